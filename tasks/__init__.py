@@ -1,0 +1,1 @@
+"""uttermill's library: the five stages, without Prefect and without a cluster."""

@@ -1,0 +1,75 @@
+"""Every error that uttermill raises on purpose.
+
+    MillError                 something a person can act on: one sentence, cause and remedy
+    ├── ConfigError           settings or usage; raised before a worker starts (exit 2)
+    ├── RunError              the run cannot go on or refuses to publish (exit 1)
+    ├── Held                  another run holds OUT (exit 4)
+    ├── CorruptManifest       a checkpoint or blob is not what was committed: it is recomputed
+    ├── ConservationError     samples were lost or counted twice: our bug, loud
+    └── ItemError             one item is bad: quarantined as (code, detail), the shard goes on
+
+Only `ItemError` is caught around an item. Anything else is a bug and ends the shard.
+"""
+
+from __future__ import annotations
+
+
+class MillError(Exception):
+    """Base of all; `str(error)` is the sentence that is shown."""
+
+
+class ConfigError(MillError):
+    pass
+
+
+class RunError(MillError):
+    pass
+
+
+class Held(MillError):
+    pass
+
+
+class CorruptManifest(MillError):
+    pass
+
+
+class ConservationError(MillError):
+    pass
+
+
+class ItemError(MillError):
+    """One bad item. `code` is stable and goes to the ledger; `detail` is for people.
+
+    `decoded` counts the samples (native rate) that were decoded before the break, so that
+    they can be accounted for as failed.
+    """
+
+    def __init__(self, code: str, detail: str = "", decoded: int = 0, rate: int = 0) -> None:
+        # All arguments go to Exception, else the error does not survive pickling.
+        super().__init__(code, detail, decoded, rate)
+        self.code = code
+        self.detail = detail
+        self.decoded = decoded
+        self.rate = rate
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.detail}" if self.detail else self.code
+
+
+#: Stable codes of quarantined recordings and utterances, with what they mean.
+CODES = {
+    "unreadable": "no decoder opens it",
+    "empty": "it decodes to no samples",
+    "decode_error": "decoding breaks midway; the decoded prefix is counted as failed",
+    "truncated": "the container promises more audio than the file holds",
+    "non_finite": "samples are NaN or infinite",
+    "bad_sample_rate": "the sample rate is outside 1 kHz to 768 kHz",
+    "missing": "the list names a file that is not there",
+    "unsupported": "the list asks for something that is not run (a Kaldi pipe, say)",
+    "segment_outside_audio": "the segment lies beyond the end of the recording",
+    "crashed": "a native library crashed on it, in a process of its own",
+    "out_of_memory": "it needs more memory than a worker may have",
+    "timeout": "it did not finish within its deadline",
+    "asr_error": "the recogniser refused it",
+}

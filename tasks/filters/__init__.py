@@ -1,0 +1,11 @@
+"""Shelf of filters: a measure of one utterance, and limits on it. A plug-in has
+
+    VERSION: int                                # raise it when the numbers change
+    COLUMNS: dict[str, tuple[str, str]]         # column: (unit, one line of doc)
+    class Settings(StageSettings)               # limits marked THRESHOLD
+    def measure(clip: Clip, settings) -> dict[str, float | None]
+    def verdict(settings) -> tuple[Rule, ...]   # tasks.rules
+
+`clip` is `tasks.audio.Clip`: native rate, all channels, float32 in ±1. A column is named like its
+filter, or `<filter>_<part>`; its limits are `min`/`max`, or `min_<part>`/`max_<part>`.
+"""

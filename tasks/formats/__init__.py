@@ -1,0 +1,1 @@
+"""Shelf of published formats."""

@@ -1,0 +1,86 @@
+"""The shelves: a file's name is its registration, a dotted name imports your own module.
+
+No decorators and no import-time registry, so that a freshly spawned worker knows exactly the
+plug-ins that its parent knows.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from tasks.errors import ConfigError
+from tasks.settings import Plugin, Source, SourceSettings, StageSettings
+
+SHELVES = ("sources", "segmenters", "filters", "resamplers", "asr", "text", "formats")
+
+
+def names(shelf: str) -> list[str]:
+    """Plug-ins that stand on a shelf, sorted."""
+    folder = Path(__file__).parent / shelf
+    return sorted(m.name for m in pkgutil.iter_modules([str(folder)]) if not m.name.startswith("_"))
+
+
+def load(shelf: str, use: str) -> ModuleType:
+    """Import a plug-in; ConfigError names what stands on the shelf when it is not there."""
+    if shelf not in SHELVES:
+        raise ConfigError(f"there is no shelf {shelf!r}; shelves are {', '.join(SHELVES)}")
+    dotted = "." in use
+    if not dotted and use not in names(shelf):
+        raise ConfigError(f"no {use!r} on the shelf {shelf}; it holds {', '.join(names(shelf))}")
+    try:
+        return import_module(use if dotted else f"tasks.{shelf}.{use}")
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"{shelf}: {use!r} cannot be imported: {error}") from error
+
+
+def resolve(shelf: str, plugin: Plugin) -> tuple[ModuleType, Any]:
+    """A plug-in's module and its checked settings."""
+    module = load(shelf, plugin.use)
+    return module, checked(module.Settings, plugin.options, f"{shelf}.{plugin.use}")
+
+
+def resolve_source(source: Source) -> tuple[ModuleType, Any]:
+    """A source's module and its checked settings."""
+    module = load("sources", source.kind)
+    data = {"kind": source.kind, "path": source.path, **source.options}
+    settings: SourceSettings = checked(module.Settings, data, f"sources.{source.kind}")
+    return module, settings
+
+
+def checked(model: type[StageSettings], data: dict[str, Any], where: str) -> Any:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(explain(error, model, where)) from None
+
+
+def explain(error: ValidationError, model: type[Any], where: str) -> str:
+    """One sentence per fault; an unknown key is named with its neighbours."""
+    parts = []
+    for fault in error.errors():
+        place = ".".join([where, *(str(p) for p in fault["loc"])]).strip(".")
+        if fault["type"] == "extra_forbidden":
+            owner: Any = model
+            for step in fault["loc"][:-1]:
+                owner = _child(owner, step)
+            known = ", ".join(getattr(owner, "model_fields", {})) or "none"
+            parts.append(f"{place}: no such setting; here there are: {known}")
+        else:
+            parts.append(f"{place}: {fault['msg'].removeprefix('Value error, ')}")
+    return "; ".join(parts)
+
+
+def _child(model: Any, step: Any) -> Any:
+    field = getattr(model, "model_fields", {}).get(step)
+    if field is None:
+        return model
+    for candidate in (field.annotation, *get_args(field.annotation)):
+        if hasattr(candidate, "model_fields"):
+            return candidate
+    return model

@@ -1,0 +1,151 @@
+"""Settings of every stage: frozen pydantic models; the defaults stand here and nowhere else.
+
+The CLI, the flow's parameters, the UI's form, the deployment file and the tests use these.
+A field is one of three kinds, marked on the field:
+
+    (unmarked)   can change a measure, the PCM or a transcript: part of the recipe
+    THRESHOLD    decides about measures: taken again at every run, free
+    TRANSIENT    changes speed or looks only: batch sizes, threads, log levels
+
+Plug-ins are named `{use: <file on the shelf>, ...its own settings}`; `plugins.py` checks them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+THRESHOLD: dict[str, Any] = {"role": "threshold"}
+TRANSIENT: dict[str, Any] = {"role": "transient"}
+
+
+class StageSettings(BaseModel):
+    """Base of all settings: frozen, and unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    def recipe(self) -> dict[str, Any]:
+        """The part that can change an output: unmarked fields only, as JSON values."""
+        return {
+            name: value
+            for name, value in self.model_dump(mode="json").items()
+            if role(type(self), name) is None
+        }
+
+
+def role(model: type[BaseModel], field: str) -> str | None:
+    """`threshold`, `transient`, or None for a field that is part of the recipe."""
+    extra = model.model_fields[field].json_schema_extra
+    return str(extra["role"]) if isinstance(extra, dict) and "role" in extra else None
+
+
+class Plugin(BaseModel):
+    """A plug-in by file name, with its own settings beside it: `{use: vad, min_seconds: 3}`."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    use: str = Field(description="File name on the shelf, or a dotted module of your own.")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class Source(BaseModel):
+    """One source of recordings; `kind` names a file in `tasks/sources/`, which checks the rest."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    kind: str = Field("folder", description="folder, kaldi, jsonl, tar, datajuicer, hf_parquet")
+    path: str = Field(description="Folder, list or file to read.")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class SourceSettings(StageSettings):
+    """What every kind of source has; each kind adds its own fields."""
+
+    kind: str
+    path: str
+    name: str = Field("", pattern=r"^[A-Za-z0-9_-]{0,40}$", description="Dataset name in ids.")
+    licence: str | None = Field(None, description="Carried through to the data card.")
+    language: str | None = Field(None, description="Forces this language (ISO 639-1) for ASR.")
+    expect_broken: bool = Field(
+        False, description="Exempt from max_failed_fraction: broken files are normal here."
+    )
+
+
+class ShardSettings(StageSettings):
+    """Grouping of recordings into shards, the unit of work, checkpoint and retry."""
+
+    hours: float | None = Field(
+        None, gt=0, le=24, json_schema_extra=TRANSIENT,
+        description="Audio hours per shard; default: new hours / 64, between 1 min and 1 h.",
+    )  # fmt: skip
+    settle_seconds: float = Field(
+        2.0, ge=0, json_schema_extra=TRANSIENT,
+        description="A file changed more recently than this is looked at twice; "
+        "if it is still growing, it is left for the next run.",
+    )  # fmt: skip
+    probe_batch: int = Field(
+        200, ge=1, json_schema_extra=TRANSIENT, description="Recordings probed per worker call."
+    )
+
+
+class FilterSettings(StageSettings):
+    """Cutting into utterances, measures, and verdicts on them."""
+
+    segmenter: Plugin = Plugin(use="auto")
+    filters: tuple[Plugin, ...] = (
+        Plugin(use="duration"),
+        Plugin(use="silence"),
+        Plugin(use="clipping"),
+    )
+
+
+class ResampleSettings(StageSettings):
+    """Target rate, mono rule and resampler; the result is int16, clamped and rounded."""
+
+    rate: int = Field(16000, ge=4000, le=192000, description="Target sample rate, Hz.")
+    mono: Literal["mean", "first"] | int = Field(
+        "mean", description="Mean of the channels, the first one, or a channel's index from 0."
+    )
+    resampler: Plugin = Plugin(use="soxr_hq")
+
+
+class TranscribeSettings(StageSettings):
+    """Speech recognition, scores against a reference, and verdicts on text."""
+
+    backend: Plugin = Plugin(use="faster_whisper")
+    verdicts: tuple[Plugin, ...] = (Plugin(use="empty_text"), Plugin(use="language"))
+    keep_reference: bool = Field(
+        True, json_schema_extra=THRESHOLD,
+        description="Package the source's own text where there is one, else the ASR's.",
+    )  # fmt: skip
+
+
+class PackageSettings(StageSettings):
+    """What is published, and when publishing is refused."""
+
+    formats: tuple[str, ...] = Field(("wenet",), json_schema_extra=THRESHOLD, min_length=1)
+    compression: Literal["none"] = Field("none", json_schema_extra=THRESHOLD)
+    seed: int = Field(0, json_schema_extra=THRESHOLD, description="Order of clips in shards.")
+    tar_hours: float = Field(
+        0.25, gt=0, json_schema_extra=THRESHOLD, description="Audio hours per tar shard, about."
+    )
+    max_failed_fraction: float = Field(0.10, ge=0, le=1, json_schema_extra=THRESHOLD)
+    max_removed_fraction: float = Field(0.10, ge=0, le=1, json_schema_extra=THRESHOLD)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_compression(cls, data: Any) -> Any:
+        wanted = data.get("compression", "none") if isinstance(data, dict) else "none"
+        if wanted != "none":
+            raise ValueError(
+                f"compression {wanted!r} is refused: a compressed tar cannot be read in parts, so it "
+                "starves readers and hangs multi-GPU training; leave package.compression out"
+            )
+        return data

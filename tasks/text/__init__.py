@@ -1,0 +1,8 @@
+"""Shelf of verdicts on text, over what the transcribe stage stored. A plug-in has
+
+    class Settings(StageSettings)               # all THRESHOLD
+    def verdict(settings) -> tuple[Rule, ...]   # tasks.rules
+
+Columns to judge: text, text_chars, language, language_probability, avg_logprob, no_speech_probability,
+compression_ratio, wer, cer.
+"""

@@ -31,7 +31,14 @@ class Held(MillError):
 
 
 class CorruptManifest(MillError):
-    pass
+    """A file that is not what was committed; `path` is to be set aside."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(message, path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class ConservationError(MillError):
@@ -71,5 +78,6 @@ CODES = {
     "crashed": "a native library crashed on it, in a process of its own",
     "out_of_memory": "it needs more memory than a worker may have",
     "timeout": "it did not finish within its deadline",
+    "changed": "the file changed while the run read it; the next run takes it",
     "asr_error": "the recogniser refused it",
 }

@@ -145,7 +145,7 @@ class PackageSettings(StageSettings):
         wanted = data.get("compression", "none") if isinstance(data, dict) else "none"
         if wanted != "none":
             raise ValueError(
-                f"compression {wanted!r} is refused: a compressed tar cannot be read in parts, so it "
-                "starves readers and hangs multi-GPU training; leave package.compression out"
+                f"compression {wanted!r} is refused: a compressed tar cannot be read in parts, so "
+                "it starves readers and hangs multi-GPU training; leave package.compression out"
             )
         return data

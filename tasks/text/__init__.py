@@ -3,6 +3,6 @@
     class Settings(StageSettings)               # all THRESHOLD
     def verdict(settings) -> tuple[Rule, ...]   # tasks.rules
 
-Columns to judge: text, text_chars, language, language_probability, avg_logprob, no_speech_probability,
-compression_ratio, wer, cer.
+Columns to judge: text, text_chars, language, language_probability, avg_logprob,
+no_speech_probability, compression_ratio, wer, cer.
 """

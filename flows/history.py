@@ -1,0 +1,175 @@
+"""Prefect's record of runs: complete before a server stops, and never "Running" for ever.
+
+A run marks its flow run with two tags: `out:<hash of OUT>` and `owner:<pid>@<host>@<start>`.
+The next run of the same OUT, which holds OUT's lock by then, closes what a dead owner left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import time
+from collections.abc import Iterable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psutil
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import TERMINAL_STATES, FlowRun, StateType
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogWorker
+from prefect.states import Crashed
+
+OPEN_STATES = [state.value for state in StateType if state not in TERMINAL_STATES]
+#: A flow run in these has a process; scheduled, pending and paused ones wait for theirs.
+RUNNING_STATES = [StateType.RUNNING.value, StateType.CANCELLING.value]
+#: Whether a process on another host lives cannot be seen: such a run is closed when it is
+#: this old. (Containers get a new host name each time, so it must be closed some day.)
+FOREIGN_AGE = timedelta(hours=24)
+PAGE = 200
+QUIET_SECONDS = 3.0  # three flushes of the server's task-run recorder
+
+
+def out_tag(out: Path) -> str:
+    """`out:` and 12 hex digits of OUT's resolved path."""
+    return "out:" + hashlib.sha256(os.fsencode(out.resolve())).hexdigest()[:12]
+
+
+def owner_tag(pid: int | None = None) -> str:
+    """`owner:` with pid, host and start time: a pid that is used again is told apart."""
+    process = psutil.Process(pid)
+    return f"owner:{process.pid}@{socket.gethostname()}@{process.create_time():.2f}"
+
+
+def is_alive(tag: str) -> bool | None:
+    """Whether the owner in the tag lives; None when it cannot be known from here."""
+    pid, host, start = tag.removeprefix("owner:").split("@")
+    if host != socket.gethostname():
+        return None
+    try:
+        created = psutil.Process(int(pid)).create_time()
+    except psutil.NoSuchProcess:
+        return False
+    return abs(created - float(start)) < 1.0
+
+
+def mark_run(flow_run_id: UUID, out: Path, tags: Iterable[str] = ()) -> None:
+    """Tags the flow run with its OUT and its owner; `tags` are the ones it has already.
+
+    A retry of the same flow run has another process: the former owner's tag is dropped.
+    """
+    kept = [tag for tag in tags if not tag.startswith(("owner:", "out:"))]
+    with get_client(sync_client=True) as client:
+        client.update_flow_run(flow_run_id, tags=[*kept, out_tag(out), owner_tag()])
+
+
+def close_dead_runs(out: Path, me: UUID | None = None) -> tuple[int, int]:
+    """Sets to Crashed what dead runs of OUT left open; returns (flow runs, task runs) closed.
+
+    Call it with OUT's lock held and before the run's first task. `me` is the calling flow run:
+    it stays open, but task runs that its own dead former attempt left open are closed.
+    """
+    with get_client(sync_client=True) as client:
+        roots = _flow_runs(client, {"tags": {"all_": [out_tag(out)]}})
+        dead = [run for run in roots if run.id == me or _is_dead(run)]
+        children = _flow_runs(client, {"parent_flow_run_id": {"any_": _ids(dead)}}) if dead else []
+        owned = [*dead, *children]
+        tasks = _open_task_runs(client, _ids(owned)) if owned else []
+        why = "The process of this run died; the next run of the same folder closed its record."
+        for task in tasks:
+            client.set_task_run_state(UUID(task["id"]), Crashed(message=why), force=True)
+        running = [
+            run for run in owned
+            if run.id != me and run.state_type and run.state_type.value in RUNNING_STATES
+        ]  # fmt: skip
+        for run in running:
+            client.set_flow_run_state(run.id, Crashed(message=why), force=True)
+    return len(running), len(tasks)
+
+
+def _is_dead(run: FlowRun) -> bool:
+    owner = next((tag for tag in run.tags if tag.startswith("owner:")), None)
+    alive = is_alive(owner) if owner else None
+    if alive is not None:
+        return not alive
+    began = run.start_time or run.expected_start_time
+    return began is not None and datetime.now(timezone.utc) - began > FOREIGN_AGE
+
+
+def settle(flow_run_id: UUID, expected: int | None = None, timeout: float = 60) -> bool:
+    """Waits until every task run of the flow run and its children is recorded as terminal.
+
+    `expected` is how many the flow made (without the entries that stand for child flows);
+    without it, a count that stays for some seconds is taken for complete. `timeout` bounds the
+    time *without progress*. Returns whether all is recorded.
+    """
+    # What this process has not sent yet cannot be seen on the server.
+    EventsWorker.drain_all(timeout=timeout)
+    APILogWorker.drain_all(timeout=timeout)
+    with get_client(sync_client=True) as client:
+        seen = (-1, -1)
+        since = time.monotonic()
+        while True:
+            count = _count(client, flow_run_id)
+            if count != seen:
+                seen, since = count, time.monotonic()
+            total, still_open = count
+            quiet = time.monotonic() - since
+            enough = total >= expected if expected is not None else quiet >= QUIET_SECONDS
+            if enough and still_open == 0:
+                return True
+            if quiet > timeout:
+                return False
+            time.sleep(0.1)
+
+
+def _count(client: SyncPrefectClient, flow_run_id: UUID) -> tuple[int, int]:
+    """(task runs, task runs that are still open) of a flow run and its children."""
+    children = _flow_runs(client, {"parent_flow_run_id": {"any_": [str(flow_run_id)]}})
+    ids = [str(flow_run_id), *_ids(children)]
+    runs = {"id": {"any_": ids}}
+    real = {"subflow_runs": {"exists_": False}}
+    still_open = {**real, "state": {"type": {"any_": OPEN_STATES}}}
+    return (
+        int(_post(client, "/task_runs/count", flow_runs=runs, task_runs=real)),
+        int(_post(client, "/task_runs/count", flow_runs=runs, task_runs=still_open)),
+    )
+
+
+def _ids(runs: Iterable[FlowRun]) -> list[str]:
+    return [str(run.id) for run in runs]
+
+
+def _flow_runs(client: SyncPrefectClient, which: dict[str, Any]) -> list[FlowRun]:
+    found: list[FlowRun] = []
+    while True:
+        rows = _post(
+            client, "/flow_runs/filter", flow_runs=which, sort="ID_DESC", limit=PAGE,
+            offset=len(found),
+        )  # fmt: skip
+        found += [FlowRun.model_validate(row) for row in rows]
+        if len(rows) < PAGE:
+            return found
+
+
+def _open_task_runs(client: SyncPrefectClient, flow_runs: list[str]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    while True:
+        rows = _post(
+            client, "/task_runs/filter", flow_runs={"id": {"any_": flow_runs}},
+            task_runs={"state": {"type": {"any_": OPEN_STATES}}}, sort="ID_DESC", limit=PAGE,
+            offset=len(found),
+        )  # fmt: skip
+        found += rows
+        if len(rows) < PAGE:
+            return found
+
+
+def _post(client: SyncPrefectClient, path: Any, **body: Any) -> Any:
+    # The client's typed filters can't say "not a child flow's entry" together with counts.
+    reply = client.request("POST", path, json=body)
+    reply.raise_for_status()
+    return reply.json()

@@ -1,0 +1,439 @@
+"""Sole owner of decoding: only this file imports soundfile and PyAV.
+
+libsndfile first; what it cannot open goes to FFmpeg (PyAV). A file that libsndfile opens and then
+breaks on is failed, not tried again: two decoders that disagree on a broken file would make the
+result depend on which of them is installed. Formats are told by content, never by extension.
+
+FFmpeg gets a file object and a list of formats. It never sees a path, so that a playlist or a
+concat script named `.m4a` cannot make it open other files or addresses.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import TracebackType
+from typing import Any, BinaryIO, Protocol, Self
+
+import av
+import numpy as np
+import soundfile as sf
+from numpy.typing import NDArray
+
+from tasks.container import as_file, digest, promise, size_of
+from tasks.errors import ItemError
+from tasks.extensions import KNOWN_EXTENSIONS
+from tasks.recording import Locator
+
+__all__ = [
+    "BLOCK_FRAMES", "KNOWN_EXTENSIONS", "Clip", "Header", "Stream", "as_file", "digest",
+    "open_stream", "probe", "read_span", "write_wav_bytes",
+]  # fmt: skip
+
+Samples = NDArray[np.float32]
+
+BLOCK_FRAMES = 65536
+BLOCK_VALUES = 1 << 21  # frames x channels of a block: 8 MB, however many channels there are
+LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz
+MATERIALISE_SECONDS = 600.0
+#: No lossless or lossy codec packs more samples into a byte; a header that claims more is lying.
+FRAMES_PER_BYTE = 20_000
+
+#: Formats whose seek is exact to the sample in libsndfile.
+_SEEKABLE = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "FLAC", "AU", "CAF"}
+_PLAIN = ("PCM_", "FLOAT", "DOUBLE", "ULAW", "ALAW")
+
+#: libsndfile reads an MPEG stream only up to the length that it estimates from the first frames or
+#: from the Xing header: half of a file of varying bit rate without that header, and the first part
+#: of joined files, with no error; and its floats differ by a bit from one decode to the next.
+#: FFmpeg reads to the end and trims the encoder's padding alike.
+_MPEG = "mp3/"
+
+#: Demuxers that read one file of audio (or video). No playlist, script, image or device.
+_FFMPEG_FORMATS = (
+    "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dts,dtshd,eac3,flac,flv,gsm,matroska,mov,mp3,"
+    "mp4,mpc,mpc8,mpeg,mpegts,mxf,nistsphere,nut,ogg,oma,qcp,rm,tak,truehd,tta,voc,w64,wav,wtv,wv,"
+    "xwma"
+)
+_FFMPEG_OPTIONS = {
+    "format_whitelist": _FFMPEG_FORMATS,
+    "protocol_whitelist": "none",
+    "probesize": "5000000",  # bytes
+    "analyzeduration": "5000000",  # microseconds
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the header claims. `frames` None: it does not say, or says what cannot be."""
+
+    rate: int
+    channels: int
+    frames: int | None
+    format: str  # container/codec, say wav/pcm_16
+    decoder: str  # soundfile | av
+
+
+class _Decoder(Protocol):
+    header: Header
+
+    def read(self, frames: int) -> Iterator[Samples]: ...
+    def close(self) -> None: ...
+
+
+class _SoundFile:
+    """libsndfile on a file object."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        # By descriptor where there is one: a name would make soundfile take `.raw` for headerless
+        # PCM, and libsndfile guess formats by extension.
+        named = isinstance(file, io.FileIO)
+        self._file = sf.SoundFile(file.fileno() if named else file, closefd=False)
+        info = self._file
+        # soundfile seeks after every read to where it is already; in OGG and MP3 that is slow and
+        # not exact. Nothing here needs that seek.
+        self.seek = info.seek
+        info.seekable = lambda: False
+        frames: int | None = info.frames
+        if info.frames < 0 or info.frames > size * FRAMES_PER_BYTE:
+            frames = None
+        name = f"{info.format}/{info.subtype}".lower()
+        self.header = Header(info.samplerate, info.channels, frames, name, "soundfile")
+        self.exact_seek = info.format in _SEEKABLE and info.subtype.startswith(_PLAIN)
+
+    def read(self, frames: int) -> Iterator[Samples]:
+        while True:
+            block: Samples = self._file.read(frames, dtype="float32", always_2d=True)
+            if not len(block):
+                return
+            yield block
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _FFmpeg:
+    """FFmpeg on a file object: first audio stream, one thread, no change of rate or channels."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        av.logging.set_level(None)
+        self._container = av.open(
+            _Nameless(file), "r", container_options=_FFMPEG_OPTIONS, io_open=_refuse
+        )
+        try:
+            if not self._container.streams.audio:
+                raise ItemError("unreadable", "it has no audio stream")
+            stream = self._container.streams.audio[0]
+            stream.thread_type = "NONE"
+            stream.codec_context.thread_count = 1
+            self._frames = self._container.decode(stream)
+            # The codec's own claim is wrong for HE-AAC and the like: the first frame knows.
+            self._first = next(self._frames, None)
+            context = stream.codec_context
+            first = self._first
+            self._promised = _stream_frames(stream, first)
+            self.header = Header(
+                first.sample_rate if first is not None else context.sample_rate,
+                first.layout.nb_channels if first is not None else context.layout.nb_channels,
+                self._promised,
+                f"{self._container.format.name.split(',')[0]}/{context.name}".lower(),
+                "av",
+            )
+        except BaseException:
+            self._container.close()
+            raise
+
+    def read(self, frames: int) -> Iterator[Samples]:
+        """Blocks of exactly `frames`, the last one shorter."""
+        held: list[Samples] = []
+        count = 0
+        frame = self._first
+        while frame is not None:
+            same = (self.header.rate, self.header.channels)
+            if (frame.sample_rate, frame.layout.nb_channels) != same:
+                yield from _joined(held)
+                raise _Changed(f"rate or channels change midway, from {same}")
+            held.append(_as_float(frame))
+            count += frame.samples
+            if count >= frames:
+                whole = np.concatenate(held)
+                for at in range(0, count - frames + 1, frames):
+                    yield whole[at : at + frames]
+                held = [whole[count - count % frames :]]
+                count %= frames
+            try:
+                frame = next(self._frames, None)
+            except av.FFmpegError:
+                yield from _joined(held)
+                raise
+        yield from _joined(held)
+
+    def close(self) -> None:
+        self._container.close()
+
+
+class _Changed(Exception):
+    """The stream changes its rate or channels midway."""
+
+
+class _Nameless:
+    """A file object without a name, so that FFmpeg can judge by the content only."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.read, self.seek, self.tell = file.read, file.seek, file.tell
+
+
+def _refuse(url: str, flags: int, options: dict[str, str]) -> Any:
+    raise PermissionError(f"a recording may not open other files: {url}")
+
+
+def _joined(held: list[Samples]) -> Iterator[Samples]:
+    if held and sum(map(len, held)):
+        yield np.concatenate(held)
+
+
+def _stream_frames(stream: Any, first: Any) -> int | None:
+    if first is None or stream.duration is None or stream.time_base is None:
+        return None
+    return max(round(stream.duration * stream.time_base * first.sample_rate), 0) or None
+
+
+def _as_float(frame: Any) -> Samples:
+    """A decoded frame as float32 [n, channels]; integers are scaled to ±1."""
+    values = frame.to_ndarray()
+    grid = values.T if frame.format.is_planar else values.reshape(-1, frame.layout.nb_channels)
+    kind = grid.dtype
+    if kind == np.uint8:
+        return (grid.astype(np.float32) - 128) / 128
+    if kind == np.int16:
+        return grid.astype(np.float32) / 32768
+    if kind == np.int32:
+        return (grid / 2147483648.0).astype(np.float32)
+    return np.ascontiguousarray(grid, dtype=np.float32)
+
+
+_BROKEN = (sf.SoundFileError, av.FFmpegError, _Changed, OSError, ValueError, EOFError)
+
+
+class Stream:
+    """A recording being decoded, once, in order. `decoded` counts the samples so far."""
+
+    def __init__(self, locator: Locator) -> None:
+        self._file = as_file(locator)
+        self.decoded = 0
+        try:
+            self._size = size_of(self._file)
+            if not self._size:
+                raise ItemError("empty", "the file has no bytes")
+            self._decoder = _open(self._file, self._size)
+        except BaseException:
+            self._file.close()
+            raise
+        self.header = self._decoder.header
+        self.rate, self.channels = self.header.rate, self.header.channels
+        self.format = self.header.format
+        if not LOWEST_RATE <= self.rate <= HIGHEST_RATE:
+            self.close()
+            raise ItemError("bad_sample_rate", f"{self.rate} Hz")
+
+    def blocks(self, frames: int = BLOCK_FRAMES) -> Iterator[Samples]:
+        """float32 [n, channels]; raises ItemError `decode_error`, `truncated`, `non_finite` or
+        `empty` with what was decoded until then. Samples after a NaN are counted, not delivered.
+        """
+        frames = max(min(frames, BLOCK_VALUES // max(self.channels, 1)), 1)
+        finite = True
+        try:
+            for block in self._decoder.read(frames):
+                self.decoded += len(block)
+                # The sum in float64 of float32 values is finite if and only if all of them are.
+                finite = finite and bool(np.isfinite(block.sum(dtype=np.float64)))
+                if finite:
+                    yield block
+        except _BROKEN as error:
+            raise self._error("decode_error", str(error)) from error
+        if not finite:
+            raise self._error("non_finite", "samples are NaN or infinite")
+        self._check_promise()
+        if not self.decoded:
+            raise self._error("empty", "it decodes to no samples")
+
+    def _check_promise(self) -> None:
+        if self.header.decoder != "soundfile":
+            return
+        found = promise(self._file)
+        if found is not None and found.broken:
+            raise self._error(
+                "truncated", f"{found.promised} bytes of audio promised, {found.held} there"
+            )
+
+    def skip_to(self, sample: int) -> bool:
+        """Jump there if this format's seek is exact; else say no."""
+        if not isinstance(self._decoder, _SoundFile) or not self._decoder.exact_seek:
+            return False
+        try:
+            self._decoder.seek(sample)
+        except sf.SoundFileError:
+            return False
+        return True
+
+    def _error(self, code: str, detail: str) -> ItemError:
+        return ItemError(code, detail, self.decoded, self.rate)
+
+    def close(self) -> None:
+        self._decoder.close()
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _open(file: BinaryIO, size: int) -> _Decoder:
+    first = "left to FFmpeg"
+    try:
+        decoder = _SoundFile(file, size)
+        if not decoder.header.format.startswith(_MPEG):
+            return decoder
+        decoder.close()
+    except sf.SoundFileError as error:
+        first = str(error).rpartition(": ")[2]
+    file.seek(0)
+    try:
+        return _FFmpeg(file)
+    except (av.FFmpegError, OSError, ValueError, EOFError) as error:
+        raise ItemError("unreadable", f"libsndfile: {first}; FFmpeg: {error}") from error
+
+
+def open_stream(locator: Locator) -> Stream:
+    """Open a recording. ItemError: `missing`, `empty`, `unreadable`, `bad_sample_rate`."""
+    return Stream(locator)
+
+
+def probe(locator: Locator) -> Header:
+    """Read the header only; raises what `open_stream` raises, and `empty` where it says so."""
+    with open_stream(locator) as stream:
+        if stream.header.frames == 0:
+            raise ItemError("empty", "the header says that there is no audio", 0, stream.rate)
+        return stream.header
+
+
+def read_span(locator: Locator, start: int, stop: int) -> Samples:
+    """Samples `start` to `stop` of a recording, float32 [stop - start, channels].
+
+    Exact to the sample for every codec: it decodes from the beginning unless seeking is exact.
+    """
+    pieces = list(_span_blocks(locator, start, stop))
+    return np.concatenate(pieces) if len(pieces) != 1 else pieces[0]
+
+
+def _span_blocks(locator: Locator, start: int, stop: int) -> Iterator[Samples]:
+    with open_stream(locator) as stream:
+        at = start if stream.skip_to(start) else 0
+        for block in stream.blocks():
+            low, high = max(start - at, 0), min(stop - at, len(block))
+            if low < high:
+                yield block[low:high]
+            at += len(block)
+            if at >= stop:
+                return
+        raise ItemError("decode_error", f"it ends at sample {at}, before {stop}", at, stream.rate)
+
+
+@dataclass(frozen=True)
+class Clip:
+    """One utterance: native rate, all channels, float32 in ±1.
+
+    Held in memory, or decoded again whenever it is asked for (`lazy`, for long ones): measures
+    that go through `blocks()` need the memory of a block whatever the length.
+    """
+
+    rate: int
+    channels: int
+    num_samples: int
+    header_seconds: float | None = None  # what the recording's header claims
+    recording_bytes: int = 0  # encoded size of the whole recording
+    held: Samples | None = None
+    source: tuple[Locator, int, int] | None = None
+
+    @classmethod
+    def of(
+        cls, samples: NDArray[Any], rate: int, header_seconds: float | None = None,
+        recording_bytes: int = 0,
+    ) -> Clip:  # fmt: skip
+        """A clip of samples [n] or [n, channels] in memory."""
+        grid = np.asarray(samples, dtype=np.float32)
+        grid = grid[:, None] if grid.ndim == 1 else grid
+        return cls(rate, grid.shape[1], len(grid), header_seconds, recording_bytes, held=grid)
+
+    @classmethod
+    def lazy(
+        cls, locator: Locator, start: int, stop: int, rate: int, channels: int,
+        header_seconds: float | None = None, recording_bytes: int = 0,
+    ) -> Clip:  # fmt: skip
+        """A clip that is decoded again from the recording whenever its samples are read."""
+        count = stop - start
+        where = (locator, start, stop)
+        return cls(rate, channels, count, header_seconds, recording_bytes, source=where)
+
+    def of_recording(self, header_seconds: float | None, recording_bytes: int) -> Clip:
+        """The same clip, knowing its recording."""
+        return replace(self, header_seconds=header_seconds, recording_bytes=recording_bytes)
+
+    @property
+    def is_lazy(self) -> bool:
+        return self.held is None
+
+    @property
+    def seconds(self) -> float:
+        return self.num_samples / self.rate
+
+    def samples(self) -> Samples:
+        """float32 [num_samples, channels]. ValueError for a lazy clip of more than 600 s."""
+        if self.held is not None:
+            return self.held
+        if self.seconds > MATERIALISE_SECONDS:
+            raise ValueError(f"a clip of {self.seconds:.0f} s is read by blocks(), not at once")
+        return self._read
+
+    @cached_property
+    def _read(self) -> Samples:
+        assert self.source is not None
+        return read_span(*self.source)
+
+    def blocks(self, frames: int = BLOCK_FRAMES) -> Iterator[Samples]:
+        """The same samples in order, float32 [n, channels], n at most `frames`."""
+        if self.held is not None:
+            for at in range(0, self.num_samples, frames):
+                yield self.held[at : at + frames]
+        elif self.source is not None:
+            yield from _span_blocks(*self.source)
+
+
+def write_wav_bytes(pcm: NDArray[np.int16], rate: int) -> bytes:
+    """Mono int16 as WAV with the canonical header of 44 bytes; the same bytes every time."""
+    data = np.ascontiguousarray(pcm, dtype="<i2").tobytes()
+    header = b"".join(
+        (
+            b"RIFF", (36 + len(data)).to_bytes(4, "little"), b"WAVEfmt ",
+            (16).to_bytes(4, "little"), (1).to_bytes(2, "little"), (1).to_bytes(2, "little"),
+            rate.to_bytes(4, "little"), (2 * rate).to_bytes(4, "little"),
+            (2).to_bytes(2, "little"), (16).to_bytes(2, "little"),
+            b"data", len(data).to_bytes(4, "little"),
+        )
+    )  # fmt: skip
+    return header + data
+
+
+def decode_int16(data: bytes) -> tuple[NDArray[np.int16], int]:
+    """Decode a whole mono file in memory as int16 [n], without any conversion; (samples, Hz)."""
+    samples, rate = sf.read(io.BytesIO(data), dtype="int16")
+    return samples, int(rate)

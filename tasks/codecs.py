@@ -1,0 +1,73 @@
+"""Proof that each audio format can be decoded: half a second is written and read back.
+
+All in memory, no file and no system package; for `uttermill doctor`, run on the workers.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+HZ = 16000
+SECONDS = 0.5
+
+#: Extension to libsndfile's (format, subtype).
+SNDFILE = {
+    "wav": ("WAV", "PCM_16"),
+    "flac": ("FLAC", "PCM_16"),
+    "mp3": ("MP3", "MPEG_LAYER_III"),
+    "ogg": ("OGG", "VORBIS"),
+    "opus": ("OGG", "OPUS"),
+}
+#: Extension to FFmpeg's (container, codec), which PyAV brings along.
+FFMPEG = {"m4a": ("mp4", "aac"), "webm": ("webm", "libopus")}
+FORMATS = (*SNDFILE, *FFMPEG)
+
+
+def fault(kind: str) -> str | None:
+    """None when a clip in this format comes back with its length and level, else what is wrong."""
+    tone = (0.5 * np.sin(2 * np.pi * 440 * np.arange(int(HZ * SECONDS)) / HZ)).astype(np.float32)
+    try:
+        heard, rate = _by_sndfile(kind, tone) if kind in SNDFILE else _by_ffmpeg(kind, tone)
+    # Whatever a codec library raises is the finding.
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    seconds, level = heard.size / rate, float(np.sqrt(np.mean(np.square(heard))))
+    if abs(seconds - SECONDS) > 0.1 or abs(level - 0.35) > 0.05:
+        return f"came back with {seconds:.2f} s at level {level:.2f}, not {SECONDS} s at 0.35"
+    return None
+
+
+def _by_sndfile(kind: str, tone: NDArray[np.float32]) -> tuple[NDArray[np.float32], int]:
+    import soundfile
+
+    container, subtype = SNDFILE[kind]
+    memory = io.BytesIO()
+    soundfile.write(memory, tone, HZ, format=container, subtype=subtype)
+    memory.seek(0)
+    heard, rate = soundfile.read(memory, dtype="float32")
+    return heard, int(rate)
+
+
+def _by_ffmpeg(kind: str, tone: NDArray[np.float32]) -> tuple[NDArray[np.float32], int]:
+    import av
+
+    container, codec = FFMPEG[kind]
+    memory = io.BytesIO()
+    out: Any = av.open(memory, "w", format=container)
+    with out:
+        stream = out.add_stream(codec, rate=48000, layout="mono")
+        pcm = np.repeat(np.round(tone * 32767).astype(np.int16), 48000 // HZ)[None]
+        frame = av.AudioFrame.from_ndarray(pcm, format="s16", layout="mono")
+        frame.sample_rate = 48000
+        for packet in (*stream.encode(frame), *stream.encode(None)):
+            out.mux(packet)
+    memory.seek(0)
+    source: Any = av.open(memory)
+    with source:
+        parts = [f.to_ndarray().reshape(-1) for f in source.decode(audio=0)]
+        rate = source.streams.audio[0].rate
+    return np.concatenate(parts).astype(np.float32), int(rate)

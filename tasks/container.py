@@ -1,0 +1,194 @@
+"""Encoded bytes of a recording as a file object, wherever they lie; nothing is decoded here."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import stat
+import struct
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from tasks.errors import ItemError
+from tasks.recording import Locator
+
+DIGEST_BLOCK = 1 << 20
+STREAMING_SLACK = 4096  # a streamed header holds the largest size there is, less its own length
+
+
+class SubFile(io.RawIOBase):
+    """Bytes `offset` to `offset + length` of a file, seekable, never extracted (a tar member)."""
+
+    def __init__(self, path: str, offset: int, length: int) -> None:
+        super().__init__()
+        self._file = open_regular(path)
+        held = max(os.fstat(self._file.fileno()).st_size - offset, 0)
+        self._offset, self._length, self._at = offset, min(length, held), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._length}[whence]
+        self._at = max(base + offset, 0)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(self._length - self._at, 0)
+        want = left if size is None or size < 0 else min(size, left)
+        data = os.pread(self._file.fileno(), want, self._offset + self._at)
+        self._at += len(data)
+        return data
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+def as_file(locator: Locator) -> BinaryIO:
+    """The encoded bytes, opened for reading; the caller closes it.
+
+    Raises ItemError `missing` when there is no such file, row or cell, `unreadable` when it may not
+    be read or is no regular file.
+    """
+    if locator.row is not None:
+        return io.BytesIO(_parquet_cell(locator))
+    if locator.offset is not None:
+        length = locator.length
+        return SubFile(locator.path, locator.offset, length if length is not None else 1 << 62)  # type: ignore[return-value]
+    return open_regular(locator.path)
+
+
+def open_regular(path: str) -> BinaryIO:
+    """Open a regular file unbuffered. Opening a named pipe would wait for ever: refused."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise ItemError("unreadable", "not a regular file")
+        return open(path, "rb", buffering=0)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ItemError("missing", error.strerror) from error
+    except (OSError, ValueError) as error:
+        raise ItemError("unreadable", f"cannot be read: {error}") from error
+
+
+def size_of(file: BinaryIO) -> int:
+    """Length in bytes; the position is left at the start."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    return size
+
+
+def digest(locator: Locator) -> tuple[str, int]:
+    """sha256 in hex and the number of the encoded bytes, read once in blocks."""
+    sha, size = hashlib.sha256(), 0
+    with as_file(locator) as file:
+        try:
+            while block := file.read(DIGEST_BLOCK):
+                sha.update(block)
+                size += len(block)
+        except OSError as error:
+            raise ItemError("unreadable", f"cannot be read: {error}") from error
+    return sha.hexdigest(), size
+
+
+def _parquet_cell(locator: Locator) -> bytes:
+    """One cell of a Parquet file: an Audio struct {bytes, path} or plain binary.
+
+    Only the row group that holds the row is read, and of it only this column.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    column = locator.column or "audio"
+    assert locator.row is not None
+    with open_regular(locator.path) as handle:
+        try:
+            file = pq.ParquetFile(handle)
+            if column not in file.schema_arrow.names:
+                raise ItemError("missing", f"no column {column!r}")
+            row = locator.row
+            for group in range(file.num_row_groups):
+                rows = file.metadata.row_group(group).num_rows
+                if row < rows:
+                    cell = file.read_row_group(group, columns=[column])[column][row].as_py()
+                    break
+                row -= rows
+            else:
+                raise ItemError("missing", f"no row {locator.row}")
+        except (pa.ArrowException, OSError) as error:
+            raise ItemError("unreadable", f"Parquet: {error}") from error
+    data = cell.get("bytes") if isinstance(cell, dict) else cell
+    if not isinstance(data, bytes):
+        raise ItemError("missing", f"row {locator.row} of {column!r} holds no bytes")
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a chunked file says of its audio chunk: bytes promised, and bytes that are there."""
+
+    promised: int
+    held: int
+
+    @property
+    def broken(self) -> bool:
+        return self.held < self.promised
+
+
+def promise(file: BinaryIO) -> Promise | None:
+    """Read the chunk list of a WAV (RIFF, RIFX, RF64) or AIFF file; None for anything else.
+
+    libsndfile shortens a cut-off file silently, so the promise is checked here. Sizes that a
+    streaming writer puts in because it cannot know better (0, or about 2^31 or 2^32) promise
+    nothing, and neither does a data size that is off in a file whose outer size is fulfilled.
+    The position is left at the start.
+    """
+    size = size_of(file)
+    try:
+        return _promise(file, size)
+    except (struct.error, OSError):
+        return None
+    finally:
+        file.seek(0)
+
+
+def _promise(file: BinaryIO, size: int) -> Promise | None:
+    head = file.read(12)
+    kinds = {b"RIFF": "<", b"RF64": "<", b"RIFX": ">", b"FORM": ">"}
+    order = kinds.get(head[:4])
+    if order is None or head[8:12] not in (b"WAVE", b"AIFF", b"AIFC"):
+        return None
+    (outer,) = struct.unpack(order + "I", head[4:8])
+    whole = not _streaming(outer) and outer + 8 <= size
+    at, long_size = 12, None
+    for _ in range(1000):  # a bound, whatever the file says
+        file.seek(at)
+        name, length = struct.unpack(order + "4sI", file.read(8))
+        if name == b"ds64":
+            long_size = struct.unpack("<QQ", file.read(16))[1]
+        if name in (b"data", b"SSND"):
+            held = size - at - 8
+            if length == 0xFFFFFFFF and long_size:
+                return Promise(long_size, held)
+            if whole or _streaming(length):
+                return Promise(min(length, held), held)
+            return Promise(length, held)
+        at += 8 + length + length % 2
+    return None
+
+
+def _streaming(size: int) -> bool:
+    return size == 0 or any(top - STREAMING_SLACK <= size < top for top in (1 << 31, 1 << 32))

@@ -1,0 +1,122 @@
+"""dataset.json: what a version is, so that a stranger can trust and trace it. No clock in it."""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import pyarrow.parquet as pq
+from pydantic import BaseModel
+
+from tasks import plugins, recipe, summary, transcribe, versions
+from tasks.job import Job
+from tasks.settings import TRANSIENT, Plugin, role
+from tasks.shard import datasets
+
+LIBRARIES = (
+    "uttermill", "numpy", "scipy", "soundfile", "av", "soxr", "samplerate", "resampy", "librosa",
+    "onnxruntime", "faster-whisper", "ctranslate2", "rapidfuzz", "pyarrow",
+)  # fmt: skip
+STAGES = ("shard", "filter", "resample", "transcribe", "package")
+
+
+def settings(job: Job) -> dict[str, Any]:
+    """Settings that can change a dataset, defaults filled in: no OUT, no cluster, nothing transient."""
+    found: dict[str, Any] = {}
+    for stage in STAGES:
+        found[stage] = _lasting(getattr(job, stage))
+    shelf = {"segmenter": "segmenters", "resampler": "resamplers", "backend": "asr"}
+    for stage in STAGES:
+        for name, value in found[stage].items():
+            original = getattr(getattr(job, stage), name)
+            if name in shelf:
+                found[stage][name] = _plugin(shelf[name], original)
+            elif isinstance(original, tuple) and original and isinstance(original[0], Plugin):
+                lists = {"filters": "filters", "verdicts": "text"}
+                value = [_plugin(lists[name], plugin) for plugin in original]
+                found[stage][name] = value
+    found["sources"] = [
+        {**_lasting(chosen), "name": name, "path": masked(chosen.path)}
+        for name, _, chosen in datasets(job.sources)
+    ]
+    return found
+
+
+def _lasting(model: BaseModel) -> dict[str, Any]:
+    transient = TRANSIENT["role"]
+    return {
+        name: value
+        for name, value in model.model_dump(mode="json").items()
+        if role(type(model), name) != transient
+    }
+
+
+def _plugin(shelf: str, plugin: Plugin) -> dict[str, Any]:
+    _, chosen = plugins.resolve(shelf, plugin)
+    return {"use": plugin.use, **_lasting(chosen)}
+
+
+def masked(url: str) -> str:
+    """A URL without its credentials; a path unchanged."""
+    if "://" not in url:
+        return url
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def recipes(job: Job) -> dict[str, Any]:
+    return {
+        "segmenter": recipe.of_plugin("segmenters", job.filter.segmenter),
+        "filters": {p.use: recipe.of_plugin("filters", p) for p in job.filter.filters},
+        "resampler": recipe.of_plugin("resamplers", job.resample.resampler),
+        "backend": recipe.of_plugin("asr", job.transcribe.backend),
+        "weights": transcribe.weights(job),
+    }
+
+
+def libraries() -> dict[str, str]:
+    return {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
+
+
+def describe(
+    job: Job, gathered: dict[str, Any], staging: Path, hashes: dict[str, tuple[str, int]]
+) -> bytes:
+    """dataset.json of a staged version: counts, hours, settings, recipes, a hash of every file."""
+    files = {}
+    for path in sorted(p for p in staging.rglob("*") if p.is_file()):
+        name = path.relative_to(staging).as_posix()
+        digest, size = hashes.get(name) or versions.hash_file(path)
+        files[name] = {"sha256": digest, "bytes": size}
+    ledger = pq.read_table(staging / "ledger.parquet")
+    kept = pq.read_table(staging / "utterances.parquet")
+    data = {
+        "format": 1,
+        "version": gathered["version"],
+        "fingerprint": gathered["fingerprint"],
+        **gathered["summary"],
+        "hours": {
+            "by_outcome": summary.hours_by(ledger, "outcome"),
+            "by_dataset": summary.hours_by(ledger, "dataset", "outcome"),
+            "by_language": summary.hours_by(ledger, "language", "outcome"),
+        },
+        "splits": _splits(kept),
+        "licences": {name: chosen.licence for name, _, chosen in datasets(job.sources)},
+        "settings": settings(job),
+        "recipes": recipes(job),
+        "libraries": libraries(),
+        "files": files,
+    }
+    return (json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def _splits(kept: Any) -> dict[str, Any]:
+    found: dict[str, dict[str, Any]] = {}
+    for row in kept.select(["split", "num_samples", "sample_rate"]).to_pylist():
+        entry = found.setdefault(row["split"], {"utterances": 0, "hours": 0.0})
+        entry["utterances"] += 1
+        entry["hours"] += row["num_samples"] / row["sample_rate"] / 3600
+    return found

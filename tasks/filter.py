@@ -1,0 +1,144 @@
+"""Stage filter: recordings in, utterances with measures out; one streaming decode each.
+
+An item is a recording. Before: a row of the shard's recordings. After: one row of kind `recording`
+(decoded length, or the error), and one row a span; utterances carry their measures. Verdicts are
+not stored: `view.py` takes them from the measures at every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tasks import cutting, handover, ledger, plugins, recipe, view
+from tasks.errors import ItemError
+from tasks.job import Job
+from tasks.manifest import Row
+from tasks.recording import Locator
+from tasks.rules import judge
+from tasks.schema import CUTS
+from tasks.segmenters import Span
+from tasks.settings import Plugin
+
+SCHEMA = CUTS
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One recording to cut (`spans` None), or to measure more of (`spans` of its stored cuts)."""
+
+    recording: Row
+    cut: str
+    filters: tuple[Plugin, ...]
+    spans: tuple[Span, ...] | None
+
+    @property
+    def name(self) -> str:
+        return str(self.recording["recording"])
+
+    @property
+    def items(self) -> int:
+        return 1
+
+    @property
+    def seconds(self) -> float:
+        return float(self.recording["header_seconds"] or 0.0)
+
+
+def meta(job: Job) -> dict[str, Any]:
+    """Footer of a part: which measures its rows hold, by recipe."""
+    wanted = {p.use: recipe.of_plugin("filters", p) for p in job.filter.filters}
+    return {"measures": wanted}
+
+
+def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
+    """Recordings that lack cuts or measures, and how many lack nothing."""
+    units, reused = [], 0
+    for recording in shard.recordings:
+        if recording["error_code"]:
+            continue
+        name = shard.cut_recipe(recording)
+        cut = shard.cuts.get(name)
+        if cut is None or not cut.known:
+            units.append(Unit(recording, name, shard.job.filter.filters, None))
+            continue
+        spans = tuple(
+            Span(s["start"], s["end"], "utterance", s["given"])
+            for s in cut.spans
+            if s["kind"] == "utterance" and s["end"] > s["start"]
+        )
+        missing = tuple(
+            p
+            for p in shard.job.filter.filters
+            if not cut.has(plugins.load("filters", p.use).COLUMNS)
+        )
+        if spans and missing:
+            units.append(Unit(recording, name, missing, spans))
+        else:
+            reused += 1
+    return units, reused
+
+
+def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
+    """Rows of each unit, in order. A bad recording gives the row of its failure."""
+    for unit in units:
+        try:
+            rows = _cut(unit, job)
+        except ItemError as error:
+            rows = failure(unit, error.code, error.detail, error.decoded, error.rate)
+        except MemoryError as error:
+            rows = failure(unit, "out_of_memory", str(error))
+        locator = Locator.loads(unit.recording["locator"])
+        # Whatever was read of a file that changed meanwhile is not what its digest names.
+        yield rows if cutting.unchanged(locator, unit.recording["guard"]) else []
+
+
+def failure(unit: Unit, code: str, detail: str, decoded: int = 0, rate: int = 0) -> list[Row]:
+    """The one row of a recording that cannot be used; its decoded prefix is counted as failed."""
+    return [
+        {
+            "cut": unit.cut, "recording": unit.name, "kind": "recording", "start": 0, "end": decoded,
+            "rate": rate, "channels": 0, "decoded": decoded, "error_code": code,
+            "error_detail": detail[:500], "measures": [],
+        }
+    ]  # fmt: skip
+
+
+def _cut(unit: Unit, job: Job) -> list[Row]:
+    chosen = [(plugins.resolve("filters", p)) for p in unit.filters]
+    segmenter, settings = plugins.resolve("segmenters", job.filter.segmenter)
+    given = view.segments_of(unit.recording)
+    rules = view.rules_of("filters", job.filter.filters)
+    known = unit.spans
+    walk = cutting.Walk()
+    rows: list[Row] = []
+    locator = Locator.loads(unit.recording["locator"])
+
+    def begin(rate: int) -> Any:
+        return segmenter.start(settings, rate, given) if known is None else cutting.Known(known)
+
+    for span, clip in cutting.spans(locator, walk, begin):
+        measures: dict[str, float | None] = {}
+        if clip is not None:
+            clip = clip.of_recording(unit.recording["header_seconds"], unit.recording["size"])
+            for module, chosen_settings in chosen:
+                measures.update(module.measure(clip, chosen_settings))
+            if known is None and judge(measures, rules) is None:
+                handover.put(job, unit.recording["content"], span.start, span.end, clip)
+        rows.append(
+            {
+                "cut": unit.cut, "recording": unit.name, "kind": span.kind, "start": span.start,
+                "end": span.end, "given": span.given, "reason": span.reason, "rate": walk.rate,
+                "channels": walk.channels, "measures": list(measures.items()),
+            }
+        )  # fmt: skip
+    if known is not None:
+        return rows
+    ledger.check_cover(unit.name, walk.decoded, [(r["start"], r["end"]) for r in rows])
+    whole = {
+        "cut": unit.cut, "recording": unit.name, "kind": "recording", "start": 0,
+        "end": walk.decoded, "rate": walk.rate, "channels": walk.channels,
+        "decoded": walk.decoded, "measures": [],
+    }  # fmt: skip
+    return [whole, *rows]

@@ -1,0 +1,59 @@
+"""Size of the encoded recording that the utterance comes from, in bytes."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from tasks.audio import Clip
+from tasks.rules import Limit, Rule
+from tasks.settings import THRESHOLD, StageSettings
+
+VERSION = 1
+COLUMNS = {"file_size": ("bytes", "encoded size of the whole recording")}
+
+#: Powers of 1000 as in SI, powers of 1024 with the `i`; the letter alone is SI as well.
+_UNITS = {"": 1} | {
+    prefix + tail: base**power
+    for power, prefix in enumerate("kmgt", start=1)
+    for tail, base in (("", 1000), ("i", 1024))
+}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kmgt]?i?)b?(?:ytes?)?\s*", re.IGNORECASE)
+
+
+def parse_size(value: object) -> object:
+    """Bytes from `20KiB`, `1.5MB`, `800` or a number; anything else is left to be refused.
+
+    >>> parse_size("1.5MB"), parse_size("20KiB"), parse_size(7)
+    (1500000, 20480, 7)
+    """
+    if not isinstance(value, str):
+        return value
+    match = _SIZE.fullmatch(value)
+    if match is None or match[2].lower() not in _UNITS:
+        raise ValueError(f"{value!r} is no size; write 1500000, 1.5MB or 20KiB")
+    return round(float(match[1]) * _UNITS[match[2].lower()])
+
+
+Size = Annotated[int, BeforeValidator(parse_size), Field(ge=0)]
+
+
+class Settings(StageSettings):
+    """Limits on the size, in bytes or as text with a unit; none unless asked for."""
+
+    min: Size | None = Field(
+        None, json_schema_extra=THRESHOLD, description="Smallest recording kept: 20KiB, 1.5MB, 800."
+    )
+    max: Size | None = Field(
+        None, json_schema_extra=THRESHOLD, description="Largest recording kept: 20KiB, 1.5MB, 800."
+    )
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    return {"file_size": float(clip.recording_bytes)}
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    return (Limit("file_size", settings.min, settings.max, "too_small", "too_large"),)

@@ -1,0 +1,122 @@
+"""Run units one by one in a disposable process, to find the one that kills it.
+
+The parent sends units, the child sends back the rows of each; when the child dies, hangs, or grows
+beyond the memory limit, the unit that it was at is quarantined and a new child goes on after it.
+Cost of a culprit: one start of an interpreter (a second or two) and, for a hang, the item's timeout.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+
+from tasks.job import Job
+from tasks.manifest import Row
+
+log = logging.getLogger("uttermill")
+
+POLL = 0.2  # s between looks at the child's memory
+
+
+def results(stage: str, job: Job, units: list[Any]) -> Iterator[list[Row]]:
+    """Rows of each unit, in order; a unit that kills its process gives the rows of its failure."""
+    from tasks.stage import module_of
+
+    module = module_of(stage)
+    at = 0
+    while at < len(units):
+        with _Child(stage, job, units[at:]) as child:
+            while at < len(units):
+                rows, code, detail = child.next()
+                if code:
+                    log.warning("%s: %s is quarantined as %s", stage, units[at].name, code)
+                    rows = module.failure(units[at], code, detail)
+                at += 1
+                yield rows
+                if code:
+                    break
+
+
+class _Child:
+    """One disposable process that works through units in order."""
+
+    def __init__(self, stage: str, job: Job, units: list[Any]) -> None:
+        self.job = job
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tasks.isolate", str(os.getpid())],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env,
+        )  # fmt: skip
+        assert self.process.stdin and self.process.stdout
+        self.answers = self.process.stdout
+        try:
+            pickle.dump((stage, job, units), self.process.stdin)
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass  # it died at once: next() finds out and names the first unit
+
+    def next(self) -> tuple[list[Row], str | None, str]:
+        """(rows, None, "") or ([], code, detail) of the next unit."""
+        deadline = time.monotonic() + self.job.item_timeout
+        while not select.select([self.answers], [], [], POLL)[0]:
+            if time.monotonic() > deadline:
+                self.process.kill()
+                return [], "timeout", f"no result within {self.job.item_timeout:.0f} s"
+            if self._memory() > self.job.memory_limit:
+                self.process.kill()
+                limit = self.job.memory_limit / 2**20
+                return [], "out_of_memory", f"its process grew beyond {limit:.0f} MiB"
+        try:
+            answer = pickle.load(self.answers)
+        except (EOFError, pickle.UnpicklingError):
+            status = self.process.wait()
+            return [], "crashed", f"its process ended with status {status}"
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer, None, ""
+
+    def _memory(self) -> int:
+        try:
+            return int(psutil.Process(self.process.pid).memory_info().rss)
+        except psutil.NoSuchProcess:
+            return 0
+
+    def __enter__(self) -> _Child:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.answers.close()
+
+
+def main() -> None:
+    """The child: units on stdin, rows on stdout."""
+    from tasks import process
+    from tasks.stage import module_of
+
+    process.die_with_parent(int(sys.argv[1]))
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints must not land between the answers
+    stage, job, units = pickle.load(sys.stdin.buffer)
+    module = module_of(stage)
+    for unit in units:
+        try:
+            answer: Any = next(iter(module.compute([unit], job)))
+        except Exception as error:  # our bug, or a damaged blob: the parent raises it
+            answer = error
+        pickle.dump(answer, answers)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""What a worker is told: settings and where OUT is. Small, frozen, picklable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.settings import (
+    FilterSettings,
+    PackageSettings,
+    ResampleSettings,
+    ShardSettings,
+    Source,
+    TranscribeSettings,
+)
+
+GIB = 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Settings of one run. The last fields never change an output."""
+
+    out: Path
+    sources: tuple[Source, ...] = ()
+    shard: ShardSettings = ShardSettings()
+    filter: FilterSettings = FilterSettings()
+    resample: ResampleSettings = ResampleSettings()
+    transcribe: TranscribeSettings = TranscribeSettings()
+    package: PackageSettings = PackageSettings()
+    scratch: Path | None = None  # disposable; None: no hand-over cache
+    cache_bytes: int = GIB  # bound of the hand-over cache of one shard
+    item_timeout: float = 600.0  # s; beyond it an isolated item is quarantined as `timeout`
+    memory_limit: int = 4 * GIB  # bytes; beyond it an isolated item is `out_of_memory`
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What one stage did for one shard. `seconds` is audio, `wall` is time."""
+
+    stage: str
+    shard: str
+    computed: int = 0
+    reused: int = 0
+    seconds: float = 0.0
+    wall: float = 0.0
+
+    @property
+    def ran(self) -> bool:
+        return self.computed > 0

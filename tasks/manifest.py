@@ -1,0 +1,196 @@
+"""Checkpoints: Parquet parts under their final names only when complete, checked when read.
+
+    manifests/<stage>/<shard>/<n>-<sha256[:16] of the file>.parquet     items of one shard
+    audio/<shard>/<sha256[:16] of the file>.pcm                         int16 blobs of one part
+
+A part is written to a temp file on the same file system, fsynced and renamed: what exists under
+its final name is complete. The name holds the hash of the bytes, so a flipped bit or a truncated
+file is found on reading; a part that fails is set aside and its items are computed again.
+Parts only add items. The shard stage alone supersedes: its highest `n` is the shard as it is now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks.errors import CorruptManifest
+
+log = logging.getLogger("uttermill")
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One committed file: its rows, and what its footer says about them."""
+
+    path: Path
+    number: int
+    table: pa.Table
+    meta: dict[str, Any]
+
+
+def folder(out: Path, stage: str, shard: str) -> Path:
+    return out / "manifests" / stage / shard
+
+
+def shards(out: Path) -> list[str]:
+    """Ids of all shards, in the order in which they were made."""
+    root = out / "manifests" / "shard"
+    return sorted(p.name for p in root.iterdir() if p.is_dir()) if root.is_dir() else []
+
+
+def commit(
+    out: Path, stage: str, shard: str, rows: list[Row], schema: pa.Schema, meta: dict[str, Any]
+) -> Path:
+    """Write rows as a new part of the shard; atomic, durable; returns its path."""
+    home = folder(out, stage, shard)
+    numbers = [number_of(p) for p in home.glob("*.parquet")] if home.is_dir() else []
+    number = max(numbers, default=-1) + 1
+    footer = {b"uttermill": json.dumps({"stage": stage, "shard": shard, **meta}).encode()}
+    table = pa.Table.from_pylist(rows, schema=schema.with_metadata(footer))
+    with staged(home) as (handle, publish):
+        pq.write_table(table, handle, compression="zstd")
+        return publish(lambda name: f"{number:06d}-{name}.parquet")
+
+
+def read(out: Path, stage: str, shard: str) -> list[Part]:
+    """All sound parts of a shard, oldest first; damaged ones are set aside, and said in the log."""
+    home = folder(out, stage, shard)
+    parts = []
+    for path in sorted(home.glob("*.parquet")) if home.is_dir() else []:
+        try:
+            parts.append(_open(path))
+        except CorruptManifest as fault:
+            log.warning("%s; its items are computed again", fault)
+            discard(path)
+    return sorted(parts, key=lambda p: (p.number, p.path.name))
+
+
+def supersede(out: Path, stage: str, shard: str, path: Path) -> None:
+    """Remove every part of the shard but `path` (the shard stage's snapshots)."""
+    for other in folder(out, stage, shard).glob("*.parquet"):
+        if other != path and number_of(other) < number_of(path):
+            discard(other)
+
+
+def discard(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+def number_of(path: Path) -> int:
+    head = path.name.split("-", 1)[0]
+    return int(head) if head.isdigit() else -1
+
+
+def _open(path: Path) -> Part:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise CorruptManifest(f"{path.name} vanished while it was read", str(path)) from error
+    named = path.stem.rsplit("-", 1)[-1]
+    if hashlib.sha256(data).hexdigest()[:16] != named:
+        raise CorruptManifest(f"manifest {path} does not match the hash in its name", str(path))
+    table = pq.read_table(pa.BufferReader(data))
+    meta: dict[str, Any] = json.loads((table.schema.metadata or {})[b"uttermill"])
+    return Part(path, number_of(path), table, meta)
+
+
+class HashedFile:
+    """A binary file that hashes what is written through it (sequential writes only)."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self.raw = raw
+        self.sha = hashlib.sha256()
+        self.size = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        self.raw.write(view)
+        self.sha.update(view)
+        self.size += len(view)
+        return len(view)
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        self.raw.flush()
+
+    def seekable(self) -> bool:
+        return False
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def close(self) -> None:  # pyarrow closes what it is given; the file is ours to close
+        self.flush()
+
+
+@contextmanager
+def staged(home: Path) -> Iterator[tuple[HashedFile, Callable[[Callable[[str], str]], Path]]]:
+    """A temp file in `home` and `publish(name_of)`, which fsyncs and renames it.
+
+    `name_of` gets the first 16 hex digits of the content's sha256. Without `publish`, or on an
+    exception, nothing stays behind.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    fd, temp = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=home)
+    with os.fdopen(fd, "wb") as raw:
+        handle = HashedFile(raw)
+
+        def publish(name_of: Callable[[str], str]) -> Path:
+            raw.flush()
+            os.fsync(raw.fileno())
+            final = home / name_of(handle.sha.hexdigest()[:16])
+            os.chmod(temp, 0o644)
+            os.replace(temp, final)
+            fsync_folder(home)
+            return final
+
+        try:
+            yield handle, publish
+        finally:
+            Path(temp).unlink(missing_ok=True)
+
+
+def fsync_folder(home: Path) -> None:
+    """Make a rename in `home` durable."""
+    fd = os.open(home, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Put `data` under its final name at once: temp file, fsync, rename."""
+    with staged(path.parent) as (handle, publish):
+        handle.write(data)
+        publish(lambda _: path.name)
+
+
+def sweep(out: Path) -> int:
+    """Remove temp files that a dead run left behind; only while holding OUT's lock."""
+    count = 0
+    for root in ("manifests", "audio", "datasets"):
+        for temp in (out / root).rglob(".*.tmp"):
+            temp.unlink(missing_ok=True)
+            count += 1
+    return count

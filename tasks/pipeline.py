@@ -1,0 +1,199 @@
+"""The straight way of the data: shard, then filter, resample, transcribe per shard, then package.
+
+What is here decides what has to be done and in which order; how a function gets to a worker is the
+caller's: `Here` runs everything in this process, `flows/` sends it to a cluster under guards.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from tasks import manifest, package, shard, stage, versions
+from tasks.errors import CorruptManifest, RunError
+from tasks.job import Done, Job
+
+log = logging.getLogger("uttermill")
+
+REPAIRS = 3  # rounds of making damaged audio again before the disk is called bad
+
+
+class Caller(Protocol):
+    def call(self, work: Callable[..., Any], *args: Any, seconds: float = 0.0) -> Any:
+        """Run `work(*args)` somewhere; `seconds` of audio bound how long it may take."""
+
+    def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
+        """Run one stage for one shard, surviving whatever kills it."""
+
+    def map(self, work: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Run `work` for each tuple of arguments, results in order."""
+
+
+class Here:
+    """Everything in this process: for tests, debuggers and notebooks."""
+
+    def call(self, work: Callable[..., Any], *args: Any, seconds: float = 0.0) -> Any:
+        return work(*args)
+
+    def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
+        return stage.run(name, job, shard)
+
+    def map(self, work: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
+        return [work(*each) for each in args]
+
+
+@dataclass(slots=True)
+class Sharded:
+    """What the shard stage found: all shards with recordings, and what was left aside."""
+
+    shards: list[str]
+    done: Done
+    ignored: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  # audio of each shard by header
+
+
+def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
+    """List, probe what is new on the workers, group, commit."""
+    began = time.monotonic()
+    manifest.sweep(job.out)
+    found = shard.survey(job)
+    rows: list[manifest.Row] = []
+    if found.probe:
+        listing = scratch / "listing.parquet"
+        shard.save_listing([row for _, row in found.probe], listing)
+        step = job.shard.probe_batch
+        ranges = range(0, len(found.probe), step)
+        paths = caller.map(
+            shard.probe, [(listing, low, min(low + step, len(found.probe))) for low in ranges]
+        )
+        for path in paths:
+            rows += shard.load_listing(path)
+        shutil.rmtree(scratch, ignore_errors=True)
+    for row in rows:
+        if row["error_code"] == "changed":
+            found.ignored["still_written"] = found.ignored.get("still_written", 0) + 1
+    shards = shard.settle(job, found, rows)
+    seconds = {name: sum(map(shard.seconds_of, found.present(name))) for name in shards}
+    wall = time.monotonic() - began
+    done = Done("shard", "", len(rows), found.reused, sum(seconds.values()), wall)
+    # The longest shards first: no straggler at the end.
+    shards.sort(key=lambda name: (-seconds[name], name))
+    return Sharded(shards, done, found.ignored, seconds)
+
+
+def run_stage(name: str, job: Job, shard_id: str, seconds: float, caller: Caller) -> Done:
+    """One stage for one shard; nothing is sent to a worker when nothing is missing."""
+    missing, reused = stage.pending(name, job, shard_id)
+    if not missing:
+        return Done(name, shard_id, 0, reused)
+    return caller.stage(name, job, shard_id, seconds)
+
+
+def run_chain(job: Job, shard_id: str, seconds: float, step: Callable[[str], Done]) -> list[Done]:
+    """filter, resample, transcribe of one shard; damaged audio is made again."""
+    for attempt in range(REPAIRS):
+        try:
+            return [step(name) for name in stage.PER_SHARD]
+        except CorruptManifest as fault:
+            manifest.discard(Path(fault.path))
+            if attempt == REPAIRS - 1:
+                raise RunError(
+                    f"{fault}, again after {REPAIRS} repairs: is the disk sound?"
+                ) from None
+    raise AssertionError("unreachable")
+
+
+@dataclass(slots=True)
+class Published:
+    """The version that holds today's data, and whether this run made it."""
+
+    path: Path
+    new: bool
+    summary: dict[str, Any]
+    done: Done
+
+
+def run_package_stage(job: Job, shards: Sequence[str], caller: Caller) -> Published:
+    """Gather, write and check pieces on the workers, publish by one rename.
+
+    CorruptManifest when a blob is damaged: it was set aside, the chains must run again.
+    """
+    began = time.monotonic()
+    versions.clean(job.out)
+    gathered = caller.call(package.gather, job, sorted(shards))
+    count = gathered["summary"]["utterances"]["packaged"]
+    seconds = gathered["summary"]["seconds"]["packaged"]
+    if not gathered["pieces"]:
+        versions.point_latest(job.out)
+        path = versions.home(job.out) / f"v{gathered['version']:04d}"
+        wall = time.monotonic() - began
+        return Published(path, False, gathered["summary"], Done("package", "", 0, count, 0, wall))
+    staging = Path(gathered["staging"])
+    try:
+        indices = range(gathered["pieces"])
+        caller.map(package.write, [(job, staging, i) for i in indices])
+        checked = caller.map(package.check, [(staging, i) for i in indices])
+        names = package.pieces_of(staging)
+        hashes = dict(zip(names, checked, strict=True))
+        path = package.publish(job, gathered, hashes)
+    except CorruptManifest as fault:
+        manifest.discard(Path(fault.path))
+        versions.clean(job.out)
+        raise
+    except BaseException:
+        versions.clean(job.out)
+        raise
+    wall = time.monotonic() - began
+    return Published(path, True, gathered["summary"], Done("package", "", count, 0, seconds, wall))
+
+
+def run_here(job: Job) -> tuple[Published, dict[str, Any]]:
+    """The whole line in this process; returns what was published and the stages' counts."""
+    caller = Here()
+    totals = Totals()
+    for attempt in range(REPAIRS):
+        sharded = run_shard_stage(job, caller, job.out / "manifests" / ".listing")
+        totals.add(sharded.done)
+        for name in sharded.shards:
+            seconds = sharded.seconds[name]
+            for done in run_chain(
+                job, name, seconds, lambda s, n=name, t=seconds: run_stage(s, job, n, t, caller)
+            ):
+                totals.add(done)
+        try:
+            published = run_package_stage(job, sharded.shards, caller)
+        except CorruptManifest:
+            if attempt == REPAIRS - 1:
+                raise
+            continue
+        totals.add(published.done)
+        return published, totals.as_dict()
+    raise AssertionError("unreachable")
+
+
+class Totals:
+    """Counts of a run, stage by stage, as `run --json` gives them."""
+
+    def __init__(self) -> None:
+        self.stages: dict[str, dict[str, Any]] = {
+            name: {
+                "shards_run": 0, "shards_reused": 0, "items_computed": 0, "items_reused": 0,
+                "seconds": 0.0,
+            }
+            for name in ("shard", *stage.PER_SHARD, "package")
+        }  # fmt: skip
+
+    def add(self, done: Done) -> None:
+        entry = self.stages[done.stage]
+        entry["shards_run" if done.ran else "shards_reused"] += 1
+        entry["items_computed"] += done.computed
+        entry["items_reused"] += done.reused
+        entry["seconds"] = round(entry["seconds"] + done.wall, 3)
+
+    def as_dict(self) -> dict[str, Any]:
+        return self.stages

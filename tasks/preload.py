@@ -1,0 +1,102 @@
+"""Preload of every worker: real modules before the first task, or no worker at all.
+
+Dask imports this module (`distributed.worker.preload: [tasks.preload]`) while the worker is being
+built, before it joins the scheduler. All checks stand at module level on purpose: an exception
+here ends the start, while one in `dask_setup` would only be logged.
+
+`import librosa` loads nothing, and `librosa.core.audio` may put lazy proxies of samplerate and
+resampy into `sys.modules`; on Python before 3.13 two threads that touch such a proxy at the same
+time break it. So engines are imported first, touched, and proven to be modules.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import types
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import RunError
+from tasks.process import command_line, die_with_parent, started_afresh
+
+#: Module, and what is touched in it so that it is loaded indeed. Engines before librosa.
+WARM = {
+    "numpy": "ndarray",
+    "pyarrow.parquet": "ParquetFile",
+    "soxr": "ResampleStream",
+    "samplerate": "resample",
+    "resampy": "resample",
+    "soundfile": "SoundFile",
+    "av": "open",
+    "scipy.signal": "resample_poly",
+    "scipy.fft": "rfft",
+    "onnxruntime": "InferenceSession",
+    "librosa.core.audio": "resample",
+}
+#: Set by the client before it spawns workers; absent where workers are started by hand.
+VERSION_VARIABLE = "UTTERMILL_VERSION"
+
+
+def warm(modules: dict[str, str]) -> tuple[str, ...]:
+    """Import and touch modules; RunError when one is missing, broken or only a proxy."""
+    for name, attribute in modules.items():
+        try:
+            getattr(import_module(name), attribute)
+        except (ImportError, AttributeError, OSError) as error:
+            raise RunError(
+                f"this worker lacks {name} ({error}); install uttermill with its dependencies "
+                f"into {sys.executable}"
+            ) from error
+        if type(sys.modules[name]) is not types.ModuleType:
+            raise RunError(f"{name} is a lazy proxy; preload tasks.preload before anything else")
+    return tuple(modules)
+
+
+def agree(expected: str | None, found: str) -> None:
+    """RunError when the client that asked for this worker runs another version."""
+    if expected is not None and expected != found:
+        raise RunError(
+            f"this worker has uttermill {found} and the client {expected}; install {expected} here"
+        )
+
+
+if not started_afresh(command_line()):
+    raise RunError(
+        "this process was forked or is no Dask worker; set "
+        "distributed.worker.multiprocessing-method to spawn"
+    )
+die_with_parent()
+agree(os.environ.get(VERSION_VARIABLE), version("uttermill"))
+# Ctrl-C reaches the whole group; the client decides when its workers end.
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+MODULES = warm(WARM)
+#: Unix time when everything above was loaded.
+LOADED_AT = time.time()
+#: Unix time of `dask_setup`, which Dask calls before the worker joins; None if it never did.
+READY_AT: float | None = None
+#: Temporary directory of this worker, inside its own directory.
+TEMP: Path | None = None
+
+
+def dask_setup(worker: Any) -> None:
+    """Give the worker a temporary directory of its own, which ends with it."""
+    global READY_AT, TEMP
+    TEMP = Path(worker.local_directory) / "tmp"
+    TEMP.mkdir(parents=True, exist_ok=True)
+    os.environ["TMPDIR"] = str(TEMP)
+    tempfile.tempdir = None  # forget what was found before
+    READY_AT = time.time()
+
+
+def dask_teardown(worker: Any) -> None:
+    """Remove the temporary directory; after a kill, `Cluster.close` does it."""
+    if TEMP is not None:
+        shutil.rmtree(TEMP, ignore_errors=True)

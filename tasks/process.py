@@ -1,0 +1,54 @@
+"""What a process can find out about itself, for workers that must be fresh interpreters.
+
+fork copies locks that a thread of the parent holds, OpenMP pools and CUDA contexts: the child
+hangs or crashes. So uttermill's workers are spawned, and each of them checks that it was.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from pathlib import Path
+
+#: A fork shows its parent's command line; only a fresh interpreter shows one of these.
+SPAWNED = "multiprocessing.spawn import spawn_main"
+WORKER_COMMANDS = (
+    "dask worker",
+    "dask-worker",
+    "distributed.cli",
+    "dask cuda worker",
+    "dask_worker",
+)
+
+_PR_SET_PDEATHSIG = 1
+
+
+def command_line() -> str:
+    """This process's command line as the kernel knows it, words joined by spaces; Linux only."""
+    return Path("/proc/self/cmdline").read_text(errors="replace").replace("\0", " ").strip()
+
+
+def started_afresh(command: str) -> bool:
+    """Whether a command line is that of a spawned process or of a Dask worker of its own."""
+    return SPAWNED in command or any(name in command for name in WORKER_COMMANDS)
+
+
+def die_with_parent(parent_pid: int | None = None) -> None:
+    """Ask the kernel to kill this process when the parent dies, however it dies.
+
+    Dask's own watch is a thread that needs the GIL, which native code may hold for minutes.
+    The signal follows the parent's *thread* that spawned us: Dask keeps that one as long as
+    the worker. Does nothing where no nanny spawned us (unless the parent is named), or outside
+    Linux.
+    """
+    parent = multiprocessing.parent_process()
+    if parent_pid is None and parent is not None:
+        parent_pid = parent.pid
+    if parent_pid is None or sys.platform != "linux":
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent_pid:  # it died before we asked
+        os._exit(1)

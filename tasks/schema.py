@@ -1,0 +1,164 @@
+"""Every column of every manifest, once: name, type, unit, meaning. `uttermill schema` prints it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+
+def _field(name: str, kind: pa.DataType, doc: str, unit: str = "") -> pa.Field:
+    return pa.field(name, kind, metadata={"doc": doc, "unit": unit})
+
+
+S, I64, F64 = pa.string(), pa.int64(), pa.float64()
+
+SEGMENT = pa.struct(
+    [("start", F64), ("end", F64), ("source_id", S), ("text", S), ("speaker", S), ("language", S)]
+)
+
+#: One row a recording; the newest part of a shard is the shard as it is now.
+RECORDINGS = pa.schema(
+    [
+        _field("recording", S, "dataset name and path in it; identifies the recording"),
+        _field("dataset", S, "name of its source"),
+        _field("path", S, "path inside the dataset"),
+        _field("source_path", S, "original path, for people"),
+        _field("locator", S, "where its bytes lie, as JSON"),
+        _field("size", I64, "encoded size", "bytes"),
+        _field("guard", S, "size, mtime in ns and inode when it was hashed"),
+        _field("listed", S, "hash of what the source says of it"),
+        _field("content", S, "sha256 of the encoded bytes; null when it cannot be read"),
+        _field("header_rate", I64, "sample rate by header", "Hz"),
+        _field("header_channels", I64, "channels by header"),
+        _field("header_seconds", F64, "duration by header; never summed", "s"),
+        _field("format", S, "container/codec"),
+        _field("source_id", S, "the source's own key"),
+        _field("text", S, "reference text of the whole recording"),
+        _field("speaker", S, "speaker of the whole recording"),
+        _field("language", S, "language that the source states"),
+        _field("segments", pa.list_(SEGMENT), "spans that the source asks for"),
+        _field("error_code", S, "why it is quarantined already here"),
+        _field("error_detail", S, "the same in words"),
+        _field("present", pa.bool_(), "was in the source at the last listing"),
+    ]
+)
+
+#: One row a recording (kind `recording`) and one a span of it. Items of the filter stage.
+CUTS = pa.schema(
+    [
+        _field("cut", S, "recipe of the recording's cuts"),
+        _field("recording", S, "dataset name and path in it"),
+        _field("kind", S, "recording, utterance, non_speech or unsegmented"),
+        _field("start", I64, "first sample", "samples at native rate"),
+        _field("end", I64, "sample after the last", "samples at native rate"),
+        _field("given", I64, "index of the source's segment"),
+        _field("reason", S, "why an unsegmented span is none"),
+        _field("rate", I64, "native sample rate", "Hz"),
+        _field("channels", I64, "native channels"),
+        _field("decoded", I64, "samples decoded (row `recording`)", "samples at native rate"),
+        _field("error_code", S, "why it is quarantined"),
+        _field("error_detail", S, "the same in words"),
+        _field("measures", pa.map_(S, F64), "measured columns of an utterance"),
+    ]
+)
+
+#: One row an utterance whose PCM was made. Items of the resample stage.
+AUDIO = pa.schema(
+    [
+        _field("audio", S, "recipe of the PCM"),
+        _field("recording", S, "dataset name and path in it"),
+        _field("start", I64, "first sample", "samples at native rate"),
+        _field("end", I64, "sample after the last", "samples at native rate"),
+        _field("rate", I64, "sample rate of the PCM", "Hz"),
+        _field("num_samples", I64, "length of the PCM", "samples"),
+        _field("sha256", S, "hash of the int16 little-endian PCM"),
+        _field("blob", S, "file in audio/<shard>/ that holds it"),
+        _field("offset", I64, "where it starts in the blob", "bytes"),
+        _field("error_code", S, "why it is quarantined"),
+        _field("error_detail", S, "the same in words"),
+    ]
+)
+
+#: One row an utterance that was heard. Items of the transcribe stage.
+TRANSCRIPTS = pa.schema(
+    [
+        _field("transcript", S, "recipe of the transcript"),
+        _field("audio", S, "recipe of the PCM that was heard"),
+        _field("text", S, "what the recogniser heard"),
+        _field("language", S, "language heard or forced"),
+        _field("language_probability", F64, "probability of that language; null when forced"),
+        _field("avg_logprob", F64, "mean log-probability", "nats per token"),
+        _field("no_speech_probability", F64, "probability of no speech"),
+        _field("compression_ratio", F64, "bytes of text / bytes compressed"),
+        _field("reference", S, "reference that the errors were counted against"),
+        _field("words", I64, "words of the reference"),
+        _field("word_errors", I64, "substitutions, deletions and insertions of words"),
+        _field("chars", I64, "characters of the reference"),
+        _field("char_errors", I64, "the same for characters"),
+        _field("error_code", S, "why it is quarantined"),
+        _field("error_detail", S, "the same in words"),
+    ]
+)
+
+#: One row for every span of every recording; an undecodable recording is one row of 0 seconds.
+LEDGER = pa.schema(
+    [
+        _field("recording", S, "dataset name and path in it"),
+        _field("source_path", S, "original path"),
+        _field("dataset", S, "name of the source"),
+        _field("utterance", S, "id, where the span is an utterance"),
+        _field("start", F64, "start of the span", "s"),
+        _field("end", F64, "end of the span", "s"),
+        _field("samples", I64, "samples that this row accounts for", "samples at native rate"),
+        _field("seconds", F64, "the same as time", "s"),
+        _field("overlap_samples", I64, "samples that an earlier row accounts for", "samples"),
+        _field("sample_rate", I64, "native sample rate", "Hz"),
+        _field("outcome", S, "packaged, dropped, failed, non_speech or unsegmented"),
+        _field("stage", S, "stage that decided"),
+        _field("reason", S, "stable code"),
+        _field("value", F64, "measured value that decided"),
+        _field("threshold", F64, "limit that it broke"),
+        _field("detail", S, "in words"),
+        _field("language", S, "language heard or stated"),
+    ]
+)
+
+#: One row a packaged utterance; the measures follow as columns of their own.
+UTTERANCES = pa.schema(
+    [
+        _field("id", S, "unique in the version, stable across runs, [A-Za-z0-9_-]+"),
+        _field("source_id", S, "the source's own key"),
+        _field("dataset", S, "name of its source"),
+        _field("split", S, "train, dev or test"),
+        _field("recording", S, "dataset name and path in it"),
+        _field("source_path", S, "original path"),
+        _field("start", F64, "start in the recording", "s"),
+        _field("end", F64, "end in the recording", "s"),
+        _field("num_samples", I64, "length", "samples at sample_rate"),
+        _field("sample_rate", pa.int32(), "rate of the packaged audio", "Hz"),
+        _field("text", S, "the text to train on"),
+        _field("text_source", S, "reference or asr"),
+        _field("hypothesis", S, "what the recogniser heard"),
+        _field("language", S, "language heard or forced"),
+        _field("language_probability", F64, "probability of that language"),
+        _field("avg_logprob", F64, "mean log-probability", "nats per token"),
+        _field("no_speech_probability", F64, "probability of no speech"),
+        _field("compression_ratio", F64, "bytes of text / bytes compressed"),
+        _field("words", I64, "words of the reference"),
+        _field("word_errors", I64, "word errors against the reference"),
+        _field("chars", I64, "characters of the reference"),
+        _field("char_errors", I64, "character errors against the reference"),
+        _field("speaker", S, "speaker that the source states"),
+        _field("shard", S, "tar that holds it, relative to the version"),
+        _field("offset", I64, "where its first member's header starts in the tar", "bytes"),
+        _field("sha256", S, "hash of the int16 little-endian PCM"),
+    ]
+)
+
+TABLES = {
+    "recordings": RECORDINGS,
+    "cuts": CUTS,
+    "audio": AUDIO,
+    "transcripts": TRANSCRIPTS,
+    "ledger": LEDGER,
+    "utterances": UTTERANCES,
+}

@@ -1,0 +1,94 @@
+"""The segments that the source names; the audio between them is `unsegmented`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.recording import Segment
+from tasks.segmenters import Span
+from tasks.settings import StageSettings
+
+VERSION = 1
+
+
+class Settings(StageSettings):
+    """None: the source decides."""
+
+
+class Given:
+    """Utterances as soon as their end was decoded, and the gaps at the end.
+
+    Segments may overlap and come in any order. One that lies beyond the end of the recording
+    becomes an utterance of no samples, which the caller fails as `segment_outside_audio`.
+    """
+
+    def __init__(self, rate: int, given: Sequence[Segment]) -> None:
+        self._count = 0
+        self._any = bool(given)
+        bounds = [(_sample(s.start, rate), _sample(s.end, rate), i) for i, s in enumerate(given)]
+        # Those that end first are ready first; open ends come last.
+        self._waiting = sorted(bounds, key=lambda b: (b[1], b[0], b[2]), reverse=True)
+        # needed[n]: the earliest start among the n that still wait
+        self._needed = [0.0]
+        for start, _, _ in self._waiting:
+            low = start if len(self._needed) == 1 else min(start, self._needed[-1])
+            self._needed.append(low)
+        self._used: list[tuple[int, int]] = []
+
+    def push(self, block: NDArray[np.float32]) -> list[Span]:
+        self._count += len(block)
+        ready = []
+        while self._waiting and self._waiting[-1][1] <= self._count:
+            ready.append(self._settle())
+        return ready
+
+    def finish(self) -> list[Span]:
+        rest = [self._settle() for _ in range(len(self._waiting))]
+        reason = "outside_segments" if self._any else "no_segments"
+        gaps = _complement(self._used, self._count)
+        return rest + [Span(a, b, "unsegmented", reason=reason) for a, b in gaps]
+
+    @property
+    def needed_from(self) -> int:
+        return int(min(self._needed[len(self._waiting)], self._count)) if self._waiting else (
+            self._count
+        )
+
+    def _settle(self) -> Span:
+        first, last, index = self._waiting.pop()
+        start = int(min(first, self._count))
+        end = int(min(last, self._count))
+        end = max(start, end)
+        if end > start:
+            if self._used and start <= self._used[-1][1] and start >= self._used[-1][0]:
+                self._used[-1] = (self._used[-1][0], max(end, self._used[-1][1]))
+            else:
+                self._used.append((start, end))
+        return Span(start, end, given=index)
+
+
+def _sample(seconds: float | None, rate: int) -> float:
+    """Seconds to samples, halves up; open ends and endless ones to infinity."""
+    if seconds is None or not math.isfinite(seconds * rate):
+        return math.inf
+    return max(math.floor(seconds * rate + 0.5), 0)
+
+
+def _complement(used: list[tuple[int, int]], count: int) -> list[tuple[int, int]]:
+    """The parts of [0, count) that no span in `used` covers."""
+    gaps, at = [], 0
+    for start, end in sorted(used):
+        if start > at:
+            gaps.append((at, start))
+        at = max(at, end)
+    if at < count:
+        gaps.append((at, count))
+    return gaps
+
+
+def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Given:
+    return Given(rate, given)

@@ -1,0 +1,255 @@
+"""Stage shard: sources in, balanced shards of probed recordings out; append-only.
+
+An item is a recording. `survey` lists the sources and compares them with what is known; `probe`
+(on the workers) reads headers and content digests of what is new or changed; `settle` groups new
+recordings into shards of about equal duration by header, longest first, and commits. A recording
+stays in its shard for ever; one that left its source is only marked.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heapreplace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks import manifest, plugins
+from tasks.errors import ConfigError, ItemError
+from tasks.job import Job
+from tasks.manifest import Row
+from tasks.recipe import digest
+from tasks.recording import Ignored, Locator, Recording, guard
+from tasks.schema import RECORDINGS
+from tasks.settings import ShardSettings, Source, SourceSettings
+
+MINUTE, HOUR = 60.0, 3600.0
+
+
+@dataclass(slots=True)
+class Survey:
+    """What the sources hold now, against what is known. Rows are of schema RECORDINGS."""
+
+    known: dict[str, list[Row]] = field(default_factory=dict)  # shard: its rows, updated
+    touched: set[str] = field(default_factory=set)  # shards whose rows changed
+    probe: list[tuple[str | None, Row]] = field(default_factory=list)  # shard (None: new), row
+    reused: int = 0
+    ignored: dict[str, int] = field(default_factory=dict)  # reason: count
+    removed: list[str] = field(default_factory=list)
+
+    def present(self, shard: str) -> list[Row]:
+        return [row for row in self.known[shard] if row["present"]]
+
+
+def datasets(sources: Sequence[Source]) -> list[tuple[str, Any, SourceSettings]]:
+    """(dataset name, plug-in, its settings) of each source; ConfigError where two share a name."""
+    found: list[tuple[str, Any, SourceSettings]] = []
+    for source in sources:
+        module, settings = plugins.resolve_source(source)
+        taken = {name for name, _, _ in found}
+        name = settings.name
+        if not name:
+            stem = Path(settings.path).name.split(".")[0] or "source"
+            base = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in stem)
+            base = base[:30] or "source"
+            name = next(
+                n for n in [base, *(f"{base}-{i}" for i in range(2, 10**6))] if n not in taken
+            )
+        if name in taken:
+            raise ConfigError(f"two sources are named {name!r}; give each source a name of its own")
+        found.append((name, module, settings))
+    return found
+
+
+def survey(job: Job) -> Survey:
+    """List all sources and find what is new, changed, unchanged or gone. Reads no audio."""
+    result = Survey()
+    where: dict[str, tuple[str, int]] = {}
+    for shard in manifest.shards(job.out):
+        parts = manifest.read(job.out, "shard", shard)
+        result.known[shard] = parts[-1].table.to_pylist() if parts else []
+        for index, row in enumerate(result.known[shard]):
+            where[row["recording"]] = (shard, index)
+    listed: set[str] = set()
+    fresh: list[tuple[str | None, int, Row]] = []
+    for name, module, settings in datasets(job.sources):
+        for entry in module.recordings(settings):
+            if isinstance(entry, Ignored):
+                result.ignored[entry.reason] = result.ignored.get(entry.reason, 0) + 1
+                continue
+            row = _row(name, settings, entry)
+            if row["recording"] in listed:
+                result.ignored["duplicate_path"] = result.ignored.get("duplicate_path", 0) + 1
+                continue
+            listed.add(row["recording"])
+            place = where.get(row["recording"])
+            old = result.known[place[0]][place[1]] if place else None
+            if old and old["guard"] == row["guard"] and old["locator"] == row["locator"]:
+                result.reused += 1
+                _refresh(result, place, old, row)
+            else:
+                fresh.append((place[0] if place else None, place[1] if place else -1, row))
+    _settle_time(job.shard, fresh, result)
+    for recording, (shard, index) in where.items():
+        old = result.known[shard][index]
+        if recording not in listed and old["present"]:
+            old["present"] = False
+            result.touched.add(shard)
+            result.removed.append(recording)
+    return result
+
+
+def _row(name: str, settings: SourceSettings, r: Recording) -> Row:
+    segments = None if r.segments is None else [
+        {"start": s.start, "end": s.end, "source_id": s.source_id, "text": s.text,
+         "speaker": s.speaker, "language": s.language} for s in r.segments
+    ]  # fmt: skip
+    row: Row = {
+        "recording": f"{name}/{r.path}", "dataset": name, "path": r.path,
+        "source_path": r.source_path, "locator": r.locator.dumps(), "size": r.size,
+        "guard": r.guard, "source_id": r.source_id, "text": r.text, "speaker": r.speaker,
+        "language": r.language or settings.language, "segments": segments, "present": True,
+        "error_code": r.error[0] if r.error else None,
+        "error_detail": r.error[1] if r.error else None,
+    }  # fmt: skip
+    row["listed"] = digest({k: v for k, v in row.items() if k not in ("guard", "size")})
+    return row
+
+
+def _refresh(result: Survey, place: tuple[str, int] | None, old: Row, row: Row) -> None:
+    """The bytes are the same; take over what the source now says of them (texts, segments)."""
+    assert place is not None
+    if old["listed"] == row["listed"] and old["present"]:
+        return
+    keep = ("content", "header_rate", "header_channels", "header_seconds", "format")
+    merged = {**row, **{k: old[k] for k in keep}}
+    if old["error_code"] and not row["error_code"] and old["content"] is None:
+        merged["error_code"], merged["error_detail"] = old["error_code"], old["error_detail"]
+    result.known[place[0]][place[1]] = merged
+    result.touched.add(place[0])
+
+
+def _settle_time(
+    settings: ShardSettings, fresh: list[tuple[str | None, int, Row]], result: Survey
+) -> None:
+    """Keep what is not being written any more; the rest is left for the next run."""
+    wait = 0.0
+    for _, _, row in fresh:
+        path = Locator.loads(row["locator"]).path
+        try:
+            age = time.time() - os.stat(path).st_mtime
+        except OSError:
+            continue
+        if 0 <= age < settings.settle_seconds:
+            wait = max(wait, settings.settle_seconds - age)
+    if wait:
+        time.sleep(wait)
+    for shard, index, row in fresh:
+        try:
+            now = guard(os.stat(Locator.loads(row["locator"]).path))
+        except OSError:
+            now = row["guard"]
+        if wait and now != row["guard"] and not row["error_code"]:
+            result.ignored["still_written"] = result.ignored.get("still_written", 0) + 1
+            if shard is not None:  # what was known of it is no longer true
+                result.known[shard][index]["present"] = False
+                result.touched.add(shard)
+        else:
+            result.probe.append((shard, row))
+
+
+def save_listing(rows: Sequence[Row], path: Path) -> None:
+    """Rows to probe, for the workers: the scheduler carries only a path and two numbers."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(list(rows), schema=RECORDINGS), path)
+
+
+def load_listing(path: Path) -> list[Row]:
+    rows: list[Row] = pq.read_table(path).to_pylist()
+    return rows
+
+
+def probe(listing: Path, low: int, high: int) -> Path:
+    """On a worker: read header and digest of rows `low` to `high`; returns the result's path."""
+    rows = pq.read_table(listing).slice(low, high - low).to_pylist()
+    target = listing.with_name(f"{listing.stem}-{low:09d}.parquet")
+    save_listing([probed(row) for row in rows], target)
+    return target
+
+
+def probed(row: Row) -> Row:
+    """A listed row with content digest and header, or with the error that they gave."""
+    from tasks import audio
+
+    if row["error_code"]:
+        return row
+    locator = Locator.loads(row["locator"])
+    try:
+        content, size = audio.digest(locator)
+        row = {**row, "content": content, "size": size}
+        if guard(os.stat(locator.path)) != row["guard"]:
+            raise ItemError("changed", "it was written to while it was hashed")
+        header = audio.probe(locator)
+    except ItemError as error:
+        return {**row, "error_code": error.code, "error_detail": error.detail[:500]}
+    except FileNotFoundError:
+        return {**row, "error_code": "missing", "error_detail": "it vanished during the run"}
+    except OSError as error:
+        return {**row, "error_code": "unreadable", "error_detail": error.strerror or str(error)}
+    seconds = header.frames / header.rate if header.frames is not None else None
+    return {
+        **row, "header_rate": header.rate, "header_channels": header.channels,
+        "header_seconds": seconds, "format": header.format,
+    }  # fmt: skip
+
+
+def settle(job: Job, found: Survey, rows: Sequence[Row]) -> list[str]:
+    """Commit: changed rows into their shards, new ones into new shards. Returns all shards."""
+    places = {row["recording"]: shard for shard, row in found.probe}
+    new = [
+        row for row in rows if places[row["recording"]] is None and row["error_code"] != "changed"
+    ]
+    for row in rows:
+        shard = places[row["recording"]]
+        if shard is not None:
+            old = found.known[shard]
+            index = next(i for i, o in enumerate(old) if o["recording"] == row["recording"])
+            old[index] = {**row, "present": row["error_code"] != "changed"}
+            found.touched.add(shard)
+    first = max((int(name.split("-")[1]) for name in found.known), default=-1) + 1
+    for number, group in enumerate(grouped(new, job.shard.hours), start=first):
+        name = f"shard-{number:06d}"
+        found.known[name] = group
+        found.touched.add(name)
+    for shard in sorted(found.touched):
+        path = manifest.commit(job.out, "shard", shard, found.known[shard], RECORDINGS, {})
+        manifest.supersede(job.out, "shard", shard, path)
+    return [name for name in found.known if found.present(name)]
+
+
+def grouped(rows: Sequence[Row], hours: float | None) -> list[list[Row]]:
+    """Groups of about equal duration by header: longest first, each to the lightest group."""
+    total = sum(seconds_of(row) for row in rows)
+    size = hours * HOUR if hours else min(max(total / 64, MINUTE), HOUR)
+    count = min(max(1, round(total / size)), max(len(rows), 1)) if rows else 0
+    groups: list[list[Row]] = [[] for _ in range(count)]
+    heap = [(0.0, 0, index) for index in range(count)]
+    heapify(heap)
+    for row in sorted(rows, key=lambda r: (-seconds_of(r), r["recording"])):
+        load, items, index = heap[0]
+        groups[index].append(row)
+        heapreplace(heap, (load + seconds_of(row), items + 1, index))
+    for group in groups:
+        group.sort(key=lambda r: r["recording"])
+    return groups
+
+
+def seconds_of(row: Row) -> float:
+    """Duration by header, else guessed from the size at 128 kbit/s; for balance only."""
+    seconds = row["header_seconds"]
+    return float(seconds) if seconds is not None else row["size"] / 16000

@@ -1,0 +1,179 @@
+"""Members of a plain tar, read header by header: forward only, nothing extracted.
+
+Single headers are decoded by the standard library (`TarInfo.frombuf`). The walk over them is
+ours, because `TarFile.next` can be led in a circle by negative sizes (CVE-2025-8194), allocates
+what a long-name header claims, and keeps every member it has seen.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from tasks.errors import ItemError
+
+BLOCK = 512
+
+#: A long name or PAX header beyond this is damage, not a name.
+MAX_EXTENSION_BYTES = 1 << 20
+
+#: Blocks of zeros looked through behind the end mark; tar pads to 20 blocks.
+PADDING_BLOCKS = 40
+
+_PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
+_MAGIC = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member; `offset`, `size` in bytes of its data. `kind`: file, sparse, or another type."""
+
+    name: str
+    kind: str
+    offset: int
+    size: int
+
+
+def compression(path: str) -> str | None:
+    """Name of the compression that a file's first bytes show."""
+    with open(path, "rb") as file:
+        head = file.read(6)
+    return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
+
+
+def is_tar(path: str) -> bool:
+    """Whether the first header block is a tar's."""
+    with open(path, "rb") as file:
+        try:
+            _header(file.read(BLOCK))
+        except tarfile.HeaderError:
+            return False
+    return True
+
+
+def is_binary(path: str) -> bool:
+    """Whether a file starts like no text does."""
+    with open(path, "rb") as file:
+        return b"\0" in file.read(BLOCK)
+
+
+def _header(block: bytes) -> tarfile.TarInfo:
+    return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+
+
+def members(file: BinaryIO) -> Iterator[Member]:
+    """Complete members in order. ItemError `truncated` or `unreadable` where the rest is lost.
+
+    `unsupported`: what follows cannot be read by us. Ends quietly only at the end mark.
+    """
+    total = os.fstat(file.fileno()).st_size
+    position = 0
+    name: str | None = None
+    pax: dict[str, str] = {}
+    while position < total:
+        file.seek(position)
+        try:
+            header = _header(file.read(BLOCK))
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
+            _nothing_follows(file)
+            return
+        except tarfile.TruncatedHeaderError:  # type: ignore[attr-defined]
+            raise ItemError("truncated", f"the tar breaks off at byte {position}") from None
+        except tarfile.HeaderError:
+            detail = f"no tar header at byte {position}; what follows is not read"
+            raise ItemError("unreadable", detail) from None
+        start = position + BLOCK
+        if header.type in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, *_PAX, b"g"):
+            content = _extension(file, start, header.size, total)
+            if header.type == tarfile.GNUTYPE_LONGNAME:
+                name = content.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
+            elif header.type in _PAX:
+                pax = _records(content)
+            position = _after(start, header.size)
+            continue
+        size = _size(header, pax)
+        if size < 0:
+            raise ItemError("unreadable", f"a negative size in the tar header at byte {position}")
+        full = pax.get("path") or name or header.name
+        kind = _kind(header, pax)
+        if header.type == tarfile.GNUTYPE_SPARSE:
+            # Further headers may follow a sparse one; where its data ends is not worked out.
+            detail = f"a sparse member at byte {position}; what follows is not read"
+            raise ItemError("unsupported", detail)
+        holds_data = header.isreg() or header.type not in tarfile.SUPPORTED_TYPES
+        if holds_data and start + size > total:
+            detail = f"{size} bytes are promised at byte {start}, {max(total - start, 0)} are there"
+            raise ItemError("truncated", detail)
+        yield Member(full, kind, start, size if holds_data else 0)
+        position = _after(start, size if holds_data else 0)
+        name, pax = None, {}
+    # A cut between two members shows only so; every writer that closes its tar leaves the mark.
+    raise ItemError("truncated", f"the tar ends at byte {total} without an end mark")
+
+
+def _nothing_follows(file: BinaryIO) -> None:
+    """ItemError where a second tar was appended behind the end mark (`cat a.tar b.tar`)."""
+    for _ in range(PADDING_BLOCKS):
+        at = file.tell()
+        block = file.read(BLOCK)
+        if any(block):
+            try:
+                _header(block)
+            except tarfile.HeaderError:
+                return
+            detail = f"another tar follows the end mark, at byte {at}; it is not read"
+            raise ItemError("unsupported", detail)
+
+
+def _after(start: int, size: int) -> int:
+    return start + -(-size // BLOCK) * BLOCK
+
+
+def _extension(file: BinaryIO, start: int, size: int, total: int) -> bytes:
+    if not 0 <= size <= MAX_EXTENSION_BYTES:
+        raise ItemError("unreadable", f"a tar header at byte {start} claims a name of {size} bytes")
+    if start + size > total:
+        raise ItemError("truncated", f"the tar breaks off at byte {start}")
+    return file.read(size)
+
+
+def _records(content: bytes) -> dict[str, str]:
+    """PAX records `length key=value\\n`; damaged ones end the reading, as in other tars."""
+    found: dict[str, str] = {}
+    while content:
+        length, space, _ = content.partition(b" ")
+        if not space or not length.isdigit() or len(length) > 7:
+            break
+        end = int(length)
+        key, equals, value = content[len(length) + 1 : end].removesuffix(b"\n").partition(b"=")
+        if not equals or end > len(content):
+            break
+        found[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
+        content = content[end:]
+    return found
+
+
+def _size(header: tarfile.TarInfo, pax: dict[str, str]) -> int:
+    text = pax.get("size", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else header.size
+
+
+def _kind(header: tarfile.TarInfo, pax: dict[str, str]) -> str:
+    if any(key.startswith("GNU.sparse.") for key in pax):
+        return "sparse"
+    if header.isreg():
+        return "file"
+    if header.isdir():
+        return "folder"
+    if header.issym() or header.islnk():
+        return "link"
+    return "device" if header.isdev() else "special"

@@ -1,0 +1,168 @@
+"""A list with one JSON object a line: WeNet's raw list, NeMo's manifest, or columns by setting.
+
+    {"key": …, "wav": …, "txt": …[, "start": …, "end": …]}              WeNet raw
+    {"audio_filepath": …, "duration": …, "text": …[, "offset": …]}      NeMo
+
+Each line tells its own kind. Lines that cut one file into spans become one recording with
+segments; the file's place is that of its first line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import Field
+
+from tasks.errors import ItemError
+from tasks.recording import Ignored, Locator, Recording, Segment
+from tasks.settings import SourceSettings, StageSettings
+from tasks.sources._shared import (
+    bad_line,
+    find,
+    json_object,
+    line_name,
+    lines,
+    list_file,
+    list_root,
+    listed_name,
+    located,
+    seconds_field,
+    source_text,
+    span,
+    text_field,
+)
+
+Columns = dict[str, tuple[str, ...]]
+
+_WHO = {"speaker": ("speaker", "spk", "speaker_id"), "language": ("language", "lang")}
+_WENET: Columns = {
+    "audio": ("wav",), "id": ("key",), "text": ("txt",), "start": ("start",), "end": ("end",),
+    **_WHO,
+}  # fmt: skip
+_NEMO: Columns = {
+    "audio": ("audio_filepath",), "text": ("text",), "start": ("offset",),
+    "duration": ("duration",), **_WHO,
+}  # fmt: skip
+
+
+class ColumnSettings(StageSettings):
+    """The list's own names of columns; times in seconds."""
+
+    audio: str
+    text: str | None = None
+    id: str | None = None
+    speaker: str | None = None
+    language: str | None = None
+    start: str | None = None
+    end: str | None = None
+    duration: str | None = Field(None, description="Length of the span; used where start is.")
+
+
+class Settings(SourceSettings):
+    kind: Literal["jsonl"] = "jsonl"
+    root: str | None = Field(
+        None, description="Folder that relative paths start from; default: the list's folder."
+    )
+    columns: ColumnSettings | None = Field(
+        None, description="Names of columns, where the list is neither WeNet's nor NeMo's."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One line, understood. `whole`: it has no span."""
+
+    path: str
+    written: str
+    whole: bool
+    segment: Segment
+
+
+def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
+    """Lists at the first step; ConfigError at once if the list cannot be read.
+
+    Bad lines come first, then the recordings: a file's lines may lie anywhere in the list.
+    """
+    path = list_file(settings.path)
+    return _list(path, list_root(path, settings.root), _given(settings.columns))
+
+
+def _given(columns: ColumnSettings | None) -> Columns | None:
+    if columns is None:
+        return None
+    return {role: (name,) for role, name in columns.model_dump().items() if name is not None}
+
+
+def _list(path: str, root: str, given: Columns | None) -> Iterator[Recording | Ignored]:
+    groups: dict[str, list[_Line]] = {}
+    for number, line in lines(path):
+        try:
+            if line is None:
+                raise ValueError("the line is too long")
+            parsed = _parse(json_object(line), root, given)
+        except ItemError as error:
+            yield bad_line(path, number, error.detail, error.code)
+        except ValueError as error:
+            yield bad_line(path, number, str(error))
+        else:
+            group = groups.setdefault(parsed.path, [])
+            if group and (parsed.whole or group[0].whole or parsed in group[-1:]):
+                yield Ignored(line_name(path, number), "duplicate_line")
+            else:
+                group.append(parsed)
+    names: set[str] = set()
+    for file, group in groups.items():
+        recording = _recording(file, group, root)
+        if recording.path in names:
+            # Two spellings of one path, one of them through `..`: perhaps the same file.
+            yield Ignored(recording.path, "duplicate_path")
+            continue
+        names.add(recording.path)
+        yield recording
+
+
+def _parse(value: dict[str, Any], root: str, given: Columns | None) -> _Line:
+    columns = given or (_WENET if "wav" in value else _NEMO if "audio_filepath" in value else None)
+    if columns is None:
+        raise ValueError("neither `wav` nor `audio_filepath`; name the columns in the settings")
+
+    def get(role: str) -> Any:
+        found = (value[name] for name in columns.get(role, ()) if value.get(name) is not None)
+        return next(found, None)
+
+    path = located(root, get("audio"))
+    start, end = seconds_field(get("start")), seconds_field(get("end"))
+    duration = seconds_field(get("duration"))
+    if start is not None and end is None and duration is not None:
+        end = start + duration
+    begin, finish = span(start, end)
+    segment = Segment(
+        begin,
+        finish,
+        source_id=text_field(get("id")),
+        text=text_field(get("text")),
+        speaker=text_field(get("speaker")),
+        language=text_field(get("language")),
+    )
+    return _Line(path, get("audio"), start is None and end is None, segment)
+
+
+def _recording(file: str, group: list[_Line], root: str) -> Recording:
+    found = find(file)
+    first = group[0].segment
+    whole = group[0].whole
+    return Recording(
+        path=listed_name(file, group[0].written, root),
+        source_path=source_text(file),
+        locator=Locator(file),
+        size=found.size,
+        guard=found.guard,
+        source_id=first.source_id if whole else None,
+        text=first.text if whole else None,
+        speaker=first.speaker if whole else None,
+        language=first.language if whole else None,
+        segments=None if whole else tuple(line.segment for line in group),
+        error=found.error,
+    )

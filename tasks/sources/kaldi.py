@@ -1,0 +1,196 @@
+"""A Kaldi data folder: `wav.scp`, and `text`, `segments`, `utt2spk` where they are there.
+
+With `segments` a recording carries its utterances; one that has none there carries an empty
+tuple, for Kaldi takes nothing of it. Pipes in `wav.scp` are never run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import Field
+
+from tasks.errors import ConfigError, ItemError
+from tasks.recording import Ignored, Locator, Recording, Segment
+from tasks.settings import SourceSettings
+from tasks.sources._shared import (
+    bad_line,
+    failed,
+    find,
+    lines,
+    list_file,
+    located,
+    name_of,
+    sane_name,
+    seconds_field,
+    source_text,
+    span,
+    text_field,
+    text_of,
+    top,
+)
+
+_ARCHIVE_OFFSET = re.compile(r":\d+\Z")
+
+Listed = Iterator[Recording | Ignored]
+
+
+class Settings(SourceSettings):
+    kind: Literal["kaldi"] = "kaldi"
+    root: str | None = Field(
+        None, description="Folder that relative paths in wav.scp start from; default: path."
+    )
+
+
+@dataclass
+class _Tables:
+    """The optional files by utterance, and what was used of them."""
+
+    text: dict[str, str | None] = field(default_factory=dict)
+    speaker: dict[str, str | None] = field(default_factory=dict)
+    segments: dict[str, list[Segment]] | None = None
+    utterances: set[str] = field(default_factory=set)
+
+
+def recordings(settings: Settings) -> Listed:
+    """Lists at the first step; ConfigError at once without a readable wav.scp."""
+    folder, status = top(settings.path)
+    if not stat.S_ISDIR(status.st_mode):
+        raise ConfigError(f"source {text_of(settings.path)!r} is not a Kaldi data folder")
+    list_file(os.path.join(folder, "wav.scp"))
+    present = {n for n in ("text", "utt2spk", "segments") if os.path.lexists(f"{folder}/{n}")}
+    for name in present:
+        list_file(os.path.join(folder, name))
+    root = top(settings.root)[0] if settings.root else folder
+    return _list(folder, root, present)
+
+
+def _list(folder: str, root: str, present: set[str]) -> Listed:
+    tables = _Tables()
+    if "text" in present:
+        yield from _table(os.path.join(folder, "text"), tables.text)
+    if "utt2spk" in present:
+        yield from _table(os.path.join(folder, "utt2spk"), tables.speaker)
+    if "segments" in present:
+        tables.segments = {}
+        yield from _segments(os.path.join(folder, "segments"), tables)
+    keys: set[str] = set()
+    yield from _recordings(os.path.join(folder, "wav.scp"), root, tables, keys)
+    yield from _orphans(tables, keys)
+
+
+def _split(line: str) -> tuple[str, str]:
+    """(key, rest): Kaldi knows only spaces and tabs; the rest may hold more of them."""
+    key, *rest = re.split(r"[ \t]+", line.strip(" \t\r"), maxsplit=1)
+    return key, rest[0] if rest else ""
+
+
+def _table(path: str, into: dict[str, str | None]) -> Listed:
+    for number, line in lines(path):
+        if line is None:
+            yield bad_line(path, number, "the line is too long")
+            continue
+        key, rest = _split(line)
+        if key in into:
+            yield Ignored(_entry(path, key, number), "duplicate_key")
+            continue
+        try:
+            into[key] = text_field(rest)
+        except ValueError as error:
+            yield bad_line(path, number, str(error))
+
+
+def _entry(path: str, key: str, number: int | None = None) -> str:
+    at = "" if number is None else f":{number}"
+    return name_of(f"{os.path.basename(path)}{at}:{key}")
+
+
+def _segments(path: str, tables: _Tables) -> Listed:
+    assert tables.segments is not None
+    for number, line in lines(path):
+        fields = re.split(r"[ \t]+", line.strip(" \t\r")) if line is not None else []
+        if len(fields) == 5:
+            yield bad_line(path, number, "a channel field is not supported", "unsupported")
+            continue
+        if len(fields) != 4:
+            yield bad_line(path, number, "not `utterance recording start end`")
+            continue
+        utterance, recording, start, end = fields
+        if utterance in tables.utterances:
+            yield Ignored(_entry(path, utterance, number), "duplicate_key")
+            continue
+        try:
+            begin, finish = span(seconds_field(start), seconds_field(end))
+        except ValueError as error:
+            yield bad_line(path, number, str(error))
+            continue
+        tables.utterances.add(utterance)
+        segment = Segment(
+            begin,
+            finish,
+            text_of(utterance),
+            tables.text.get(utterance),
+            tables.speaker.get(utterance),
+        )
+        tables.segments.setdefault(recording, []).append(segment)
+
+
+def _recordings(scp: str, root: str, tables: _Tables, keys: set[str]) -> Listed:
+    for number, line in lines(scp):
+        if line is None:
+            yield bad_line(scp, number, "the line is too long")
+            continue
+        key, written = _split(line)
+        if key in keys:
+            yield Ignored(_entry(scp, key, number), "duplicate_key")
+            continue
+        keys.add(key)
+        yield _recording(scp, root, tables, key, written)
+
+
+def _recording(scp: str, root: str, tables: _Tables, key: str, written: str) -> Recording:
+    path = sane_name(key)
+    here = source_text(scp)
+    if written.endswith("|") or written.startswith("|") or written == "-":
+        return failed(path, here, scp, "unsupported", "a pipe in wav.scp is never run")
+    if not written:
+        return failed(path, here, scp, "unreadable", "wav.scp names no file for this key")
+    try:
+        file = located(root, written)
+    except ItemError as refusal:
+        return failed(path, here, scp, refusal.code, refusal.detail)
+    found = find(file)
+    error = found.error
+    if error and error[0] == "missing" and _ARCHIVE_OFFSET.search(written):
+        error = ("unsupported", "an offset into a Kaldi archive is not read")
+    whole = tables.segments is None
+    return Recording(
+        path=path,
+        source_path=source_text(file),
+        locator=Locator(file),
+        size=found.size,
+        guard=found.guard,
+        source_id=text_of(key),
+        text=tables.text.get(key) if whole else None,
+        speaker=tables.speaker.get(key),
+        segments=None if tables.segments is None else tuple(tables.segments.get(key, ())),
+        error=error,
+    )
+
+
+def _orphans(tables: _Tables, keys: set[str]) -> Listed:
+    """What the optional files say about recordings or utterances that are not there."""
+    for recording, segments in (tables.segments or {}).items():
+        if recording not in keys:
+            for segment in segments:
+                yield Ignored(name_of(f"segments:{segment.source_id}"), "no_recording")
+    known = keys if tables.segments is None else tables.utterances
+    for name, table in (("text", tables.text), ("utt2spk", tables.speaker)):
+        for key in table:
+            if key not in known and not (name == "utt2spk" and key in keys):
+                yield Ignored(name_of(f"{name}:{key}"), "no_utterance")

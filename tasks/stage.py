@@ -1,0 +1,128 @@
+"""Run one stage for one shard: what is there stays, what is missing is computed and committed.
+
+The only checkpoint logic. A stage module gives `todo(view)`, `compute(units, job)`, `failure(unit,
+code, detail)`, `meta(job)` and SCHEMA; this file gives reuse, commit, quarantine and counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasks import blobs, manifest, transcribe
+from tasks.errors import CorruptManifest
+from tasks.job import Done, Job
+from tasks.manifest import Row
+from tasks.view import ShardView
+
+log = logging.getLogger("uttermill")
+
+PER_SHARD = ("filter", "resample", "transcribe")
+COMMIT_EVERY = 120.0  # s; a kill costs at most this much work of a long shard
+
+
+def module_of(stage: str) -> Any:
+    return import_module(f"tasks.{stage}")
+
+
+@lru_cache(maxsize=8)
+def _weights(job: Job) -> str:
+    return transcribe.weights(job)
+
+
+def view_of(job: Job, shard: str) -> ShardView:
+    return ShardView(job, shard, _weights(job))
+
+
+def pending(stage: str, job: Job, shard: str) -> tuple[int, int]:
+    """(items that the stage would compute for the shard now, items that it would reuse)."""
+    units, reused = module_of(stage).todo(view_of(job, shard))
+    return sum(unit.items for unit in units), reused
+
+
+def run(
+    stage: str,
+    job: Job,
+    shard: str,
+    isolate: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> Done:
+    """Compute what the shard lacks, commit it, and say how much that was.
+
+    With `isolate` every unit runs in a disposable process, one after the other: the culprit of a
+    crash, a hang or a memory overrun is quarantined and the rest completes.
+    """
+    began = time.monotonic()
+    module = module_of(stage)
+    units, reused = module.todo(view_of(job, shard))
+    sink = Sink(stage, job, shard)
+    results = _results(stage, module, units, job, isolate)
+    seconds = 0.0
+    try:
+        for unit, rows in zip(units, results, strict=True):
+            sink.add(rows)
+            seconds += unit.seconds
+            if progress:
+                progress(unit.seconds)
+            if time.monotonic() - sink.since > COMMIT_EVERY:
+                sink.commit()
+        sink.commit()
+    except CorruptManifest as fault:
+        log.warning("%s; what it held is made again", fault)
+        manifest.discard(Path(fault.path))
+        raise
+    computed = sum(unit.items for unit in units)
+    return Done(stage, shard, computed, reused, seconds, time.monotonic() - began)
+
+
+def _results(stage: str, module: Any, units: list[Any], job: Job, isolate: bool) -> Any:
+    if isolate:
+        from tasks import isolate as isolation
+
+        return isolation.results(stage, job, units)
+    return module.compute(units, job)
+
+
+class Sink:
+    """Collects rows and commits them as parts: audio first, then the rows that point at it."""
+
+    def __init__(self, stage: str, job: Job, shard: str) -> None:
+        self.stage, self.job, self.shard = stage, job, shard
+        self.module = module_of(stage)
+        self.rows: list[Row] = []
+        self.since = time.monotonic()
+
+    def add(self, rows: list[Row]) -> None:
+        self.rows.extend(rows)
+
+    def commit(self) -> None:
+        rows, self.rows, self.since = self.rows, [], time.monotonic()
+        if not rows:
+            return
+        if any("pcm" in row for row in rows):
+            rows = self._store(rows)
+        out, meta = self.job.out, self.module.meta(self.job)
+        manifest.commit(out, self.stage, self.shard, rows, self.module.SCHEMA, meta)
+
+    def _store(self, rows: list[Row]) -> list[Row]:
+        """Write the PCM of rows into one blob; the rows then say where it lies."""
+        home = blobs.folder(self.job.out, self.shard)
+        placed = []
+        with manifest.staged(home) as (handle, publish):
+            for row in rows:
+                samples = row.pop("pcm", None)
+                if samples is not None:
+                    row["offset"] = handle.size
+                    handle.write(np.ascontiguousarray(samples, dtype="<i2"))
+                    placed.append(row)
+            name = publish(lambda digest: f"{digest}.pcm").name
+        for row in placed:
+            row["blob"] = name
+        return rows

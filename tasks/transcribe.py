@@ -1,0 +1,144 @@
+"""Stage transcribe: PCM in, text out, in batches across the files of a shard.
+
+An item is an utterance. Before: a row with its PCM in a blob. After: a row with what was heard, the
+language, the recogniser's own scores, and exact error counts against the source's text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasks import blobs, plugins, scoring, view
+from tasks.asr import SpeechClip, Transcript
+from tasks.job import Job
+from tasks.manifest import Row
+from tasks.schema import TRANSCRIPTS
+from tasks.settings import Plugin
+
+SCHEMA = TRANSCRIPTS
+CHUNK_SECONDS = 300.0  # audio that is held in memory at once
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One utterance to hear: its PCM row, the recipe of its transcript, its reference."""
+
+    transcript: str
+    pcm: Row
+    shard: str
+    language: str | None
+    reference: str | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.pcm['recording']} {self.pcm['start']}-{self.pcm['end']}"
+
+    @property
+    def items(self) -> int:
+        return 1
+
+    @property
+    def seconds(self) -> float:
+        return float(self.pcm["num_samples"] / self.pcm["rate"])
+
+
+def meta(job: Job) -> dict[str, Any]:
+    return {}
+
+
+def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
+    """Utterances that were not heard yet, in length order, and how many were."""
+    units: dict[str, Unit] = {}
+    reused = 0
+    for utterance in shard.decided():
+        if utterance.heard is not None:
+            reused += 1
+        elif utterance.outcome.stage == "transcribe" and utterance.pcm is not None:
+            recipe = shard.transcript_recipe(utterance)
+            units[recipe] = Unit(
+                recipe, utterance.pcm, shard.shard, utterance.language, utterance.reference
+            )
+    ordered = sorted(units.values(), key=lambda u: (-u.pcm["num_samples"], u.transcript))
+    return ordered, reused
+
+
+def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
+    """One row a unit, in order. PCM is read chunk by chunk, so memory stays bounded."""
+    backend = _backend(job.transcribe.backend.model_dump_json())
+    for chunk in _chunks(units):
+        clips = [_clip(unit, job.out, backend.RATE) for unit in chunk]
+        for unit, heard in zip(chunk, backend.transcribe(clips), strict=True):
+            yield [_row(unit, heard)]
+
+
+def failure(unit: Unit, code: str, detail: str) -> list[Row]:
+    return [
+        {
+            "transcript": unit.transcript, "audio": unit.pcm["audio"],
+            "error_code": code, "error_detail": detail[:500],
+        }
+    ]  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def _backend(text: str) -> Any:
+    """The model of this worker process: loaded once, kept."""
+    module, settings = plugins.resolve("asr", Plugin.model_validate_json(text))
+    return module.Backend(settings)
+
+
+def weights(job: Job) -> str:
+    """Identity of the recogniser's model; ConfigError when it is missing or another one."""
+    module, settings = plugins.resolve("asr", job.transcribe.backend)
+    return str(module.weights(settings))
+
+
+def _chunks(units: list[Unit]) -> Iterator[list[Unit]]:
+    chunk: list[Unit] = []
+    held = 0.0
+    for unit in units:
+        if chunk and held + unit.seconds > CHUNK_SECONDS:
+            yield chunk
+            chunk, held = [], 0.0
+        chunk.append(unit)
+        held += unit.seconds
+    if chunk:
+        yield chunk
+
+
+def _clip(unit: Unit, out: Path, rate: int) -> SpeechClip:
+    samples = blobs.read(out, unit.shard, unit.pcm).astype(np.float32) / np.float32(32768.0)
+    if unit.pcm["rate"] != rate:
+        import soxr  # imported and warmed by tasks.preload before the first task
+
+        samples = soxr.resample(samples, unit.pcm["rate"], rate, quality="HQ")
+    return SpeechClip(samples, unit.language)
+
+
+def _row(unit: Unit, heard: Transcript) -> Row:
+    if heard.error:
+        return failure(unit, "asr_error", heard.error)[0]
+    row: Row = {
+        "transcript": unit.transcript, "audio": unit.pcm["audio"], "text": heard.text,
+        "language": heard.language, "language_probability": heard.language_probability,
+        "avg_logprob": heard.avg_logprob, "no_speech_probability": heard.no_speech_probability,
+        "compression_ratio": heard.compression_ratio,
+    }  # fmt: skip
+    return {**row, **scores(unit.reference, heard.text, heard.language)}
+
+
+def scores(reference: str | None, text: str, language: str | None) -> Row:
+    """Error counts against a reference, as columns; all null where there is none."""
+    if not reference:
+        return {}
+    s = scoring.score(reference, text, language or "en")
+    return {
+        "reference": reference, "words": s.words, "word_errors": s.word_errors,
+        "chars": s.chars, "char_errors": s.char_errors,
+    }  # fmt: skip

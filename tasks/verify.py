@@ -1,0 +1,103 @@
+"""Reopen everything that a dataset version holds, and name every fault (`uttermill verify`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks import plugins, summary, versions
+from tasks.errors import ConfigError
+from tasks.formats import Piece
+from tasks.manifest import Row
+
+
+def verify(version: Path) -> list[str]:
+    """Faults in words, empty when the version is whole. ConfigError when it is no version."""
+    try:
+        described: dict[str, Any] = json.loads((version / "dataset.json").read_text())
+        files: dict[str, dict[str, Any]] = described["files"]
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{version} holds no dataset.json; give a folder like OUT/datasets/latest"
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        return [f"dataset.json is damaged: {error!r}"]
+    faults = list(_files(version, files))
+    try:
+        rows = pq.read_table(version / "utterances.parquet").to_pylist()
+        ledger = pq.read_table(version / "ledger.parquet")
+    except (OSError, pa.ArrowException) as error:
+        return [*faults, f"a table cannot be read: {error}"]
+    try:
+        faults += _counts(described, rows, ledger)
+        faults += _contents(version, described, rows)
+    except (KeyError, pa.ArrowException) as error:
+        faults.append(f"a table or dataset.json lacks {error}")
+    return faults
+
+
+def _files(version: Path, files: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Every file is there with its hash, and there is no other."""
+    there = {
+        p.relative_to(version).as_posix()
+        for p in version.rglob("*")
+        if (p.is_file() or p.is_symlink()) and p != version / "dataset.json"
+    }
+    for name in sorted(there - set(files)):
+        yield f"{name} is there, but dataset.json does not name it"
+    for name, entry in sorted(files.items()):
+        if name not in there:
+            yield f"{name} is missing"
+        elif versions.hash_file(version / name) != (entry["sha256"], entry["bytes"]):
+            yield f"{name} is not the file that was published (hash or size differs)"
+
+
+def _counts(described: dict[str, Any], rows: list[Row], ledger: pa.Table) -> list[str]:
+    """Ledger, utterances and dataset.json tell the same story."""
+    faults = []
+    counts = summary.of_ledger(ledger)
+    for name, value in counts.items():
+        if described[name] != value:
+            faults.append(f"dataset.json's {name} are not those of the ledger")
+    parts = [counts["seconds"][name] for name in
+             ("packaged", "dropped", "failed", "non_speech", "unsegmented")]  # fmt: skip
+    if abs(sum(parts) - counts["seconds"]["in"]) > 1e-3:
+        faults.append("the ledger's outcomes do not add up to what came in")
+    packaged = {
+        row["utterance"]
+        for row in ledger.select(["utterance", "outcome"]).to_pylist()
+        if row["outcome"] == "packaged"
+    }
+    ids = [row["id"] for row in rows]
+    if len(set(ids)) != len(ids):
+        faults.append("an id stands twice in utterances.parquet")
+    if packaged != set(ids):
+        faults.append("utterances.parquet and the ledger differ in what was packaged")
+    return faults
+
+
+def _contents(version: Path, described: dict[str, Any], rows: list[Row]) -> list[str]:
+    """Every format reads back: order, texts, decoded samples."""
+    faults = []
+    for name in described["settings"]["package"]["formats"]:
+        module = plugins.load("formats", name)
+        for piece, held in _pieces(name, rows):
+            try:
+                faults += module.check(piece, held, version)
+            except Exception as error:  # any way in which a damaged file can fail is a fault of it
+                faults.append(f"{piece.path} cannot be read: {error}")
+    return faults
+
+
+def _pieces(name: str, rows: list[Row]) -> Iterator[tuple[Piece, list[Row]]]:
+    held: dict[str, list[Row]] = {}
+    for row in rows:
+        held.setdefault(row["shard"], []).append(row)
+    for path, few in held.items():
+        few.sort(key=lambda row: row["offset"])
+        yield Piece(name, path, tuple(row["id"] for row in few)), few

@@ -1,0 +1,299 @@
+"""What is known of one shard under today's settings: the verdicts are a view over the manifests.
+
+Nothing is computed here that costs more than a hash: measures, PCM and transcripts are looked up by
+recipe, thresholds are applied, and what is not there yet is what a stage still has to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+from tasks import blobs, ids, manifest, plugins, recipe
+from tasks.job import Job
+from tasks.manifest import Row
+from tasks.recording import Segment
+from tasks.rules import Rule, judge
+from tasks.settings import Plugin
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Where a span ends. `outcome`: packaged, dropped, failed; or pending (stage still to run)."""
+
+    outcome: str
+    stage: str
+    reason: str = ""
+    value: float | None = None
+    threshold: float | None = None
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Cut:
+    """One recording after the filter stage: its decoded length, its spans, what was measured."""
+
+    decoded: int = 0
+    rate: int = 0
+    channels: int = 0
+    error_code: str | None = None
+    error_detail: str | None = None
+    known: bool = False  # the row of kind `recording` was read
+    spans: list[Row] = field(default_factory=list)
+    measures: dict[tuple[int, int, int | None], dict[str, float | None]] = field(
+        default_factory=dict
+    )
+
+    def has(self, columns: Iterable[str]) -> bool:
+        """Whether every utterance of some length has these measures (perhaps null)."""
+        wanted = set(columns)
+        return all(
+            wanted <= set(self.measures.get((s["start"], s["end"], s["given"]), ()))
+            for s in self.spans
+            if s["kind"] == "utterance" and s["start"] < s["end"]
+        )
+
+
+@dataclass(slots=True)
+class Utterance:
+    """One utterance span with all that is known of it."""
+
+    recording: Row
+    start: int
+    end: int
+    rate: int
+    given: int | None
+    measures: dict[str, float | None]
+    audio: str  # recipe of its PCM
+    outcome: Outcome
+    segment: Segment | None = None
+    whole: bool = False  # the utterance is the whole recording
+    pcm: Row | None = None
+    heard: Row | None = None
+
+    @property
+    def seconds(self) -> float:
+        return (self.end - self.start) / self.rate
+
+    def _stated(self, name: str) -> str | None:
+        """What the source states: of the segment, else of the whole recording."""
+        own = getattr(self.segment, name) if self.segment else None
+        stated: str | None = own if own is not None else self.recording[name]
+        return stated
+
+    @property
+    def source_id(self) -> str | None:
+        return self._stated("source_id")
+
+    @property
+    def speaker(self) -> str | None:
+        return self._stated("speaker")
+
+    @property
+    def language(self) -> str | None:
+        return self._stated("language")
+
+    @property
+    def reference(self) -> str | None:
+        """Text that the source gives for exactly this span: a recording's text is the text of
+        an utterance only where the utterance is the whole recording."""
+        if self.segment is not None:
+            return self.segment.text or None
+        return self.recording["text"] or None if self.whole else None
+
+    @property
+    def id(self) -> str:
+        start, end = self.start / self.rate, self.end / self.rate
+        key = self.segment.source_id if self.segment else None
+        return ids.utterance_id(self.recording["dataset"], self.recording["path"], start, end, key)
+
+
+@lru_cache(maxsize=64)
+def _rules(shelf: str, texts: tuple[str, ...]) -> tuple[Rule, ...]:
+    rules: list[Rule] = []
+    for text in texts:
+        module, settings = plugins.resolve(shelf, Plugin.model_validate_json(text))
+        rules.extend(module.verdict(settings))
+    return tuple(rules)
+
+
+def rules_of(shelf: str, chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
+    """Rules of all chosen plug-ins of a shelf, in the order of the settings."""
+    return _rules(shelf, tuple(p.model_dump_json() for p in chosen))
+
+
+def segments_of(recording: Row) -> tuple[Segment, ...] | None:
+    given = recording["segments"]
+    return None if given is None else tuple(Segment(**s) for s in given)
+
+
+def final_text(job: Job, utterance: Utterance) -> tuple[str, str]:
+    """(text to train on, `reference` or `asr`)."""
+    reference = utterance.reference
+    if job.transcribe.keep_reference and reference:
+        return reference, "reference"
+    return str((utterance.heard or {}).get("text") or ""), "asr"
+
+
+class ShardView:
+    """The manifests of one shard, joined lazily by recipe."""
+
+    def __init__(self, job: Job, shard: str, weights: str = "") -> None:
+        self.job, self.shard, self.weights = job, shard, weights
+
+    @cached_property
+    def recordings(self) -> list[Row]:
+        """Recordings of the shard that are in their source now, in listing order."""
+        parts = manifest.read(self.job.out, "shard", self.shard)
+        rows = parts[-1].table.to_pylist() if parts else []
+        return [row for row in rows if row["present"]]
+
+    def cut_recipe(self, recording: Row) -> str:
+        return recipe.of_cut(
+            self.job.filter.segmenter, recording["content"], segments_of(recording)
+        )
+
+    @cached_property
+    def wanted(self) -> dict[str, str]:
+        """Filters asked for, with the recipes of their measures."""
+        return {p.use: recipe.of_plugin("filters", p) for p in self.job.filter.filters}
+
+    @cached_property
+    def cuts(self) -> dict[str, Cut]:
+        """Everything the filter stage stored for the shard, by recipe of the cut."""
+        found: dict[str, Cut] = {}
+        for part in manifest.read(self.job.out, "filter", self.shard):
+            stored = part.meta["measures"]
+            usable = {use for use, wanted in self.wanted.items() if stored.get(use) == wanted}
+            columns = {c for use in usable for c in plugins.load("filters", use).COLUMNS}
+            _merge(found, part.table.to_pylist(), columns)
+        return found
+
+    @cached_property
+    def audio(self) -> dict[str, Row]:
+        """PCM rows whose blob is there, by recipe; rows of failures too."""
+        sizes: dict[str, int] = {}
+        return {
+            row["audio"]: row
+            for part in manifest.read(self.job.out, "resample", self.shard)
+            for row in part.table.to_pylist()
+            if row["error_code"] or blobs.present(self.job.out, self.shard, row, sizes)
+        }
+
+    @cached_property
+    def transcripts(self) -> dict[str, Row]:
+        found: dict[str, Row] = {}
+        for part in manifest.read(self.job.out, "transcribe", self.shard):
+            for row in part.table.to_pylist():
+                found.setdefault(row["transcript"], row)  # once stored, a text is the truth
+        return found
+
+    def transcript_recipe(self, utterance: Utterance) -> str:
+        return recipe.of_transcript(
+            self.job.transcribe, self.weights, utterance.audio, utterance.language
+        )
+
+    def filtered(self) -> Iterator[Utterance]:
+        """Utterances of all cut recordings with the filter stage's verdict on each."""
+        rules = rules_of("filters", self.job.filter.filters)
+        for recording in self.recordings:
+            if recording["error_code"]:
+                continue
+            cut = self.cuts.get(self.cut_recipe(recording))
+            if cut is None or cut.error_code:
+                continue
+            given = segments_of(recording)
+            for span in cut.spans:
+                if span["kind"] == "utterance":
+                    yield self._utterance(recording, cut, span, given, rules)
+
+    def _utterance(
+        self,
+        recording: Row,
+        cut: Cut,
+        span: Row,
+        given: tuple[Segment, ...] | None,
+        rules: tuple[Rule, ...],
+    ) -> Utterance:
+        start, end, index = span["start"], span["end"], span["given"]
+        measures = cut.measures.get((start, end, index), {})
+        whole = index is None and start == 0 and end == cut.decoded
+        audio = recipe.of_audio(self.job.resample, recording["content"], start, end)
+        segment = given[index] if given is not None and index is not None else None
+        if start >= end:
+            outcome = Outcome("failed", "filter", "segment_outside_audio")
+        elif no := judge(measures, rules):
+            outcome = Outcome("dropped", "filter", no.reason, no.value, no.threshold, no.detail)
+        else:
+            outcome = Outcome("pending", "resample")
+        return Utterance(
+            recording, start, end, cut.rate, index, measures, audio, outcome, segment, whole
+        )
+
+    def resampled(self) -> Iterator[Utterance]:
+        """The same with PCM looked up; kept ones are pending for transcribe, or failed."""
+        for utterance in self.filtered():
+            if utterance.outcome.outcome == "pending":
+                row = self.audio.get(utterance.audio)
+                utterance.pcm = row
+                if row and row["error_code"]:
+                    utterance.outcome = _failed("resample", row)
+                elif row:
+                    utterance.outcome = Outcome("pending", "transcribe")
+            yield utterance
+
+    def decided(self) -> Iterator[Utterance]:
+        """The same with transcripts and the verdicts on text: packaged, dropped, failed or pending."""
+        rules = rules_of("text", self.job.transcribe.verdicts)
+        for utterance in self.resampled():
+            if utterance.outcome == Outcome("pending", "transcribe"):
+                row = self.transcripts.get(self.transcript_recipe(utterance))
+                utterance.heard = row
+                if row and row["error_code"]:
+                    utterance.outcome = _failed("transcribe", row)
+                elif row:
+                    utterance.outcome = self._verdict_on_text(utterance, row, rules)
+            yield utterance
+
+    def _verdict_on_text(self, utterance: Utterance, row: Row, rules: tuple[Rule, ...]) -> Outcome:
+        text, _ = final_text(self.job, utterance)
+        values: dict[str, Any] = {
+            **row,
+            "text": text,
+            "text_chars": len(text.strip()),
+            "wer": _rate(row["word_errors"], row["words"]),
+            "cer": _rate(row["char_errors"], row["chars"]),
+        }
+        no = judge(values, rules)
+        if no:
+            return Outcome("dropped", "transcribe", no.reason, no.value, no.threshold, no.detail)
+        return Outcome("packaged", "package", "packaged")
+
+
+def _failed(stage: str, row: Row) -> Outcome:
+    return Outcome("failed", stage, row["error_code"], detail=row["error_detail"] or "")
+
+
+def _rate(errors: int | None, total: int | None) -> float | None:
+    return None if errors is None or not total else errors / total
+
+
+def _merge(found: dict[str, Cut], rows: list[Row], columns: set[str]) -> None:
+    """Add the rows of one part to the cuts known so far; the first cuts of a recipe stand."""
+    fresh = {row["cut"] for row in rows if row["kind"] == "recording"}
+    fresh -= {name for name, cut in found.items() if cut.known}
+    for row in rows:
+        cut = found.setdefault(row["cut"], Cut())
+        if row["cut"] in fresh:
+            if row["kind"] == "recording":
+                cut.known = True
+                cut.decoded, cut.rate, cut.channels = row["decoded"], row["rate"], row["channels"]
+                cut.error_code, cut.error_detail = row["error_code"], row["error_detail"]
+            else:
+                cut.spans.append(row)
+        if row["kind"] == "utterance":
+            measured = {k: v for k, v in (row["measures"] or []) if k in columns}
+            known = cut.measures.setdefault((row["start"], row["end"], row["given"]), {})
+            known.update(measured)

@@ -1,0 +1,109 @@
+"""Mono, length and int16: the arithmetic that a corpus cannot forgive."""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks import pcm
+from tasks.errors import ItemError
+from tasks.settings import ResampleSettings
+
+
+def settings(**values: Any) -> ResampleSettings:
+    return ResampleSettings.model_validate(values)
+
+
+@given(st.integers(0, 10**10), st.integers(1000, 768000), st.integers(4000, 192000))
+def test_length_is_rounded_half_up(n: int, src: int, dst: int) -> None:
+    exact = (Decimal(n) * dst / src).quantize(Decimal(1), rounding=ROUND_HALF_UP)
+    assert pcm.resampled_length(n, src, dst) == int(exact)
+
+
+def test_a_half_goes_up() -> None:
+    assert pcm.resampled_length(1, 32000, 16000) == 1
+    assert pcm.resampled_length(1, 48000, 16000) == 0
+    assert pcm.resampled_length(5, 32000, 16000) == 3
+
+
+def test_every_int16_survives_an_equal_rate() -> None:
+    every = np.arange(-32768, 32768, dtype=np.int32).astype(np.int16)
+    floats = (every.astype(np.float32) / 32768)[:, None]
+    assert np.array_equal(pcm.convert(floats, 16000, settings()), every)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1.0, 32767), (1.5, 32767), (1e30, 32767), (-1.0, -32768), (-7.0, -32768), (0.0, 0),
+        (0.5 / 32768, 0), (1.5 / 32768, 2), (2.5 / 32768, 2), (-0.5 / 32768, 0),
+    ],
+)  # fmt: skip
+def test_clamped_and_rounded_half_to_even(value: float, expected: int) -> None:
+    assert pcm.to_int16(np.array([value], np.float32)).tolist() == [expected]
+
+
+def test_to_int16_leaves_its_input_alone() -> None:
+    samples = np.array([0.25, 2.0], np.float32)
+    pcm.to_int16(samples)
+    assert samples.tolist() == [0.25, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"), [("mean", 0.5), ("first", 0.25), (0, 0.25), (1, 0.75)]
+)
+def test_mono_rules(rule: str | int, expected: float) -> None:
+    stereo = np.tile(np.array([[0.25, 0.75]], np.float32), (5, 1))
+    got = pcm.to_mono(stereo, settings(mono=rule).mono)
+    assert got.dtype == np.float32
+    assert got.tolist() == [expected] * 5
+
+
+@pytest.mark.parametrize("rule", [1, 7, -1])
+def test_a_channel_that_is_not_there(rule: int) -> None:
+    with pytest.raises(ItemError) as caught:
+        pcm.to_mono(np.zeros((5, 1), np.float32), rule)
+    assert caught.value.code == "unsupported"
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("rate", [16000, 44100])
+def test_not_finite(value: float, rate: int) -> None:
+    samples = np.zeros((2000, 2), np.float32)
+    samples[700, 1] = value
+    with pytest.raises(ItemError) as caught:
+        pcm.convert(samples, rate, settings())
+    assert caught.value.code == "non_finite"
+
+
+def test_nothing_in_nothing_out() -> None:
+    got = pcm.convert(np.zeros((0, 2), np.float32), 44100, settings())
+    assert (got.dtype, len(got)) == (np.dtype(np.int16), 0)
+
+
+@pytest.mark.parametrize("use", ["soxr_hq", "soxr_vhq"])
+def test_a_long_clip_is_streamed_to_the_same_length_and_wave(
+    use: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rate, n = 22050, 121 * 22050 + 17
+    sine = (0.5 * np.sin(2 * np.pi * 300 * np.arange(n) / rate)).astype(np.float32)[:, None]
+    wanted = settings(resampler={"use": use})
+    streamed = pcm.convert(sine, rate, wanted)
+    assert np.array_equal(streamed, pcm.convert(sine, rate, wanted))
+    monkeypatch.setattr(pcm, "STREAM_ABOVE_S", 10**6)
+    whole = pcm.convert(sine, rate, wanted)
+    assert len(streamed) == len(whole) == pcm.resampled_length(n, rate, 16000)
+    assert np.abs(streamed.astype(int) - whole).max() <= 1
+
+
+def test_a_plug_in_of_the_wrong_length_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tasks.resamplers import soxr_hq
+
+    monkeypatch.setattr(soxr_hq, "resample", lambda x, src, dst, s: x)
+    with pytest.raises(AssertionError, match="soxr_hq gave 4410 samples where 1600 are due"):
+        pcm.convert(np.zeros((4410, 1), np.float32), 44100, settings())

@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -86,6 +87,14 @@ class ClusterSettings(StageSettings):
         default=None, ge=1, json_schema_extra=TRANSIENT,
         description="Threads of a recogniser on the CPU; default: CPUs per worker.",
     )  # fmt: skip
+    item_timeout: float = Field(
+        default=600.0, gt=0, json_schema_extra=TRANSIENT,
+        description="Seconds after which an item that hangs is quarantined.",
+    )  # fmt: skip
+    timeout_factor: float = Field(
+        default=20.0, gt=0, json_schema_extra=TRANSIENT,
+        description="A shard's deadline: item_timeout + this many times its audio.",
+    )  # fmt: skip
     address: str | None = Field(
         default=None, json_schema_extra=TRANSIENT, description="Scheduler, as tcp://host:8786."
     )
@@ -135,6 +144,13 @@ def local_memory(settings: ClusterSettings) -> int:
     if settings.memory_limit != "auto":
         return int(parse_bytes(settings.memory_limit))
     return max(LEAST_MEMORY, int(0.9 * MEMORY_LIMIT) // local_size(settings))
+
+
+def asr_threads(settings: ClusterSettings) -> int:
+    """CPU threads of one worker's recogniser: its share of the CPUs."""
+    from dask.system import CPU_COUNT
+
+    return settings.asr_threads or max(1, CPU_COUNT // (settings.workers or local_size(settings)))
 
 
 class Cluster:
@@ -283,6 +299,8 @@ class Cluster:
             host="127.0.0.1",
             memory_limit=local_memory(self.settings),
             dashboard_address="127.0.0.1:0" if self.settings.dashboard else None,
+            # Its HTTP server runs without a dashboard too: not on a fixed port of every interface.
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
             local_directory=str(self._directory.path),
             silence_logs=logging.ERROR,
         )
@@ -307,9 +325,7 @@ class Cluster:
         workers = _local_processes(self._cluster)
         if any(self._running()):
             # Dask would wait for what runs. What a worker writes is atomic; its files are ours.
-            for nanny in getattr(self._cluster, "workers", {}).values():
-                nanny.auto_restart = False
-            _kill(workers)
+            _end_now(self._cluster, workers)
         try:
             for thing in (self._client, self._cluster):
                 if thing is not None:
@@ -357,6 +373,20 @@ def _local_processes(cluster: Any) -> list[psutil.Process]:
     return found
 
 
+def _end_now(cluster: Any, workers: list[psutil.Process]) -> None:
+    """Kill local workers and let their nannies see it: a scheduler that still believes in a dead
+    or busy worker would ask it to retire, and wait."""
+    from distributed import Status
+
+    nannies = list(getattr(cluster, "workers", {}).values())
+    for nanny in nannies:
+        nanny.status = Status.closing_gracefully  # else it would start a new worker
+    _kill(workers)
+    end = time.monotonic() + CLOSE_S
+    while time.monotonic() < end and any(n.status != Status.closed for n in nannies):
+        time.sleep(0.02)
+
+
 def _kill(processes: list[psutil.Process]) -> None:
     for process in processes:
         with suppress(psutil.NoSuchProcess):
@@ -385,7 +415,7 @@ def _flat(config: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 def _environment(values: dict[str, str]) -> Iterator[None]:
     """Variables that hold while workers are spawned: to Dask the parent's win over its
     configuration, and its nannies leave theirs behind in the parent."""
-    before = {name: os.environ.get(name) for name in values}
+    before = {name: os.environ.get(name) for name in (*values, "__DASK_PARENT_PID")}
     os.environ.update(values)
     try:
         yield

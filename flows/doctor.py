@@ -214,12 +214,13 @@ def checkup(settings: ClusterSettings) -> list[Finding]:
 
 def show(findings: list[Finding], console: Console) -> None:
     """The findings as a table."""
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table("", "check", "finding", box=None)
     for finding in findings:
         mark = "[green]ok[/]" if finding.ok else "[bold red]no[/]"
-        table.add_row(mark, finding.name, finding.detail)
+        table.add_row(mark, finding.name, escape(finding.detail))
     console.print(table)
 
 

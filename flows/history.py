@@ -11,7 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Iterable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -96,7 +96,7 @@ def _is_dead(run: FlowRun) -> bool:
     if alive is not None:
         return not alive
     began = run.start_time or run.expected_start_time
-    return began is not None and datetime.now(timezone.utc) - began > FOREIGN_AGE
+    return began is not None and datetime.now(UTC) - began > FOREIGN_AGE
 
 
 def settle(flow_run_id: UUID, expected: int | None = None, timeout: float = 60) -> bool:

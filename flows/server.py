@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -142,9 +142,8 @@ class LocalServer:
             try:
                 process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
-                pass
-            _signal_group(process.pid, signal.SIGKILL)
-            process.wait()
+                _signal_group(process.pid, signal.SIGKILL)
+                process.wait()
             if process.stdin:
                 process.stdin.close()
         self._socket.close()
@@ -161,10 +160,8 @@ class LocalServer:
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:
-    try:
+    with suppress(ProcessLookupError, PermissionError):  # macOS says the latter of a dead group
         os.killpg(pid, number)
-    except (ProcessLookupError, PermissionError):  # macOS says the latter of a dead group
-        pass
 
 
 @contextmanager

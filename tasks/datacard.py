@@ -25,7 +25,7 @@ STAGES = ("shard", "filter", "resample", "transcribe", "package")
 
 
 def settings(job: Job) -> dict[str, Any]:
-    """Settings that can change a dataset, defaults filled in: no OUT, no cluster, nothing transient."""
+    """Settings that can change a dataset, defaults filled in: no OUT, nothing transient."""
     found: dict[str, Any] = {}
     for stage in STAGES:
         found[stage] = _lasting(getattr(job, stage))

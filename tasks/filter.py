@@ -98,8 +98,8 @@ def failure(unit: Unit, code: str, detail: str, decoded: int = 0, rate: int = 0)
     """The one row of a recording that cannot be used; its decoded prefix is counted as failed."""
     return [
         {
-            "cut": unit.cut, "recording": unit.name, "kind": "recording", "start": 0, "end": decoded,
-            "rate": rate, "channels": 0, "decoded": decoded, "error_code": code,
+            "cut": unit.cut, "recording": unit.name, "kind": "recording", "start": 0,
+            "end": decoded, "rate": rate, "channels": 0, "decoded": decoded, "error_code": code,
             "error_detail": detail[:500], "measures": [],
         }
     ]  # fmt: skip

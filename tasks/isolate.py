@@ -2,7 +2,7 @@
 
 The parent sends units, the child sends back the rows of each; when the child dies, hangs, or grows
 beyond the memory limit, the unit that it was at is quarantined and a new child goes on after it.
-Cost of a culprit: one start of an interpreter (a second or two) and, for a hang, the item's timeout.
+Cost of a culprit: one start of an interpreter (a second or two); for a hang, the item's timeout.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class _Child:
             [sys.executable, "-m", "tasks.isolate", str(os.getpid())],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env,
         )  # fmt: skip
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         self.answers = self.process.stdout
         try:
             pickle.dump((stage, job, units), self.process.stdin)

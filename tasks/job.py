@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tasks.settings import (
@@ -23,11 +23,11 @@ class Job:
 
     out: Path
     sources: tuple[Source, ...] = ()
-    shard: ShardSettings = ShardSettings()
-    filter: FilterSettings = FilterSettings()
-    resample: ResampleSettings = ResampleSettings()
-    transcribe: TranscribeSettings = TranscribeSettings()
-    package: PackageSettings = PackageSettings()
+    shard: ShardSettings = field(default_factory=ShardSettings)
+    filter: FilterSettings = field(default_factory=FilterSettings)
+    resample: ResampleSettings = field(default_factory=ResampleSettings)
+    transcribe: TranscribeSettings = field(default_factory=TranscribeSettings)
+    package: PackageSettings = field(default_factory=PackageSettings)
     scratch: Path | None = None  # disposable; None: no hand-over cache
     cache_bytes: int = GIB  # bound of the hand-over cache of one shard
     item_timeout: float = 600.0  # s; beyond it an isolated item is quarantined as `timeout`

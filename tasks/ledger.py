@@ -1,8 +1,8 @@
 """The ledger: every decoded sample of every recording has exactly one outcome.
 
-Unit: decoded samples at native rate. Where spans overlap, a sample belongs to the span whose outcome
-comes first in PRECEDENCE, and is counted as overlap in the others. Every number is summed from
-spans; none is the remainder of others, so that a lost span shows as a mismatch.
+Unit: decoded samples at native rate. Where spans overlap, a sample belongs to the span whose
+outcome comes first in PRECEDENCE, and is counted as overlap in the others. Every number is summed
+from spans; none is the remainder of others, so that a lost span shows as a mismatch.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def of_shard(view: ShardView, utterances: Iterable[Utterance]) -> list[Row]:
 
 
 def of_recording(recording: Row, cut: Cut | None, utterances: Sequence[Utterance]) -> list[Row]:
-    """Rows of one recording: packaged, dropped, failed, then the gaps. Checked against `decoded`."""
+    """Rows of one recording: by PRECEDENCE, then by start; checked against `decoded`."""
     if recording["error_code"]:
         outcome = Outcome(
             "failed", "shard", recording["error_code"], detail=recording["error_detail"] or ""

@@ -11,6 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -86,7 +87,7 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
     return Sharded(shards, done, found.ignored, seconds)
 
 
-def run_stage(name: str, job: Job, shard_id: str, seconds: float, caller: Caller) -> Done:
+def run_stage(job: Job, shard_id: str, seconds: float, caller: Caller, name: str) -> Done:
     """One stage for one shard; nothing is sent to a worker when nothing is missing."""
     missing, reused = stage.pending(name, job, shard_id)
     if not missing:
@@ -94,7 +95,7 @@ def run_stage(name: str, job: Job, shard_id: str, seconds: float, caller: Caller
     return caller.stage(name, job, shard_id, seconds)
 
 
-def run_chain(job: Job, shard_id: str, seconds: float, step: Callable[[str], Done]) -> list[Done]:
+def run_chain(step: Callable[[str], Done]) -> list[Done]:
     """filter, resample, transcribe of one shard; damaged audio is made again."""
     for attempt in range(REPAIRS):
         try:
@@ -161,9 +162,7 @@ def run_here(job: Job) -> tuple[Published, dict[str, Any]]:
         totals.add(sharded.done)
         for name in sharded.shards:
             seconds = sharded.seconds[name]
-            for done in run_chain(
-                job, name, seconds, lambda s, n=name, t=seconds: run_stage(s, job, n, t, caller)
-            ):
+            for done in run_chain(partial(run_stage, job, name, seconds, caller)):
                 totals.add(done)
         try:
             published = run_package_stage(job, sharded.shards, caller)

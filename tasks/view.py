@@ -245,7 +245,7 @@ class ShardView:
             yield utterance
 
     def decided(self) -> Iterator[Utterance]:
-        """The same with transcripts and the verdicts on text: packaged, dropped, failed or pending."""
+        """The same with transcripts and the verdicts on text; what is missing is pending."""
         rules = rules_of("text", self.job.transcribe.verdicts)
         for utterance in self.resampled():
             if utterance.outcome == Outcome("pending", "transcribe"):

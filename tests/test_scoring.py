@@ -17,7 +17,7 @@ from tasks.scoring import Score, normalise, score, total, words
         ("Straße", "de", "strasse"),
         ("cafe\u0301", "fr", "café"),
         ("IŞIK İyi", "tr", "ışık iyi"),
-        ("你 好，world １２ 世界。", "zh", "你好world12世界"),
+        ("你 好，world １２ 世界。", "zh", "你好world 12世界"),
         ("コーヒー、 を", "ja", "コーヒーを"),
         ("한국어 문장", "ko", "한국어 문장"),
         ("… !", "en", ""),

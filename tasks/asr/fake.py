@@ -19,14 +19,19 @@ from tasks.settings import StageSettings
 VERSION = 1
 WORDS_PER_SECOND = 2.5
 WORDS = (
-    "amber bridge candle distant evening forest garden harbour island journey kettle lantern "
-    "meadow narrow orchard people quiet river silver thunder under village winter yellow"
-).split()
+    "amber", "bridge", "candle", "distant", "evening", "forest", "garden", "harbour",
+    "island", "journey", "kettle", "lantern", "meadow", "narrow", "orchard", "people",
+    "quiet", "river", "silver", "thunder", "under", "village", "winter", "yellow",
+)  # fmt: skip
 
 
 class Settings(StageSettings):
-    language: str | None = Field(None, description="Language of clips that force none: ISO 639-1.")
-    seed: int = Field(0, description="Another seed hears other words: another model, so to say.")
+    language: str | None = Field(
+        default=None, description="Language of clips that force none: ISO 639-1."
+    )
+    seed: int = Field(
+        default=0, description="Another seed hears other words: another model, so to say."
+    )
 
 
 def weights(settings: Settings) -> str:

@@ -54,8 +54,10 @@ class Given:
 
     @property
     def needed_from(self) -> int:
-        return int(min(self._needed[len(self._waiting)], self._count)) if self._waiting else (
-            self._count
+        return (
+            int(min(self._needed[len(self._waiting)], self._count))
+            if self._waiting
+            else (self._count)
         )
 
     def _settle(self) -> Span:

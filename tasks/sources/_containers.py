@@ -32,9 +32,14 @@ def containers(path: str, wanted: Callable[[str], bool], what: str) -> Container
     if not os.path.lexists(path) and glob.has_magic(path):
         base = os.path.abspath(_base(path))
         names = sorted(map(os.path.abspath, glob.iglob(path, recursive=True)), key=os.fsencode)
-        found.files = [
-            (os.path.relpath(name, base), name) for name in names if not os.path.isdir(name)
-        ]
+        for name in names:
+            relative = os.path.relpath(name, base)
+            if os.path.isdir(name):
+                continue
+            if wanted(name):
+                found.files.append((relative, name))
+            else:
+                found.ignored.append(Ignored(name_of(relative), "extension"))
     else:
         absolute, status = top(path)
         if stat.S_ISDIR(status.st_mode):

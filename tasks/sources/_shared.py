@@ -110,6 +110,8 @@ def find(path: str) -> Found:
 
 def top(path: str) -> tuple[str, os.stat_result]:
     """The absolute top path of a source (links kept) and its status; ConfigError if not there."""
+    if not path:
+        raise ConfigError("a source's path is empty")
     try:
         absolute = os.path.abspath(path)
         return absolute, os.stat(absolute)

@@ -93,9 +93,8 @@ def _all(
         try:
             yield from _file(safe, path, settings, root or os.path.dirname(path))
         except ItemError as error:
-            yield failed(
-                f"{safe}/rest", f"{source_text(path)}!rest", path, error.code, error.detail
-            )
+            rest = f"{source_text(path)}!rest"
+            yield failed(f"{safe}!rest", rest, path, error.code, error.detail)
 
 
 def _open(path: str) -> pq.ParquetFile:

@@ -72,12 +72,20 @@ class Settings(SourceSettings):
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One line, understood. `whole`: it has no span."""
+    """One line, understood. `written`: the path as the line has it; `whole`: it has no span."""
 
     path: str
     written: str
     whole: bool
     segment: Segment
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The lines of one file, by its first one; `segments` is an ordered set."""
+
+    first: _Line
+    segments: dict[Segment, None]
 
 
 def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
@@ -96,7 +104,7 @@ def _given(columns: ColumnSettings | None) -> Columns | None:
 
 
 def _list(path: str, root: str, given: Columns | None) -> Iterator[Recording | Ignored]:
-    groups: dict[str, list[_Line]] = {}
+    groups: dict[str, _Group] = {}
     for number, line in lines(path):
         try:
             if line is None:
@@ -107,14 +115,16 @@ def _list(path: str, root: str, given: Columns | None) -> Iterator[Recording | I
         except ValueError as error:
             yield bad_line(path, number, str(error))
         else:
-            group = groups.setdefault(parsed.path, [])
-            if group and (parsed.whole or group[0].whole or parsed in group[-1:]):
+            group = groups.get(parsed.path)
+            if group is None:
+                groups[parsed.path] = _Group(parsed, {parsed.segment: None})
+            elif group.first.whole or parsed.whole or parsed.segment in group.segments:
                 yield Ignored(line_name(path, number), "duplicate_line")
             else:
-                group.append(parsed)
+                group.segments[parsed.segment] = None
     names: set[str] = set()
-    for file, group in groups.items():
-        recording = _recording(file, group, root)
+    for group in groups.values():
+        recording = _recording(group, root)
         if recording.path in names:
             # Two spellings of one path, one of them through `..`: perhaps the same file.
             yield Ignored(recording.path, "duplicate_path")
@@ -149,20 +159,20 @@ def _parse(value: dict[str, Any], root: str, given: Columns | None) -> _Line:
     return _Line(path, get("audio"), start is None and end is None, segment)
 
 
-def _recording(file: str, group: list[_Line], root: str) -> Recording:
-    found = find(file)
-    first = group[0].segment
-    whole = group[0].whole
+def _recording(group: _Group, root: str) -> Recording:
+    line = group.first
+    found = find(line.path)
+    first, whole = line.segment, line.whole
     return Recording(
-        path=listed_name(file, group[0].written, root),
-        source_path=source_text(file),
-        locator=Locator(file),
+        path=listed_name(line.path, line.written, root),
+        source_path=source_text(line.path),
+        locator=Locator(line.path),
         size=found.size,
         guard=found.guard,
         source_id=first.source_id if whole else None,
         text=first.text if whole else None,
         speaker=first.speaker if whole else None,
         language=first.language if whole else None,
-        segments=None if whole else tuple(line.segment for line in group),
+        segments=None if whole else tuple(group.segments),
         error=found.error,
     )

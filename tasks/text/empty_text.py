@@ -10,7 +10,7 @@ from tasks.settings import THRESHOLD, StageSettings
 
 class Settings(StageSettings):
     min_chars: int = Field(
-        1, ge=1, json_schema_extra=THRESHOLD, description="Fewest characters of text."
+        default=1, ge=1, json_schema_extra=THRESHOLD, description="Fewest characters of text."
     )
 
 

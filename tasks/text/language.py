@@ -13,11 +13,11 @@ from tasks.settings import THRESHOLD, StageSettings
 
 class Settings(StageSettings):
     allowed: tuple[str, ...] | None = Field(
-        None, min_length=1, json_schema_extra=THRESHOLD,
+        default=None, min_length=1, json_schema_extra=THRESHOLD,
         description="Languages to keep, ISO 639-1 codes; none given: any.",
     )  # fmt: skip
     min_probability: float = Field(
-        0.8, ge=0, le=1, json_schema_extra=THRESHOLD,
+        default=0.8, ge=0, le=1, json_schema_extra=THRESHOLD,
         description="Least probability of the detected language; 0.8 is Emilia's.",
     )  # fmt: skip
 

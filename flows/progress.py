@@ -1,0 +1,177 @@
+"""One line a stage: audio-hours done, speed as a multiple of real time, time left.
+
+On a terminal these are live bars that share their console with Prefect's log lines; elsewhere
+(CI, a file, a pipe) each stage prints one plain line when it ends. All of it goes to stderr.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from rich.console import Console
+from rich.file_proxy import FileProxy
+from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import Progress as Bars
+
+
+@dataclass
+class _Stage:
+    total: float = 0.0
+    done: float = 0.0
+    reused: float = 0.0  # part of `done` that cost nothing now
+    began: float = field(default_factory=time.monotonic)
+    bar: TaskID | None = None
+    finished: bool = False
+
+
+class Progress:
+    """Bars of a run; a context manager; every method may be called from any thread.
+
+    Seconds are seconds of audio. A stage may be started again with a larger total (recordings
+    are still being found); what was reused counts as done through `advance(..., reused=True)`,
+    which moves the bar and leaves the speed alone.
+    """
+
+    def __init__(self, quiet: bool = False, stream: TextIO | None = None) -> None:
+        stream = stream if stream is not None else sys.stderr
+        self._lock = threading.RLock()
+        self._stages: dict[str, _Stage] = {}
+        self._quiet = quiet
+        self._stream = stream
+        self._bars: Bars | None = None
+        self._open = ExitStack()
+        if not quiet and stream.isatty():
+            console = Console(file=stream)
+            self._bars = Bars(
+                TextColumn("{task.description:<10}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.fields[hours]}"),
+                TextColumn("{task.fields[speed]}"),
+                TextColumn("{task.fields[left]}"),
+                console=console,
+                redirect_stdout=False,  # stdout is for results
+                redirect_stderr=False,  # log lines come through the console, see below
+                refresh_per_second=4,
+            )
+
+    def __enter__(self) -> Self:
+        if self._bars is not None:
+            self._open.enter_context(shared_console(self._bars.console, self._stream))
+            self._open.enter_context(self._bars)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self._open.close()
+
+    def start(self, stage: str, total_seconds: float) -> None:
+        """Shows the stage, or gives it a new total."""
+        with self._lock:
+            known = self._stages.setdefault(stage, _Stage())
+            known.total = total_seconds
+            if self._bars is not None and known.bar is None:
+                known.bar = self._bars.add_task(stage, hours="", speed="", left="")
+            self._show(known)
+
+    def advance(self, stage: str, seconds: float, reused: bool = False) -> None:
+        """More audio of the stage is done."""
+        with self._lock:
+            known = self._stages.setdefault(stage, _Stage())
+            known.done += seconds
+            if reused:  # as if it had never been part of the work whose speed is shown
+                known.reused += seconds
+            self._show(known)
+
+    def finish(self, stage: str) -> None:
+        """The stage is complete; without a terminal this prints its line."""
+        with self._lock:
+            known = self._stages.setdefault(stage, _Stage())
+            if known.finished:
+                return
+            known.finished = True
+            known.total = known.done
+            self._show(known)
+            if self._bars is None and not self._quiet:
+                took = time.monotonic() - known.began
+                speed = speed_of(known.done - known.reused, took)
+                line = f"{stage}: {hours(known.done)} of audio in {clock(took)}"
+                print(line + (f", {speed}" if speed else ""), file=self._stream, flush=True)
+
+    def on_event(self, event: tuple[float, Any]) -> None:
+        """Handler for `Cluster.subscribe`: a worker's `{"stage": str, "seconds": float}`."""
+        message = event[1]
+        if isinstance(message, dict) and "stage" in message and "seconds" in message:
+            self.advance(str(message["stage"]), float(message["seconds"]))
+
+    def _show(self, stage: _Stage) -> None:
+        if self._bars is None or stage.bar is None:
+            return
+        took = time.monotonic() - stage.began
+        computed = stage.done - stage.reused
+        rate = computed / took if took > 0 else 0.0
+        left = "" if stage.finished or not rate else clock((stage.total - stage.done) / rate)
+        self._bars.update(
+            stage.bar,
+            # A total of 0 would show a bar that runs for ever.
+            total=max(stage.total, stage.done) or 1.0,
+            completed=stage.done if stage.total or stage.done else float(stage.finished),
+            hours=f"{stage.done / 3600:.2f}/{hours(max(stage.total, stage.done))}",
+            speed=speed_of(computed, took),
+            left=f"{left} left" if left else "",
+        )
+
+
+def hours(seconds: float) -> str:
+    """`3.25 h`."""
+    return f"{seconds / 3600:.2f} h"
+
+
+def clock(seconds: float) -> str:
+    """`1:02:05` or `2:05`."""
+    whole = max(0, round(seconds))
+    minutes, rest = divmod(whole, 60)
+    above, minutes = divmod(minutes, 60)
+    return f"{above}:{minutes:02d}:{rest:02d}" if above else f"{minutes}:{rest:02d}"
+
+
+def speed_of(audio_seconds: float, wall_seconds: float) -> str:
+    """`84 x real time`, or nothing when nothing was computed."""
+    if audio_seconds <= 0 or wall_seconds <= 0:
+        return ""
+    return f"{audio_seconds / wall_seconds:.3g} x real time"
+
+
+@contextmanager
+def shared_console(console: Console, stream: TextIO) -> Iterator[None]:
+    """Within it, log handlers that write to `stream` print through `console`, above the bars.
+
+    Two writers that move one cursor garble each other. Prefect's handlers have a console of
+    their own; plain ones write to the stream.
+    """
+    with ExitStack() as restore:
+        for handler in _handlers():
+            own = getattr(handler, "console", None)
+            if isinstance(own, Console) and own.file in (stream, sys.stderr):
+                restore.callback(setattr, handler, "console", own)
+                handler.console = console  # type: ignore[attr-defined]
+            elif isinstance(handler, logging.StreamHandler) and handler.stream is stream:
+                restore.callback(handler.setStream, stream)
+                handler.setStream(FileProxy(console, stream))
+        yield
+
+
+def _handlers() -> list[logging.Handler]:
+    loggers = [logging.getLogger(), *logging.root.manager.loggerDict.values()]
+    # One handler may serve several loggers; placeholders have none.
+    found = {id(h): h for log in loggers if isinstance(log, logging.Logger) for h in log.handlers}
+    return list(found.values())

@@ -1,0 +1,234 @@
+"""Shards through the workers: who may die, who is charged, who runs next.
+
+`Guard` runs one function for one shard on the Dask cluster and survives what kills workers;
+`map_chains` runs many shards, each through its own chain of stages, with no barrier between.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar, cast
+
+from tasks.errors import RunError
+
+LOG = logging.getLogger("uttermill")
+
+SHARED_TRIES = 2  # deaths before the shard's items run one by one
+ISOLATED_TRIES = 4  # deaths of the worker itself while it isolates: beyond reason
+INTERRUPT_SECONDS = 15.0  # what running chains get to end after an interrupt
+
+Shard = TypeVar("Shard")
+Result = TypeVar("Result")
+
+
+class Workers(Protocol):
+    """What the guard needs of `flows.cluster.Cluster`."""
+
+    @property
+    def size(self) -> int: ...
+    def submit(self, function: Callable[..., Any], *args: Any) -> Any: ...
+    def restart_worker_of(self, future: Any) -> bool: ...
+
+
+@dataclass
+class Tally:
+    """What the workers went through, for the summary."""
+
+    deaths: int = 0
+    timeouts: int = 0
+    isolated: int = 0
+
+
+class _Died(Exception):
+    """The worker died or was restarted under the call; the text says which."""
+
+
+class Guard:
+    """Runs calls on the workers, at most one a worker, so that a death has one suspect.
+
+    `deadline(seconds_of_audio, isolated)` gives the wall seconds that a call may take; an
+    isolated one runs its items one after the other, each with a limit of its own.
+    Death rules: after the first death or missed deadline the call runs again (elsewhere: the
+    dead worker is still starting), after the second its items run one by one in disposable
+    processes. Errors that the function raises reach the caller unchanged.
+    """
+
+    def __init__(self, cluster: Workers, deadline: Callable[[float, bool], float]) -> None:
+        self.tally = Tally()
+        self._cluster = cluster
+        self._deadline = deadline
+        self._lock = threading.Lock()
+        self._slots: threading.BoundedSemaphore | None = None
+        self._running: set[Any] = set()
+        self._cancelled = threading.Event()
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        *args: Any,
+        seconds_of_audio: float,
+        isolate_kw: str | None = "isolate",
+        name: str | None = None,
+    ) -> Any:
+        """`fn(*args)` on a worker. `name` (default: the last argument) is for messages.
+
+        With `isolate_kw=None` the function cannot isolate, and the second death is final.
+        """
+        what = name if name is not None else str(args[-1]) if args else fn.__name__
+        with self._slot():
+            for attempt in range(1, SHARED_TRIES + 1):
+                try:
+                    return self._call(fn, args, self._deadline(seconds_of_audio, False))
+                except _Died as death:
+                    last = attempt == SHARED_TRIES
+                    then = "its items run one by one now" if last else "it runs again"
+                    LOG.warning("%s: %s; %s", what, death, then if isolate_kw or not last else "")
+            if isolate_kw is None:
+                raise RunError(f"{what} ended {SHARED_TRIES} workers")
+            self._count("isolated")
+            isolated = partial(fn, **{isolate_kw: True})
+            for _ in range(ISOLATED_TRIES):
+                try:
+                    return self._call(isolated, args, self._deadline(seconds_of_audio, True))
+                except _Died as death:
+                    LOG.warning("%s, item by item: %s", what, death)
+        raise RunError(
+            f"{what} ended {SHARED_TRIES + ISOLATED_TRIES} workers, even with its items run one "
+            "by one: is the machine out of memory, or is something else killing processes?"
+        )
+
+    def cancel(self) -> None:
+        """Ends waiting calls with KeyboardInterrupt and starts no more; for interrupts."""
+        self._cancelled.set()
+        with self._lock:
+            running = list(self._running)
+        for future in running:
+            future.cancel()
+
+    def _slot(self) -> threading.BoundedSemaphore:
+        size = self._cluster.size  # may start the cluster: not under our lock
+        with self._lock:
+            if self._slots is None:
+                self._slots = threading.BoundedSemaphore(size)
+            return self._slots
+
+    def _call(self, fn: Callable[..., Any], args: tuple[Any, ...], seconds: float) -> Any:
+        while True:
+            if self._cancelled.is_set():
+                raise KeyboardInterrupt
+            future = self._cluster.submit(fn, *args)
+            with self._lock:
+                self._running.add(future)
+            try:
+                return self._wait(future, seconds)
+            except _NeverStarted:
+                LOG.warning("no worker took a shard for %.0f s; it is handed out again", seconds)
+            finally:
+                with self._lock:
+                    self._running.discard(future)
+
+    def _wait(self, future: Any, seconds: float) -> Any:
+        from concurrent.futures import CancelledError
+
+        from distributed.scheduler import KilledWorker
+
+        if self._cancelled.is_set():  # cancel() may have come between submit and here
+            future.cancel()
+        try:
+            try:
+                return future.result(timeout=seconds)
+            except TimeoutError:
+                if future.done():  # the function's own TimeoutError, or done just now
+                    return future.result()
+        except KilledWorker:
+            self._count("deaths")
+            raise _Died("its worker died") from None
+        except CancelledError as error:
+            if self._cancelled.is_set():
+                raise KeyboardInterrupt from None
+            raise RunError(f"the Dask cluster dropped the work: {error}") from error
+        if not self._cluster.restart_worker_of(future):
+            raise _NeverStarted
+        self._count("timeouts")
+        raise _Died(f"no result after {seconds:.0f} s, so its worker was restarted")
+
+    def _count(self, what: str) -> None:
+        with self._lock:
+            setattr(self.tally, what, getattr(self.tally, what) + 1)
+
+
+class _NeverStarted(Exception):
+    """The deadline passed while the call waited for a worker: nobody is to blame."""
+
+
+def map_chains(
+    shards: Sequence[Shard],
+    chain: Callable[[Shard], Result],
+    width: int,
+    cancel: Callable[[], object] | None = None,
+) -> list[Result]:
+    """`chain(shard)` for each, on `width` threads, begun in the order given; results in order.
+
+    Each call sees a copy of the caller's context variables, so that Prefect tasks and flows in
+    it belong to the caller's flow run. After an error no further shard begins, those that run
+    finish, and the first error is raised (the others are logged). On an interrupt `cancel`
+    (`Guard.cancel`, say) is called to shorten what runs.
+    """
+    results: list[Result | None] = [None] * len(shards)
+    errors: list[BaseException] = []
+    waiting = iter(enumerate(shards))
+    lock = threading.Lock()
+    stop = threading.Event()
+    ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            while not stop.is_set():
+                with lock:
+                    index, shard = next(waiting, (-1, None))
+                if index < 0:
+                    return
+                # A fresh copy for each: what one chain sets does not reach the next one.
+                context = contexts[index]
+                results[index] = context.run(chain, cast(Shard, shard))
+        except BaseException as error:  # carried to the caller's thread
+            with lock:
+                errors.append(error)
+            stop.set()
+        finally:
+            ended.put(None)
+
+    # Copied here: a thread begins with an empty context.
+    contexts = [contextvars.copy_context() for _ in shards]
+    # Daemon threads: one that hangs in a dead connection must not keep the process alive.
+    threads = [
+        threading.Thread(target=work, name=f"chain-{number}", daemon=True)
+        for number in range(min(width, len(shards)))
+    ]
+    for thread in threads:
+        thread.start()
+    alive = len(threads)
+    try:
+        while alive:
+            ended.get()
+            alive -= 1
+    except BaseException:
+        stop.set()
+        if cancel is not None:
+            cancel()
+        until = time.monotonic() + INTERRUPT_SECONDS
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        raise
+    if errors:
+        for other in errors[1:]:
+            LOG.error("another shard failed too: %s: %s", type(other).__name__, other)
+        raise errors[0]
+    return cast(list[Result], results)

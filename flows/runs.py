@@ -1,0 +1,58 @@
+"""OUT/runs/<id>/: what depends on the clock or the machine stands here, never in a dataset."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from flows.settings import PrepareSettings, parse
+from tasks.errors import ConfigError
+from tasks.manifest import write_atomic
+
+
+class Run:
+    """One run's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def finish(self, result: dict[str, Any]) -> None:
+        write_atomic(self.folder / "summary.json", json.dumps(result, indent=1).encode())
+
+
+@contextmanager
+def record(out: Path, settings: PrepareSettings) -> Iterator[Run]:
+    """Make the run's folder, keep its settings, and write the log of it there."""
+    started = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    folder = out / "runs" / started
+    folder.mkdir(parents=True)
+    write_atomic(folder / "settings.json", settings.model_dump_json(indent=1).encode())
+    handler = logging.FileHandler(folder / "run.log", encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger = logging.getLogger("uttermill")
+    logger.addHandler(handler)
+    try:
+        yield Run(folder)
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+
+
+def newest(out: Path) -> Path:
+    """Folder of the newest run of OUT."""
+    found = sorted(p for p in (out / "runs").glob("*") if (p / "settings.json").is_file())
+    if not found:
+        raise ConfigError(f"{out} holds no run; give the folder that `run` was given as OUT")
+    return found[-1]
+
+
+def settings_of(out: Path) -> PrepareSettings:
+    """Settings of the newest run of OUT, for commands that look at what is there."""
+    data = json.loads((newest(out) / "settings.json").read_text())
+    data["out"] = str(out)  # OUT may have been moved
+    return parse(data)

@@ -1,0 +1,180 @@
+"""Settings of a run: one YAML file = the flow's parameters = the deployment's = the UI's form."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field, ValidationError
+
+from flows.cluster import ClusterSettings, asr_threads, local_memory
+from tasks import plugins
+from tasks.errors import ConfigError
+from tasks.job import Job
+from tasks.settings import (
+    FilterSettings,
+    PackageSettings,
+    Plugin,
+    ResampleSettings,
+    ShardSettings,
+    Source,
+    StageSettings,
+    TranscribeSettings,
+)
+
+LEAST_FREE = 200 * 2**20  # bytes that OUT's disk must have free before anything starts
+
+
+class PrepareSettings(StageSettings):
+    """All settings of a run, with their defaults."""
+
+    sources: tuple[Source, ...] = Field(min_length=1, description="Where recordings come from.")
+    out: str = Field(description="Folder for manifests, audio and datasets.")
+    shard: ShardSettings = ShardSettings()
+    filter: FilterSettings = FilterSettings()
+    resample: ResampleSettings = ResampleSettings()
+    transcribe: TranscribeSettings = TranscribeSettings()
+    package: PackageSettings = PackageSettings()
+    cluster: ClusterSettings = ClusterSettings()
+
+    def job(self) -> Job:
+        """What workers are told; checks nothing."""
+        return Job(
+            out=Path(os.path.abspath(self.out)),
+            sources=tuple(
+                s.model_copy(update={"path": os.path.abspath(s.path)}) if "://" not in s.path else s
+                for s in self.sources
+            ),
+            shard=self.shard,
+            filter=self.filter,
+            resample=self.resample,
+            transcribe=_with_threads(self.transcribe, self.cluster),
+            package=self.package,
+            item_timeout=self.cluster.item_timeout,
+            memory_limit=local_memory(self.cluster),
+        )
+
+
+def _with_threads(settings: TranscribeSettings, cluster: ClusterSettings) -> TranscribeSettings:
+    """A recogniser that has a setting `threads` gets the cluster's, unless it names its own."""
+    backend = settings.backend
+    module = plugins.load("asr", backend.use)
+    if "threads" not in module.Settings.model_fields or "threads" in backend.options:
+        return settings
+    threads = asr_threads(cluster)
+    return settings.model_copy(
+        update={"backend": Plugin(use=backend.use, **backend.options, threads=threads)}
+    )
+
+
+def read(path: str | None, sources: Sequence[str], out: str | None, sets: Sequence[str]) -> Any:
+    """PrepareSettings from a YAML file or from `--source`/`--out`, with `--set` applied."""
+    data: dict[str, Any] = {}
+    if path is not None:
+        try:
+            data = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"settings file {path} cannot be read: {error}") from None
+        except yaml.YAMLError as error:
+            raise ConfigError(f"settings file {path} is no YAML: {error}") from None
+        if not isinstance(data, dict):
+            raise ConfigError(f"settings file {path} must be a mapping with sources and out")
+    if sources:
+        # A person who points at a folder wants what is good in it.
+        data["sources"] = [{"kind": "folder", "path": s, "expect_broken": True} for s in sources]
+    if out is not None:
+        data["out"] = out
+    for assignment in sets:
+        assign(data, assignment)
+    return parse(data)
+
+
+def parse(data: dict[str, Any]) -> PrepareSettings:
+    try:
+        return PrepareSettings.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(plugins.explain(error, PrepareSettings, "")) from None
+
+
+def assign(data: dict[str, Any], assignment: str) -> None:
+    """Apply `a.b=value` (YAML); setting `use` replaces the whole mapping of a plug-in."""
+    dotted, equals, text = assignment.partition("=")
+    keys = dotted.strip().split(".")
+    if not equals or not all(keys):
+        raise ConfigError(f"--set {assignment!r}: write it as key.key=value")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {assignment!r}: the value is no YAML: {error}") from None
+    if keys[-1] == "use":
+        keys, value = keys[:-1], {"use": value}
+    place: Any = data
+    for key in keys[:-1]:
+        place = _step(place, key, assignment)
+    if isinstance(place, list):
+        place[_index(place, keys[-1], assignment)] = value
+    else:
+        place[keys[-1]] = value
+
+
+def _step(place: Any, key: str, assignment: str) -> Any:
+    if isinstance(place, list):
+        return place[_index(place, key, assignment)]
+    found = place.setdefault(key, {})
+    if not isinstance(found, dict | list):
+        raise ConfigError(f"--set {assignment!r}: {key} is no mapping")
+    return found
+
+
+def _index(place: list[Any], key: str, assignment: str) -> int:
+    """A list's entry by number, or a plug-in's by its `use`."""
+    for index, entry in enumerate(place):
+        if isinstance(entry, dict) and key in (entry.get("use"), entry.get("name")):
+            return index
+    if key.isdigit() and int(key) < len(place):
+        return int(key)
+    raise ConfigError(f"--set {assignment!r}: the list has no entry {key}")
+
+
+def check(settings: PrepareSettings) -> Job:
+    """Everything that can be known before a worker starts; ConfigError in one sentence."""
+    from tasks import shard, transcribe
+
+    job = settings.job()
+    names = [p.use for p in settings.filter.filters]
+    if len(set(names)) != len(names):
+        raise ConfigError("filter.filters names a filter twice; give each its limits in one entry")
+    for plugin in settings.filter.filters:
+        plugins.resolve("filters", plugin)
+    for plugin in settings.transcribe.verdicts:
+        plugins.resolve("text", plugin)
+    for name in settings.package.formats:
+        plugins.load("formats", name)
+    plugins.resolve("resamplers", settings.resample.resampler)
+    module, chosen = plugins.resolve("segmenters", settings.filter.segmenter)
+    if hasattr(module, "identity"):
+        module.identity(chosen)
+    for _, source, source_settings in shard.datasets(job.sources):
+        next(iter(source.recordings(source_settings)), None)  # raises when it cannot be listed
+    transcribe.weights(job)
+    _writable(job.out)
+    return job
+
+
+def _writable(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe = out / ".writable"
+        probe.write_bytes(b"")
+        probe.unlink()
+        free = shutil.disk_usage(out).free
+    except OSError as error:
+        raise ConfigError(
+            f"OUT {out} cannot be written: {error.strerror}; choose another folder"
+        ) from None
+    if free < LEAST_FREE:
+        raise ConfigError(f"only {free >> 20} MiB are free at {out}; free some, or move OUT")

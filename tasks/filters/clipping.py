@@ -1,0 +1,108 @@
+"""Flat tops: samples that stay at a clip's own extreme value.
+
+A channel's highest and lowest values are its ceiling and floor. A run of three or more equal
+samples there is clipping, at full scale or below it: a recording that was clipped and then made
+quieter has its flat tops at a lower level. A signal that merely peaks touches its extreme once or
+twice. Values below `MIN_LEVEL` are not looked at: quiet or digital silence has equal samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tasks.audio import Clip
+from tasks.rules import Limit, Rule
+from tasks.settings import THRESHOLD, StageSettings
+
+VERSION = 1
+MIN_RUN = 3  # samples
+MIN_LEVEL = 0.05  # of full scale
+COLUMNS = {
+    "clipping_fraction": ("1", "share of samples, over all channels, that lie in flat tops"),
+    "clipping_longest": ("samples", "longest flat top of any channel"),
+}
+
+
+class Settings(StageSettings):
+    """How much clipping is too much."""
+
+    min_fraction: float | None = Field(None, ge=0, le=1, json_schema_extra=THRESHOLD)
+    max_fraction: float | None = Field(
+        0.01, ge=0, le=1, json_schema_extra=THRESHOLD, description="Largest clipped share kept."
+    )
+    min_longest: float | None = Field(None, ge=0, json_schema_extra=THRESHOLD)
+    max_longest: float | None = Field(
+        None, ge=0, json_schema_extra=THRESHOLD, description="Longest flat top kept, samples."
+    )
+
+
+@dataclass(slots=True)
+class _Peak:
+    """Flat tops of one channel on one side, over a stream; `sign` -1 turns the signal over."""
+
+    sign: int
+    level: float = MIN_LEVEL
+    open: int = 0  # length of the run that the stream's end so far lies in
+    clipped: int = 0
+    longest: int = 0
+
+    def push(self, samples: NDArray[np.float32]) -> None:
+        extreme = float(samples.max() if self.sign > 0 else -samples.min())
+        if extreme > self.level:
+            # A higher level: what was found below it were no flat tops of this clip.
+            self.level, self.open, self.clipped, self.longest = extreme, 0, 0, 0
+        elif extreme < self.level:
+            self.end()
+            return
+        at_level = samples == np.float32(self.sign * self.level)
+        bounds = np.flatnonzero(np.diff(at_level, prepend=False, append=False)).reshape(-1, 2)
+        lengths = bounds[:, 1] - bounds[:, 0]
+        if not len(lengths):
+            self.end()
+            return
+        if bounds[0, 0] == 0:
+            lengths[0] += self.open  # it goes on from the block before
+            self.open = 0
+        self.end()
+        if bounds[-1, 1] == len(samples):
+            self.open = int(lengths[-1])  # it may go on in the next block
+            lengths = lengths[:-1]
+        flat = lengths[lengths >= MIN_RUN]
+        self.clipped += int(flat.sum())
+        self.longest = max(self.longest, int(flat.max(initial=0)))
+
+    def end(self) -> None:
+        """Settle the run that was left open."""
+        if self.open >= MIN_RUN:
+            self.clipped += self.open
+            self.longest = max(self.longest, self.open)
+        self.open = 0
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    if not clip.num_samples:
+        return dict.fromkeys(COLUMNS)
+    peaks = [(channel, _Peak(sign)) for channel in range(clip.channels) for sign in (1, -1)]
+    for block in clip.blocks():
+        columns = np.ascontiguousarray(block.T)
+        for channel, peak in peaks:
+            peak.push(columns[channel])
+    for _, peak in peaks:
+        peak.end()
+    clipped = sum(peak.clipped for _, peak in peaks)
+    return {
+        "clipping_fraction": clipped / (clip.num_samples * clip.channels),
+        "clipping_longest": float(max(peak.longest for _, peak in peaks)),
+    }
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    s = settings
+    return (
+        Limit("clipping_fraction", s.min_fraction, s.max_fraction, "unclipped", "clipped"),
+        Limit("clipping_longest", s.min_longest, s.max_longest, "unclipped", "clipped"),
+    )

@@ -1,0 +1,101 @@
+"""How much of an utterance is silent, by the level of 20 ms frames.
+
+A frame is silent when its RMS over all channels is below `threshold_db` (dBFS), or more than
+`range_db` below the loudest frame. The second test finds the pauses of a recording whose noise
+floor is high; the first one keeps an utterance that is silence throughout from having a "loud"
+part of its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tasks.audio import Clip
+from tasks.rules import Limit, Rule
+from tasks.settings import THRESHOLD, StageSettings
+
+VERSION = 1
+FRAME_SECONDS = 0.02
+COLUMNS = {
+    "silence_fraction": ("1", "share of the frames that are silent"),
+    "silence_leading": ("s", "silence before the first frame that is not silent"),
+    "silence_trailing": ("s", "silence after the last frame that is not silent"),
+    "silence_longest": ("s", "longest silence, edges included"),
+}
+
+
+class Settings(StageSettings):
+    """What counts as silence, and how much of it is too much."""
+
+    threshold_db: float = Field(
+        -60.0, ge=-200, le=0, description="Frames of lower RMS are silent, dBFS."
+    )
+    range_db: float = Field(
+        50.0, gt=0, le=200, description="So are frames this far below the loudest one, dB."
+    )
+    min_fraction: float | None = Field(None, ge=0, le=1, json_schema_extra=THRESHOLD)
+    max_fraction: float | None = Field(
+        0.98, ge=0, le=1, json_schema_extra=THRESHOLD, description="Largest silent share kept."
+    )
+    min_leading: float | None = Field(None, ge=0, json_schema_extra=THRESHOLD)
+    max_leading: float | None = Field(None, ge=0, json_schema_extra=THRESHOLD)
+    min_trailing: float | None = Field(None, ge=0, json_schema_extra=THRESHOLD)
+    max_trailing: float | None = Field(None, ge=0, json_schema_extra=THRESHOLD)
+    min_longest: float | None = Field(None, ge=0, json_schema_extra=THRESHOLD)
+    max_longest: float | None = Field(None, ge=0, json_schema_extra=THRESHOLD)
+
+
+def frame_powers(clip: Clip) -> NDArray[np.float64]:
+    """Mean square of each 20 ms frame over all channels; the last frame may be shorter.
+
+    Frames are counted from the clip's start, whatever blocks it comes in.
+    """
+    size = max(round(clip.rate * FRAME_SECONDS), 1)
+    powers: list[NDArray[np.float64]] = []
+    rest = np.empty((0, clip.channels), np.float32)
+    for block in clip.blocks():
+        whole = np.concatenate([rest, block]) if len(rest) else block
+        cut = len(whole) - len(whole) % size
+        if cut:
+            powers.append(_mean_square(whole[:cut].reshape(cut // size, -1)))
+        rest = whole[cut:]
+    if len(rest):
+        powers.append(_mean_square(rest.reshape(1, -1)))
+    return np.concatenate(powers) if powers else np.empty(0)
+
+
+def _mean_square(frames: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Row by row, so that a frame's number does not depend on its neighbours."""
+    return np.einsum("ij,ij->i", frames, frames, dtype=np.float64) / frames.shape[1]
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    powers = frame_powers(clip)
+    if not len(powers):
+        return dict.fromkeys(COLUMNS)
+    floor = max(10 ** (settings.threshold_db / 10), powers.max() * 10 ** (-settings.range_db / 10))
+    silent = powers < floor
+    loud = np.flatnonzero(~silent)
+    step = max(round(clip.rate * FRAME_SECONDS), 1)
+    edges = np.minimum(np.arange(len(silent) + 1) * step, clip.num_samples) / clip.rate
+    first, last = (loud[0], loud[-1] + 1) if len(loud) else (len(silent), 0)
+    bounds = np.flatnonzero(np.diff(np.r_[0, silent, 0])).reshape(-1, 2)
+    runs = edges[bounds[:, 1]] - edges[bounds[:, 0]]
+    return {
+        "silence_fraction": float(silent.mean()),
+        "silence_leading": float(edges[first]),
+        "silence_trailing": float(edges[-1] - edges[last]),
+        "silence_longest": float(runs.max()) if len(runs) else 0.0,
+    }
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    s = settings
+    return (
+        Limit("silence_fraction", s.min_fraction, s.max_fraction, "too_little_silence", "silent"),
+        Limit("silence_leading", s.min_leading, s.max_leading, "starts_early", "silent_start"),
+        Limit("silence_trailing", s.min_trailing, s.max_trailing, "ends_early", "silent_end"),
+        Limit("silence_longest", s.min_longest, s.max_longest, "no_pause", "long_pause"),
+    )

@@ -1,0 +1,60 @@
+"""The five Prefect tasks: thin guards in the flow's process; the work is done on Dask workers.
+
+The only file of `tasks/` that knows Prefect. Its result cache is off: the Parquet manifests are the
+only truth, so that a UI rerun, a schedule and a local run resume alike.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.states import Completed
+
+from tasks import pipeline
+from tasks.job import Done, Job
+from tasks.pipeline import Caller, Published, Sharded
+
+OPTIONS: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
+LABEL = "{label}"
+
+
+def _state(done: Done, result: Any) -> Any:
+    """`Reused` when nothing had to be computed, so that the UI shows what a rerun cost."""
+    message = f"{done.computed} items computed, {done.reused} reused"
+    return Completed(name="Completed" if done.ran else "Reused", message=message, data=result)
+
+
+@task(name="shard", task_run_name="shard", tags=["stage:shard"], **OPTIONS)
+def shard(job: Job, caller: Caller, scratch: Path) -> Sharded:
+    found = pipeline.run_shard_stage(job, caller, scratch)
+    return _state(found.done, found)
+
+
+@task(name="filter", task_run_name=LABEL, tags=["stage:filter"], **OPTIONS)
+def filter(job: Job, shard_id: str, seconds: float, caller: Caller, label: str) -> Done:
+    done = pipeline.run_stage(job, shard_id, seconds, caller, "filter")
+    return _state(done, done)
+
+
+@task(name="resample", task_run_name=LABEL, tags=["stage:resample"], **OPTIONS)
+def resample(job: Job, shard_id: str, seconds: float, caller: Caller, label: str) -> Done:
+    done = pipeline.run_stage(job, shard_id, seconds, caller, "resample")
+    return _state(done, done)
+
+
+@task(name="transcribe", task_run_name=LABEL, tags=["stage:transcribe"], **OPTIONS)
+def transcribe(job: Job, shard_id: str, seconds: float, caller: Caller, label: str) -> Done:
+    done = pipeline.run_stage(job, shard_id, seconds, caller, "transcribe")
+    return _state(done, done)
+
+
+@task(name="package", task_run_name="package", tags=["stage:package"], **OPTIONS)
+def package(job: Job, shards: list[str], caller: Caller) -> Published:
+    published = pipeline.run_package_stage(job, shards, caller)
+    return _state(published.done, published)
+
+
+PER_SHARD = {"filter": filter, "resample": resample, "transcribe": transcribe}

@@ -1,0 +1,66 @@
+"""The source's segments where there are some, short recordings whole, long ones by voice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tasks.recording import Segment
+from tasks.segmenters import Segmenter, Span, vad
+from tasks.segmenters import given as given_segmenter
+
+VERSION = 1
+
+
+class Settings(vad.Settings):
+    """As of `vad`, and the length up to which a recording is taken whole."""
+
+    whole_up_to: float = Field(30.0, ge=0, le=3600, title="Longest recording taken whole, s")
+
+
+def identity(settings: Settings) -> str:
+    return vad.identity(settings)
+
+
+class Undecided:
+    """Waits until the recording proves to be long; only then is the detector started.
+
+    What was decoded decides, not the header. Meanwhile the channels' mean is kept, which is what
+    the detector hears: at most `whole_up_to` seconds of one channel.
+    """
+
+    def __init__(self, settings: Settings, rate: int) -> None:
+        self._settings, self._rate = settings, rate
+        self._held: list[NDArray[np.float32]] = []
+        self._count = 0
+        self._detector: vad.Vad | None = None
+
+    def push(self, block: NDArray[np.float32]) -> list[Span]:
+        if self._detector is not None:
+            return self._detector.push(block)
+        self._count += len(block)
+        self._held.append(block.mean(axis=1, dtype=np.float32, keepdims=True))
+        if self._count <= self._settings.whole_up_to * self._rate:
+            return []
+        self._detector = vad.start(self._settings, self._rate, ())
+        spans = [span for held in self._held for span in self._detector.push(held)]
+        self._held.clear()
+        return spans
+
+    def finish(self) -> list[Span]:
+        if self._detector is not None:
+            return self._detector.finish()
+        return [Span(0, self._count)] if self._count else []
+
+    @property
+    def needed_from(self) -> int:
+        return self._detector.needed_from if self._detector is not None else 0
+
+
+def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:
+    if given:
+        return given_segmenter.start(given_segmenter.Settings(), rate, given)
+    return Undecided(settings, rate)

@@ -1,0 +1,330 @@
+"""The cluster handle: lazy, capped, fresh processes, and nothing left behind however it ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from distributed import KilledWorker, get_worker
+from pydantic import ValidationError
+
+from flows import cluster as module
+from flows import doctor
+from flows.cluster import LEAST_MEMORY, Cluster, ClusterSettings, local_memory, local_size
+from tasks.errors import ConfigError, RunError
+from tasks.settings import TRANSIENT
+
+ROOT = Path(__file__).parent.parent
+
+
+def hold_the_gil(*_: object) -> None:
+    """Hours in C code without ever letting another thread run."""
+    re.match(r"(a+)+$", "a" * 60 + "b")
+
+
+def kill_me() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def say(topic: str, word: str) -> None:
+    worker: Any = get_worker  # untyped
+    worker().log_event(topic, {"word": word})
+    logging.getLogger("uttermill.tests").warning("a record says %s", word)
+
+
+def look() -> dict[str, Any]:
+    import multiprocessing
+    import tempfile
+
+    return {
+        "pid": os.getpid(),
+        "caps": os.environ["OMP_NUM_THREADS"],
+        "temp": tempfile.gettempdir(),
+        "daemon": multiprocessing.current_process().daemon,
+        "prefect": "prefect" in sys.modules,
+        "main": getattr(sys.modules["__main__"], "__file__", ""),
+    }
+
+
+def soon(true: Callable[[], bool], seconds: float = 15) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if true():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    settings = ClusterSettings(workers=2, memory_limit="2GB")
+    with Cluster(settings, tmp_path_factory.mktemp("scratch")) as cluster:
+        yield cluster
+
+
+# Without a cluster
+
+
+def test_yaml_says_what_the_code_sets() -> None:
+    assert yaml.safe_load((ROOT / "infra/dask.yaml").read_text()) == module.DASK_CONFIG
+
+
+def test_no_cluster_setting_is_part_of_a_recipe() -> None:
+    assert ClusterSettings().recipe() == {}
+    for name, field in ClusterSettings.model_fields.items():
+        assert field.json_schema_extra == TRANSIENT, name
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"kind": "address"}, "needs cluster.address"),
+        ({"kind": "class"}, "needs cluster.class_name"),
+        ({"memory_limit": "a lot"}, "memory_limit"),
+        ({"workers": 0}, "greater than or equal to 1"),
+        ({"worker": 2}, "Extra inputs"),
+    ],
+)
+def test_bad_settings(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        ClusterSettings.model_validate(values)
+
+
+def test_sizes() -> None:
+    assert 1 <= local_size(ClusterSettings()) <= 8
+    assert local_size(ClusterSettings(workers=13)) == 13
+    assert local_memory(ClusterSettings(workers=1000)) == LEAST_MEMORY
+    assert local_memory(ClusterSettings(memory_limit="3 GB")) == 3_000_000_000
+
+
+def test_what_is_not_installed_is_told_before_any_start(tmp_path: Path) -> None:
+    settings = ClusterSettings(kind="class", class_name="nonesuch.Cluster")
+    with pytest.raises(ConfigError, match=r"nonesuch\.Cluster.*cannot be imported"):
+        Cluster(settings, tmp_path)
+
+
+def test_unused_it_starts_nothing(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    with Cluster(ClusterSettings(workers=2), scratch) as idle:
+        idle.subscribe("progress", print)
+        idle.forward_logging()
+        assert idle.size == 2
+        assert not idle.started
+    assert not scratch.exists()
+    with pytest.raises(RunError, match="closed"):
+        _ = idle.client
+
+
+def test_preload_refuses_a_process_that_is_no_worker() -> None:
+    script = [sys.executable, "-c", "import tasks.preload"]
+    result = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "RunError: this process was forked or is no Dask worker; set" in result.stderr
+
+
+def test_preload_names_what_is_missing() -> None:
+    code = "from tasks.preload import warm; warm({'nonesuch': 'x'})"
+    # The last word makes the command line that of a spawned process.
+    script = [sys.executable, "-c", code, "multiprocessing.spawn import spawn_main"]
+    result = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "RunError: this worker lacks nonesuch" in result.stderr
+    assert "install uttermill" in result.stderr
+
+
+# With one
+
+
+@pytest.mark.cluster
+def test_workers_are_capped_whatever_the_parent_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    before = dict(os.environ)
+    with Cluster(ClusterSettings(workers=1), tmp_path / "s") as one:
+        starts = [threading.Thread(target=lambda: one.client) for _ in range(4)]
+        for thread in starts:
+            thread.start()
+        for thread in starts:
+            thread.join()
+        seen = one.submit(look).result()
+        assert dict(os.environ) == before
+        assert len(one.client.nthreads()) == 1
+    assert seen["caps"] == "1"
+    assert Path(seen["temp"]).is_relative_to(tmp_path / "s")
+    assert not seen["prefect"]
+    assert gone(seen["pid"])
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.cluster
+def test_events_and_records_reach_the_parent(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[Any] = []
+    cluster.subscribe("words", heard.append)
+    cluster.forward_logging("uttermill")
+    cluster.submit(say, "words", "hello").result()
+    assert soon(lambda: bool(heard) and "a record says hello" in caplog.text)
+    assert heard[0][1]["word"] == "hello"
+
+
+@pytest.mark.cluster
+def test_a_killed_worker_fails_its_call_only_and_its_replacement_is_proven(
+    cluster: Cluster,
+) -> None:
+    before = {cluster.client.submit(look, pure=False).result()["pid"] for _ in range(4)}
+    quiet = cluster.submit(time.sleep, 1)
+    with pytest.raises(KilledWorker):
+        cluster.submit(kill_me).result()
+    assert quiet.result() is None
+    assert soon(lambda: len(cluster.client.nthreads()) == 2)
+    workers = cluster.client.run(doctor.facts)
+    for proof in doctor.PROOFS:
+        assert proof(workers).ok, proof(workers)
+    seen = cluster.client.run(look)
+    assert {fact["pid"] for fact in seen.values()} != before
+    assert not any(fact["daemon"] for fact in seen.values())
+
+
+@pytest.mark.cluster
+def test_a_call_past_its_deadline_is_ended_with_its_process(cluster: Cluster) -> None:
+    future = cluster.submit(hold_the_gil)
+    assert soon(lambda: any(cluster.client.processing().values()))
+    time.sleep(0.3)
+    assert cluster.restart_worker_of(future)
+    assert future.cancelled()
+    assert cluster.submit(abs, -2).result(timeout=10) == 2
+    assert not cluster.restart_worker_of(cluster.submit(abs, -2))
+
+
+@pytest.mark.cluster
+def test_close_is_quick_even_when_a_worker_holds_the_gil(tmp_path: Path) -> None:
+    busy = Cluster(ClusterSettings(workers=1), tmp_path / "s")
+    pid = busy.submit(os.getpid).result()
+    busy.submit(hold_the_gil)
+    time.sleep(0.3)
+    start = time.monotonic()
+    busy.close()
+    busy.close()
+    assert time.monotonic() - start < 3
+    assert gone(pid)
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.cluster
+def test_another_version_does_not_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "version", lambda name: "9.9")
+    with Cluster(ClusterSettings(workers=1), tmp_path / "s") as other:
+        with pytest.raises(RunError, match=r"this worker has uttermill .* and the client 9\.9"):
+            _ = other.client
+        assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.cluster
+def test_a_scheduler_by_its_address(cluster: Cluster, tmp_path: Path) -> None:
+    address = cluster.client.scheduler.address
+    with Cluster(ClusterSettings(kind="address", address=address), tmp_path / "s") as second:
+        assert second.size == 2
+        assert second.submit(abs, -3).result() == 3
+    assert len(cluster.client.nthreads()) == 2
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.cluster
+def test_any_cluster_class(tmp_path: Path) -> None:
+    settings = ClusterSettings(
+        kind="class",
+        class_name="distributed.LocalCluster",
+        workers=1,
+        options={
+            "n_workers": 1, "threads_per_worker": 1, "dashboard_address": None,
+            "scheduler_kwargs": {"dashboard_address": "127.0.0.1:0"}, "host": "127.0.0.1", "local_directory": str(tmp_path),
+        },
+    )  # fmt: skip
+    with Cluster(settings, tmp_path / "s") as made:
+        pid = made.submit(os.getpid).result()
+        assert made.submit(look).result()["caps"] == "1"
+    assert gone(pid)
+
+
+# A main module that imports Prefect, has no main guard, and would start a cluster in each worker.
+SCRIPT = """
+import sys, time
+from pathlib import Path
+import prefect
+from flows.cluster import Cluster, ClusterSettings
+sys.path.insert(0, {tests!r})
+from test_cluster import hold_the_gil, look
+with Cluster(ClusterSettings(workers=2), Path({scratch!r})) as cluster:
+    workers = cluster.client.run(look)
+    for fact in workers.values():
+        assert not fact["prefect"], fact
+        print(fact["pid"], flush=True)
+    cluster.submit(hold_the_gil)
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_no_orphan_however_the_flow_ends(ending: signal.Signals, tmp_path: Path) -> None:
+    path = tmp_path / "flow.py"
+    scratch = tmp_path / "s"
+    path.write_text(SCRIPT.format(tests=str(ROOT / "tests"), scratch=str(scratch)))
+    flow = subprocess.Popen(
+        [sys.executable, str(path)], cwd=ROOT, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    pids: list[int] = []
+    with flow:
+        try:
+            assert flow.stdout is not None
+            for line in flow.stdout:
+                if line.strip() == "ready":
+                    break
+                pids.append(int(line))
+            time.sleep(0.3)
+            if ending == signal.SIGINT:  # a terminal sends it to the workers too
+                os.killpg(flow.pid, ending)
+            else:
+                flow.send_signal(ending)
+            flow.wait(timeout=15)
+            assert len(pids) == 2
+            assert soon(lambda: all(map(gone, pids)))
+        finally:
+            for pid in [flow.pid, *pids]:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+    if ending == signal.SIGINT:
+        assert not scratch.exists()
+    else:  # what it left is swept by the next one, which holds a directory of its own
+        left = set(scratch.iterdir())
+        directory = module._RunDirectory(scratch)
+        assert left
+        assert not any(old.exists() for old in left)
+        beside = module._RunDirectory(scratch)
+        assert directory.path.exists()
+        beside.remove()
+        directory.remove()
+        assert not scratch.exists()

@@ -1,0 +1,79 @@
+"""infra/prefect.yaml: accepted by a real server, and it deploys what it says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.schedules import CronSchedule
+
+from flows.server import LocalServer
+
+ROOT = Path(__file__).parents[1]
+STUB = """
+from prefect import flow
+
+@flow
+def prepare(sources: list, out: str, shard: dict, filter: dict, resample: dict,
+            transcribe: dict, package: dict, cluster: dict) -> None: ...
+"""
+
+
+def prefect(server: LocalServer, folder: Path, *arguments: str) -> str:
+    command = "from prefect.cli import app; app()"
+    done = subprocess.run(
+        [sys.executable, "-c", command, "--no-prompt", *arguments],
+        cwd=folder,
+        env={**os.environ, "PREFECT_API_URL": server.url},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The repository, or a stand-in for the flow while there is none."""
+    if (ROOT / "flows" / "prepare.py").exists() and find_spec("flows.prepare"):
+        return ROOT
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "infra").mkdir()
+    (tmp_path / "flows" / "__init__.py").touch()
+    (tmp_path / "flows" / "prepare.py").write_text(STUB)
+    shutil.copy(ROOT / "infra" / "prefect.yaml", tmp_path / "infra")
+    return tmp_path
+
+
+@pytest.mark.server
+def test_both_deployments_are_accepted(prefect_api: LocalServer, project: Path) -> None:
+    prefect(prefect_api, project, "work-pool", "create", "default", "--type", "process")
+    prefect(
+        prefect_api, project, "deploy", "--all", "--prefect-file", "infra/prefect.yaml"
+    )  # fmt: skip
+    with get_client(sync_client=True) as client:
+        nightly = client.read_deployment_by_name("prepare/prepare-nightly")
+        manual = client.read_deployment_by_name("prepare/prepare-manual")
+    (schedule,) = nightly.schedules
+    assert isinstance(schedule.schedule, CronSchedule)
+    assert schedule.schedule.cron == "0 2 * * *"
+    assert schedule.schedule.timezone
+    assert manual.schedules == []
+    for deployment in (nightly, manual):
+        assert deployment.entrypoint == "flows.prepare:prepare"
+        assert deployment.work_pool_name == "default"
+        assert deployment.description
+        assert deployment.global_concurrency_limit is not None
+        assert deployment.global_concurrency_limit.limit == 1
+        assert deployment.concurrency_options is not None
+        assert deployment.concurrency_options.collision_strategy == "ENQUEUE"
+        assert {"sources", "out", "cluster"} <= set(deployment.parameters)
+    assert nightly.parameters == manual.parameters

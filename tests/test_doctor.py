@@ -1,0 +1,185 @@
+"""The doctor's proofs, each with a control that must fail."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from flows import cluster, doctor
+from flows.cluster import ClusterSettings
+from flows.doctor import Facts, Finding
+from tasks import codecs
+from tasks.process import started_afresh
+
+ROOT = Path(__file__).parent.parent
+
+#: Workers without the run's configuration: what `uttermill doctor` must notice.
+CONTROL = """
+import json, sys, dask.config
+from distributed import Client, LocalCluster
+from flows import doctor
+if __name__ == "__main__":
+    setattr(sys, doctor.SENTINEL, True)
+    dask.config.set({{
+        "distributed.worker.multiprocessing-method": {method!r},
+        "distributed.worker.preload": [],
+        "distributed.nanny.pre-spawn-environ": {{"OMP_NUM_THREADS": "3"}},
+    }})
+    with LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None,
+                      local_directory={scratch!r}) as made, Client(made) as client:
+        workers = client.run(doctor.facts)
+    print(json.dumps({{p.__name__: p(workers).ok for p in doctor.PROOFS}}))
+"""
+
+
+def control(method: str, tmp_path: Path) -> dict[str, bool]:
+    path = tmp_path / "control.py"
+    path.write_text(CONTROL.format(method=method, scratch=str(tmp_path)))
+    result = subprocess.run(
+        [sys.executable, str(path)], cwd=ROOT, env=environment(), timeout=60,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    found: dict[str, bool] = json.loads(result.stdout.splitlines()[-1])
+    return found
+
+
+def environment() -> dict[str, str]:
+    """Ours without thread caps, which would hide their absence; `flows` importable."""
+    import os
+
+    loose = {k: v for k, v in os.environ.items() if not k.endswith("_THREADS")}
+    return {**loose, "PYTHONPATH": str(ROOT)}
+
+
+def good() -> dict[str, dict[str, Any]]:
+    """Facts of two sound workers."""
+    fact: dict[str, Any] = {
+        "command": "python -c from multiprocessing.spawn import spawn_main; spawn_main()",
+        "sentinel": False,
+        "modules": dict.fromkeys(doctor.ENGINES, True),
+        "loaded_at": 1.0,
+        "ready_at": 2.0,
+        "prefect": False,
+        "caps": dict.fromkeys(doctor.CAPS, "1"),
+        "pools": {"openblas": 1},
+        "versions": doctor.versions(),
+        "local": "/w",
+        "temp_fault": None,
+        "providers": ["CPUExecutionProvider"],
+        "cuda": 0,
+        "codecs": dict.fromkeys(codecs.FORMATS),
+        "free": 10**10,
+    }
+    return {"a": {**fact, "temp": "/w/a"}, "b": {**fact, "temp": "/w/b"}}
+
+
+def test_sound_facts_pass_every_proof() -> None:
+    assert [proof(good()).name for proof in doctor.PROOFS if not proof(good()).ok] == []
+
+
+@pytest.mark.parametrize(
+    ("proof", "wrong"),
+    [
+        (doctor.start_method, {"command": "python flow.py"}),
+        (doctor.start_method, {"command": "python -c from multiprocessing.forkserver import main"}),
+        (doctor.start_method, {"sentinel": True}),
+        (doctor.modules_loaded, {"loaded_at": None}),
+        (doctor.modules_loaded, {"ready_at": None}),
+        (doctor.modules_loaded, {"loaded_at": 3.0}),
+        (doctor.modules_loaded, {"modules": {"resampy": False}}),
+        (doctor.thread_caps, {"caps": {"OMP_NUM_THREADS": "8"}}),
+        (doctor.thread_caps, {"caps": {"OMP_NUM_THREADS": None}}),
+        (doctor.thread_caps, {"pools": {"openblas": 2}}),
+        (doctor.onnx_providers, {"providers": []}),
+        (doctor.codecs_readable, {"codecs": {"mp3": "LibsndfileError: no"}}),
+        (doctor.temporary_directories, {"temp": "/w/b"}),
+        (doctor.temporary_directories, {"temp": "/tmp"}),
+        (doctor.temporary_directories, {"temp_fault": "read-only"}),
+        (doctor.disk_free, {"free": 10**6}),
+        (doctor.versions_equal, {"versions": {"numpy": "1.0"}}),
+        (doctor.no_prefect, {"prefect": True}),
+    ],
+)
+def test_each_proof_has_a_control(proof: Any, wrong: dict[str, Any]) -> None:
+    workers = good()
+    workers["a"].update(wrong)
+    facts: Facts = workers
+    found: Finding = proof(facts)
+    assert not found.ok
+    assert "a" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("command", "fresh"),
+    [
+        ("/v/bin/python /v/bin/dask worker tcp://h:8786", True),
+        ("/v/bin/python -m distributed.cli.dask_worker tcp://h:8786", True),
+        ("/v/bin/python /v/bin/dask-worker", True),
+        ("/v/bin/python /v/bin/uttermill run", False),
+        ("python -c from multiprocessing.forkserver import main", False),
+    ],
+)
+def test_command_lines(command: str, fresh: bool) -> None:
+    assert started_afresh(command) is fresh
+
+
+@pytest.mark.parametrize("kind", codecs.FORMATS)
+def test_codecs_here(kind: str) -> None:
+    assert codecs.fault(kind) is None
+
+
+def test_a_codec_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(codecs.FFMPEG, "webm", ("webm", "nonesuch"))
+    assert "nonesuch" in (codecs.fault("webm") or "")
+
+
+@pytest.mark.cluster
+def test_doctor_proves_real_workers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert doctor.doctor(True, ClusterSettings(workers=2)) == 0
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) == 1
+    found = json.loads(out)
+    assert found["ok"] is True
+    assert len(found["findings"]) == 1 + len(doctor.PROOFS)
+    assert all(set(finding) == {"name", "ok", "detail"} for finding in found["findings"])
+
+
+@pytest.mark.cluster
+def test_workers_that_do_not_start_are_a_finding(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cluster, "version", lambda name: "9.9")
+    assert doctor.doctor(True, ClusterSettings(workers=1)) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["ok"] is False
+    assert "9.9" in found["findings"][0]["detail"]
+
+
+def test_the_table_shows_every_finding() -> None:
+    console = Console(file=io.StringIO(), width=120)
+    doctor.show([Finding("one", True, "fine"), Finding("two", False, "not [so] fine")], console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "not [so] fine" in text
+    assert "no" in text
+
+
+@pytest.mark.cluster
+def test_control_without_preload(tmp_path: Path) -> None:
+    found = control("spawn", tmp_path)
+    assert found["start_method"]
+    assert not found["modules_loaded"]
+    assert not found["thread_caps"]
+    assert not found["temporary_directories"]
+
+
+@pytest.mark.cluster
+def test_control_under_fork(tmp_path: Path) -> None:
+    assert not control("fork", tmp_path)["start_method"]

@@ -1,0 +1,177 @@
+"""Progress: bars on a terminal without garbling, one plain line a stage elsewhere."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import pty
+import re
+import threading
+
+import pytest
+
+from flows import progress
+from flows.progress import Progress
+
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*([A-Za-z])")
+
+
+def screen(output: str) -> list[str]:
+    """What a tall terminal shows after this output: enough of an emulator for bars and logs."""
+    lines, row, column = [""], 0, 0
+    at = 0
+    while at < len(output):
+        escape = ESCAPE.match(output, at)
+        if escape:
+            number = int(re.sub(r"\D", "", escape.group()) or 1)
+            if escape.group(1) == "A":
+                row = max(0, row - number)
+            elif escape.group(1) == "K":  # rich erases whole lines
+                lines[row] = ""
+            at = escape.end()
+            continue
+        letter = output[at]
+        at += 1
+        if letter == "\n":
+            row += 1
+            column = 0
+            lines += [""] * (row + 1 - len(lines))
+        elif letter == "\r":
+            column = 0
+        else:
+            lines[row] = lines[row][:column].ljust(column) + letter + lines[row][column + 1 :]
+            column += 1
+    return [line.rstrip() for line in lines]
+
+
+def on_a_terminal(action: object) -> str:
+    """What `action(stream)` writes to a pseudo terminal."""
+    master, slave = pty.openpty()
+    written: list[bytes] = []
+
+    def read() -> None:
+        try:
+            while data := os.read(master, 65536):
+                written.append(data)
+        except OSError:  # Linux: EIO when the other side closes
+            pass
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with os.fdopen(slave, "w") as stream:
+        assert callable(action)
+        action(stream)
+    reader.join(10)
+    os.close(master)
+    return b"".join(written).decode()
+
+
+def two_stages_with_logs(log: logging.Logger, stream: io.TextIOBase) -> None:
+    with Progress(stream=stream) as bars:  # type: ignore[arg-type]
+        bars.start("filter", 7200)
+        bars.start("transcribe", 7200)
+        for number in range(30):
+            bars.advance("filter", 240)
+            log.warning("line %d of the log", number)
+            bars.advance("transcribe", 120)
+        bars.finish("filter")
+
+
+@pytest.fixture
+def columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "110")
+    monkeypatch.setenv("TERM", "xterm")
+
+
+@pytest.mark.usefixtures("columns")
+@pytest.mark.parametrize("kind", ["plain", "prefect"])
+def test_logs_and_bars_do_not_garble_each_other(kind: str) -> None:
+    log = logging.getLogger(f"uttermill.test_progress.{kind}")
+    log.propagate = False
+
+    def action(stream: io.TextIOBase) -> None:
+        handler: logging.Handler = logging.StreamHandler(stream)  # type: ignore[arg-type]
+        if kind == "prefect":
+            from prefect.logging.handlers import PrefectConsoleHandler
+
+            handler = PrefectConsoleHandler(stream=stream)  # type: ignore[arg-type]
+        log.addHandler(handler)
+        try:
+            two_stages_with_logs(log, stream)
+        finally:
+            log.removeHandler(handler)
+
+    shown = screen(on_a_terminal(action))
+    assert [line for line in shown if "of the log" in line] == [
+        f"line {number} of the log" for number in range(30)
+    ]
+    bars = [line for line in shown if line.startswith(("filter", "transcribe"))]
+    assert len(bars) == 2, shown
+    assert re.fullmatch(r"filter +━+ 2\.00/2\.00 h +\S+ x real time", bars[0])
+    assert re.fullmatch(r"transcribe +\S+ ?\S* 1\.00/2\.00 h \S+ x real time \d+:\d\d left", bars[1])
+
+
+@pytest.mark.usefixtures("columns")
+def test_control_without_the_shared_console_logs_do_garble(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_handlers", list)
+    log = logging.getLogger("uttermill.test_progress.control")
+    log.propagate = False
+
+    def action(stream: io.TextIOBase) -> None:
+        log.addHandler(logging.StreamHandler(stream))  # type: ignore[arg-type]
+        two_stages_with_logs(log, stream)
+
+    shown = screen(on_a_terminal(action))
+    bars = [line for line in shown if line.startswith(("filter", "transcribe"))]
+    logs = [line for line in shown if re.fullmatch(r"line \d+ of the log", line)]
+    assert len(bars) != 2 or len(logs) != 30
+
+
+def test_without_a_terminal_each_stage_is_one_plain_line() -> None:
+    stream = io.StringIO()
+    with Progress(stream=stream) as bars:
+        for stage in ("filter", "resample"):
+            bars.start(stage, 3600)
+            bars.advance(stage, 1800)
+            bars.on_event((0.0, {"stage": stage, "seconds": 1800}))
+            bars.finish(stage)
+            bars.finish(stage)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 2
+    assert re.fullmatch(r"filter: 1\.00 h of audio in 0:00, \S+ x real time", lines[0])
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_reused_audio_does_not_count_as_speed() -> None:
+    stream = io.StringIO()
+    with Progress(stream=stream) as bars:
+        bars.start("filter", 3600)
+        bars.advance("filter", 3600, reused=True)
+        bars.finish("filter")
+    assert stream.getvalue() == "filter: 1.00 h of audio in 0:00\n"
+
+
+def test_quiet_says_nothing() -> None:
+    stream = io.StringIO()
+    with Progress(quiet=True, stream=stream) as bars:
+        bars.start("filter", 10)
+        bars.advance("filter", 10)
+        bars.finish("filter")
+    assert stream.getvalue() == ""
+
+
+def test_many_threads_lose_nothing() -> None:
+    stream = io.StringIO()
+    with Progress(stream=stream) as bars:
+        bars.start("filter", 3600)
+        threads = [
+            threading.Thread(target=lambda: [bars.advance("filter", 1.0) for _ in range(900)])
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        bars.finish("filter")
+    assert stream.getvalue().startswith("filter: 1.00 h")

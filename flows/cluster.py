@@ -314,23 +314,18 @@ class Cluster:
             if theirs != ours:
                 raise RunError(f"worker {address} has uttermill {theirs}, this is {ours}")
 
-    def _running(self) -> list[Any]:
-        if self._client is None:
-            return []
-        with suppress(TimeoutError, OSError, RuntimeError):
-            return [key for keys in self._client.processing().values() for key in keys]
-        return []
-
     def _end(self) -> None:
         workers = _local_processes(self._cluster)
-        if any(self._running()):
-            # Dask would wait for what runs. What a worker writes is atomic; its files are ours.
-            _end_now(self._cluster, workers)
         try:
-            for thing in (self._client, self._cluster):
-                if thing is not None:
-                    with suppress(TimeoutError, OSError, RuntimeError):
-                        thing.close(timeout=CLOSE_S)
+            if self._client is not None:
+                with suppress(TimeoutError, OSError, RuntimeError):
+                    self._client.close(timeout=CLOSE_S)
+            # Dask would wait for what still runs, cancelled calls too. What a worker writes is
+            # atomic and its other files are ours, so nothing is lost by a kill.
+            _end_now(self._cluster, workers)
+            if self._cluster is not None:
+                with suppress(TimeoutError, OSError, RuntimeError):
+                    self._cluster.close(timeout=CLOSE_S)
         finally:  # a second Ctrl-C must not leave workers either
             _kill(workers)
             self._client = self._cluster = None
@@ -367,8 +362,10 @@ def _local_processes(cluster: Any) -> list[psutil.Process]:
     """Worker processes of a local cluster and their children."""
     found = []
     for nanny in getattr(cluster, "workers", {}).values():
-        with suppress(psutil.NoSuchProcess, TypeError):
+        with suppress(psutil.NoSuchProcess, TypeError, AttributeError):  # no process of ours
             process = psutil.Process(int(nanny.pid))
+            if process.ppid() != os.getpid():
+                continue  # a number from another machine
             found += [*process.children(recursive=True), process]
     return found
 
@@ -376,9 +373,11 @@ def _local_processes(cluster: Any) -> list[psutil.Process]:
 def _end_now(cluster: Any, workers: list[psutil.Process]) -> None:
     """Kill local workers and let their nannies see it: a scheduler that still believes in a dead
     or busy worker would ask it to retire, and wait."""
+    if not workers:
+        return
     from distributed import Status
 
-    nannies = list(getattr(cluster, "workers", {}).values())
+    nannies = [n for n in cluster.workers.values() if n.status == Status.running]
     for nanny in nannies:
         nanny.status = Status.closing_gracefully  # else it would start a new worker
     _kill(workers)

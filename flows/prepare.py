@@ -28,7 +28,8 @@ from flows.settings import PrepareSettings, check
 from tasks import pipeline, prefect_tasks
 from tasks.errors import CorruptManifest
 from tasks.job import Done, Job
-from tasks.pipeline import Sharded, Totals
+from tasks.pipeline import Published, Sharded, Totals
+from tasks.prefect_tasks import value
 from tasks.settings import (
     FilterSettings,
     PackageSettings,
@@ -91,13 +92,15 @@ def _run(job: Job, settings: PrepareSettings, scratch: Path) -> dict[str, Any]:
         cluster.forward_logging()
         caller = OnCluster(cluster, settings.cluster)
         for attempt in range(pipeline.REPAIRS):
-            found = prefect_tasks.shard(job, caller, scratch / "listing")
+            found: Sharded = value(prefect_tasks.shard(job, caller, scratch / "listing"))
             totals.add(found.done)
             _show(progress, found)
             for done in _all_chains(job, found, caller, progress):
                 totals.add(done)
             try:
-                published = prefect_tasks.package(job, sorted(found.shards), caller)
+                published: Published = value(
+                    prefect_tasks.package(job, sorted(found.shards), caller)
+                )
                 break
             except CorruptManifest as fault:
                 if attempt == pipeline.REPAIRS - 1:
@@ -153,7 +156,7 @@ def _chain(
 
     def step(stage: str) -> Done:
         label = f"{stage} · {shard.replace('shard-', 'shard ')} · {audio / 3600:.2f} h"
-        done: Done = prefect_tasks.PER_SHARD[stage](job, shard, audio, caller, label)
+        done: Done = value(prefect_tasks.PER_SHARD[stage](job, shard, audio, caller, label))
         if not done.ran:
             progress.advance(stage, audio, reused=True)
         return done

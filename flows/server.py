@@ -85,6 +85,8 @@ class LocalServer:
             "PREFECT_SERVER_API_PORT": str(self.port),
         }
         child = Path(__file__).with_name("_server_child.py")
+        if self._process is not None and self._process.stdin:  # a former start that failed
+            self._process.stdin.close()
         self._process = subprocess.Popen(
             # -P: the folder of this file must not shadow other packages' modules.
             [sys.executable, "-P", str(child), str(self._socket.fileno())],

@@ -126,9 +126,8 @@ class _FFmpeg:
             if not self._container.streams.audio:
                 raise ItemError("unreadable", "it has no audio stream")
             stream = self._container.streams.audio[0]
-            stream.thread_type = "NONE"
             stream.codec_context.thread_count = 1
-            self._frames = self._container.decode(stream)
+            self._frames = self._decode(stream)
             # The codec's own claim is wrong for HE-AAC and the like: the first frame knows.
             self._first = next(self._frames, None)
             context = stream.codec_context
@@ -144,6 +143,21 @@ class _FFmpeg:
         except BaseException:
             self._container.close()
             raise
+
+    def _decode(self, stream: Any) -> Iterator[Any]:
+        """Frames in order. An MPEG stream may be followed by junk: padding, tags, a web page."""
+        junk: av.FFmpegError | None = None
+        for packet in self._container.demux(stream):
+            try:
+                frames = packet.decode()
+            except av.InvalidDataError as error:
+                if self._container.format.name != "mp3":
+                    raise
+                junk = junk or error
+                continue
+            if junk is not None and frames:  # it was no junk: the stream is broken midway
+                raise junk
+            yield from frames
 
     def read(self, frames: int) -> Iterator[Samples]:
         """Blocks of exactly `frames`, the last one shorter."""
@@ -204,14 +218,14 @@ def _as_float(frame: Any) -> Samples:
     """A decoded frame as float32 [n, channels]; integers are scaled to ±1."""
     values = frame.to_ndarray()
     grid = values.T if frame.format.is_planar else values.reshape(-1, frame.layout.nb_channels)
-    kind = grid.dtype
-    if kind == np.uint8:
-        return (grid.astype(np.float32) - 128) / 128
-    if kind == np.int16:
-        return grid.astype(np.float32) / 32768
-    if kind == np.int32:
-        return (grid / 2147483648.0).astype(np.float32)
-    return np.ascontiguousarray(grid, dtype=np.float32)
+    zero, full = _SCALES.get(grid.dtype.str[1:], (0.0, 1.0))
+    # In float64, so that 32-bit integers are rounded once.
+    scaled = (grid - zero) / full if full != 1.0 else grid
+    return np.ascontiguousarray(scaled, dtype=np.float32)
+
+
+#: Integer sample formats: zero level and full scale.
+_SCALES = {"u1": (128.0, 128.0), "i2": (0.0, 32768.0), "i4": (0.0, 2147483648.0)}
 
 
 _BROKEN = (sf.SoundFileError, av.FFmpegError, _Changed, OSError, ValueError, EOFError)
@@ -255,9 +269,9 @@ class Stream:
             raise self._error("decode_error", str(error)) from error
         if not finite:
             raise self._error("non_finite", "samples are NaN or infinite")
-        self._check_promise()
         if not self.decoded:
             raise self._error("empty", "it decodes to no samples")
+        self._check_promise()
 
     def _check_promise(self) -> None:
         if self.header.decoder != "soundfile":

@@ -79,7 +79,7 @@ def open_regular(path: str) -> BinaryIO:
             raise ItemError("unreadable", "not a regular file")
         return open(path, "rb", buffering=0)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise ItemError("missing", error.strerror) from error
+        raise ItemError("missing", error.strerror or "not there") from error
     except (OSError, ValueError) as error:
         raise ItemError("unreadable", f"cannot be read: {error}") from error
 

@@ -40,7 +40,7 @@ def gather(job: Job, shards: Sequence[str]) -> dict[str, Any]:
     Returns `{"fingerprint", "version", "staging", "pieces", "summary"}`; `pieces` is 0 when the
     newest version holds exactly this already.
     """
-    rows, table = _decide(job, shards)
+    rows, table = decide(job, shards)
     _refuse(job, table, rows)
     newest = versions.newest(job.out)
     table = _with_removed(table, newest)
@@ -76,7 +76,7 @@ def gather(job: Job, shards: Sequence[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _decide(job: Job, shards: Sequence[str]) -> tuple[list[Row], pa.Table]:
+def decide(job: Job, shards: Sequence[str]) -> tuple[list[Row], pa.Table]:
     """Rows to package, and the ledger over all recordings, both in the order of names."""
     rows: list[Row] = []
     tables = []

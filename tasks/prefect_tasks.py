@@ -27,6 +27,11 @@ def _state(done: Done, result: Any) -> Any:
     return Completed(name="Completed" if done.ran else "Reused", message=message, data=result)
 
 
+def value(state: Any) -> Any:
+    """What a task returned: Prefect hands out the state as it was returned."""
+    return state.result()
+
+
 @task(name="shard", task_run_name="shard", tags=["stage:shard"], **OPTIONS)
 def shard(job: Job, caller: Caller, scratch: Path) -> Sharded:
     found = pipeline.run_shard_stage(job, caller, scratch)

@@ -258,7 +258,8 @@ def test_any_cluster_class(tmp_path: Path) -> None:
         workers=1,
         options={
             "n_workers": 1, "threads_per_worker": 1, "dashboard_address": None,
-            "scheduler_kwargs": {"dashboard_address": "127.0.0.1:0"}, "host": "127.0.0.1", "local_directory": str(tmp_path),
+            "scheduler_kwargs": {"dashboard_address": "127.0.0.1:0"},
+            "host": "127.0.0.1", "local_directory": str(tmp_path),
         },
     )  # fmt: skip
     with Cluster(settings, tmp_path / "s") as made:

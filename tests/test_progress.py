@@ -109,7 +109,9 @@ def test_logs_and_bars_do_not_garble_each_other(kind: str) -> None:
     bars = [line for line in shown if line.startswith(("filter", "transcribe"))]
     assert len(bars) == 2, shown
     assert re.fullmatch(r"filter +━+ 2\.00/2\.00 h +\S+ x real time", bars[0])
-    assert re.fullmatch(r"transcribe +\S+ ?\S* 1\.00/2\.00 h \S+ x real time \d+:\d\d left", bars[1])
+    assert re.fullmatch(
+        r"transcribe +\S+ ?\S* 1\.00/2\.00 h \S+ x real time \d+:\d\d left", bars[1]
+    )
 
 
 @pytest.mark.usefixtures("columns")

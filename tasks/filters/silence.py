@@ -30,7 +30,7 @@ class Settings(StageSettings):
     """What counts as silence, and how much of it is too much."""
 
     threshold_db: float = Field(
-        -60.0, ge=-200, le=0, description="Frames of lower RMS are silent, dBFS."
+        -65.0, ge=-200, le=0, description="Frames of lower RMS are silent, dBFS."
     )
     range_db: float = Field(
         50.0, gt=0, le=200, description="So are frames this far below the loudest one, dB."
@@ -68,7 +68,9 @@ def frame_powers(clip: Clip) -> NDArray[np.float64]:
 
 def _mean_square(frames: NDArray[np.float32]) -> NDArray[np.float64]:
     """Row by row, so that a frame's number does not depend on its neighbours."""
-    return np.einsum("ij,ij->i", frames, frames, dtype=np.float64) / frames.shape[1]
+    sums: NDArray[np.float64] = np.einsum("ij,ij->i", frames, frames, dtype=np.float64)
+    sums /= frames.shape[1]
+    return sums
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

@@ -1,0 +1,118 @@
+"""The command `uttermill`: arguments in, exit code out; what a command does stands in commands.py.
+
+Nothing heavy is imported before the arguments are known, so that `--help` is quick.
+Exit: 0 done, 1 failed or refused to publish, 2 settings or usage, 3 verify found a fault,
+4 another run holds OUT, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from tasks.errors import ConfigError, Held, MillError
+
+DONE, FAILED, USAGE, FAULT, HELD, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="uttermill",
+        description="Raw recordings in, training-ready speech shards out, "
+        "every second of audio accounted for.",
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=text)
+        command.add_argument("--json", action="store_true", help="one JSON object on stdout")
+        return command
+
+    def sets(command: argparse.ArgumentParser) -> None:
+        command.add_argument(
+            "--set", action="append", default=[], metavar="A.B=C", dest="sets",
+            help="change one setting; the value is YAML",
+        )  # fmt: skip
+
+    demo = add("demo", "all five tasks on a small corpus that it makes itself")
+    demo.add_argument("--out", default="uttermill-demo", metavar="DIR")
+    sets(demo)
+    run = add("run", "prepare a dataset from SETTINGS.yaml, or from --source and --out")
+    run.add_argument("settings", nargs="?", metavar="SETTINGS.yaml")
+    run.add_argument("--source", action="append", default=[], metavar="PATH", dest="sources")
+    run.add_argument("--out", metavar="DIR")
+    sets(run)
+    for name, text in (
+        ("status", "what is done, stage by stage, and what a run would still compute"),
+        ("ledger", "where every item and second went"),
+    ):
+        add(name, text).add_argument("out", metavar="OUT")
+    what_if = add("what-if", "hours and items that other thresholds would keep")
+    what_if.add_argument("out", metavar="OUT")
+    sets(what_if)
+    add("verify", "reopen everything published: hashes, decodes, keys, counts").add_argument(
+        "dataset", metavar="DATASET"
+    )
+    listing = add("list", "data.list with absolute or prefixed paths, for a trainer")
+    listing.add_argument("dataset", metavar="DATASET")
+    listing.add_argument("--prefix", metavar="P", help="put before each path instead")
+    listing.add_argument("--split", default=None, help="only this split")
+    add("doctor", "prove the workers' environment; exit 1 if anything is wrong")
+    add("plugins", "what stands on each shelf")
+    add("schema", "every column with its unit")
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, _interrupt)
+    _log_to_stderr()
+    from flows import commands
+
+    try:
+        code: int = getattr(commands, args.command.replace("-", "_"))(args)
+    except (KeyboardInterrupt, SystemExit):
+        return _fail(args, "interrupted; run it again to go on from here", INTERRUPTED)
+    except ConfigError as error:
+        return _fail(args, str(error), USAGE)
+    except Held as error:
+        return _fail(args, str(error), HELD)
+    except MillError as error:
+        return _fail(args, str(error), FAILED)
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return DONE
+    except OSError as error:  # a full disk, most often
+        return _fail(args, f"the system refused: {error}", FAILED)
+    return code
+
+
+def _log_to_stderr() -> None:
+    """Our own lines only: Dask and Prefect say a great deal, and keep it in their own records."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    logger = logging.getLogger("uttermill")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    logging.getLogger("distributed").setLevel(logging.ERROR)
+
+
+def _fail(args: Any, sentence: str, code: int) -> int:
+    print(f"uttermill: {sentence}", file=sys.stderr)
+    if args.json:
+        print(json.dumps({"error": sentence, "exit": code}))
+    return code
+
+
+def _interrupt(signum: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

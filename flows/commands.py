@@ -1,0 +1,119 @@
+"""What each command does. Every function takes the parsed arguments and returns the exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import ConfigError
+
+DONE, FAILED, FAULT = 0, 1, 3
+
+
+def run(args: Any) -> int:
+    from flows import local, settings, show
+
+    if args.settings is None and not args.sources:
+        raise ConfigError("give SETTINGS.yaml, or --source PATH and --out DIR")
+    if args.settings is not None and args.sources:
+        raise ConfigError("give SETTINGS.yaml or --source, not both")
+    if args.settings is None and args.out is None:
+        raise ConfigError("--source needs --out DIR, where the dataset goes")
+    chosen = settings.read(args.settings, args.sources, args.out, args.sets)
+    result = local.run(chosen, quiet=args.json)
+    return _tell(args, result, show.run)
+
+
+def demo(args: Any) -> int:
+    from flows import local, settings, show
+    from flows.demo import DEMO_SETTINGS, make_corpus
+
+    home = Path(args.out).absolute()
+    data = {**DEMO_SETTINGS, "sources": make_corpus(home / "corpus"), "out": str(home)}
+    for assignment in args.sets:
+        settings.assign(data, assignment)
+    result = local.run(settings.parse(data), quiet=args.json)
+    return _tell(args, result, show.demo)
+
+
+def status(args: Any) -> int:
+    from flows import looks, show
+
+    return _tell(args, looks.status(_out(args.out)), show.status)
+
+
+def ledger(args: Any) -> int:
+    from flows import looks, show
+
+    return _tell(args, looks.ledger(_out(args.out)), show.ledger)
+
+
+def what_if(args: Any) -> int:
+    from flows import looks, show
+
+    return _tell(args, looks.what_if(_out(args.out), args.sets), show.what_if)
+
+
+def verify(args: Any) -> int:
+    from flows import show
+    from tasks.verify import verify as faults_of
+
+    faults = faults_of(_dataset(args.dataset))
+    _tell(args, {"ok": not faults, "faults": faults}, show.verify)
+    return FAULT if faults else DONE
+
+
+def list(args: Any) -> int:
+    from flows import looks
+
+    lines = looks.data_list(_dataset(args.dataset), args.prefix, args.split)
+    if args.json:
+        print(json.dumps({"paths": lines}))
+    else:
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return DONE
+
+
+def doctor(args: Any) -> int:
+    from flows.doctor import doctor as examine
+
+    return examine(args.json)
+
+
+def plugins(args: Any) -> int:
+    from flows import looks, show
+
+    return _tell(args, looks.shelves(), show.shelves)
+
+
+def schema(args: Any) -> int:
+    from flows import looks, show
+
+    return _tell(args, looks.columns(), show.columns)
+
+
+def _tell(args: Any, result: dict[str, Any], show: Any) -> int:
+    """People's words on the terminal, or on stderr; with --json one object on stdout."""
+    from rich.console import Console
+
+    show(result, Console(stderr=args.json or not sys.stdout.isatty()))
+    if args.json:
+        print(json.dumps(result, ensure_ascii=False))
+    return DONE
+
+
+def _out(text: str) -> Path:
+    out = Path(text).absolute()
+    if not (out / "runs").is_dir():
+        raise ConfigError(f"{out} is no OUT of a run: it holds no runs/")
+    return out
+
+
+def _dataset(text: str) -> Path:
+    """A version's folder; OUT itself stands for its newest version."""
+    folder = Path(text).absolute()
+    if not (folder / "dataset.json").exists() and (folder / "datasets" / "latest").exists():
+        folder = folder / "datasets" / "latest"
+    return folder.resolve()

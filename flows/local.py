@@ -1,0 +1,54 @@
+"""A local run: a Prefect server for it where none is configured, the flow, its whole history."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from typing import Any
+
+from flows.settings import PrepareSettings, check
+from tasks.errors import MillError
+
+
+def run(settings: PrepareSettings, quiet: bool = False) -> dict[str, Any]:
+    """Check settings, run the flow `prepare`, and leave only when its history is recorded."""
+    check(settings)  # before anything starts
+    from flows.server import LocalServer, configured_url, using  # imports Prefect: a second
+
+    with ExitStack() as stack:
+        if configured_url() is None:
+            server = stack.enter_context(LocalServer.start())
+            from flows.prepare import prepare
+
+            stack.enter_context(using(server.wait_ready()))
+        else:
+            from flows.prepare import prepare
+        _hush()
+        from flows import history
+
+        state: Any = prepare(
+            **{name: getattr(settings, name) for name in type(settings).model_fields},
+            return_state=True,
+        )
+        history.settle(state.state_details.flow_run_id)
+        result: dict[str, Any] = state.result(raise_on_failure=True)
+    return result
+
+
+class _NoTraceback(logging.Filter):
+    """A sentence for a person needs no traceback: Prefect logs one for every failed run."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, MillError | KeyboardInterrupt)
+
+
+def _hush() -> None:
+    """Prefect's own lines stay in its history; the terminal shows warnings and our bars."""
+    from prefect.logging.handlers import PrefectConsoleHandler
+
+    for logger in [logging.getLogger(), *map(logging.getLogger, logging.root.manager.loggerDict)]:
+        for handler in logger.handlers:
+            if isinstance(handler, PrefectConsoleHandler):
+                handler.setLevel(logging.WARNING)
+                handler.addFilter(_NoTraceback())

@@ -1,0 +1,145 @@
+"""What the looking commands find out: status, ledger, what-if, list, plugins, schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from flows import runs
+from flows.settings import assign, parse
+from tasks import manifest, package, plugins, schema, shard, stage, summary, versions
+from tasks.errors import CODES, ConfigError
+from tasks.job import Job
+from tasks.stage import view_of
+
+
+def status(out: Path) -> dict[str, Any]:
+    """Per stage: items done, and items that a run with the newest settings would compute."""
+    job = runs.settings_of(out).job()
+    found = shard.survey(job)
+    shards = manifest.shards(out)
+    stages: dict[str, Any] = {
+        "shard": {"items_done": found.reused, "items_to_compute": len(found.probe)}
+    }
+    for name in stage.PER_SHARD:
+        missing, done = 0, 0
+        for each in shards:
+            lacking, there = stage.pending(name, job, each)
+            missing, done = missing + lacking, done + there
+        stages[name] = {"items_done": done, "items_to_compute": missing}
+    newest = versions.newest(out)
+    described = versions.described(newest) if newest else None
+    return {
+        "out": str(out), "shards": len(shards), "stages": stages,
+        "removed": len(found.removed), "ignored": found.ignored,
+        "dataset": str(newest) if newest else None,
+        "utterances": described["utterances"] if described else None,
+        "seconds": described["seconds"] if described else None,
+    }  # fmt: skip
+
+
+def ledger(out: Path) -> dict[str, Any]:
+    """The newest version's ledger; before the first one, the ledger of what is done so far."""
+    last = runs.newest(out)
+    newest = versions.newest(out)
+    if newest and (last / "summary.json").exists():
+        table = pq.read_table(newest / "ledger.parquet")
+        dataset: str | None = str(newest)
+    else:
+        table = package.decide(runs.settings_of(out).job(), manifest.shards(out))[1]
+        dataset = None
+    return {
+        "dataset": dataset,
+        **summary.of_ledger(table),
+        "by_stage": summary.hours_by(table, "stage", "outcome", "reason"),
+        "by_dataset": summary.hours_by(table, "dataset", "outcome", "reason"),
+        "by_language": summary.hours_by(table, "language", "outcome", "reason"),
+        "meanings": {c: text for c, text in CODES.items() if c in set(table["reason"].to_pylist())},
+    }
+
+
+def what_if(out: Path, sets: Sequence[str]) -> dict[str, Any]:
+    """Items and hours kept now and under changed settings, from what is stored."""
+    now = runs.settings_of(out)
+    data = now.model_dump(mode="json")
+    for assignment in sets:
+        assign(data, assignment)
+    then = parse(data)
+    shards = manifest.shards(out)
+    before, after = _kept(now.job(), shards), _kept(then.job(), shards)
+    if after["unmeasured"]:
+        raise ConfigError(
+            f"{after['unmeasured']} recordings have no stored measures for these settings: they "
+            "change what is measured, not a threshold; use `uttermill run` with them"
+        )
+    return {
+        "now": before, "then": after,
+        "difference": {
+            "items": after["items"] - before["items"],
+            "hours": round(after["hours"] - before["hours"], 6),
+        },
+    }  # fmt: skip
+
+
+def _kept(job: Job, shards: Iterable[str]) -> dict[str, Any]:
+    items, seconds, waiting, waiting_seconds, unmeasured = 0, 0.0, 0, 0.0, 0
+    for each in shards:
+        view = view_of(job, each)
+        unmeasured += len(stage.module_of("filter").todo(view)[0])
+        for utterance in view.decided():
+            if utterance.outcome.outcome == "packaged":
+                items, seconds = items + 1, seconds + utterance.seconds
+            elif utterance.outcome.outcome == "pending":
+                waiting, waiting_seconds = waiting + 1, waiting_seconds + utterance.seconds
+    return {
+        "items": items + waiting, "hours": round((seconds + waiting_seconds) / 3600, 6),
+        "not_yet_transcribed": {"items": waiting, "hours": round(waiting_seconds / 3600, 6)},
+        "unmeasured": unmeasured,
+    }  # fmt: skip
+
+
+def data_list(dataset: Path, prefix: str | None, split: str | None) -> list[str]:
+    """Lines of data.list with absolute paths, or with `prefix` before the relative ones."""
+    lists = sorted(dataset.glob(f"wenet/{split or '*'}/data.list"))
+    if not lists:
+        raise ConfigError(f"{dataset} holds no wenet/*/data.list; package it with format wenet")
+    head = (prefix if prefix is not None else str(dataset)).rstrip("/")
+    return [f"{head}/{line}" for each in lists for line in each.read_text().splitlines()]
+
+
+def shelves() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for shelf in plugins.SHELVES:
+        found[shelf] = {}
+        for name in plugins.names(shelf):
+            module = plugins.load(shelf, name)
+            text = (module.__doc__ or "").strip().splitlines()
+            fields = getattr(module, "Settings", None)
+            found[shelf][name] = {
+                "about": text[0] if text else "",
+                "settings": sorted(fields.model_fields) if fields else [],
+            }
+    return found
+
+
+def columns() -> dict[str, Any]:
+    found = {
+        name: [
+            {
+                "column": f.name, "type": str(f.type),
+                "unit": (f.metadata or {}).get(b"unit", b"").decode(),
+                "meaning": (f.metadata or {}).get(b"doc", b"").decode(),
+            }
+            for f in table
+        ]
+        for name, table in schema.TABLES.items()
+    }  # fmt: skip
+    found["measures"] = [
+        {"column": column, "type": "double", "unit": unit, "meaning": text}
+        for name in plugins.names("filters")
+        for column, (unit, text) in plugins.load("filters", name).COLUMNS.items()
+    ]
+    return found

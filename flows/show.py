@@ -1,0 +1,142 @@
+"""What people see of results: short tables on a rich console. Facts come from the results only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def clock(seconds: float) -> str:
+    """1:02:03, or 2:03."""
+    whole = round(seconds)
+    hours, rest = divmod(whole, 3600)
+    minutes, secs = divmod(rest, 60)
+    return f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"
+
+
+def run(result: dict[str, Any], console: Console) -> None:
+    funnel(result, console)
+    computed = sum(s["items_computed"] for s in result["stages"].values())
+    reused = sum(s["items_reused"] for s in result["stages"].values())
+    if not computed:
+        console.print(f"Nothing was left to do: {reused} items reused, 0 computed.")
+    else:
+        table = _table("", ("stage", "<"), ("computed", ">"), ("reused", ">"), ("time", ">"))
+        for name, s in result["stages"].items():
+            table.add_row(
+                name, str(s["items_computed"]), str(s["items_reused"]), clock(s["seconds"])
+            )
+        console.print(table)
+    if any(result["deaths"].values()):
+        d = result["deaths"]
+        console.print(
+            f"Workers died {d['deaths']} times and were stopped {d['timeouts']} times; "
+            f"{d['isolated']} shards ran item by item."
+        )
+    console.print(
+        f"Dataset: {result['dataset']}  ({clock(result['wall_seconds'])})", soft_wrap=True
+    )
+
+
+def funnel(result: dict[str, Any], console: Console) -> None:
+    """From what came in to what is packaged, every second in one line."""
+    recordings, utterances, seconds = (
+        result["recordings"], result["utterances"], result["seconds"],
+    )  # fmt: skip
+    table = _table("", ("", "<"), ("items", ">"), ("audio", ">"), ("share", ">"))
+    whole = seconds["in"] or 1.0
+
+    def row(name: str, items: Any, length: float) -> None:
+        table.add_row(name, str(items), clock(length), f"{100 * length / whole:.1f} %")
+
+    row("recordings in", recordings["in"], seconds["in"])
+    for name, entry in result["reasons"].items():
+        row(f"  − {name}", entry["items"], entry["seconds"])
+    row("packaged", utterances["packaged"], seconds["packaged"])
+    console.print(table)
+    if result.get("ignored"):
+        parts = ", ".join(f"{n} {reason}" for reason, n in sorted(result["ignored"].items()))
+        console.print(f"Left aside while listing: {parts}.")
+
+
+def demo(result: dict[str, Any], console: Console) -> None:
+    run(result, console)
+    from pathlib import Path
+
+    from flows.demo import errors_of
+
+    scores = errors_of(Path(result["dataset"]))
+    result["wer"], result["cer"] = scores["wer"], scores["cer"]
+    console.print(
+        f"WER {100 * scores['wer']:.1f} %, CER {100 * scores['cer']:.1f} % "
+        f"on {scores['utterances']} utterances with references."
+    )
+
+
+def status(result: dict[str, Any], console: Console) -> None:
+    table = _table(result["out"], ("stage", "<"), ("done", ">"), ("to compute", ">"))
+    for name, entry in result["stages"].items():
+        table.add_row(name, str(entry["items_done"]), str(entry["items_to_compute"]))
+    console.print(table)
+    console.print(f"{result['shards']} shards; newest dataset: {result['dataset'] or 'none yet'}",
+                  soft_wrap=True)  # fmt: skip
+
+
+def ledger(result: dict[str, Any], console: Console) -> None:
+    funnel(result, console)
+    for key in ("dataset", "language"):
+        table = _table(
+            f"by {key}", (key, "<"), ("outcome", "<"), ("reason", "<"), ("items", ">"),
+            ("audio", ">"),
+        )  # fmt: skip
+        for row in result[f"by_{key}"]:
+            table.add_row(
+                str(row[key] or "–"), row["outcome"], row["reason"], str(row["items"]),
+                clock(row["hours"] * 3600),
+            )  # fmt: skip
+        console.print(table)
+    for code, meaning in result["meanings"].items():
+        console.print(f"[dim]{code}: {meaning}[/dim]")
+
+
+def what_if(result: dict[str, Any], console: Console) -> None:
+    table = _table("", ("", "<"), ("items", ">"), ("hours", ">"), ("of these not heard yet", ">"))
+    for name in ("now", "then"):
+        entry = result[name]
+        waiting = entry["not_yet_transcribed"]
+        table.add_row(name, str(entry["items"]), f"{entry['hours']:.3f}", str(waiting["items"]))
+    console.print(table)
+    change = result["difference"]
+    console.print(f"{change['items']:+d} items, {change['hours']:+.3f} hours")
+
+
+def verify(result: dict[str, Any], console: Console) -> None:
+    if result["ok"]:
+        console.print("Whole: every file, hash, clip, text and count is as published.")
+    for fault in result["faults"]:
+        console.print(f"fault: {fault}", markup=False, soft_wrap=True)
+
+
+def shelves(result: dict[str, Any], console: Console) -> None:
+    for shelf, held in result.items():
+        table = _table(shelf, ("plug-in", "<"), ("what it does", "<"), ("settings", "<"))
+        for name, entry in held.items():
+            table.add_row(name, entry["about"], ", ".join(entry["settings"]))
+        console.print(table)
+
+
+def columns(result: dict[str, Any], console: Console) -> None:
+    for name, held in result.items():
+        table = _table(name, ("column", "<"), ("type", "<"), ("unit", "<"), ("meaning", "<"))
+        for entry in held:
+            table.add_row(entry["column"], entry["type"], entry["unit"], entry["meaning"])
+        console.print(table)
+
+
+def _table(title: str, *columns: tuple[str, str]) -> Table:
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
+    for name, side in columns:
+        table.add_column(name, justify="right" if side == ">" else "left")
+    return table

@@ -1,0 +1,276 @@
+"""Death rules of the guard, with workers that really die; chains on threads, with real Prefect."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.runtime import flow_run
+from prefect.states import Completed, State
+
+from flows.cluster import Cluster, ClusterSettings
+from flows.runner import Guard, map_chains
+from flows.server import LocalServer
+from tasks.errors import ItemError, RunError
+
+
+def work(marks: str, shard: str, isolate: bool = False) -> str:
+    """A shard's work on a worker: what it does stands in its name; each call leaves a mark."""
+    calls = Path(marks, shard)
+    with calls.open("a") as file:
+        file.write("isolated\n" if isolate else "shared\n")
+    kind = shard.split("-")[0]
+    first = len(calls.read_text().splitlines()) == 1
+    if kind == "hopeless" or (kind == "poison" and not isolate) or (kind == "unlucky" and first):
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGKILL)
+    if kind in ("hang", "sleep") and not isolate:
+        time.sleep(60)
+    if kind == "item":
+        raise ItemError("decode_error", "half of it", 5, 16000)
+    if kind == "timeout":
+        raise TimeoutError("of its own")
+    time.sleep(0.1)
+    return f"{shard} {'isolated' if isolate else 'shared'}"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(ClusterSettings(workers=2), tmp_path_factory.mktemp("scratch")) as workers:
+        yield workers
+
+
+def guard_for(cluster: Any, seconds: float = 30) -> Guard:
+    return Guard(cluster, lambda audio, isolated: seconds)
+
+
+def calls_of(marks: Path, shard: str) -> list[str]:
+    return (marks / shard).read_text().split()
+
+
+@pytest.mark.cluster
+def test_one_death_is_one_retry(cluster: Cluster, tmp_path: Path) -> None:
+    guard = guard_for(cluster)
+    assert guard.run(work, str(tmp_path), "unlucky", seconds_of_audio=1) == "unlucky shared"
+    assert calls_of(tmp_path, "unlucky") == ["shared", "shared"]
+    assert (guard.tally.deaths, guard.tally.timeouts, guard.tally.isolated) == (1, 0, 0)
+
+
+@pytest.mark.cluster
+def test_a_poison_shard_is_isolated_and_innocent_ones_run_once(
+    cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    guard = guard_for(cluster)
+    shards = ["poison", *(f"good-{number}" for number in range(12))]
+    results = map_chains(
+        shards, lambda shard: guard.run(work, str(tmp_path), shard, seconds_of_audio=1), 6
+    )
+    assert results == ["poison isolated", *(f"good-{number} shared" for number in range(12))]
+    assert calls_of(tmp_path, "poison") == ["shared", "shared", "isolated"]
+    assert all(calls_of(tmp_path, shard) == ["shared"] for shard in shards[1:])
+    assert (guard.tally.deaths, guard.tally.isolated) == (2, 1)
+    warnings = [r.getMessage() for r in caplog.records if r.name == "uttermill"]
+    assert len(warnings) == 2
+    assert warnings[0] == "poison: its worker died; it runs again"
+    assert warnings[1] == "poison: its worker died; its items run one by one now"
+
+
+@pytest.mark.cluster
+def test_a_hang_ends_at_the_deadline(cluster: Cluster, tmp_path: Path) -> None:
+    guard = guard_for(cluster, seconds=2)
+    began = time.monotonic()
+    assert guard.run(work, str(tmp_path), "hang", seconds_of_audio=1) == "hang isolated"
+    assert time.monotonic() - began < 30
+    assert (guard.tally.deaths, guard.tally.timeouts, guard.tally.isolated) == (0, 2, 1)
+    assert calls_of(tmp_path, "hang") == ["shared", "shared", "isolated"]
+
+
+@pytest.mark.cluster
+def test_what_kills_even_the_isolating_worker_ends_the_run(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    guard = guard_for(cluster)
+    with pytest.raises(RunError, match="hopeless ended 6 workers"):
+        guard.run(work, str(tmp_path), "hopeless", seconds_of_audio=1)
+    assert calls_of(tmp_path, "hopeless") == ["shared"] * 2 + ["isolated"] * 4
+
+
+@pytest.mark.cluster
+def test_errors_of_the_function_come_back_unchanged(cluster: Cluster, tmp_path: Path) -> None:
+    guard = guard_for(cluster)
+    with pytest.raises(ItemError) as item:
+        guard.run(work, str(tmp_path), "item", seconds_of_audio=1)
+    assert (item.value.code, item.value.decoded, item.value.rate) == ("decode_error", 5, 16000)
+    with pytest.raises(TimeoutError, match="of its own"):
+        guard.run(work, str(tmp_path), "timeout", seconds_of_audio=1)
+    assert guard.tally.timeouts == 0
+
+
+@pytest.mark.cluster
+def test_an_interrupt_ends_what_runs(cluster: Cluster, tmp_path: Path) -> None:
+    guard = guard_for(cluster, seconds=60)
+    interrupt = threading.Timer(1.5, signal.raise_signal, [signal.SIGINT])
+    began = time.monotonic()
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        map_chains(
+            ["sleep-1", "sleep-2", "sleep-3"],
+            lambda shard: guard.run(work, str(tmp_path), shard, seconds_of_audio=1),
+            3,
+            cancel=guard.cancel,
+        )
+    assert time.monotonic() - began < 10
+    assert not (tmp_path / "sleep-3").exists()
+
+
+class FakeWorkers:
+    """Threads that stand for two workers; knows how many calls were in flight at once."""
+
+    def __init__(self, lost: int = 0) -> None:
+        self.size = 2
+        self.most = 0
+        self.submitted = 0
+        self._lost = lost  # calls that no worker ever takes
+        self._now = 0
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(8)
+
+    def submit(self, function: Any, *args: Any) -> Future[Any]:
+        self.submitted += 1
+        if self.submitted <= self._lost:
+            return Future()
+        with self._lock:
+            self._now += 1
+            self.most = max(self.most, self._now)
+        return self._pool.submit(self._count_down, function, *args)
+
+    def _count_down(self, function: Any, *args: Any) -> Any:
+        try:
+            return function(*args)
+        finally:
+            with self._lock:
+                self._now -= 1
+
+    def restart_worker_of(self, future: Any) -> bool:
+        future.cancel()
+        return False
+
+
+def nap(shard: int, isolate: bool = False) -> int:
+    time.sleep(0.02)
+    return shard
+
+
+def test_no_more_calls_than_workers_are_in_flight() -> None:
+    workers = FakeWorkers()
+    guard = guard_for(workers)
+    numbers = list(range(20))
+    assert map_chains(numbers, lambda n: guard.run(nap, n, seconds_of_audio=1), 8) == numbers
+    assert workers.most == 2
+
+
+def test_a_call_that_no_worker_took_is_handed_out_again_without_a_charge() -> None:
+    workers = FakeWorkers(lost=2)
+    guard = guard_for(workers, seconds=0.2)
+    assert guard.run(nap, 7, seconds_of_audio=1) == 7
+    assert workers.submitted == 3
+    assert (guard.tally.deaths, guard.tally.timeouts) == (0, 0)
+
+
+def test_chains_begin_in_order_and_results_keep_it() -> None:
+    begun: list[int] = []
+
+    def chain(number: int) -> int:
+        begun.append(number)
+        time.sleep(0.01 * (5 - number))
+        return number * 10
+
+    assert map_chains([3, 1, 2, 0], chain, 1) == [30, 10, 20, 0]
+    assert begun == [3, 1, 2, 0]
+    assert map_chains([3, 1, 2, 0], chain, 4) == [30, 10, 20, 0]
+    assert map_chains([], chain, 4) == []
+
+
+def test_after_an_error_running_chains_finish_and_no_more_begin() -> None:
+    finished: list[int] = []
+
+    def chain(number: int) -> None:
+        if number == 1:
+            raise RunError("the second shard")
+        time.sleep(0.3)
+        finished.append(number)
+
+    with pytest.raises(RunError, match="the second shard"):
+        map_chains(list(range(50)), chain, 2)
+    assert finished == [0]
+
+
+def test_each_chain_has_its_own_copy_of_the_callers_context() -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
+    variable.set("caller")
+
+    def chain(number: int) -> str:
+        seen = variable.get()
+        variable.set(f"chain {number}")
+        return seen
+
+    assert map_chains([1, 2, 3, 4], chain, 2) == ["caller"] * 4
+    assert variable.get() == "caller"
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def stage(number: int) -> State[int] | int:
+    time.sleep(0.005)
+    return Completed(name="Reused", data=number) if number % 2 else number
+
+
+SPANS: dict[int, tuple[float, float]] = {}
+
+
+@flow(persist_result=False)
+def part(first: int) -> list[int]:
+    def chain(number: int) -> int:
+        result: int = stage(number, return_state=True).result()
+        return result
+
+    began = time.monotonic()
+    found = map_chains(list(range(first, first + 100)), chain, 4)
+    SPANS[first] = (began, time.monotonic())
+    return found
+
+
+@flow(persist_result=False)
+def whole() -> tuple[str, list[list[int]]]:
+    return str(flow_run.id), map_chains([0, 100, 200], part, 2)
+
+
+@pytest.mark.server
+def test_tasks_and_child_flows_in_threads_belong_to_their_flow_run(
+    prefect_api: LocalServer,
+) -> None:
+    run_id, results = whole()
+    assert results == [list(range(first, first + 100)) for first in (0, 100, 200)]
+    assert prefect_api.settle(UUID(run_id), expected=300)
+    with get_client(sync_client=True) as client:
+        children = client.read_flow_runs(
+            flow_run_filter=FlowRunFilter.model_validate({"parent_flow_run_id": {"any_": [run_id]}})
+        )
+        assert [child.state_name for child in children] == ["Completed"] * 3
+        for child in children:
+            only = FlowRunFilter.model_validate({"id": {"any_": [child.id]}})
+            runs = client.read_task_runs(flow_run_filter=only)
+            assert Counter(run.state_name for run in runs) == {"Reused": 50, "Completed": 50}

@@ -1,0 +1,252 @@
+"""Cuts: every sample covered, exact bounds, and the same whatever the blocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from tasks.errors import ConfigError
+from tasks.recording import Segment
+from tasks.segmenters import Segmenter, Span, _silero, auto, vad, whole
+from tasks.segmenters import given as given_segmenter
+
+RATE = 16_000
+
+
+def run(segmenter: Segmenter, samples: NDArray[np.float32], block: int) -> list[Span]:
+    """All spans; checks that no utterance starts before what the segmenter said it needs."""
+    found: list[Span] = []
+    needed = 0
+    for at in range(0, len(samples), block):
+        fresh = segmenter.push(samples[at : at + block])
+        assert all(s.start >= needed for s in fresh if s.kind == "utterance" and s.end > s.start)
+        assert segmenter.needed_from >= needed
+        needed = segmenter.needed_from
+        found += fresh
+    last = segmenter.finish()
+    assert all(s.start >= needed for s in last if s.kind == "utterance" and s.end > s.start)
+    return found + last
+
+
+def partition(spans: Sequence[Span], count: int) -> None:
+    """The spans follow one another from 0 to `count` without gap or overlap."""
+    bounds = [0, *(s.end for s in spans)]
+    assert [s.start for s in spans] == bounds[:-1]
+    assert bounds[-1] == count
+
+
+def blank(seconds: float, channels: int = 1, rate: int = RATE) -> NDArray[np.float32]:
+    return np.zeros((round(seconds * rate), channels), np.float32)
+
+
+class Scripted:
+    """In place of the model: the probability of a window is the level of its first sample."""
+
+    def __init__(self, rate: int) -> None:
+        self.step = _silero.WINDOW * rate // _silero.RATE
+        self.rest = np.empty(0, np.float32)
+
+    def push(self, block: NDArray[np.float32]) -> NDArray[np.float32]:
+        self.rest = np.r_[self.rest, block[:, 0]]
+        cut = len(self.rest) - len(self.rest) % self.step
+        out, self.rest = self.rest[: cut : self.step], self.rest[cut:]
+        return out
+
+    def finish(self) -> NDArray[np.float32]:
+        return self.rest[:1]
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vad, "Probabilities", Scripted)
+
+
+def speech(*parts: tuple[float, float]) -> NDArray[np.float32]:
+    """(seconds, probability) after one another, in whole windows."""
+    windows = [np.full(round(s * RATE / 512) * 512, p, np.float32) for s, p in parts]
+    return np.concatenate(windows)[:, None]
+
+
+def cut(samples: NDArray[np.float32], block: int = 4096, **options: float) -> list[Span]:
+    spans = run(vad.start(vad.Settings(**options), RATE, ()), samples, block)  # type: ignore[arg-type]
+    partition(spans, len(samples))
+    return spans
+
+
+def lengths(spans: list[Span], kind: str = "utterance") -> list[float]:
+    return [(s.end - s.start) / RATE for s in spans if s.kind == kind]
+
+
+def test_whole_is_one_utterance() -> None:
+    spans = run(whole.start(whole.Settings(), RATE, ()), blank(1.5), 700)
+    assert spans == [Span(0, 24_000)]
+    assert run(whole.start(whole.Settings(), RATE, ()), blank(0), 700) == []
+
+
+def test_given_rounds_halves_up_and_clips() -> None:
+    asked = (Segment(0.5, 1.0), Segment(0.1, 0.25), Segment(1.75, None), Segment(5, 6))
+    found = run(given_segmenter.start(given_segmenter.Settings(), 10, asked), blank(2, 2, 10), 3)
+    utterances = {s.given: (s.start, s.end) for s in found if s.kind == "utterance"}
+    assert utterances == {0: (5, 10), 1: (1, 3), 2: (18, 20), 3: (20, 20)}
+    rest = {(s.start, s.end, s.reason) for s in found if s.kind == "unsegmented"}
+    assert rest == {(0, 1, "outside_segments"), (3, 5, "outside_segments"),
+                    (10, 18, "outside_segments")}  # fmt: skip
+
+
+def test_given_hands_out_early_and_lets_go() -> None:
+    asked = (Segment(3.0, 4.0), Segment(0.0, 1.0), Segment(0.5, 2.0))
+    segmenter = given_segmenter.start(given_segmenter.Settings(), 10, asked)
+    assert segmenter.push(blank(1, 1, 10)) == [Span(0, 10, given=1)]
+    assert segmenter.needed_from == 5
+    assert segmenter.push(blank(1, 1, 10)) == [Span(5, 20, given=2)]
+    assert segmenter.needed_from == 20
+
+
+def test_given_without_segments_says_so() -> None:
+    found = run(given_segmenter.start(given_segmenter.Settings(), RATE, ()), blank(1), 999)
+    assert found == [Span(0, RATE, "unsegmented", reason="no_segments")]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0, 12), st.one_of(st.none(), st.floats(0, 12))), max_size=8),
+    st.integers(0, 100),
+    st.integers(1, 40),
+)
+def test_given_covers_every_sample(
+    bounds: list[tuple[float, float | None]], count: int, block: int
+) -> None:
+    asked = [Segment(a, b) for a, b in bounds]
+    samples = np.zeros((count, 1), np.float32)
+    found = run(given_segmenter.start(given_segmenter.Settings(), 10, asked), samples, block)
+    covered = np.zeros(count, int)
+    for span in found:
+        assert 0 <= span.start <= span.end <= count
+        covered[span.start : span.end] += 1 if span.kind == "utterance" else 100
+    assert all(c == 100 or 1 <= c < 100 for c in covered)
+    assert sorted(s.given for s in found if s.given is not None) == list(range(len(asked)))
+
+
+@pytest.mark.usefixtures("scripted")
+def test_close_speech_is_joined_and_far_speech_is_not() -> None:
+    spans = cut(speech((1, 0), (2, 0.9), (1, 0), (2, 0.9), (4, 0), (4, 0.9), (1, 0)))
+    assert lengths(spans) == pytest.approx([5.2, 4.2], abs=0.07)
+    assert [s.kind for s in spans] == ["non_speech", "utterance"] * 2 + ["non_speech"]
+
+
+@pytest.mark.usefixtures("scripted")
+def test_speech_that_stays_short_is_unsegmented() -> None:
+    spans = cut(speech((4, 0), (1, 0.9), (4, 0), (0.15, 0.9), (4, 0)))
+    assert [s.kind for s in spans] == ["non_speech", "unsegmented", "non_speech"]
+    assert spans[1].reason == "below_min_seconds"
+
+
+@pytest.mark.usefixtures("scripted")
+def test_joining_stops_at_the_longest_length() -> None:
+    spans = cut(speech(*[(9, 0.9), (0.5, 0)] * 7))
+    assert lengths(spans) == pytest.approx([28.2, 28.2, 9.2], abs=0.1)
+
+
+@pytest.mark.usefixtures("scripted")
+def test_long_speech_is_cut_at_its_longest_dip() -> None:
+    dips = ((10, 0.9), (0.032, 0.1), (8, 0.9), (0.064, 0.1), (7, 0.9), (0.032, 0.1), (15, 0.9))
+    spans = cut(speech(*dips))
+    assert lengths(spans)[0] == pytest.approx(18.1, abs=0.1)
+    assert sum(lengths(spans)) == pytest.approx(40.1, abs=0.1)
+
+
+@pytest.mark.usefixtures("scripted")
+def test_speech_without_any_pause_is_cut_where_it_is_least_certain() -> None:
+    spans = cut(speech((20, 0.9), (0.1, 0.6), (25, 0.9)))
+    assert lengths(spans) == pytest.approx([20.05, 25.05], abs=0.1)
+    assert [s.kind for s in spans] == ["utterance", "utterance"]
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_scrap_goes_along_with_the_long_speech_after_it() -> None:
+    spans = cut(speech((1, 0.9), (0.5, 0), (40, 0.9)))
+    assert spans[0].start == 0
+    assert "unsegmented" not in {s.kind for s in spans}
+
+
+@pytest.mark.usefixtures("scripted")
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.floats(0.03, 45), st.sampled_from([0.0, 0.3, 0.4, 0.6, 0.95])),
+        min_size=1, max_size=12,
+    ),
+    st.integers(0, 511),
+    st.integers(500, 50_000),
+)  # fmt: skip
+def test_any_speech_is_partitioned_within_limits(
+    parts: list[tuple[float, float]], odd: int, block: int
+) -> None:
+    samples = np.concatenate([speech(*parts), blank(odd / RATE)])
+    spans = cut(samples, block)
+    assert spans == cut(samples, 65_536)
+    assert all(3 <= length <= 30 for length in lengths(spans))
+    assert all(length < 3 for length in lengths(spans, "unsegmented"))
+
+
+@pytest.mark.usefixtures("scripted")
+@pytest.mark.parametrize("level", [0.0, 0.9])
+def test_the_look_back_is_bounded(level: float) -> None:
+    segmenter = vad.start(vad.Settings(), RATE, ())
+    block = speech((10, level))
+    for turn in range(1, 60):
+        segmenter.push(block)
+        assert turn * len(block) - segmenter.needed_from <= 45 * RATE
+
+
+@pytest.mark.parametrize("rate", [8_000, 16_000, 44_100])
+def test_probabilities_do_not_depend_on_the_blocks(rate: int) -> None:
+    noise = np.random.default_rng(1).standard_normal((rate * 20 + 77, 2)).astype(np.float32) * 0.1
+    found = []
+    for block in (1000, 65_536):
+        model = _silero.Probabilities(rate)
+        parts = [model.push(noise[at : at + block]) for at in range(0, len(noise), block)]
+        found.append(np.concatenate([*parts, model.finish()]))
+    assert np.array_equal(found[0], found[1])
+    assert len(found[0]) == math.ceil((20 + 77 / rate) * RATE / 512)
+
+
+def test_real_detector_finds_nothing_in_silence() -> None:
+    spans = cut(blank(40))
+    assert spans == [Span(0, 40 * RATE, "non_speech")]
+
+
+def test_other_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_silero, "SHA256", "0" * 64)
+    with pytest.raises(ConfigError, match="faster-whisper"):
+        _silero.weights()
+
+
+def test_impossible_lengths_are_refused() -> None:
+    with pytest.raises(ValidationError, match="max_seconds"):
+        vad.Settings(min_seconds=20, max_seconds=30)
+
+
+def test_auto_takes_short_recordings_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vad, "start", None)  # a call would fail: no detector for short ones
+    spans = run(auto.start(auto.Settings(), RATE, ()), blank(30, 2), 65_536)
+    assert spans == [Span(0, 30 * RATE)]
+
+
+@pytest.mark.usefixtures("scripted")
+def test_auto_cuts_long_recordings_as_vad_does() -> None:
+    samples = speech((12, 0.9), (3, 0), (12, 0.9), (4, 0), (9, 0.9))
+    assert run(auto.start(auto.Settings(), RATE, ()), samples, 9999) == cut(samples)
+
+
+def test_auto_follows_given_segments() -> None:
+    spans = run(auto.start(auto.Settings(), RATE, (Segment(0, 1),)), blank(60), 65_536)
+    assert spans[0] == Span(0, RATE, given=0)
+    assert spans[1].reason == "outside_segments"

@@ -1,0 +1,267 @@
+"""The run's own Prefect server and its history: complete, private, gone with the run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psutil
+import pytest
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.runtime import flow_run
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+from flows import history, server
+from flows.runner import map_chains
+from flows.server import LocalServer, local_server, using
+from tasks.errors import RunError
+
+pytestmark = pytest.mark.server
+
+
+def wait_for(what: Callable[[], Any], seconds: float = 30) -> Any:
+    """The first true value of `what()`."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if value := what():
+            return value
+        time.sleep(0.1)
+    raise AssertionError("waited in vain")
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def nothing(number: int) -> int:
+    return number
+
+
+@flow(persist_result=False)
+def part(numbers: list[int]) -> list[int]:
+    return map_chains(numbers, nothing, 4)
+
+
+@flow(persist_result=False)
+def whole() -> str:
+    map_chains([list(range(60)), list(range(90))], part, 2)
+    map_chains(list(range(50)), nothing, 4)
+    return str(flow_run.id)
+
+
+def test_history_is_complete_after_the_server_stopped() -> None:
+    with LocalServer.start() as own:
+        own.wait_ready()
+        with using(own.url):
+            run = UUID(whole())
+            assert not own.settle(run, expected=201, timeout=1)  # control: there are 200
+            assert own.settle(run, expected=200)
+            assert own.settle(run)
+    database = sqlite3.connect(Path(os.environ["PREFECT_HOME"]) / "prefect.db")
+    query = """
+        select state_name, count(*) from task_run where flow_run_id in (
+            select id from flow_run where id = ? or parent_task_run_id in (
+                select id from task_run where flow_run_id = ?)) group by 1"""
+    rows = database.execute(query, (str(run), str(run))).fetchall()
+    database.close()
+    assert rows == [("Completed", 202)]  # and two entries that stand for the child flows
+
+
+def test_a_configured_api_is_used_and_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise AssertionError("started a server")
+
+    monkeypatch.setattr(LocalServer, "start", refuse)
+    with temporary_settings({PREFECT_API_URL: "http://prefect.example/api"}), local_server() as url:
+        assert url == "http://prefect.example/api"
+
+
+def test_without_one_a_server_lives_in_the_context_and_on_loopback_only() -> None:
+    before = {child.pid for child in psutil.Process().children()}
+    with local_server() as url:
+        assert url.startswith("http://127.0.0.1:")
+        assert server.configured_url() == url
+        (pid,) = {child.pid for child in psutil.Process().children()} - before
+        listening = [
+            c.laddr.ip for c in psutil.Process(pid).net_connections("inet") if c.status == "LISTEN"
+        ]
+        assert listening == ["127.0.0.1"]
+        assert os.getpgid(pid) != os.getpgid(0)  # the terminal's Ctrl-C does not reach it
+    assert not psutil.pid_exists(pid)
+    assert server.configured_url() is None
+
+
+def test_two_runs_may_make_the_same_new_database_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
+    with LocalServer.start() as one, LocalServer.start() as two:
+        for own in (one, two):
+            own.wait_ready()
+        pids = (one.pid, two.pid)
+        assert all(psutil.pid_exists(pid) for pid in pids)  # none was started a second time
+    assert (tmp_path / "prefect.db").exists()
+
+
+PARENT = """
+import sys, threading, time
+from flows.server import LocalServer
+started = []
+# Started by a thread that ends: the server must not end with it.
+thread = threading.Thread(target=lambda: started.append(LocalServer.start()))
+thread.start(); thread.join()
+if sys.argv[1] == "ready":
+    started[0].wait_ready(); time.sleep(0.5)
+    assert started[0]._process.poll() is None
+print(started[0].pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("moment", ["starting", "ready"])
+def test_it_dies_with_a_killed_parent(moment: str) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, moment], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    assert psutil.pid_exists(pid)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    wait_for(lambda: not _runs(pid), 25)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)  # containers: no init
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_server_that_cannot_start_is_tried_again_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    broken = tmp_path / "python"
+    broken.write_text(f"#!/bin/sh\necho >> {tmp_path}/starts\necho database is locked\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(broken))
+    with (
+        LocalServer.start() as own,
+        pytest.raises(RunError, match="server did not start: database is locked"),
+    ):
+        own.wait_ready()
+    assert (tmp_path / "starts").read_text() == "\n" * server.STARTS
+
+
+def test_owner_tags_tell_the_living_from_the_dead() -> None:
+    mine = history.owner_tag()
+    assert history.is_alive(mine) is True
+    pid, host, start = mine.removeprefix("owner:").split("@")
+    assert history.is_alive(f"owner:{pid}@{host}@{float(start) - 100}") is False  # pid used again
+    assert history.is_alive(f"owner:{pid}@elsewhere@{start}") is None
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    assert history.is_alive(f"owner:{ended.pid}@{host}@{start}") is False
+
+
+RUN = """
+import sys, time
+from pathlib import Path
+from prefect import flow, task
+from prefect.runtime import flow_run
+from flows.history import mark_run
+from flows.runner import map_chains
+
+@task
+def hang(number):
+    time.sleep(120)
+
+@flow
+def part():
+    map_chains([1, 2], hang, 2)
+
+@flow
+def prepare():
+    mark_run(flow_run.id, Path(sys.argv[1]), flow_run.tags)
+    print(flow_run.id, flush=True)
+    map_chains([hang, lambda number: part()], lambda call: call(0), 2)
+
+prepare()
+"""
+
+
+def states(run: UUID) -> Counter[tuple[str, str | None]]:
+    """(kind, state) of a flow run, its child runs and all their task runs."""
+    with get_client(sync_client=True) as client:
+        parent = FlowRunFilter.model_validate({"parent_flow_run_id": {"any_": [run]}})
+        runs = [client.read_flow_run(run), *client.read_flow_runs(flow_run_filter=parent)]
+        ids = FlowRunFilter.model_validate({"id": {"any_": [one.id for one in runs]}})
+        tasks = client.read_task_runs(flow_run_filter=ids)
+    return Counter(
+        [("flow", one.state_name) for one in runs] + [("task", one.state_name) for one in tasks]
+    )
+
+
+#: The flow and its child; three tasks and the entry that stands for the child.
+RUNNING = {("flow", "Running"): 2, ("task", "Running"): 4}
+CRASHED = {("flow", "Crashed"): 2, ("task", "Crashed"): 4}
+
+
+def test_the_next_run_closes_what_a_killed_one_left_open(
+    prefect_api: LocalServer, tmp_path: Path
+) -> None:
+    outs = {"dead": tmp_path / "out", "alive": tmp_path / "out", "other": tmp_path / "other"}
+    environment = {**os.environ, "PREFECT_API_URL": prefect_api.url}
+    processes = {
+        name: subprocess.Popen(
+            [sys.executable, "-c", RUN, str(out)], env=environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )
+        for name, out in outs.items()
+    }  # fmt: skip
+    runs: dict[str, UUID] = {}
+    try:
+        for name, process in processes.items():
+            assert process.stdout is not None
+            runs[name] = UUID(process.stdout.readline().strip())
+        for run in runs.values():
+            wait_for(lambda run=run: states(run) == RUNNING)  # type: ignore[misc]
+        for name in ("dead", "other"):
+            processes[name].send_signal(signal.SIGKILL)
+            processes[name].wait()
+
+        assert history.close_dead_runs(tmp_path / "out") == (2, 4)
+        assert states(runs["dead"]) == CRASHED
+        assert states(runs["alive"]) == RUNNING
+        assert states(runs["other"]) == RUNNING
+        assert history.close_dead_runs(tmp_path / "out") == (0, 0)
+
+        # A retry of the same flow run: it stays open, its dead attempt's tasks do not.
+        assert history.close_dead_runs(tmp_path / "other", me=runs["other"]) == (1, 4)
+        after = {("flow", "Running"): 1, ("flow", "Crashed"): 1, ("task", "Crashed"): 4}
+        assert states(runs["other"]) == after
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+def test_stop_may_come_from_another_thread_and_twice() -> None:
+    own = LocalServer.start()
+    thread = threading.Thread(target=own.stop)
+    thread.start()
+    thread.join(20)
+    own.stop()

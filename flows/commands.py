@@ -35,7 +35,7 @@ def demo(args: Any) -> int:
     for assignment in args.sets:
         settings.assign(data, assignment)
     result = local.run(settings.parse(data), quiet=args.json)
-    return _tell(args, result, show.demo)
+    return _tell(args, result, show.run)
 
 
 def status(args: Any) -> int:

@@ -277,7 +277,7 @@ def _renumbered(ogg: bytes) -> bytes:
     buffer = io.BytesIO()
     options = {"fflags": "+bitexact"}
     with (
-        av.open(io.BytesIO(ogg)) as source,
+        av.open(io.BytesIO(ogg), "r") as source,
         av.open(buffer, "w", format="ogg", container_options=options) as out,
     ):
         stream = out.add_stream_from_template(source.streams.audio[0])

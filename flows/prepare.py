@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from prefect import flow
 from prefect.context import FlowRunContext
 
@@ -25,7 +26,7 @@ from flows.cluster import Cluster, ClusterSettings
 from flows.progress import Progress
 from flows.runner import map_chains
 from flows.settings import PrepareSettings, check
-from tasks import pipeline, prefect_tasks
+from tasks import pipeline, prefect_tasks, summary
 from tasks.errors import CorruptManifest
 from tasks.job import Done, Job
 from tasks.pipeline import Published, Sharded, Totals
@@ -109,6 +110,7 @@ def _run(job: Job, settings: PrepareSettings, scratch: Path) -> dict[str, Any]:
         totals.add(published.done)
         progress.finish("package")
     return {
+        **summary.errors(pq.read_table(published.path / "utterances.parquet")),
         "dataset": str(published.path), "version": int(published.path.name[1:]),
         "new": published.new, **published.summary, "ignored": found.ignored,
         "stages": totals.as_dict(), "deaths": vars(caller.guard.tally),

@@ -29,6 +29,11 @@ def run(result: dict[str, Any], console: Console) -> None:
                 name, str(s["items_computed"]), str(s["items_reused"]), clock(s["seconds"])
             )
         console.print(table)
+    if result["scored"]:
+        console.print(
+            f"WER {100 * result['wer']:.1f} %, CER {100 * result['cer']:.1f} % "
+            f"on {result['scored']} packaged utterances with references."
+        )
     if any(result["deaths"].values()):
         d = result["deaths"]
         console.print(
@@ -59,20 +64,6 @@ def funnel(result: dict[str, Any], console: Console) -> None:
     if result.get("ignored"):
         parts = ", ".join(f"{n} {reason}" for reason, n in sorted(result["ignored"].items()))
         console.print(f"Left aside while listing: {parts}.")
-
-
-def demo(result: dict[str, Any], console: Console) -> None:
-    run(result, console)
-    from pathlib import Path
-
-    from flows.demo import errors_of
-
-    scores = errors_of(Path(result["dataset"]))
-    result["wer"], result["cer"] = scores["wer"], scores["cer"]
-    console.print(
-        f"WER {100 * scores['wer']:.1f} %, CER {100 * scores['cer']:.1f} % "
-        f"on {scores['utterances']} utterances with references."
-    )
 
 
 def status(result: dict[str, Any], console: Console) -> None:

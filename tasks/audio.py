@@ -22,7 +22,7 @@ import numpy as np
 import soundfile as sf
 from numpy.typing import NDArray
 
-from tasks.container import as_file, digest, promise, size_of
+from tasks.container import as_file, digest, is_chained_ogg, promise, size_of
 from tasks.errors import ItemError
 from tasks.extensions import KNOWN_EXTENSIONS
 from tasks.recording import Locator
@@ -311,13 +311,22 @@ class Stream:
         self.close()
 
 
+def _unfinished(decoder: _Decoder, file: BinaryIO) -> bool:
+    """Whether libsndfile finds no audio only because its size was never written."""
+    if decoder.header.frames:
+        return False
+    found = promise(file)
+    return found is not None and found.unfinished
+
+
 def _open(file: BinaryIO, size: int) -> _Decoder:
     first = "left to FFmpeg"
     try:
-        decoder = _SoundFile(file, size)
-        if not decoder.header.format.startswith(_MPEG):
-            return decoder
-        decoder.close()
+        if not is_chained_ogg(file, size):
+            decoder = _SoundFile(file, size)
+            if not decoder.header.format.startswith(_MPEG) and not _unfinished(decoder, file):
+                return decoder
+            decoder.close()
     except sf.SoundFileError as error:
         first = str(error).rpartition(": ")[2]
     file.seek(0)

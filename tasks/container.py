@@ -14,6 +14,7 @@ from tasks.errors import ItemError
 from tasks.recording import Locator
 
 DIGEST_BLOCK = 1 << 20
+OGG_PAGE = 65_307  # bytes of the largest page
 STREAMING_SLACK = 4096  # a streamed header holds the largest size there is, less its own length
 
 
@@ -136,12 +137,30 @@ def _parquet_cell(locator: Locator) -> bytes:
     return data
 
 
+def is_chained_ogg(file: BinaryIO, size: int) -> bool:
+    """Whether an Ogg file ends in another stream than it begins with (joined files, web radio).
+
+    libsndfile stops at the end of the first one without a word. The position is left at the start.
+    """
+    try:
+        head = file.read(18)
+        if head[:4] != b"OggS":
+            return False
+        file.seek(max(size - OGG_PAGE, 0))
+        tail = file.read(OGG_PAGE)
+        last = tail.rfind(b"OggS", 0, len(tail) - 18)
+        return last >= 0 and tail[last + 14 : last + 18] != head[14:18]
+    finally:
+        file.seek(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Promise:
     """What a chunked file says of its audio chunk: bytes promised, and bytes that are there."""
 
     promised: int
     held: int
+    unfinished: bool = False  # sizes still at nothing, as a writer leaves them that was killed
 
     @property
     def broken(self) -> bool:
@@ -183,6 +202,8 @@ def _promise(file: BinaryIO, size: int) -> Promise | None:
             held = size - at - 8
             if length == 0xFFFFFFFF and long_size:
                 return Promise(long_size, held)
+            if length == 0 and held and (_streaming(outer) or outer == at):
+                return Promise(0, held, unfinished=True)
             if whole or _streaming(length):
                 return Promise(min(length, held), held)
             return Promise(length, held)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 from importlib.metadata import version
@@ -21,6 +22,8 @@ LIBRARIES = (
     "uttermill", "numpy", "scipy", "soundfile", "av", "soxr", "samplerate", "resampy", "librosa",
     "onnxruntime", "faster-whisper", "ctranslate2", "rapidfuzz", "pyarrow",
 )  # fmt: skip
+SEAL = "sealed"  # sha256 of dataset.json with this value all zeros
+NO_SEAL = "0" * 64
 STAGES = ("shard", "filter", "resample", "transcribe", "package")
 
 
@@ -110,7 +113,20 @@ def describe(
         "libraries": libraries(),
         "files": files,
     }
-    return (json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    return sealed(data)
+
+
+def sealed(data: dict[str, Any]) -> bytes:
+    """A description as text with its own hash in it: `verify` finds a single changed byte."""
+    data = {**data, SEAL: NO_SEAL}
+    text = (json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    return text.replace(NO_SEAL.encode(), hashlib.sha256(text).hexdigest().encode(), 1)
+
+
+def intact(text: bytes, seal: str) -> bool:
+    """Whether the text of a dataset.json is the one that was sealed."""
+    bare = text.replace(seal.encode(), NO_SEAL.encode(), 1)
+    return hashlib.sha256(bare).hexdigest() == seal
 
 
 def _splits(kept: Any) -> dict[str, Any]:

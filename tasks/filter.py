@@ -63,6 +63,9 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
         if cut is None or not cut.known:
             units.append(Unit(recording, name, shard.job.filter.filters, None))
             continue
+        if cut.error_code:
+            reused += 1
+            continue
         spans = tuple(
             Span(s["start"], s["end"], "utterance", s["given"])
             for s in cut.spans

@@ -25,6 +25,7 @@ from tasks.manifest import Row
 log = logging.getLogger("uttermill")
 
 POLL = 0.2  # s between looks at the child's memory
+LENGTH = 8  # bytes of the number that goes before each answer
 
 
 def results(stage: str, job: Job, units: list[Any]) -> Iterator[list[Row]]:
@@ -54,16 +55,19 @@ class _Child:
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tasks.isolate", str(os.getpid())],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=env,
         )  # fmt: skip
         assert self.process.stdin
         assert self.process.stdout
         self.answers = self.process.stdout
+        task = memoryview(pickle.dumps((stage, job, units)))
         try:
-            pickle.dump((stage, job, units), self.process.stdin)
-            self.process.stdin.close()
+            while task:
+                task = task[self.process.stdin.write(task) or 0 :]
         except BrokenPipeError:
             pass  # it died at once: next() finds out and names the first unit
+        finally:
+            self.process.stdin.close()
 
     def next(self) -> tuple[list[Row], str | None, str]:
         """(rows, None, "") or ([], code, detail) of the next unit."""
@@ -77,13 +81,27 @@ class _Child:
                 limit = self.job.memory_limit / 2**20
                 return [], "out_of_memory", f"its process grew beyond {limit:.0f} MiB"
         try:
-            answer = pickle.load(self.answers)
-        except (EOFError, pickle.UnpicklingError):
+            answer = pickle.loads(self._take(int.from_bytes(self._take(LENGTH), "little")))
+        except EOFError:
             status = self.process.wait()
             return [], "crashed", f"its process ended with status {status}"
+        if isinstance(answer, MemoryError):
+            return [], "out_of_memory", str(answer)
         if isinstance(answer, BaseException):
             raise answer
         return answer, None, ""
+
+    def _take(self, count: int) -> bytes:
+        """Exactly `count` bytes: reading ahead would hide a finished answer from `select`, and
+        the unit after it would be blamed on the one before."""
+        pieces = []
+        while count:
+            piece = os.read(self.answers.fileno(), count)
+            if not piece:
+                raise EOFError
+            pieces.append(piece)
+            count -= len(piece)
+        return b"".join(pieces)
 
     def _memory(self) -> int:
         try:
@@ -115,8 +133,20 @@ def main() -> None:
             answer: Any = next(iter(module.compute([unit], job)))
         except Exception as error:  # our bug, or a damaged blob: the parent raises it
             answer = error
-        pickle.dump(answer, answers)
+        data = _pickled(answer)
+        answers.write(len(data).to_bytes(LENGTH, "little") + data)
         answers.flush()
+
+
+def _pickled(answer: Any) -> bytes:
+    """An error that does not survive pickling goes as its words: our bugs stay loud."""
+    try:
+        data = pickle.dumps(answer)
+        if isinstance(answer, Exception):
+            pickle.loads(data)
+        return data
+    except Exception:
+        return pickle.dumps(RuntimeError(f"{type(answer).__name__}: {answer}"))
 
 
 if __name__ == "__main__":

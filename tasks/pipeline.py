@@ -143,6 +143,7 @@ def run_package_stage(job: Job, shards: Sequence[str], caller: Caller) -> Publis
         hashes = dict(zip(names, checked, strict=True))
         path = package.publish(job, gathered, hashes)
     except CorruptManifest as fault:
+        log.warning("%s; what it held is made again", fault)
         manifest.discard(Path(fault.path))
         versions.clean(job.out)
         raise

@@ -7,6 +7,7 @@ PCM's hash, and where it lies in a blob.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ from tasks.manifest import Row
 from tasks.recording import Locator
 from tasks.schema import AUDIO
 from tasks.segmenters import Span
+
+log = logging.getLogger("uttermill")
 
 SCHEMA = AUDIO
 
@@ -52,12 +55,16 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
     missing: dict[str, list[view.Utterance]] = {}
     reused = 0
     seen: set[str] = set()
+    lost: set[str] = set()
     for utterance in shard.resampled():
         if utterance.pcm is not None:
             reused += 1
         elif utterance.outcome.stage == "resample" and utterance.audio not in seen:
             seen.add(utterance.audio)  # a span that is given twice needs its PCM once
+            lost.add(shard.lost.get(utterance.audio, ""))
             missing.setdefault(utterance.recording["recording"], []).append(utterance)
+    for blob in sorted(lost - {""}):
+        log.warning("audio blob %s is gone or cut short; its items are computed again", blob)
     units = [
         Unit(few[0].recording, tuple((u.start, u.end, u.audio) for u in few), few[0].rate)
         for few in missing.values()

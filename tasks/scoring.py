@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from rapidfuzz.distance import Levenshtein
 
@@ -87,6 +88,17 @@ def score(reference: str, hypothesis: str, language: str) -> Score:
         chars=len(said),
         char_errors=Levenshtein.distance(said, heard),
     )
+
+
+def columns(reference: str | None, heard: str, language: str | None) -> dict[str, Any]:
+    """Error counts against a reference as columns of a transcript; all null where there is none."""
+    if not reference:
+        return dict.fromkeys(("reference", "words", "word_errors", "chars", "char_errors"))
+    s = score(reference, heard, language or "en")
+    return {
+        "reference": reference, "words": s.words, "word_errors": s.word_errors,
+        "chars": s.chars, "char_errors": s.char_errors,
+    }  # fmt: skip
 
 
 def total(scores: Iterable[Score]) -> Score:

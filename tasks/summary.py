@@ -19,11 +19,10 @@ def of_ledger(ledger: pa.Table) -> dict[str, Any]:
     utterances: dict[str, int] = {"in": _true(is_utterance)}
     for name in ("packaged", "dropped", "failed"):
         utterances[name] = _true(pc.and_(is_utterance, pc.equal(outcome, name)))
-    seconds: dict[str, float] = {"in": _sum(live["seconds"])}
+    seconds: dict[str, float] = {"in": _seconds(live)}
     for name in PRECEDENCE:
-        seconds[name] = _sum(live["seconds"].filter(pc.equal(outcome, name)))
-    overlap = pc.divide(pc.cast(live["overlap_samples"], pa.float64()), live["sample_rate"])
-    seconds["overlap"] = _sum(overlap)
+        seconds[name] = _seconds(live.filter(pc.equal(outcome, name)))
+    seconds["overlap"] = _seconds(live, "overlap_samples")
     return {
         "recordings": {
             "in": len(pc.unique(live["recording"])),
@@ -38,32 +37,47 @@ def of_ledger(ledger: pa.Table) -> dict[str, Any]:
 def reasons(ledger: pa.Table) -> dict[str, dict[str, Any]]:
     """`<stage>.<reason>`: items and seconds, for everything that was not packaged."""
     rest = ledger.filter(pc.not_equal(ledger["outcome"], "packaged"))
-    grouped = rest.group_by(["stage", "reason"]).aggregate([("seconds", "sum"), ("start", "count")])
     found = {
-        f"{row['stage']}.{row['reason']}": {
-            "items": row["start_count"], "seconds": round(row["seconds_sum"], 6)
-        }
-        for row in grouped.to_pylist()
-    }  # fmt: skip
+        f"{stage}.{reason}": {"items": items, "seconds": round(seconds, 6)}
+        for (stage, reason), (items, seconds) in _grouped(rest, "stage", "reason").items()
+    }
     return dict(sorted(found.items()))
 
 
 def hours_by(ledger: pa.Table, *columns: str) -> list[dict[str, Any]]:
     """Items and hours of every combination of columns, sorted."""
-    grouped = ledger.group_by(list(columns)).aggregate([("seconds", "sum"), ("start", "count")])
     rows = [
-        {
-            **{c: row[c] for c in columns},
-            "items": row["start_count"], "hours": row["seconds_sum"] / 3600,
-        }
-        for row in grouped.to_pylist()
-    ]  # fmt: skip
+        {**dict(zip(columns, key, strict=True)), "items": items, "hours": seconds / 3600}
+        for key, (items, seconds) in _grouped(ledger, *columns).items()
+    ]
     return sorted(rows, key=lambda r: tuple(str(r[c]) for c in columns))
+
+
+def _grouped(ledger: pa.Table, *columns: str) -> dict[tuple[Any, ...], tuple[int, float]]:
+    """Rows and seconds of every combination of columns.
+
+    Samples are summed as integers, rate by rate: a sum of floats depends on how a table is divided
+    into chunks and threads, and differs in its last digits from one reading to the next.
+    """
+    parts = ledger.group_by([*columns, "sample_rate"]).aggregate(
+        [("samples", "sum"), ("recording", "count")]
+    )
+    found: dict[tuple[Any, ...], tuple[int, float]] = {}
+    for row in sorted(parts.to_pylist(), key=lambda r: r["sample_rate"] or 0):
+        key = tuple(row[c] for c in columns)
+        items, seconds = found.get(key, (0, 0.0))
+        more = (row["samples_sum"] or 0) / (row["sample_rate"] or 1)
+        found[key] = (items + row["recording_count"], seconds + more)
+    return found
+
+
+def _seconds(ledger: pa.Table, column: str = "samples") -> float:
+    """Samples of all rates as seconds; exact integers until the last step."""
+    parts = ledger.group_by("sample_rate").aggregate([(column, "sum")]).to_pylist()
+    parts.sort(key=lambda r: r["sample_rate"] or 0)
+    seconds = [(r[f"{column}_sum"] or 0) / (r["sample_rate"] or 1) for r in parts]
+    return round(sum(seconds, 0.0), 6)
 
 
 def _true(mask: Any) -> int:
     return int(pc.sum(pc.cast(mask, pa.int64())).as_py() or 0)
-
-
-def _sum(values: Any) -> float:
-    return round(float(pc.sum(values).as_py() or 0.0), 6)

@@ -130,15 +130,4 @@ def _row(unit: Unit, heard: Transcript) -> Row:
         "avg_logprob": heard.avg_logprob, "no_speech_probability": heard.no_speech_probability,
         "compression_ratio": heard.compression_ratio,
     }  # fmt: skip
-    return {**row, **scores(unit.reference, heard.text, heard.language)}
-
-
-def scores(reference: str | None, text: str, language: str | None) -> Row:
-    """Error counts against a reference, as columns; all null where there is none."""
-    if not reference:
-        return {}
-    s = scoring.score(reference, text, language or "en")
-    return {
-        "reference": reference, "words": s.words, "word_errors": s.word_errors,
-        "chars": s.chars, "char_errors": s.char_errors,
-    }  # fmt: skip
+    return {**row, **scoring.columns(unit.reference, heard.text, heard.language)}

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks import plugins, summary, versions
+from tasks import datacard, plugins, summary, versions
 from tasks.errors import ConfigError
 from tasks.formats import Piece
 from tasks.manifest import Row
@@ -19,25 +19,26 @@ from tasks.manifest import Row
 def verify(version: Path) -> list[str]:
     """Faults in words, empty when the version is whole. ConfigError when it is no version."""
     try:
-        described: dict[str, Any] = json.loads((version / "dataset.json").read_text())
-        files: dict[str, dict[str, Any]] = described["files"]
+        text = (version / "dataset.json").read_bytes()
     except FileNotFoundError:
         raise ConfigError(
             f"{version} holds no dataset.json; give a folder like OUT/datasets/latest"
         ) from None
-    except (ValueError, KeyError, TypeError) as error:
+    try:
+        described: dict[str, Any] = json.loads(text)
+        files: dict[str, dict[str, Any]] = described["files"]
+        faults = [] if datacard.intact(text, described[datacard.SEAL]) else ["it was changed"]
+        faults = [f"dataset.json is not what was published: {fault}" for fault in faults]
+        faults += _files(version, files)
+    except Exception as error:  # any way in which a damaged file can fail is a fault of it
         return [f"dataset.json is damaged: {error!r}"]
-    faults = list(_files(version, files))
     try:
         rows = pq.read_table(version / "utterances.parquet").to_pylist()
         ledger = pq.read_table(version / "ledger.parquet")
-    except (OSError, pa.ArrowException) as error:
-        return [*faults, f"a table cannot be read: {error}"]
-    try:
         faults += _counts(described, rows, ledger)
         faults += _contents(version, described, rows)
-    except (KeyError, pa.ArrowException) as error:
-        faults.append(f"a table or dataset.json lacks {error}")
+    except Exception as error:
+        faults.append(f"a table cannot be read, or lacks something: {error!r}")
     return faults
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
-from tasks import blobs, ids, manifest, plugins, recipe
+from tasks import blobs, ids, manifest, plugins, recipe, scoring
 from tasks.job import Job
 from tasks.manifest import Row
 from tasks.recording import Segment
@@ -142,6 +142,7 @@ class ShardView:
 
     def __init__(self, job: Job, shard: str, weights: str = "") -> None:
         self.job, self.shard, self.weights = job, shard, weights
+        self.lost: dict[str, str] = {}  # recipes of PCM that was made, and the blob that lacks it
 
     @cached_property
     def recordings(self) -> list[Row]:
@@ -168,19 +169,23 @@ class ShardView:
             stored = part.meta["measures"]
             usable = {use for use, wanted in self.wanted.items() if stored.get(use) == wanted}
             columns = {c for use in usable for c in plugins.load("filters", use).COLUMNS}
-            _merge(found, part.table.to_pylist(), columns)
+            # A failure may be a filter's: it stands while every filter that was measured then is
+            # asked for, and is tried again when one of them is not.
+            _merge(found, part.table.to_pylist(), columns, usable == set(stored))
         return found
 
     @cached_property
     def audio(self) -> dict[str, Row]:
         """PCM rows whose blob is there, by recipe; rows of failures too."""
         sizes: dict[str, int] = {}
-        return {
-            row["audio"]: row
-            for part in manifest.read(self.job.out, "resample", self.shard)
-            for row in part.table.to_pylist()
-            if row["error_code"] or blobs.present(self.job.out, self.shard, row, sizes)
-        }
+        found: dict[str, Row] = {}
+        for part in manifest.read(self.job.out, "resample", self.shard):
+            for row in part.table.to_pylist():
+                if row["error_code"] or blobs.present(self.job.out, self.shard, row, sizes):
+                    found[row["audio"]] = row
+                else:
+                    self.lost[row["audio"]] = row["blob"]
+        return found
 
     @cached_property
     def transcripts(self) -> dict[str, Row]:
@@ -250,6 +255,11 @@ class ShardView:
         for utterance in self.resampled():
             if utterance.outcome == Outcome("pending", "transcribe"):
                 row = self.transcripts.get(self.transcript_recipe(utterance))
+                if row and not row["error_code"] and row["reference"] != utterance.reference:
+                    # The source's text changed since: counted again, nothing is heard again.
+                    row = {**row, **scoring.columns(
+                        utterance.reference, row["text"], row["language"]
+                    )}  # fmt: skip
                 utterance.heard = row
                 if row and row["error_code"]:
                     utterance.outcome = _failed("transcribe", row)
@@ -280,11 +290,19 @@ def _rate(errors: int | None, total: int | None) -> float | None:
     return None if errors is None or not total else errors / total
 
 
-def _merge(found: dict[str, Cut], rows: list[Row], columns: set[str]) -> None:
+def _merge(found: dict[str, Cut], rows: list[Row], columns: set[str], failures_stand: bool) -> None:
     """Add the rows of one part to the cuts known so far; the first cuts of a recipe stand."""
+    rows = [row for row in rows if failures_stand or not row["error_code"]]
     fresh = {row["cut"] for row in rows if row["kind"] == "recording"}
     fresh -= {name for name, cut in found.items() if cut.known}
+    first: dict[str, str] = {}  # equal files have one recipe: the spans of the first are taken
     for row in rows:
+        if first.setdefault(row["cut"], row["recording"]) != row["recording"]:
+            continue
+        if row["error_code"] and row["cut"] not in fresh:  # a filter that was asked for later
+            cut = found[row["cut"]]
+            cut.error_code, cut.error_detail = row["error_code"], row["error_detail"]
+            continue
         cut = found.setdefault(row["cut"], Cut())
         if row["cut"] in fresh:
             if row["kind"] == "recording":

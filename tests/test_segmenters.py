@@ -75,7 +75,7 @@ def speech(*parts: tuple[float, float]) -> NDArray[np.float32]:
 
 
 def cut(samples: NDArray[np.float32], block: int = 4096, **options: float) -> list[Span]:
-    spans = run(vad.start(vad.Settings(**options), RATE, ()), samples, block)  # type: ignore[arg-type]
+    spans = run(vad.start(vad.Settings(**options), RATE, ()), samples, block)
     partition(spans, len(samples))
     return spans
 

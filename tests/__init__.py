@@ -1,0 +1,1 @@
+"""Tests; a package, so that spawned processes can import the test plug-ins."""

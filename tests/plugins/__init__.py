@@ -1,0 +1,1 @@
+"""Plug-ins that misbehave on purpose, chosen by dotted name."""

@@ -1,0 +1,68 @@
+"""A filter that misbehaves on the utterance of one length: crash, hang, memory, errors."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from typing import Literal
+
+import numpy as np
+
+from tasks.audio import Clip
+from tasks.errors import ItemError
+from tasks.rules import Limit, Rule
+from tasks.settings import THRESHOLD, StageSettings
+from pydantic import Field
+
+VERSION = 1
+COLUMNS = {"poison": ("1", "twice the length")}
+HELD: list[np.ndarray[tuple[int], np.dtype[np.uint8]]] = []
+
+How = Literal["nothing", "segv", "memory", "hang", "item_error", "memory_error", "bug", "odd_bug"]
+
+
+class Settings(StageSettings):
+    seconds: float = -1.0
+    how: How = "nothing"
+    max: float | None = Field(None, json_schema_extra=THRESHOLD)
+
+
+class OddError(Exception):
+    """An error that does not survive pickling."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(one)
+
+
+def harm(how: How) -> None:
+    if how == "segv":
+        ctypes.string_at(0)
+    elif how == "memory":
+        while True:  # until somebody ends it
+            HELD.append(np.ones(50 << 20, np.uint8))
+            time.sleep(0.05)
+    elif how == "hang":
+        time.sleep(3600)
+    elif how == "item_error":
+        raise ItemError("decode_error", "it does not please")
+    elif how == "memory_error":
+        raise MemoryError("so much was asked for")
+    elif how == "bug":
+        raise ValueError("our own bug")
+    elif how == "odd_bug":
+        raise OddError("our own", "bug")
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    # UTTERMILL_COUNT: a file that gets a line for each clip that is measured.
+    if path := os.environ.get("UTTERMILL_COUNT"):
+        with open(path, "a") as handle:
+            handle.write(f"{clip.seconds:.3f}\n")
+    if abs(clip.seconds - settings.seconds) < 1e-3:
+        harm(settings.how)
+    return {"poison": 2 * clip.seconds}
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    return (Limit("poison", None, settings.max, "", "poisonous"),)

@@ -1,0 +1,34 @@
+"""A recogniser that misbehaves on the clip of one length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tasks.asr import SpeechClip, Transcript
+from tests.plugins import poison
+
+VERSION = 1
+
+
+class Settings(poison.Settings):
+    pass
+
+
+def weights(settings: Settings) -> str:
+    return "poison"
+
+
+class Backend:
+    RATE = 16000
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
+        for clip in clips:
+            if abs(len(clip.samples) / self.RATE - self.settings.seconds) < 1e-3:
+                if self.settings.how == "item_error":
+                    yield Transcript("", error="it does not please")
+                    continue
+                poison.harm(self.settings.how)
+            yield Transcript(f"{len(clip.samples)} samples", "en", 1.0, -0.1, 0.0, 1.0)

@@ -1,0 +1,378 @@
+"""Decoding: exact where it can be, the right code where it cannot, and never more than a block."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import tarfile
+import tracemalloc
+import wave
+from pathlib import Path
+
+import av
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import soundfile as sf
+from numpy.typing import NDArray
+
+from tasks import audio
+from tasks.errors import CODES, ItemError
+from tasks.recording import Locator
+
+Samples = NDArray[np.float32]
+
+
+def tones(frames: int, channels: int = 1, rate: int = 16_000) -> Samples:
+    """A different tone in every channel."""
+    at = np.arange(frames)[:, None] / rate
+    return (0.3 * np.sin(2 * np.pi * (200 + 37 * np.arange(channels)) * at)).astype(np.float32)
+
+
+def write(path: Path, samples: Samples, rate: int = 16_000, subtype: str | None = None) -> Locator:
+    kind = "OGG" if path.suffix == ".opus" else None
+    with sf.SoundFile(path, "w", rate, samples.shape[1], subtype, format=kind) as file:
+        for at in range(0, len(samples), 65_536):  # one long OGG write crashes libsndfile
+            file.write(samples[at : at + 65_536])
+    return Locator(str(path))
+
+
+def write_m4a(path: Path, samples: Samples, rate: int = 16_000) -> Locator:
+    with av.open(str(path), "w", format="mp4") as container:
+        stream = container.add_stream("aac", rate=rate, layout="mono")
+        for at in range(0, len(samples), 1024):
+            frame = av.AudioFrame.from_ndarray(
+                np.ascontiguousarray(samples[at : at + 1024].T), "fltp", "mono"
+            )
+            frame.sample_rate, frame.pts = rate, at
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return Locator(str(path))
+
+
+def decode(locator: Locator, frames: int = audio.BLOCK_FRAMES) -> Samples:
+    with audio.open_stream(locator) as stream:
+        return np.concatenate(list(stream.blocks(frames)))
+
+
+def fails(locator: Locator) -> ItemError:
+    with pytest.raises(ItemError) as caught:
+        decode(locator)
+    assert caught.value.code in CODES
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("name", "subtype", "step"),
+    [("a.wav", "PCM_16", 2**-15), ("a.wav", "PCM_U8", 2**-7), ("a.wav", "PCM_24", 2**-23),
+     ("a.wav", "PCM_32", 2**-24), ("a.wav", "FLOAT", 0), ("a.wav", "ULAW", 0.02),
+     ("a.flac", "PCM_16", 2**-15), ("a.aiff", "PCM_16", 2**-15), ("a.ogg", "VORBIS", 0.1),
+     ("a.opus", "OPUS", 0.5)],
+)  # fmt: skip
+def test_formats_decode_to_what_was_written(
+    tmp_path: Path, name: str, subtype: str, step: float
+) -> None:
+    samples = tones(48_000, 2)
+    locator = write(tmp_path / name, samples, subtype=subtype)
+    header, found = audio.probe(locator), decode(locator)
+    assert (header.rate, header.channels, header.decoder) == (16_000, 2, "soundfile")
+    assert header.frames == len(samples)
+    assert header.format.endswith("/" + subtype.lower())
+    assert found.dtype == np.float32
+    assert found.shape == samples.shape
+    assert np.abs(found - samples).max() <= step
+
+
+@pytest.mark.parametrize(
+    ("frames", "channels", "rate"),
+    [(1, 1, 16_000), (1000, 8, 16_000), (8000, 1, 8_000), (5000, 2, 192_000), (70_000, 3, 11_025)],
+)
+def test_any_shape_of_wav(tmp_path: Path, frames: int, channels: int, rate: int) -> None:
+    samples = tones(frames, channels, rate)
+    locator = write(tmp_path / "a.wav", samples, rate, subtype="FLOAT")
+    assert audio.probe(locator) == audio.Header(rate, channels, frames, "wav/float", "soundfile")
+    assert np.array_equal(decode(locator, 777), samples)
+
+
+def test_m4a_by_ffmpeg_is_whole_and_the_same_every_time(tmp_path: Path) -> None:
+    samples = tones(40_000)
+    locator = write_m4a(tmp_path / "a.m4a", samples)
+    header, found = audio.probe(locator), decode(locator)
+    assert (header.rate, header.channels, header.format) == (16_000, 1, "mov/aac")
+    assert header.decoder == "av"
+    assert 0 <= len(found) - len(samples) < 1024
+    assert np.abs(found[2000:38_000] - samples[2000:38_000]).max() < 0.05
+    assert np.array_equal(found, decode(locator, 1000))
+
+
+def test_cut_off_m4a_fails_with_its_prefix(tmp_path: Path) -> None:
+    path = tmp_path / "a.m4a"
+    noise = np.random.default_rng(0).uniform(-0.5, 0.5, (60_000, 1)).astype(np.float32)
+    write_m4a(path, noise)
+    data = path.read_bytes()
+    start = data.find(b"mdat")
+    path.write_bytes(data[: start + 4000] + bytes(8000) + data[start + 12_000 :])
+    error = fails(Locator(str(path)))
+    assert error.code == "decode_error"
+    assert 0 < error.decoded < 60_000
+    assert error.rate == 16_000
+
+
+def mp3(samples: Samples, path: Path) -> bytes:
+    with sf.SoundFile(
+        path, "w", 16_000, 1, format="MP3", subtype="MPEG_LAYER_III", bitrate_mode="VARIABLE"
+    ) as file:
+        file.write(samples)
+    return path.read_bytes()
+
+
+def test_mp3_is_read_to_its_end_whatever_its_header_estimates(tmp_path: Path) -> None:
+    path = tmp_path / "a.mp3"
+    loud = np.random.default_rng(0).uniform(-0.5, 0.5, (80_000, 1)).astype(np.float32)
+    first, second = mp3(loud, path), mp3(np.zeros_like(loud), path)
+    assert len(decode(Locator(str(path)))) == 80_000  # the encoder's padding is trimmed
+    path.write_bytes(first + second)  # two files joined; the header speaks of the first
+    assert len(decode(Locator(str(path)))) >= 160_000
+
+
+def test_joined_ogg_files_are_read_to_the_end(tmp_path: Path) -> None:
+    path, parts = tmp_path / "a.ogg", []
+    for level in (0.5, 1.0):
+        write(path, tones(50_000) * np.float32(level))
+        parts.append(path.read_bytes())
+    path.write_bytes(b"".join(parts))
+    assert len(decode(Locator(str(path)))) > 99_000  # FFmpeg loses 8 ms at the seam
+
+
+def test_junk_after_an_mp3_is_no_error_but_inside_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "a.mp3"
+    loud = np.random.default_rng(0).uniform(-0.5, 0.5, (80_000, 1)).astype(np.float32)
+    data = mp3(loud, path)
+    path.write_bytes(data + b"<html>not found</html>" * 40)
+    assert len(decode(Locator(str(path)))) == 80_000
+    half = len(data) // 2
+    path.write_bytes(data[:half] + b"<html>not found</html>" * 40 + data[half:])
+    error = fails(Locator(str(path)))
+    assert error.code == "decode_error"
+    assert 0 < error.decoded < 80_000
+
+
+def test_truncated_wav_keeps_count_of_its_prefix(tmp_path: Path) -> None:
+    path = tmp_path / "a.wav"
+    write(path, tones(100_000), subtype="PCM_16")
+    path.write_bytes(path.read_bytes()[: 44 + 2 * 70_000])
+    error = fails(Locator(str(path)))
+    assert (error.code, error.decoded, error.rate) == ("truncated", 70_000, 16_000)
+
+
+@pytest.mark.parametrize("size", [0, 0xFFFFFFFF, 0x7FFFFFFF, 0xFFFFFFFF - 36])
+def test_streaming_sizes_are_tolerated(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "a.wav"
+    samples = tones(9000)
+    write(path, samples, subtype="PCM_16")
+    data = bytearray(path.read_bytes())
+    at = data.find(b"data") + 4
+    data[at : at + 4] = struct.pack("<I", size)
+    data[4:8] = struct.pack("<I", min(size + 36, 0xFFFFFFFF) if size else 0)
+    path.write_bytes(data)
+    assert len(decode(Locator(str(path)))) == 9000
+
+
+def test_a_lying_header_allocates_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a.flac"
+    write(path, tones(20_000), subtype="PCM_16")
+    data = bytearray(path.read_bytes())
+    data[21] |= 0x0F  # the upper bits of the number of samples: 2^36
+    data[22:26] = b"\xff\xff\xff\xff"
+    path.write_bytes(data)
+    tracemalloc.start()
+    try:
+        assert audio.probe(Locator(str(path))).frames is None
+        assert fails(Locator(str(path))).code == "decode_error"
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_long_recording_is_decoded_in_the_memory_of_a_block(tmp_path: Path) -> None:
+    locator = write(tmp_path / "a.flac", np.zeros((12_000_000, 1), np.float32), subtype="PCM_16")
+    tracemalloc.start()
+    try:
+        with audio.open_stream(locator) as stream:
+            assert sum(len(block) for block in stream.blocks()) == 12_000_000
+        assert tracemalloc.get_traced_memory()[1] < 2 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_non_finite_samples_fail_all_of_it(tmp_path: Path, bad: float) -> None:
+    samples = tones(200_000)
+    samples[100_000] = bad
+    error = fails(write(tmp_path / "a.wav", samples, subtype="FLOAT"))
+    assert (error.code, error.decoded) == ("non_finite", 200_000)
+
+
+def test_what_cannot_be_opened_has_its_code(tmp_path: Path) -> None:
+    assert fails(Locator(str(tmp_path / "gone.wav"))).code == "missing"
+    assert fails(Locator(str(tmp_path))).code == "unreadable"
+    os.mkfifo(tmp_path / "pipe.wav")  # opening it would wait for a writer for ever
+    assert fails(Locator(str(tmp_path / "pipe.wav"))).code == "unreadable"
+    for name, data, code in (
+        ("page.wav", b"<!DOCTYPE html><html><body>404</body></html>" * 50, "unreadable"),
+        ("none.mp3", b"", "empty"),
+        ("lfs.mp3", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "unreadable"),
+        ("pcm.raw", tones(20_000).tobytes(), "unreadable"),
+        ("noise.vox", np.random.default_rng(0).bytes(50_000), "unreadable"),
+    ):
+        (tmp_path / name).write_bytes(data)
+        assert fails(Locator(str(tmp_path / name))).code == code
+
+
+def test_no_samples_and_odd_rates(tmp_path: Path) -> None:
+    empty = write(tmp_path / "a.wav", tones(0), subtype="PCM_16")
+    assert fails(empty).code == "empty"
+    with pytest.raises(ItemError, match="empty"):
+        audio.probe(empty)
+    for rate in (999, 768_001):
+        odd = write(tmp_path / "b.wav", tones(100), rate, subtype="PCM_16")
+        assert fails(odd).code == "bad_sample_rate"
+
+
+def scripts(secret: Path) -> dict[str, str]:
+    return {
+        "concat": f"ffconcat version 1.0\nfile '{secret}'\n",
+        "relative": f"ffconcat version 1.0\nfile {secret.name}\n",
+        "m3u8": f"#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:1,\n{secret}\n#EXT-X-ENDLIST\n",
+        "url": "#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:1,\nhttp://127.0.0.1:9/a.wav\n",
+        "dash": f'<MPD><Period><BaseURL>{secret}</BaseURL></Period></MPD>',
+        "sdp": "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nm=audio 5004 RTP/AVP 0\n",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["concat", "relative", "m3u8", "url", "dash", "sdp"])
+@pytest.mark.parametrize("extension", ["m4a", "mp4", "aac"])
+def test_a_script_cannot_make_ffmpeg_open_files(
+    tmp_path: Path, kind: str, extension: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "secret.wav", tones(16_000), subtype="PCM_16")
+    path = tmp_path / f"song.{extension}"
+    path.write_text(scripts(tmp_path / "secret.wav")[kind])
+    monkeypatch.chdir(tmp_path)
+    assert fails(Locator(str(path))).code == "unreadable"
+
+
+def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path) + b"/\xff\xe9.wav"
+    source = write(tmp_path / "a.wav", tones(100), subtype="FLOAT")
+    os.rename(source.path, path)
+    assert len(decode(Locator(os.fsdecode(path)))) == 100
+
+
+@pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.ogg", "a.mp3"])
+def test_a_span_is_exact_in_every_codec(tmp_path: Path, name: str) -> None:
+    locator = write(tmp_path / name, tones(150_000, 2))
+    whole = decode(locator)
+    for start, stop in ((0, 10), (70_001, 140_003), (65_536, 65_537)):
+        assert np.array_equal(audio.read_span(locator, start, stop), whole[start:stop])
+    with pytest.raises(ItemError):
+        audio.read_span(locator, 0, 10**7)
+
+
+def test_a_member_of_a_tar_is_read_in_place(tmp_path: Path) -> None:
+    samples = tones(30_000)
+    parts = {"a.flac": write(tmp_path / "a.flac", samples, subtype="PCM_16").path,
+             "b.m4a": write_m4a(tmp_path / "b.m4a", samples).path}  # fmt: skip
+    with tarfile.open(tmp_path / "all.tar", "w") as tar:
+        for name, path in parts.items():
+            tar.add(path, name)
+    with tarfile.open(tmp_path / "all.tar") as tar:
+        for member in tar:
+            plain = Locator(parts[member.name])
+            inside = Locator(str(tmp_path / "all.tar"), member.offset_data, member.size)
+            assert np.array_equal(decode(inside), decode(plain))
+            assert audio.probe(inside) == audio.probe(plain)
+            assert audio.digest(inside) == audio.digest(plain)
+            assert np.array_equal(
+                audio.read_span(inside, 5, 20_000), audio.read_span(plain, 5, 20_000)
+            )
+    cut = Locator(str(tmp_path / "all.tar"), 10**9, 100)  # beyond the end of the archive
+    assert fails(cut).code == "empty"
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_cell_of_a_parquet_file(tmp_path: Path, plain: bool) -> None:
+    clips = [tones(1000 + i) for i in range(5)]
+    files = [Path(write(tmp_path / f"{i}.wav", c, subtype="FLOAT").path).read_bytes()
+             for i, c in enumerate(clips)]  # fmt: skip
+    cells = files if plain else [{"bytes": f, "path": "x"} for f in files]
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"sound": [*cells, None]}), path, row_group_size=2)
+    for row, clip in enumerate(clips):
+        locator = Locator(str(path), row=row, column="sound")
+        assert np.array_equal(decode(locator), clip)
+        assert audio.digest(locator) == (hashlib.sha256(files[row]).hexdigest(), len(files[row]))
+    for row, column in ((5, "sound"), (6, "sound"), (0, "other")):
+        assert fails(Locator(str(path), row=row, column=column)).code == "missing"
+
+
+def test_clips_in_memory_and_lazy_are_alike(tmp_path: Path) -> None:
+    samples = tones(200_000, 2)
+    locator = write(tmp_path / "a.wav", samples, subtype="FLOAT")
+    held = audio.Clip.of(samples[1000:150_000], 16_000)
+    lazy = audio.Clip.lazy(locator, 1000, 150_000, 16_000, 2)
+    assert (held.is_lazy, lazy.is_lazy) == (False, True)
+    assert held.num_samples == lazy.num_samples == 149_000
+    assert np.array_equal(held.samples(), lazy.samples())
+    for clip in (held, lazy):
+        assert np.array_equal(np.concatenate(list(clip.blocks())), held.samples())
+    told = lazy.of_recording(12.5, 77)
+    assert (told.header_seconds, told.recording_bytes, told.is_lazy) == (12.5, 77, True)
+    with pytest.raises(ValueError, match="blocks"):
+        audio.Clip.lazy(locator, 0, 601 * 16_000, 16_000, 2).samples()
+
+
+def test_wav_bytes_are_canonical() -> None:
+    pcm = np.array([0, 1, -1, 32767, -32768], np.int16)
+    data = audio.write_wav_bytes(pcm, 22_050)
+    assert len(data) == 44 + 10
+    assert audio.write_wav_bytes(pcm, 22_050) == data
+    with wave.open(io.BytesIO(data)) as file:
+        assert file.getparams()[:4] == (1, 2, 22_050, 5)
+        assert file.readframes(5) == pcm.tobytes()
+
+
+def test_importing_tasks_loads_no_decoder() -> None:
+    code = "import sys, tasks; sys.exit(bool({'av', 'soundfile'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def outcome(locator: Locator) -> float | str:
+    """Seconds decoded, or the code."""
+    try:
+        with audio.open_stream(locator) as stream:
+            return sum(len(block) for block in stream.blocks(8192)) / stream.rate
+    except ItemError as error:
+        return error.code
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("UTTERMILL_CORPUS" not in os.environ, reason="UTTERMILL_CORPUS is not set")
+def test_every_file_of_the_corpus_decodes_or_has_a_code() -> None:
+    corpus = Path(os.environ["UTTERMILL_CORPUS"])
+    for line in (corpus / "manifest.jsonl").read_text().splitlines():
+        stated = json.loads(line)
+        found = outcome(Locator(str(corpus / stated["path"])))
+        if isinstance(found, str):
+            assert found in CODES
+            assert stated["seconds"] is None or stated["path"].endswith((".raw", ".flac"))
+        else:
+            assert stated["seconds"] is None or abs(found - stated["seconds"]) < 0.5

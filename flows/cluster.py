@@ -57,6 +57,7 @@ DASK_CONFIG: dict[str, Any] = {
             "worker-ttl": "30 minutes",
             "no-workers-timeout": "2 minutes",
         },
+        "deploy": {"lost-worker-timeout": "1 hour"},
         "admin": {"tick": {"limit": "10 minutes"}},
     }
 }
@@ -199,6 +200,11 @@ class Cluster:
         if self.settings.kind == "local":
             return local_size(self.settings)
         return self.settings.workers or max(1, len(self.client.nthreads()))
+
+    @property
+    def live(self) -> int:
+        """Workers that are there now: fewer than `size` while a dead one is replaced."""
+        return len(self.client.nthreads())
 
     def submit(self, function: Callable[..., Any], *args: Any) -> Any:
         """Run an importable function on a worker; a `distributed.Future`.

@@ -39,23 +39,24 @@ ENGLISH = (
     "Thank you for your help, I will call you tomorrow.",
 )
 
+#: Longer than the English ones: Whisper needs more of a synthetic Spanish voice to be sure of it.
 SPANISH = (
-    "Mañana vamos a comer en la casa de mi abuela.",
-    "El tren sale de la estación a las ocho de la mañana.",
-    "Los niños juegan en el parque todas las tardes.",
-    "Necesito comprar pan, leche y un poco de queso.",
-    "Mi hermana trabaja en un hospital cerca del mar.",
-    "Ayer llovió mucho y las calles estaban mojadas.",
-    "El perro duerme debajo de la mesa de la cocina.",
-    "Me gusta leer un libro antes de dormir.",
-    "La profesora explicó la lección con mucha paciencia.",
-    "Vivimos en un pueblo pequeño entre las montañas.",
-    "Por favor, cierra la puerta cuando salgas de la casa.",
-    "En verano hace mucho calor y vamos a la playa.",
-    "El mercado está lleno de gente los sábados.",
-    "Mi padre toca la guitarra y mi madre canta.",
-    "La ventana de mi cuarto mira hacia el jardín.",
-    "Muchas gracias por la ayuda, hasta la próxima semana.",
+    "Mañana por la mañana vamos a comer en la casa de mi abuela con toda la familia.",
+    "Los niños juegan en el parque todas las tardes cuando salen de la escuela.",
+    "Necesito comprar pan, leche y un poco de queso para la cena de esta noche.",
+    "Mi hermana trabaja en un hospital muy grande que está cerca del mar.",
+    "Ayer por la noche llovió mucho y todas las calles de la ciudad estaban mojadas.",
+    "Muchas personas vienen a nuestro pueblo en verano porque hace muy buen tiempo.",
+    "Me gusta leer un libro interesante todas las noches antes de dormir.",
+    "La profesora explicó la lección con mucha paciencia a todos los estudiantes.",
+    "Nosotros vivimos en una casa pequeña que está entre las montañas y el río.",
+    "Por favor, cierra la puerta y las ventanas cuando salgas de la casa.",
+    "En el verano hace mucho calor y por eso vamos a la playa todos los días.",
+    "El mercado de la ciudad está lleno de gente todos los domingos por la mañana.",
+    "Mi padre canta una canción muy bonita y mi madre prepara la comida.",
+    "La semana pasada visitamos un museo de historia en el centro de la ciudad.",
+    "No sé dónde está mi teléfono, pero creo que está en la mesa de la cocina.",
+    "Muchas gracias por toda la ayuda y hasta la próxima semana.",
 )
 
 GERMAN = (
@@ -63,7 +64,7 @@ GERMAN = (
     "Die Kinder spielen nach der Schule im Garten.",
     "Ich möchte bitte einen Kaffee und ein Stück Kuchen.",
     "Gestern hat es den ganzen Tag geregnet.",
-    "Meine Schwester arbeitet in einem Krankenhaus.",
+    "Meine Schwester arbeitet seit vielen Jahren in einem Krankenhaus.",
     "Das Fenster in der Küche ist leider kaputt.",
 )
 

@@ -30,9 +30,14 @@ def run(settings: PrepareSettings, quiet: bool = False) -> dict[str, Any]:
             **{name: getattr(settings, name) for name in type(settings).model_fields},
             return_state=True,
         )
-        history.settle(state.state_details.flow_run_id)
-        result: dict[str, Any] = state.result(raise_on_failure=True)
-    return result
+        run_id = state.state_details.flow_run_id
+        if state.is_completed():
+            result: dict[str, Any] = state.result()
+            history.settle(run_id, expected=result.pop("task_runs"))
+            return result
+        history.settle(run_id)
+        state.result(raise_on_failure=True)
+        raise AssertionError("a flow that is not completed raises its error")
 
 
 class _NoTraceback(logging.Filter):

@@ -87,33 +87,37 @@ def _record(out: Path) -> None:
 
 
 def _run(job: Job, settings: PrepareSettings, scratch: Path) -> dict[str, Any]:
-    totals = Totals()
     with Progress() as progress, Cluster(settings.cluster, scratch / "workers") as cluster:
         cluster.subscribe(remote.TOPIC, progress.on_event)
         cluster.forward_logging()
-        caller = OnCluster(cluster, settings.cluster)
-        for attempt in range(pipeline.REPAIRS):
-            found: Sharded = value(prefect_tasks.shard(job, caller, scratch / "listing"))
-            totals.add(found.done)
-            _show(progress, found)
-            for done in _all_chains(job, found, caller, progress):
-                totals.add(done)
-            try:
-                published: Published = value(
-                    prefect_tasks.package(job, sorted(found.shards), caller)
-                )
-                break
-            except CorruptManifest as fault:
-                if attempt == pipeline.REPAIRS - 1:
-                    raise
-                log.warning("%s; the shard runs again", fault)
-        totals.add(published.done)
-        progress.finish("package")
+        return line(job, OnCluster(cluster, settings.cluster), progress)
+
+
+def line(job: Job, caller: OnCluster, progress: Progress) -> dict[str, Any]:
+    """The whole line on a cluster, within a flow run; what `run --json` prints, but for time."""
+    totals = Totals()
+    assert job.scratch is not None
+    for attempt in range(pipeline.REPAIRS):
+        found: Sharded = value(prefect_tasks.shard(job, caller, job.scratch / "listing"))
+        totals.add(found.done)
+        _show(progress, found)
+        for done in _all_chains(job, found, caller, progress):
+            totals.add(done)
+        try:
+            published: Published = value(prefect_tasks.package(job, sorted(found.shards), caller))
+            break
+        except CorruptManifest as fault:
+            if attempt == pipeline.REPAIRS - 1:
+                raise
+            log.warning("%s; the shard runs again", fault)
+    totals.add(published.done)
+    progress.finish("package")
     return {
         **summary.errors(pq.read_table(published.path / "utterances.parquet")),
         "dataset": str(published.path), "version": int(published.path.name[1:]),
         "new": published.new, **published.summary, "ignored": found.ignored,
-        "stages": totals.as_dict(), "deaths": vars(caller.guard.tally),
+        "stages": totals.as_dict(), "package_walls": published.walls,
+        "deaths": vars(caller.guard.tally), "task_runs": totals.calls,
     }  # fmt: skip
 
 
@@ -156,9 +160,9 @@ def _chain(
     """filter, resample and transcribe one shard; its three task runs stand in the history."""
     audio = seconds[shard]
 
-    def step(stage: str) -> Done:
+    def step(stage: str, sure: bool) -> Done:
         label = f"{stage} · {shard.replace('shard-', 'shard ')} · {audio / 3600:.2f} h"
-        done: Done = value(prefect_tasks.PER_SHARD[stage](job, shard, audio, caller, label))
+        done: Done = value(prefect_tasks.PER_SHARD[stage](job, shard, audio, caller, label, sure))
         if not done.ran:
             progress.advance(stage, audio, reused=True)
         return done

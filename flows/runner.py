@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
@@ -33,6 +34,8 @@ class Workers(Protocol):
 
     @property
     def size(self) -> int: ...
+    @property
+    def live(self) -> int: ...
     def submit(self, function: Callable[..., Any], *args: Any) -> Any: ...
     def restart_worker_of(self, future: Any) -> bool: ...
 
@@ -67,6 +70,8 @@ class Guard:
         self._lock = threading.Lock()
         self._slots: threading.BoundedSemaphore | None = None
         self._running: set[Any] = set()
+        self._handing_out = threading.Lock()
+        self._no_worker: RunError | None = None
         self._cancelled = threading.Event()
 
     def run(
@@ -121,11 +126,7 @@ class Guard:
 
     def _call(self, fn: Callable[..., Any], args: tuple[Any, ...], seconds: float) -> Any:
         while True:
-            if self._cancelled.is_set():
-                raise KeyboardInterrupt
-            future = self._cluster.submit(fn, *args)
-            with self._lock:
-                self._running.add(future)
+            future = self._hand_out(fn, args)
             try:
                 return self._wait(future, seconds)
             except _NeverStarted:
@@ -134,10 +135,26 @@ class Guard:
                 with self._lock:
                     self._running.discard(future)
 
+    def _hand_out(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Submit when a living worker has nothing to do: while a dead one is replaced, two calls
+        would share one worker, and the innocent one would die, or be late, with the other."""
+        while True:
+            with self._handing_out:
+                if self._cancelled.is_set():
+                    raise KeyboardInterrupt
+                if self._no_worker is not None:
+                    raise self._no_worker
+                if not self._running or len(self._running) < self._cluster.live:
+                    future = self._cluster.submit(fn, *args)
+                    with self._lock:
+                        self._running.add(future)
+                    return future
+            time.sleep(0.05)
+
     def _wait(self, future: Any, seconds: float) -> Any:
         from concurrent.futures import CancelledError
 
-        from distributed.scheduler import KilledWorker
+        from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
 
         if self._cancelled.is_set():  # cancel() may have come between submit and here
             future.cancel()
@@ -150,6 +167,9 @@ class Guard:
         except KilledWorker:
             self._count("deaths")
             raise _Died("its worker died") from None
+        except (NoWorkerError, NoValidWorkerError) as error:
+            self._no_worker = RunError(f"the Dask cluster has no worker left: {error}")
+            raise self._no_worker from error
         except CancelledError as error:
             if self._cancelled.is_set():
                 raise KeyboardInterrupt from None
@@ -217,8 +237,10 @@ def map_chains(
     alive = len(threads)
     try:
         while alive:
-            ended.get()
-            alive -= 1
+            # Not for ever: a signal that another thread got would wait as long.
+            with suppress(queue.Empty):
+                ended.get(timeout=0.5)
+                alive -= 1
     except BaseException:
         stop.set()
         if cancel is not None:

@@ -119,7 +119,9 @@ def _cut(unit: Unit, job: Job) -> list[Row]:
     locator = Locator.loads(unit.recording["locator"])
 
     def begin(rate: int) -> Any:
-        return segmenter.start(settings, rate, given) if known is None else cutting.Known(known)
+        return (
+            segmenter.start(settings, rate, given or ()) if known is None else cutting.Known(known)
+        )
 
     for span, clip in cutting.spans(locator, walk, begin):
         measures: dict[str, float | None] = {}

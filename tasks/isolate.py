@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import psutil
 
@@ -25,6 +25,7 @@ from tasks.manifest import Row
 log = logging.getLogger("uttermill")
 
 POLL = 0.2  # s between looks at the child's memory
+START = 120.0  # s that a new process may take until it is at its first unit
 LENGTH = 8  # bytes of the number that goes before each answer
 
 
@@ -52,6 +53,7 @@ class _Child:
 
     def __init__(self, stage: str, job: Job, units: list[Any]) -> None:
         self.job = job
+        self.ready = False
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tasks.isolate", str(os.getpid())],
@@ -71,11 +73,19 @@ class _Child:
 
     def next(self) -> tuple[list[Row], str | None, str]:
         """(rows, None, "") or ([], code, detail) of the next unit."""
-        deadline = time.monotonic() + self.job.item_timeout
+        if not self.ready:  # the first unit is not charged for the start of an interpreter
+            _, code, detail = self._answer(max(START, self.job.item_timeout))
+            if code:
+                return [], code, detail
+            self.ready = True
+        return self._answer(self.job.item_timeout)
+
+    def _answer(self, seconds: float) -> tuple[list[Row], str | None, str]:
+        deadline = time.monotonic() + seconds
         while not select.select([self.answers], [], [], POLL)[0]:
             if time.monotonic() > deadline:
                 self.process.kill()
-                return [], "timeout", f"no result within {self.job.item_timeout:.0f} s"
+                return [], "timeout", f"no result within {seconds:.0f} s"
             if self._memory() > self.job.memory_limit:
                 self.process.kill()
                 limit = self.job.memory_limit / 2**20
@@ -128,14 +138,19 @@ def main() -> None:
     os.dup2(2, 1)  # what a library prints must not land between the answers
     stage, job, units = pickle.load(sys.stdin.buffer)
     module = module_of(stage)
+    _send(answers, [])
     for unit in units:
         try:
             answer: Any = next(iter(module.compute([unit], job)))
         except Exception as error:  # our bug, or a damaged blob: the parent raises it
             answer = error
-        data = _pickled(answer)
-        answers.write(len(data).to_bytes(LENGTH, "little") + data)
-        answers.flush()
+        _send(answers, answer)
+
+
+def _send(answers: BinaryIO, answer: Any) -> None:
+    data = _pickled(answer)
+    answers.write(len(data).to_bytes(LENGTH, "little") + data)
+    answers.flush()
 
 
 def _pickled(answer: Any) -> bytes:

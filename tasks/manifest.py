@@ -62,7 +62,10 @@ def commit(
     footer = {b"uttermill": json.dumps({"stage": stage, "shard": shard, **meta}).encode()}
     table = pa.Table.from_pylist(rows, schema=schema.with_metadata(footer))
     with staged(home) as (handle, publish):
-        pq.write_table(table, handle, compression="zstd")
+        # Small tables, read whole: dictionaries and statistics would only cost time.
+        pq.write_table(
+            table, handle, compression="lz4", use_dictionary=False, write_statistics=False
+        )
         return publish(lambda name: f"{number:06d}-{name}.parquet")
 
 
@@ -95,7 +98,15 @@ def number_of(path: Path) -> int:
     return int(head) if head.isdigit() else -1
 
 
+# Parts never change under their names, so a process reads and checks each one once.
+PARTS_HELD = 64
+_parts: dict[Path, Part] = {}
+
+
 def _open(path: Path) -> Part:
+    known = _parts.get(path)
+    if known is not None and path.exists():
+        return known
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
@@ -103,9 +114,12 @@ def _open(path: Path) -> Part:
     named = path.stem.rsplit("-", 1)[-1]
     if hashlib.sha256(data).hexdigest()[:16] != named:
         raise CorruptManifest(f"manifest {path} does not match the hash in its name", str(path))
-    table = pq.read_table(pa.BufferReader(data))
+    table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
     meta: dict[str, Any] = json.loads((table.schema.metadata or {})[b"uttermill"])
-    return Part(path, number_of(path), table, meta)
+    if len(_parts) >= PARTS_HELD:
+        _parts.clear()
+    _parts[path] = part = Part(path, number_of(path), table, meta)
+    return part
 
 
 class HashedFile:
@@ -160,8 +174,9 @@ def staged(home: Path) -> Iterator[tuple[HashedFile, Callable[[Callable[[str], s
             os.fsync(raw.fileno())
             final = home / name_of(handle.sha.hexdigest()[:16])
             os.chmod(temp, 0o644)
+            # The folder is not synced: a rename that a power cut undoes is work done again, never
+            # a wrong result; a version's folders are synced when it is published.
             os.replace(temp, final)
-            fsync_folder(home)
             return final
 
         try:

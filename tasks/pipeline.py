@@ -87,19 +87,28 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
     return Sharded(shards, done, found.ignored, seconds)
 
 
-def run_stage(job: Job, shard_id: str, seconds: float, caller: Caller, name: str) -> Done:
-    """One stage for one shard; nothing is sent to a worker when nothing is missing."""
-    missing, reused = stage.pending(name, job, shard_id)
-    if not missing:
-        return Done(name, shard_id, 0, reused)
+def run_stage(
+    job: Job, shard_id: str, seconds: float, caller: Caller, name: str, sure: bool = False
+) -> Done:
+    """One stage for one shard; nothing is sent to a worker when nothing is missing.
+
+    `sure`: the stage before it made something, so there is no need to look.
+    """
+    if not sure:
+        missing, reused = stage.pending(name, job, shard_id)
+        if not missing:
+            return Done(name, shard_id, 0, reused)
     return caller.stage(name, job, shard_id, seconds)
 
 
-def run_chain(step: Callable[[str], Done]) -> list[Done]:
+def run_chain(step: Callable[[str, bool], Done]) -> list[Done]:
     """filter, resample, transcribe of one shard; damaged audio is made again."""
     for attempt in range(REPAIRS):
         try:
-            return [step(name) for name in stage.PER_SHARD]
+            done: list[Done] = []
+            for name in stage.PER_SHARD:
+                done.append(step(name, bool(done) and done[-1].ran))
+            return done
         except CorruptManifest as fault:
             manifest.discard(Path(fault.path))
             if attempt == REPAIRS - 1:
@@ -117,6 +126,7 @@ class Published:
     new: bool
     summary: dict[str, Any]
     done: Done
+    walls: dict[str, float] = field(default_factory=dict)  # s of each step
 
 
 def run_package_stage(job: Job, shards: Sequence[str], caller: Caller) -> Published:
@@ -124,9 +134,16 @@ def run_package_stage(job: Job, shards: Sequence[str], caller: Caller) -> Publis
 
     CorruptManifest when a blob is damaged: it was set aside, the chains must run again.
     """
-    began = time.monotonic()
+    began = last = time.monotonic()
+    walls: dict[str, float] = {}
+
+    def lap(step: str) -> None:
+        nonlocal last
+        walls[step], last = round(time.monotonic() - last, 3), time.monotonic()
+
     versions.clean(job.out)
     gathered = caller.call(package.gather, job, sorted(shards))
+    lap("gather")
     count = gathered["summary"]["utterances"]["packaged"]
     seconds = gathered["summary"]["seconds"]["packaged"]
     if not gathered["pieces"]:
@@ -138,10 +155,13 @@ def run_package_stage(job: Job, shards: Sequence[str], caller: Caller) -> Publis
     try:
         indices = range(gathered["pieces"])
         caller.map(package.write, [(job, staging, i) for i in indices])
+        lap("write")
         checked = caller.map(package.check, [(staging, i) for i in indices])
+        lap("verify")
         names = package.pieces_of(staging)
         hashes = dict(zip(names, checked, strict=True))
         path = package.publish(job, gathered, hashes)
+        lap("publish")
     except CorruptManifest as fault:
         log.warning("%s; what it held is made again", fault)
         manifest.discard(Path(fault.path))
@@ -151,7 +171,8 @@ def run_package_stage(job: Job, shards: Sequence[str], caller: Caller) -> Publis
         versions.clean(job.out)
         raise
     wall = time.monotonic() - began
-    return Published(path, True, gathered["summary"], Done("package", "", count, 0, seconds, wall))
+    done = Done("package", "", count, 0, seconds, wall)
+    return Published(path, True, gathered["summary"], done, walls)
 
 
 def run_here(job: Job) -> tuple[Published, dict[str, Any]]:
@@ -194,6 +215,11 @@ class Totals:
         entry["items_computed"] += done.computed
         entry["items_reused"] += done.reused
         entry["seconds"] = round(entry["seconds"] + done.wall, 3)
+
+    @property
+    def calls(self) -> int:
+        """How often a stage was run or found done: the number of its Prefect task runs."""
+        return sum(e["shards_run"] + e["shards_reused"] for e in self.stages.values())
 
     def as_dict(self) -> dict[str, Any]:
         return self.stages

@@ -15,7 +15,7 @@ from prefect.states import Completed
 
 from tasks import pipeline
 from tasks.job import Done, Job
-from tasks.pipeline import Caller, Published, Sharded
+from tasks.pipeline import Caller
 
 OPTIONS: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
 LABEL = "{label}"
@@ -33,31 +33,35 @@ def value(state: Any) -> Any:
 
 
 @task(name="shard", task_run_name="shard", tags=["stage:shard"], **OPTIONS)
-def shard(job: Job, caller: Caller, scratch: Path) -> Sharded:
+def shard(job: Job, caller: Caller, scratch: Path) -> Any:
     found = pipeline.run_shard_stage(job, caller, scratch)
     return _state(found.done, found)
 
 
 @task(name="filter", task_run_name=LABEL, tags=["stage:filter"], **OPTIONS)
-def filter(job: Job, shard_id: str, seconds: float, caller: Caller, label: str) -> Done:
-    done = pipeline.run_stage(job, shard_id, seconds, caller, "filter")
+def filter(job: Job, shard_id: str, seconds: float, caller: Caller, label: str, sure: bool) -> Any:
+    done = pipeline.run_stage(job, shard_id, seconds, caller, "filter", sure)
     return _state(done, done)
 
 
 @task(name="resample", task_run_name=LABEL, tags=["stage:resample"], **OPTIONS)
-def resample(job: Job, shard_id: str, seconds: float, caller: Caller, label: str) -> Done:
-    done = pipeline.run_stage(job, shard_id, seconds, caller, "resample")
+def resample(
+    job: Job, shard_id: str, seconds: float, caller: Caller, label: str, sure: bool
+) -> Any:
+    done = pipeline.run_stage(job, shard_id, seconds, caller, "resample", sure)
     return _state(done, done)
 
 
 @task(name="transcribe", task_run_name=LABEL, tags=["stage:transcribe"], **OPTIONS)
-def transcribe(job: Job, shard_id: str, seconds: float, caller: Caller, label: str) -> Done:
-    done = pipeline.run_stage(job, shard_id, seconds, caller, "transcribe")
+def transcribe(
+    job: Job, shard_id: str, seconds: float, caller: Caller, label: str, sure: bool
+) -> Any:
+    done = pipeline.run_stage(job, shard_id, seconds, caller, "transcribe", sure)
     return _state(done, done)
 
 
 @task(name="package", task_run_name="package", tags=["stage:package"], **OPTIONS)
-def package(job: Job, shards: list[str], caller: Caller) -> Published:
+def package(job: Job, shards: list[str], caller: Caller) -> Any:
     published = pipeline.run_package_stage(job, shards, caller)
     return _state(published.done, published)
 

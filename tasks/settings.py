@@ -120,7 +120,9 @@ class TranscribeSettings(StageSettings):
     """Speech recognition, scores against a reference, and verdicts on text."""
 
     backend: Plugin = Plugin(use="faster_whisper")
-    verdicts: tuple[Plugin, ...] = (Plugin(use="empty_text"), Plugin(use="language"))
+    verdicts: tuple[Plugin, ...] = Field(
+        (Plugin(use="empty_text"), Plugin(use="language")), json_schema_extra=THRESHOLD
+    )
     keep_reference: bool = Field(
         True, json_schema_extra=THRESHOLD,
         description="Package the source's own text where there is one, else the ASR's.",

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heapreplace
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,8 @@ def datasets(sources: Sequence[Source]) -> list[tuple[str, Any, SourceSettings]]
             stem = Path(settings.path).name.split(".")[0] or "source"
             base = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in stem)
             base = base[:30] or "source"
-            name = next(
-                n for n in [base, *(f"{base}-{i}" for i in range(2, 10**6))] if n not in taken
-            )
+            numbered = (f"{base}-{i}" for i in count(2))
+            name = next(n for n in chain([base], numbered) if n not in taken)
         if name in taken:
             raise ConfigError(f"two sources are named {name!r}; give each source a name of its own")
         found.append((name, module, settings))

@@ -81,3 +81,17 @@ def _seconds(ledger: pa.Table, column: str = "samples") -> float:
 
 def _true(mask: Any) -> int:
     return int(pc.sum(pc.cast(mask, pa.int64())).as_py() or 0)
+
+
+def errors(utterances: pa.Table) -> dict[str, Any]:
+    """Word and character error rates over all packaged utterances that have a reference."""
+    scored = utterances.filter(pc.is_valid(utterances["words"]))
+    totals = {
+        name: int(pc.sum(scored[name]).as_py() or 0)
+        for name in ("words", "word_errors", "chars", "char_errors")
+    }
+    return {
+        "scored": scored.num_rows,
+        "wer": totals["word_errors"] / totals["words"] if totals["words"] else None,
+        "cer": totals["char_errors"] / totals["chars"] if totals["chars"] else None,
+    }

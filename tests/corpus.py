@@ -20,13 +20,14 @@ from tasks.settings import (
     ResampleSettings,
     ShardSettings,
     Source,
+    StageSettings,
     TranscribeSettings,
 )
 
 RATES = (8000, 16000, 22050, 44100, 48000)
 FILTERS = ({"use": "duration"}, {"use": "silence"}, {"use": "clipping"})
 STAGES = ("shard", "filter", "resample", "transcribe", "package")
-MODELS = {
+MODELS: dict[str, type[StageSettings]] = {
     "shard": ShardSettings, "filter": FilterSettings, "resample": ResampleSettings,
     "transcribe": TranscribeSettings, "package": PackageSettings,
 }  # fmt: skip
@@ -37,7 +38,8 @@ def speech(seed: int, seconds: float, rate: int, channels: int = 1) -> NDArray[n
     count = round(seconds * rate)
     noise = np.random.default_rng(seed).standard_normal((count, channels)).clip(-3, 3)
     syllables = 0.35 + 0.3 * np.sin(2 * np.pi * 4 * np.arange(count) / rate)
-    return 0.15 * syllables[:, None] * noise
+    samples: NDArray[np.float64] = 0.15 * syllables[:, None] * noise
+    return samples
 
 
 def seconds_of(number: int) -> float:
@@ -85,7 +87,7 @@ def job(tmp: Path, **changes: Any) -> Job:
         "transcribe": {"backend": {"use": "fake"}},
         "package": {},
     }
-    stages = {
+    stages: dict[str, Any] = {
         name: model.model_validate({**base[name], **changes.pop(name, {})})
         for name, model in MODELS.items()
     }

@@ -86,7 +86,7 @@ def test_an_unfinished_corpus_is_finished_with_the_same_bytes(corpus: Path) -> N
 
 def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "holiday.jpg").write_bytes(b"x")
-    with pytest.raises(ConfigError, match="holiday.jpg"):
+    with pytest.raises(ConfigError, match=r"holiday\.jpg"):
         demo.make_corpus(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["holiday.jpg"]
 

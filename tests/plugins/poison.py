@@ -8,12 +8,12 @@ import time
 from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from tasks.audio import Clip
 from tasks.errors import ItemError
 from tasks.rules import Limit, Rule
 from tasks.settings import THRESHOLD, StageSettings
-from pydantic import Field
 
 VERSION = 1
 COLUMNS = {"poison": ("1", "twice the length")}
@@ -40,7 +40,7 @@ def harm(how: How) -> None:
         ctypes.string_at(0)
     elif how == "memory":
         while True:  # until somebody ends it
-            HELD.append(np.ones(50 << 20, np.uint8))
+            HELD.append(np.ones(100 << 20, np.uint8))
             time.sleep(0.05)
     elif how == "hang":
         time.sleep(3600)

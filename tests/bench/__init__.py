@@ -1,0 +1,1 @@
+"""Benchmarks: run by hand, ratios reported in the README; no timed test runs in CI."""

@@ -1,0 +1,144 @@
+"""One hour of mixed mp3, flac and wav speech, without ASR: our line against a bare loop.
+
+    python -m tests.bench.prepare_hour [FOLDER]
+
+The bare loop is two spawned processes that decode, resample and write the same tar with the same
+libraries and nothing else: no digest, no cut, no measure, no manifest, no verification. Ours runs
+as a real flow with a Prefect server and a cluster of two workers that are already up. Both in one
+run, A B A B; the median ratio is what counts. Verification is reported apart.
+"""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+import shutil
+import statistics
+import sys
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import soxr
+from prefect import flow
+
+from flows.calls import OnCluster
+from flows.cluster import Cluster, ClusterSettings
+from flows.demo import Line, encode, speak
+from flows.demo_sentences import STORY
+from flows.prepare import line
+from flows.progress import Progress
+from flows.server import local_server
+from tasks import audio
+from tasks.job import Job
+from tasks.pcm import to_int16
+from tasks.recording import Locator
+from tasks.settings import Plugin, ShardSettings, Source, TranscribeSettings
+
+ROUNDS = 3
+HOUR = 3600.0
+FORMATS = (("mp3", "MPEG_LAYER_III", 44100), ("flac", "PCM_16", 16000), ("wav", "PCM_16", 48000))
+
+
+def corpus(folder: Path) -> list[Path]:
+    """About one hour: utterances of 5 to 25 s, a third of it in each format."""
+    if not folder.is_dir():
+        voices = speak([Line(text, "en-us", 150) for text in STORY])
+        chance = np.random.default_rng(3)
+        total, number = 0.0, 0
+        building = folder.with_suffix(".building")
+        building.mkdir(parents=True)
+        while total < HOUR:
+            parts: list[np.ndarray] = []
+            while sum(map(len, parts)) < chance.uniform(5, 22) * 22050:
+                parts.append(voices[chance.integers(len(voices))])
+            speech = np.concatenate(parts) * np.float32(chance.uniform(0.3, 0.9))
+            extension, subtype, rate = FORMATS[number % len(FORMATS)]
+            samples = np.clip(soxr.resample(speech, 22050, rate, "HQ"), -1, 1)
+            data = encode(samples, rate, extension, subtype)
+            (building / f"{number:04d}.{extension}").write_bytes(data)
+            total += len(speech) / 22050
+            number += 1
+        building.rename(folder)
+    return sorted(folder.iterdir())
+
+
+def bare(paths: list[Path], tar_path: Path) -> None:
+    """Decode, resample, write: what nobody can do without."""
+    with tarfile.open(tar_path, "w", format=tarfile.USTAR_FORMAT) as tar:
+        for path in paths:
+            with audio.open_stream(Locator(str(path))) as stream:
+                samples = np.concatenate(list(stream.blocks())).mean(axis=1)
+                rate = stream.rate
+            if rate != 16000:
+                samples = soxr.resample(samples, rate, 16000, "HQ")
+            for suffix, data in (
+                ("txt", b"text"),
+                ("wav", audio.write_wav_bytes(to_int16(samples), 16000)),
+            ):
+                info = tarfile.TarInfo(f"{path.stem}.{suffix}")
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+
+
+def warm() -> None:
+    """What a worker has done before its first task: the clock starts after it."""
+    soxr.resample(np.zeros(1000, np.float32), 44100, 16000, "HQ")
+
+
+def run_bare(paths: list[Path], folder: Path) -> float:
+    """Wall seconds of two spawned processes, imports and start excluded."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(2) as pool:
+        pool.apply(warm), pool.map(time.sleep, [0.3, 0.3])
+        began = time.perf_counter()
+        halves = [(paths[0::2], folder / "a.tar"), (paths[1::2], folder / "b.tar")]
+        pool.starmap(bare, halves, chunksize=1)
+        return time.perf_counter() - began
+
+
+@flow(name="bench", persist_result=False)
+def ours(source: str, out: Path, scratch: Path) -> dict[str, float]:
+    """Wall seconds of shard..package, cluster up before; and of the verification in it."""
+    job = Job(
+        out=out,
+        sources=(Source(kind="folder", path=source),),
+        shard=ShardSettings(settle_seconds=0),
+        transcribe=TranscribeSettings(backend=Plugin(use="fake")),
+        scratch=scratch,
+    )
+    out.mkdir()
+    settings = ClusterSettings(workers=2)
+    with Cluster(settings, scratch / "workers") as cluster, Progress(quiet=True) as progress:
+        cluster.client.wait_for_workers(2)
+        began = time.perf_counter()
+        result = line(job, OnCluster(cluster, settings), progress)
+        wall = time.perf_counter() - began
+    stages = {name: entry["seconds"] for name, entry in result["stages"].items()}
+    return {"wall": wall, "verify": result["package_walls"]["verify"], **stages,
+            **{f"package.{k}": v for k, v in result["package_walls"].items()}}  # fmt: skip
+
+
+def main() -> None:
+    source = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.gettempdir()) / "uttermill-hour"
+    paths = corpus(source)
+    ratios = []
+    with local_server():
+        for _ in range(ROUNDS):
+            with tempfile.TemporaryDirectory() as name:
+                home = Path(name)
+                loop = run_bare(paths, home)
+                mine = ours(str(source), home / "out", home / "scratch")
+                shutil.rmtree(home / "out")
+            ratio = (mine["wall"] - mine["verify"]) / loop
+            ratios.append(ratio)
+            parts = ", ".join(f"{k} {v:.2f}" for k, v in mine.items())
+            print(f"bare loop {loop:.2f} s; ours without verification {ratio:.2f} x; {parts}")
+    print(f"median ratio {statistics.median(ratios):.2f}; verification of the last run "
+          f"{mine['verify'] / loop:.2f} x the bare loop")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,280 @@
+"""`uttermill` as a user starts it: a process of its own, elsewhere, with a settings file.
+
+Every process of a run inherits a token in its environment, so that a test finds each one of them,
+whoever its parent is by now.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+from uuid import uuid4
+
+import psutil
+import pyarrow.parquet as pq
+import yaml
+
+from flows.history import out_tag
+from tasks.manifest import Row
+from tests import corpus
+from tests.plugins import gate
+
+ROOT = Path(__file__).parents[2]
+TOKEN = "UTTERMILL_TEST_TOKEN"
+PATIENCE = 120.0  # s; a loaded machine
+
+
+def soon(true: Callable[[], Any], seconds: float = PATIENCE, every: float = 0.02) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if true():
+            return True
+        time.sleep(every)
+    return False
+
+
+@dataclass
+class Ended:
+    """A run that is over."""
+
+    code: int
+    result: dict[str, Any]  # the object on stdout; empty when there was none
+    stderr: str
+    seconds: float
+
+    @property
+    def error(self) -> str:
+        return str(self.result.get("error", ""))
+
+
+class Started:
+    """A run that goes on; use it as a context manager: nothing of it is left after."""
+
+    def __init__(self, arguments: list[str], home: Path, environment: dict[str, str]) -> None:
+        self.token = uuid4().hex
+        self._began = time.monotonic()
+        self._stdout, self._stderr = home / f"{self.token}.out", home / f"{self.token}.err"
+        with self._stdout.open("wb") as out, self._stderr.open("wb") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "flows.cli", *arguments],
+                cwd="/", stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                env={**environment, TOKEN: self.token}, start_new_session=True,
+            )  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def stderr(self) -> str:
+        return self._stderr.read_text(errors="replace")
+
+    def alive(self) -> list[psutil.Process]:
+        """Every living process with this run's token."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get(TOKEN) == self.token:
+                    found.append(process)
+        return found
+
+    def workers(self) -> list[psutil.Process]:
+        """Dask's workers: what the run spawned, without multiprocessing's tracker."""
+        found = []
+        with suppress(psutil.Error):
+            for child in psutil.Process(self.pid).children():
+                with suppress(psutil.Error):
+                    if "spawn_main" in " ".join(child.cmdline()):
+                        found.append(child)
+        return found
+
+    def kill(self) -> None:
+        """-9 to the run's own process, as it is; what belongs to it must find out by itself."""
+        self.process.kill()
+        self.process.wait()
+
+    def interrupt(self) -> None:
+        """Ctrl-C: a terminal sends it to the whole group."""
+        os.killpg(self.pid, signal.SIGINT)
+
+    def end(self, timeout: float = 240.0) -> Ended:
+        code = self.process.wait(timeout)
+        lines = self._stdout.read_text().splitlines()
+        assert len(lines) <= 1, f"more than one object on stdout: {lines}"
+        result = json.loads(lines[0]) if lines else {}
+        return Ended(code, result, self.stderr(), time.monotonic() - self._began)
+
+    def none_left(self, seconds: float = 15.0) -> bool:
+        return soon(lambda: not self.alive(), seconds, every=0.1)
+
+    def __enter__(self) -> Started:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for process in self.alive():
+            with suppress(psutil.Error):
+                process.kill()
+        self.process.wait()
+
+
+@dataclass
+class Site:
+    """One folder of recordings and as many OUTs over it as a test wants."""
+
+    home: Path
+    api: str
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for folder in (self.source, self.gate, self.temp):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def source(self) -> Path:
+        return self.home / "in"
+
+    @property
+    def gate(self) -> Path:
+        """Files in here kill or hold runs; see `tests.plugins.gate`."""
+        return self.home / "gate"
+
+    @property
+    def temp(self) -> Path:
+        """TMPDIR of the runs."""
+        return self.home / "tmp"
+
+    def settings(self, out: str | Path, **changes: Any) -> Path:
+        """A settings file; a stage's keys replace the ones of here."""
+        data: dict[str, Any] = {
+            "sources": [
+                {"kind": "folder", "path": str(self.source), "name": "c", "expect_broken": True}
+            ],
+            "out": str(self.home / out),
+            "shard": {"settle_seconds": 0, "hours": 0.001},
+            "filter": {
+                "segmenter": {"use": "whole"},
+                "filters": [{"use": "duration"}, {"use": "silence"}, {"use": "clipping"}],
+            },
+            "transcribe": {"backend": {"use": "fake"}},
+            "cluster": {"workers": 2},
+        }
+        for name, value in changes.items():
+            mapping = isinstance(value, dict) and isinstance(data.get(name), dict)
+            data[name] = {**data[name], **value} if mapping else value
+        path = self.home / f"{uuid4().hex}.yaml"
+        path.write_text(yaml.safe_dump(data))
+        return path
+
+    def start(self, *arguments: str | Path) -> Started:
+        path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
+        environment = {
+            **os.environ, "PYTHONPATH": path, "TMPDIR": str(self.temp),
+            "PREFECT_API_URL": self.api, gate.VARIABLE: str(self.gate), **self.environment,
+        }  # fmt: skip
+        return Started([str(a) for a in arguments], self.home, environment)
+
+    def command(self, *arguments: str | Path) -> Ended:
+        """Any command, to its end; nothing of it may be left then."""
+        with self.start(*arguments, "--json") as started:
+            ended = started.end()
+            assert started.none_left(2.0), started.alive()
+        return ended
+
+    def run(self, settings: Path) -> Ended:
+        return self.command("run", settings)
+
+    def done(self, settings: Path) -> Ended:
+        """A run that has to end well."""
+        ended = self.run(settings)
+        assert ended.code == 0, ended.stderr
+        return ended
+
+
+# What a run leaves
+
+
+def ledger(out: Path) -> list[Row]:
+    rows: list[Row] = pq.read_table(out / "datasets/latest/ledger.parquet").to_pylist()
+    return rows
+
+
+def quarantined(out: Path) -> dict[str, tuple[str, str]]:
+    """Recording: (stage, reason) of each one that failed."""
+    return {
+        row["recording"]: (row["stage"], row["reason"])
+        for row in ledger(out) if row["outcome"] == "failed"
+    }  # fmt: skip
+
+
+def packaged(out: Path) -> set[str]:
+    return {row["recording"] for row in ledger(out) if row["outcome"] == "packaged"}
+
+
+def computed(ended: Ended) -> dict[str, int]:
+    return {name: entry["items_computed"] for name, entry in ended.result["stages"].items()}
+
+
+def differences(one: Path, other: Path) -> list[str]:
+    """Files under `datasets/` of two OUTs that are not the same, byte for byte."""
+    left, right = (corpus.content(out / "datasets/v0001") for out in (one, other))
+    names = sorted({*left, *right})
+    faults = [name for name in names if left.get(name) != right.get(name)]
+    versions = [sorted(p.name for p in (out / "datasets").iterdir()) for out in (one, other)]
+    if versions[0] != versions[1]:
+        faults.append(f"{versions[0]} against {versions[1]}")
+    if not left:
+        faults.append("nothing was published")
+    return faults
+
+
+# What Prefect knows
+
+
+def _post(api: str, path: str, body: dict[str, Any]) -> list[dict[str, Any]]:
+    data = json.dumps(body).encode()
+    request = Request(f"{api}{path}", data, {"Content-Type": "application/json"})
+    with urlopen(request, timeout=30) as reply:
+        found: list[dict[str, Any]] = json.load(reply)
+    return found
+
+
+def _pages(api: str, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    at = 0
+    while page := _post(api, path, {**body, "limit": 200, "offset": at, "sort": "ID_DESC"}):
+        yield from page
+        at += len(page)
+
+
+def flow_runs(api: str, out: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """(flow runs of an OUT, their child flow runs)."""
+    of_out = {"flow_runs": {"tags": {"all_": [out_tag(out)]}}}
+    roots = list(_pages(api, "/flow_runs/filter", of_out))
+    of_roots = {"parent_flow_run_id": {"any_": [r["id"] for r in roots]}}
+    return roots, list(_pages(api, "/flow_runs/filter", {"flow_runs": of_roots}))
+
+
+def task_runs(api: str, out: Path) -> list[dict[str, Any]]:
+    """Task runs of all runs of an OUT, without the entries that stand for child flow runs."""
+    roots, children = flow_runs(api, out)
+    ids = [run["id"] for run in (*roots, *children)]
+    body = {"flow_runs": {"id": {"any_": ids}}, "task_runs": {"subflow_runs": {"exists_": False}}}
+    return list(_pages(api, "/task_runs/filter", body))
+
+
+def still_open(api: str, out: Path) -> list[str]:
+    """Flow and task runs of an OUT that Prefect believes to be going on."""
+    roots, children = flow_runs(api, out)
+    final = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+    return [
+        f"{run['name']}: {run['state_type']}"
+        for run in (*roots, *children, *task_runs(api, out)) if run["state_type"] not in final
+    ]  # fmt: skip

@@ -1,0 +1,87 @@
+"""One bad item costs one item: crashes, memory and hangs, all for real, in one run."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from tests import corpus
+from tests.faults.command import Site, computed, packaged, quarantined, still_open, task_runs
+
+pytestmark = [pytest.mark.server, pytest.mark.cluster]
+
+COUNT = 12
+# By number of the recording. Each is in a work shard of its own, and one shard has none.
+SEGV, MEMORY, HANG, DEAF = 2, 5, 9, 10
+ITEM_TIMEOUT = 8.0
+
+
+def recording(number: int) -> str:
+    return f"c/r{number:02d}.wav"
+
+
+def seconds_lost(out: Path) -> dict[str, float]:
+    """By shard: from its first death to its last quarantine, as the log of the run has it."""
+    (log,) = (out / "runs").glob("*/run.log")
+    times: dict[str, list[datetime]] = {}
+    for line in log.read_text().splitlines():
+        if found := re.search(r"^(\S+ \S+) WARNING (\w+ of shard-\d+): ", line):
+            at = datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S,%f")
+            times.setdefault(found[2], []).append(at)
+    return {name: (max(at) - min(at)).total_seconds() for name, at in times.items()}
+
+
+def test_poison_items_are_quarantined_and_all_others_packaged(site: Site) -> None:
+    corpus.make(site.source, COUNT)
+    settings = site.settings(
+        "out",
+        filter={
+            "segmenter": {"use": "whole"},
+            "filters": [
+                {"use": "duration"},
+                {
+                    "use": "tests.plugins.fatal", "segv": corpus.seconds_of(SEGV),
+                    "memory": corpus.seconds_of(MEMORY), "hang": corpus.seconds_of(HANG),
+                },
+            ],
+        },
+        transcribe={
+            "backend": {
+                "use": "tests.plugins.poison_asr", "how": "segv",
+                "seconds": corpus.seconds_of(DEAF),
+            }
+        },
+        cluster={
+            "workers": 2, "memory_limit": "1.5GB", "item_timeout": ITEM_TIMEOUT,
+            "timeout_factor": 0.2,
+        },
+    )  # fmt: skip
+    out = site.home / "out"
+    first = site.done(settings)
+
+    assert quarantined(out) == {
+        recording(SEGV): ("filter", "crashed"),
+        recording(MEMORY): ("filter", "out_of_memory"),
+        recording(HANG): ("filter", "timeout"),
+        recording(DEAF): ("transcribe", "crashed"),
+    }
+    poisoned = {SEGV, MEMORY, HANG, DEAF}
+    assert packaged(out) == {recording(n) for n in range(COUNT) if n not in poisoned}
+    # Two shared tries and then one by one, for each of the four shards and for no other.
+    deaths = first.result["deaths"]
+    assert deaths["isolated"] == len(poisoned)
+    assert deaths["deaths"] + deaths["timeouts"] == 2 * len(poisoned)
+    print("\nwall", first.seconds, first.result["stages"], deaths, seconds_lost(out))
+    states = {run["state_name"] for run in task_runs(site.api, out)}
+    assert states == {"Completed"}
+
+    again = site.done(settings)
+    assert set(computed(again).values()) == {0}
+    assert set(again.result["deaths"].values()) == {0}
+    assert again.result["reasons"] == first.result["reasons"]
+    assert site.command("verify", out).code == 0
+    assert still_open(site.api, out) == []
+    print("rerun", again.seconds)

@@ -1,0 +1,37 @@
+"""Where a test stops or kills a process of a run: files in the folder that UTTERMILL_GATE names.
+
+    <stage>-<seconds>.kill   the first process that passes removes it and kills itself with -9
+    <stage>-<seconds>.hold   whoever passes writes `<stage>-<seconds>.held` and waits until the
+                             file is gone
+
+`seconds` is the length of the clip at hand. Without such files the wrapped plug-ins `gated_*` are
+the real ones, so that a quiet run and a disturbed one have equal settings.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+VARIABLE = "UTTERMILL_GATE"
+
+
+def name(stage: str, seconds: float) -> str:
+    return f"{stage}-{seconds:.1f}"
+
+
+def wait(stage: str, seconds: float) -> None:
+    folder = Path(os.environ[VARIABLE])
+    try:
+        (folder / f"{name(stage, seconds)}.kill").unlink()
+    except FileNotFoundError:
+        pass
+    else:
+        os.kill(os.getpid(), signal.SIGKILL)
+    hold = folder / f"{name(stage, seconds)}.hold"
+    if hold.exists():
+        hold.with_suffix(".held").touch()
+        while hold.exists():
+            time.sleep(0.02)

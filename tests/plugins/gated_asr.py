@@ -1,0 +1,19 @@
+"""The recogniser `fake` behind a gate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tasks.asr import SpeechClip, Transcript, fake
+from tests.plugins import gate
+
+VERSION = fake.VERSION
+Settings = fake.Settings
+weights = fake.weights
+
+
+class Backend(fake.Backend):
+    def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
+        for clip in clips:
+            gate.wait("transcribe", len(clip.samples) / self.RATE)
+            yield from super().transcribe([clip])

@@ -1,0 +1,33 @@
+"""The format `wenet` behind two gates: within a tar, and when the lists are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tasks.blobs import Pcm
+from tasks.formats import Piece, wenet
+from tasks.manifest import Row
+from tasks.settings import PackageSettings
+from tests.plugins import gate
+
+place = wenet.place
+check = wenet.check
+
+
+def plan(rows: Sequence[Row], settings: PackageSettings) -> list[Piece]:
+    return [replace(piece, format=__name__) for piece in wenet.plan(rows, settings)]
+
+
+def write(piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path) -> None:
+    def waiting(row: Row) -> Pcm:
+        gate.wait("package", row["num_samples"] / row["sample_rate"])
+        return pcm(row)
+
+    wenet.write(piece, rows, waiting, home)
+
+
+def finish(pieces: Sequence[Piece], home: Path) -> None:
+    wenet.finish(pieces, home)
+    gate.wait("publish", 0.0)

@@ -1,0 +1,185 @@
+"""Items that kill, eat or hang their process: exactly they are quarantined, the rest completes.
+
+These items take a real process with them. A control shows what they do without isolation.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tasks import isolate, manifest, pipeline, stage
+from tasks.job import Job
+from tests import corpus
+
+SHARD = "shard-000000"
+COUNT = 4
+BAD = 2  # 0.8 s
+MIB = 1 << 20
+CODES = {"segv": "crashed", "memory": "out_of_memory", "hang": "timeout",
+         "memory_error": "out_of_memory"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return corpus.make(tmp_path_factory.mktemp("isolate") / "in", COUNT).parent
+
+
+def poisoned(source: Path, out: Path, where: str, how: str) -> Job:
+    poison: dict[str, Any] = {"how": how, "seconds": corpus.seconds_of(BAD)}
+    changes: dict[str, Any] = (
+        {"filter": corpus.filters({"use": "tests.plugins.poison", **poison})}
+        if where == "filter"
+        else {"transcribe": {"backend": {"use": "tests.plugins.poison_asr", **poison}}}
+    )
+    timeout = 3.0 if how == "hang" else 60.0
+    limit = 700 * MIB if how == "memory" else 8192 * MIB
+    package = {"max_failed_fraction": 1.0}
+    return corpus.job(
+        source, out=out, item_timeout=timeout, memory_limit=limit, package=package, **changes
+    )
+
+
+def prepare(job: Job, until: str) -> None:
+    """Run what comes before stage `until`."""
+    pipeline.run_shard_stage(job, pipeline.Here(), job.out / "scratch")
+    for name in stage.PER_SHARD[: stage.PER_SHARD.index(until)]:
+        stage.run(name, job, SHARD)
+
+
+def failures(job: Job, name: str) -> list[str | None]:
+    rows = [row for part in manifest.read(job.out, name, SHARD) for row in part.table.to_pylist()]
+    return [row["error_code"] for row in rows if row["error_code"]]
+
+
+@pytest.mark.parametrize("how", CODES)
+@pytest.mark.parametrize("where", ["filter", "transcribe"])
+def test_the_culprit_is_quarantined(
+    source: Path, tmp_path: Path, where: str, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = poisoned(source, tmp_path / "out", where, how)
+    prepare(job, where)
+    began = time.monotonic()
+    with caplog.at_level(logging.WARNING, "uttermill"):
+        done = stage.run(where, job, SHARD, isolate=True)
+    assert time.monotonic() - began < 30
+    assert done.computed == COUNT
+    assert failures(job, where) == [CODES[how]]
+    if how != "memory_error" or where == "transcribe":  # the filter stage catches that itself
+        assert f"is quarantined as {CODES[how]}" in caplog.text
+    # The quarantine is stored: an ordinary run in this very process survives and publishes.
+    published, counts = corpus.run(job)
+    assert counts[where] == (0, COUNT)
+    rows = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    bad = [r for r in rows if r["outcome"] == "failed"]
+    assert [(r["recording"], r["stage"], r["reason"]) for r in bad] == [
+        (f"c/r{BAD:02d}.wav", where, CODES[how])
+    ]
+    assert published.summary["utterances"]["packaged"] == COUNT - 1
+    left = {"package"} if where == "transcribe" else {"resample", "transcribe", "package"}
+    assert corpus.run(job)[1] == {n: (0, COUNT - (n in left)) for n in corpus.STAGES}
+
+
+def test_an_added_filter_that_crashes(source: Path, tmp_path: Path) -> None:
+    """The cuts are there; the crash is stored nevertheless, and forgotten with the filter."""
+    quiet = corpus.job(source, out=tmp_path / "out")
+    corpus.run(quiet)
+    job = poisoned(source, tmp_path / "out", "filter", "segv")
+    stage.run("filter", job, SHARD, isolate=True)
+    assert failures(job, "filter") == ["crashed"]
+    assert stage.pending("filter", job, SHARD) == (0, COUNT)
+    published, _ = corpus.run(job)
+    assert published.summary["utterances"]["packaged"] == COUNT - 1
+    published, counts = corpus.run(quiet)
+    assert published.summary["utterances"]["packaged"] == COUNT
+    assert counts["filter"] == (0, COUNT)
+
+
+def test_isolated_and_ordinary_run_publish_the_same(source: Path, tmp_path: Path) -> None:
+    quiet, _ = corpus.run(corpus.job(source))
+    job = corpus.job(source, out=tmp_path / "out")
+    pipeline.run_shard_stage(job, pipeline.Here(), job.out / "scratch")
+    for name in stage.PER_SHARD:
+        assert stage.run(name, job, SHARD, isolate=True).computed == COUNT
+    published, _ = corpus.run(job)
+    assert corpus.content(published.path) == corpus.content(quiet.path)
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "words"),
+    [("bug", ValueError, "our own bug"), ("odd_bug", RuntimeError, "OddError: our own")],
+)
+def test_our_own_bugs_are_loud(
+    source: Path, tmp_path: Path, how: str, error: type[Exception], words: str
+) -> None:
+    """Also an error that does not survive pickling: it is no crash of an item."""
+    job = poisoned(source, tmp_path / "out", "filter", how)
+    prepare(job, "filter")
+    with pytest.raises(error, match=words):
+        stage.run("filter", job, SHARD, isolate=True)
+    assert failures(job, "filter") == []
+
+
+def test_finished_answers_are_taken_before_the_culprit_is_named(tmp_path: Path) -> None:
+    """A child that is ahead of its parent: three answers wait in the pipe while the fourth hangs.
+    Reading ahead would blame one of the finished units for the hang."""
+    child = _fake_child(answers=3)
+    try:
+        time.sleep(0.5)
+        assert [child.next()[1] for _ in range(4)] == [None, None, None, "timeout"]
+    finally:
+        child.__exit__()
+
+
+def test_child_that_dies_amid_an_answer_is_crashed() -> None:
+    child = _fake_child(answers=1, cut=3)
+    try:
+        assert child.next()[1] is None
+        assert child.next()[1] == "crashed"
+    finally:
+        child.__exit__()
+
+
+def _fake_child(answers: int, cut: int = 0) -> isolate._Child:
+    """A child that gives answers at once, then hangs; or gives `cut` bytes of one and dies."""
+    code = (
+        "import pickle,sys,time\n"
+        "data = pickle.dumps([{'row': 1}])\n"
+        "frame = len(data).to_bytes(8, 'little') + data\n"
+        f"sys.stdout.buffer.write(frame * {answers})\n"
+        f"sys.stdout.buffer.write(frame[:{cut}])\n"
+        "sys.stdout.flush()\n"
+        f"time.sleep(0 if {cut} else 3600)\n"
+    )
+    child = isolate._Child.__new__(isolate._Child)
+    child.ready = True
+    child.job = Job(Path("nowhere"), item_timeout=1.0)
+    child.process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, bufsize=0
+    )
+    assert child.process.stdout
+    child.answers = child.process.stdout
+    return child
+
+
+def test_control_without_isolation_the_process_dies(source: Path, tmp_path: Path) -> None:
+    """Else the tests above would show nothing."""
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from tests import corpus, test_isolate as t\n"
+        "job = t.poisoned(Path(sys.argv[1]), Path(sys.argv[2]), 'filter', 'segv')\n"
+        "corpus.run(job)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(source), str(tmp_path / "out")],
+        cwd=Path(__file__).parents[1], capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGSEGV

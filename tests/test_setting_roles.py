@@ -1,0 +1,229 @@
+"""Every setting of every stage and plug-in is in this table: what it is, and what it costs.
+
+A new setting without an entry fails. `recipe`: it can change an output, so its stage and what
+follows compute again; `threshold`: taken again for free; `transient`: speed or looks only.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from pydantic import BaseModel
+
+from tasks import plugins, recipe
+from tasks.settings import Plugin, ResampleSettings, role
+from tests import corpus
+
+RECIPE, THRESHOLD, TRANSIENT = "recipe", "threshold", "transient"
+
+
+class Entry(NamedTuple):
+    """`other` is a valid value that differs from the default; None: there is no other."""
+
+    role: str
+    other: Any = None
+
+
+NUMBER = Entry(THRESHOLD, 0.5)
+STAGES: dict[str, Entry] = {
+    "shard.hours": Entry(TRANSIENT, 0.0001),
+    "shard.settle_seconds": Entry(TRANSIENT, 0.01),
+    "shard.probe_batch": Entry(TRANSIENT, 1),
+    "filter.segmenter": Entry(RECIPE, {"use": "auto"}),
+    "filter.filters": Entry(RECIPE, [{"use": "duration"}, {"use": "file_size"}]),
+    "resample.rate": Entry(RECIPE, 8000),
+    "resample.mono": Entry(RECIPE, "first"),
+    "resample.resampler": Entry(RECIPE, {"use": "soxr_vhq"}),
+    "transcribe.backend": Entry(RECIPE, {"use": "fake", "seed": 1}),
+    "transcribe.verdicts": Entry(THRESHOLD, [{"use": "empty_text", "min_chars": 2}]),
+    "transcribe.keep_reference": Entry(THRESHOLD, False),
+    "package.formats": Entry(THRESHOLD),
+    "package.compression": Entry(THRESHOLD),
+    "package.seed": Entry(THRESHOLD, 1),
+    "package.tar_hours": Entry(THRESHOLD, 0.0001),
+    "package.max_failed_fraction": Entry(THRESHOLD, 0.5),
+    "package.max_removed_fraction": Entry(THRESHOLD, 0.5),
+}
+#: Stages that compute something again when a recipe field gets its other value.
+COST: dict[str, set[str]] = {
+    # The same spans come out of it, and their PCM and texts are known.
+    "filter.segmenter": {"filter"},
+    "filter.filters": {"filter"},
+    "resample.rate": {"resample", "transcribe"},
+    "resample.mono": {"resample", "transcribe"},
+    "resample.resampler": {"resample", "transcribe"},
+    "transcribe.backend": {"transcribe"},
+}
+
+_VAD = {
+    "min_seconds": Entry(RECIPE, 2.0), "max_seconds": Entry(RECIPE, 20.0),
+    "max_gap_seconds": Entry(RECIPE, 1.0), "threshold": Entry(RECIPE, 0.6),
+    "neg_threshold": Entry(RECIPE, 0.3), "min_silence_ms": Entry(RECIPE, 200),
+    "min_speech_ms": Entry(RECIPE, 300), "speech_pad_ms": Entry(RECIPE, 50),
+}  # fmt: skip
+SHELVES: dict[str, dict[str, Entry]] = {
+    "segmenters.whole": {},
+    "segmenters.given": {},
+    "segmenters.vad": _VAD,
+    "segmenters.auto": {**_VAD, "whole_up_to": Entry(RECIPE, 20.0)},
+    "filters.duration": {"min": Entry(THRESHOLD, 0.5), "max": Entry(THRESHOLD, 20.0)},
+    "filters.file_size": {"min": Entry(THRESHOLD, 5), "max": Entry(THRESHOLD, 10**6)},
+    "filters.silence": {
+        "threshold_db": Entry(RECIPE, -50.0), "range_db": Entry(RECIPE, 40.0),
+        **{f"{side}_{part}": NUMBER for side in ("min", "max")
+           for part in ("fraction", "leading", "trailing", "longest")},
+    },
+    "filters.clipping": {
+        f"{side}_{part}": NUMBER for side in ("min", "max") for part in ("fraction", "longest")
+    },
+    "resamplers.soxr_hq": {},
+    "resamplers.soxr_vhq": {},
+    "resamplers.samplerate_sinc_best": {},
+    "resamplers.resampy_kaiser_best": {},
+    "resamplers.librosa": {"res_type": Entry(RECIPE, "soxr_vhq")},
+    "asr.fake": {"language": Entry(RECIPE, "es"), "seed": Entry(RECIPE, 1)},
+    "asr.faster_whisper": {
+        # Which model it is, `weights` says to the recipe; here is only where it lies.
+        "model": Entry(TRANSIENT, "/models/other"), "sha256": Entry(TRANSIENT, "0" * 64),
+        "device": Entry(TRANSIENT, "cpu"), "compute_type": Entry(RECIPE, "float32"),
+        "beam_size": Entry(RECIPE, 1), "language": Entry(RECIPE, "es"),
+        "prompt": Entry(RECIPE, "Hello."), "batch_size": Entry(TRANSIENT, 2),
+        "threads": Entry(TRANSIENT, 2),
+    },
+    "text.empty_text": {"min_chars": Entry(THRESHOLD, 2)},
+    "text.language": {"allowed": Entry(THRESHOLD, ["en"]),
+                      "min_probability": Entry(THRESHOLD, 0.5)},
+    "formats.wenet": {},
+}  # fmt: skip
+
+#: What a source says goes into its listing, and from there into the recipes of the recordings:
+#: content and segments into cuts, the language into transcripts.
+_SOURCE = dict.fromkeys(("kind", "path", "name", "licence", "language", "expect_broken"))
+SOURCES: dict[str, set[str]] = {
+    "folder": {*_SOURCE},
+    "kaldi": {*_SOURCE, "root"},
+    "jsonl": {*_SOURCE, "root", "columns"},
+    "tar": {*_SOURCE, "root"},
+    "datajuicer": {*_SOURCE, "root", "text_key", "audio_key"},
+    "hf_parquet": {*_SOURCE, "root", "audio_column", "text_column", "id_column",
+                   "speaker_column", "language_column"},
+}  # fmt: skip
+
+PLUGIN_FIELDS = [(name, field) for name, fields in SHELVES.items() for field in fields]
+
+
+def roles(model: type[BaseModel]) -> dict[str, str]:
+    return {field: role(model, field) or RECIPE for field in model.model_fields}
+
+
+def settings_of(shelf: str, use: str) -> dict[str, str]:
+    module = plugins.load(shelf, use)
+    return roles(module.Settings) if hasattr(module, "Settings") else {}
+
+
+def test_every_stage_setting_is_declared() -> None:
+    found = {
+        f"{stage}.{field}": kind
+        for stage, model in corpus.MODELS.items()
+        for field, kind in roles(model).items()
+    }
+    assert found == {name: entry.role for name, entry in STAGES.items()}
+    recipes = {name for name, entry in STAGES.items() if entry.role == RECIPE}
+    assert recipes == set(COST)
+
+
+def test_every_plugin_setting_is_declared() -> None:
+    found = {
+        f"{shelf}.{use}": settings_of(shelf, use)
+        for shelf in plugins.SHELVES
+        if shelf != "sources"
+        for use in plugins.names(shelf)
+    }
+    assert found == {n: {f: e.role for f, e in fields.items()} for n, fields in SHELVES.items()}
+
+
+def test_every_source_setting_is_declared() -> None:
+    found = {kind: set(settings_of("sources", kind)) for kind in plugins.names("sources")}
+    assert found == SOURCES
+
+
+def test_control_a_new_setting_is_noticed() -> None:
+    class Grown(ResampleSettings):
+        dither: bool = False
+
+    declared = {f.partition(".")[2]: e.role for f, e in STAGES.items() if f[:9] == "resample."}
+    assert roles(ResampleSettings) == declared
+    assert roles(Grown) != declared
+
+
+@pytest.mark.parametrize(("name", "field"), PLUGIN_FIELDS)
+def test_recipes_hold_what_they_should(name: str, field: str) -> None:
+    """The recipe of a plug-in changes with its recipe fields, and with no other."""
+    shelf, _, use = name.partition(".")
+    if shelf == "text":
+        assert SHELVES[name][field].role == THRESHOLD, "verdicts on text measure nothing"
+        return
+    entry = SHELVES[name][field]
+    changed = Plugin.model_validate({"use": use, field: entry.other})
+    plain = recipe.of_plugin(shelf, Plugin(use=use))
+    assert (recipe.of_plugin(shelf, changed) != plain) == (entry.role == RECIPE)
+
+
+@pytest.mark.parametrize(
+    ("name", "field"), [(n, f) for n, f in PLUGIN_FIELDS if SHELVES[n][f].role == THRESHOLD]
+)
+def test_thresholds_reach_the_rules(name: str, field: str) -> None:
+    """A limit that no rule takes up would be silently dead."""
+    shelf, _, use = name.partition(".")
+    module = plugins.load(shelf, use)
+    changed = module.Settings.model_validate({field: SHELVES[name][field].other})
+    assert module.verdict(changed) != module.verdict(module.Settings())
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tmp = tmp_path_factory.mktemp("roles")
+    corpus.make(tmp / "in", 4)
+    corpus.listed(tmp / "in", 4, tmp / "list.jsonl")
+    corpus.run(job(tmp, tmp / "out"))
+    return tmp
+
+
+def job(base: Path, out: Path, source: dict[str, Any] | None = None, **changes: Any) -> Any:
+    path = {"kind": "jsonl", "path": str(base / "list.jsonl"), "name": "c", **(source or {})}
+    return corpus.job(base, out=out, sources=[path], **changes)
+
+
+def computed(counts: dict[str, tuple[int, int]]) -> set[str]:
+    return {n for n in ("shard", "filter", "resample", "transcribe") if counts[n][0]}
+
+
+@pytest.mark.parametrize("name", [n for n, entry in STAGES.items() if entry.other is not None])
+def test_what_a_change_computes(base: Path, tmp_path: Path, name: str) -> None:
+    shutil.copytree(base / "out", tmp_path / "out", symlinks=True)
+    stage, _, field = name.partition(".")
+    entry = STAGES[name]
+    published, counts = corpus.run(job(base, tmp_path / "out", **{stage: {field: entry.other}}))
+    assert computed(counts) == COST.get(name, set())
+    assert published.new == (entry.role != TRANSIENT)
+    assert all(computed_ in (0, 4) for computed_, _ in counts.values())
+    assert computed(corpus.run(job(base, tmp_path / "out"))[1]) == set()  # and back is free
+
+
+@pytest.mark.parametrize(
+    ("change", "cost"),
+    [
+        ({"licence": "CC0-1.0"}, set()),
+        ({"expect_broken": True}, set()),
+        ({"language": "es"}, {"transcribe"}),
+    ],
+)
+def test_what_a_change_of_a_source_computes(
+    base: Path, tmp_path: Path, change: dict[str, Any], cost: set[str]
+) -> None:
+    shutil.copytree(base / "out", tmp_path / "out", symlinks=True)
+    _, counts = corpus.run(job(base, tmp_path / "out", source=change))
+    assert computed(counts) == cost

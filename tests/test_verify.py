@@ -1,0 +1,155 @@
+"""Verify finds every single damage to a published version, and none where there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tasks import datacard, versions
+from tasks.errors import ConfigError
+from tasks.verify import verify
+from tests import corpus
+
+FILES = (
+    "dataset.json", "utterances.parquet", "ledger.parquet", "wenet/train/data.list",
+    "wenet/train/shards_000000000.tar",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tmp = tmp_path_factory.mktemp("verify")
+    corpus.make(tmp / "in", 3)
+    path = corpus.run(corpus.job(tmp))[0].path
+    assert set(corpus.content(path)) == set(FILES), "a new kind of file: add it to FILES"
+    return path
+
+
+@pytest.fixture
+def version(published: Path, tmp_path: Path) -> Path:
+    shutil.copytree(published, tmp_path / "v0001")
+    return tmp_path / "v0001"
+
+
+def reseal(version: Path) -> None:
+    """Put hashes right, as somebody would who wants a change to pass."""
+    data: dict[str, Any] = json.loads((version / "dataset.json").read_text())
+    for name in data["files"]:
+        digest, size = versions.hash_file(version / name)
+        data["files"][name] = {"sha256": digest, "bytes": size}
+    (version / "dataset.json").write_bytes(datacard.sealed(data))
+
+
+def test_whole_version_has_no_fault(version: Path) -> None:
+    assert verify(version) == []
+    reseal(version)
+    assert verify(version) == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_flipped_byte(version: Path, name: str) -> None:
+    path = version / name
+    size = path.stat().st_size
+    positions = random.Random(name).sample(range(size), min(size, 25))
+    for at in (0, size - 1, *positions):
+        corpus.flip(path, at)
+        assert verify(version), f"byte {at} of {name}"
+        corpus.flip(path, at)
+    assert verify(version) == []
+
+
+@pytest.mark.parametrize("name", FILES[1:])
+def test_a_flipped_byte_under_a_right_hash(version: Path, name: str) -> None:
+    """Damage from before the hash was taken: found by reading, or it changes nothing that is read;
+    no traceback whatever the byte."""
+    path = version / name
+    size = path.stat().st_size
+    for at in random.Random(name).sample(range(size), min(size, 40)):
+        corpus.flip(path, at)
+        reseal(version)
+        faults = verify(version)
+        assert not any("not the file that was published" in fault for fault in faults)
+        corpus.flip(path, at)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("how", ["truncate", "cut_to_nothing", "longer", "delete"])
+def test_another_size(version: Path, name: str, how: str) -> None:
+    path = version / name
+    if how == "truncate":
+        os.truncate(path, path.stat().st_size - 1)
+    elif how == "cut_to_nothing":
+        os.truncate(path, 0)
+    elif how == "longer":
+        path.write_bytes(path.read_bytes() + b"\0")
+    else:
+        path.unlink()
+        if name == "dataset.json":
+            with pytest.raises(ConfigError, match=r"holds no dataset\.json"):
+                verify(version)
+            return
+    assert verify(version)
+
+
+@pytest.mark.parametrize("name", ["wenet/train/shards_000000001.tar", "notes.txt", ".hidden"])
+def test_an_added_file(version: Path, name: str) -> None:
+    (version / name).write_bytes(b"")
+    assert verify(version) == [f"{name} is there, but dataset.json does not name it"]
+
+
+def test_an_added_link(version: Path) -> None:
+    (version / "link").symlink_to("nowhere")
+    assert verify(version) == ["link is there, but dataset.json does not name it"]
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize(
+    ("key", "inner"),
+    [("recordings", "in"), ("utterances", "packaged"), ("seconds", "in"), ("seconds", "packaged"),
+     ("utterances", "dropped"), ("seconds", "overlap")],
+)  # fmt: skip
+def test_changed_counts(version: Path, key: str, inner: str, sealed: bool) -> None:
+    data = json.loads((version / "dataset.json").read_text())
+    data[key][inner] += 1
+    text = datacard.sealed(data) if sealed else json.dumps(data, indent=1).encode()
+    (version / "dataset.json").write_bytes(text)
+    faults = verify(version)
+    assert f"dataset.json's {key} are not those of the ledger" in faults
+    assert sealed == (not any("not what was published" in fault for fault in faults))
+
+
+def test_changed_words_of_the_description(version: Path) -> None:
+    """What no table repeats is held by the description's own hash."""
+    data = json.loads((version / "dataset.json").read_text())
+    data["licences"]["c"] = "CC0-1.0"
+    (version / "dataset.json").write_text(json.dumps(data, indent=1, sort_keys=True) + "\n")
+    assert verify(version)
+
+
+@pytest.mark.parametrize("column", ["text", "sha256", "num_samples", "id", "offset", "sample_rate"])
+def test_changed_rows_under_a_right_hash(version: Path, column: str) -> None:
+    """The tar is read back against the rows, so a swapped text or length is found."""
+    path = version / "utterances.parquet"
+    table = pq.read_table(path)
+    values = table[column].to_pylist()
+    values[0] = f"{values[0]}x" if isinstance(values[0], str) else values[0] + 1
+    index = table.schema.get_field_index(column)
+    field = table.schema.field(index)
+    changed = table.set_column(index, field, pa.array(values, field.type))
+    pq.write_table(changed, path)
+    reseal(version)
+    assert verify(version)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"files": 3}', '{"files": {}}'])
+def test_damaged_description_is_a_fault_not_a_traceback(version: Path, text: str) -> None:
+    (version / "dataset.json").write_text(text)
+    assert verify(version)

@@ -64,7 +64,7 @@ GERMAN = (
     "Die Kinder spielen nach der Schule im Garten.",
     "Ich möchte bitte einen Kaffee und ein Stück Kuchen.",
     "Gestern hat es den ganzen Tag geregnet.",
-    "Meine Schwester arbeitet seit vielen Jahren in einem Krankenhaus.",
+    "Das Wetter ist heute sehr schön und wir gehen in den Park.",
     "Das Fenster in der Küche ist leider kaputt.",
 )
 

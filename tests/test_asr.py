@@ -331,6 +331,29 @@ def test_an_engine_that_refuses_a_batch_is_given_its_halves(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("again", "text"), [("Good night.", "Good night."), ("no " * 90, "loop")])
+def test_a_loop_is_tried_once_more(
+    backend: faster_whisper.Backend,
+    mixed: list[SpeechClip],
+    monkeypatch: pytest.MonkeyPatch,
+    again: str,
+    text: str,
+) -> None:
+    loop = "loop " * 60
+
+    def generate(encoded: Any, languages: list[str], **options: Any) -> list[Any]:
+        said = again if options else loop
+        return [faster_whisper._Heard(said.strip(), -0.3, 0.1) for _ in languages]
+
+    monkeypatch.setattr(backend, "_generate", generate)
+    heard = next(backend.transcribe(mixed[:1]))
+    assert heard.text.startswith(text)
+    assert heard.compression_ratio is not None
+    # What still loops is given as it was, so that a verdict can drop it.
+    assert (heard.compression_ratio > faster_whisper.LOOP_RATIO) == (text == "loop")
+
+
+@pytest.mark.slow
 def test_prompts_of_different_lengths_share_a_batch(
     backend: faster_whisper.Backend, mixed: list[SpeechClip], heard: list[Transcript]
 ) -> None:

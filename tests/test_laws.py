@@ -12,6 +12,7 @@ import logging
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -529,6 +530,8 @@ def break_everywhere(
         broken_run(job, where, at, code)
         for version in versions.all_of(job.out):
             assert verify(version) == [], f"a published half after call {at}"
+        # The run that failed was no dead one: it cleared up after itself.
+        assert [p for p in corpus.temps(job.out) if p.name != ".latest.tmp"] == []
         published, _ = corpus.run(job)
         assert corpus.content(published.path) == wanted, f"other bytes after call {at}"
         assert published.path.name == "v0001"
@@ -544,7 +547,7 @@ def test_a_failing_rename_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> N
 
 
 def test_a_failing_sync_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> None:
-    assert break_everywhere(small, tmp_path, SYNCS, errno.EIO, 9) > 18
+    assert break_everywhere(small, tmp_path, SYNCS, errno.EIO, 9) > 10
 
 
 def test_a_full_disk_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> None:
@@ -565,6 +568,27 @@ def test_a_really_full_disk(small: Path, tmp_path: Path) -> None:
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["full"] >= 4, told
     assert told["faults"] == []
+
+
+def test_killed_anywhere(small: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """SIGKILL amid writes, before renames and syncs: what has its final name is complete."""
+    wanted = corpus.content(small / "out/datasets/v0001")
+    command = [sys.executable, "-m", "tests.killed", str(small), str(tmp_path), "25", "11"]
+    root = Path(__file__).parents[1]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert set(told["ended"].values()) == {signal.SIGKILL}
+    assert len(told["ended"]) == 25
+    for at in told["ended"]:
+        job = corpus.job(small, out=tmp_path / f"at{at}")
+        for version in versions.all_of(job.out):
+            assert verify(version) == [], f"a published half after the kill at call {at}"
+        with caplog.at_level(logging.WARNING, "uttermill"):
+            published, _ = corpus.run(job)
+        assert caplog.text == "", f"a half-written file had its final name after call {at}"
+        assert corpus.content(published.path) == wanted, f"other bytes after call {at}"
+        assert os.readlink(job.out / "datasets" / "latest") == published.path.name == "v0001"
+        assert corpus.temps(job.out) == []
 
 
 def test_leftovers_of_a_dead_run_are_removed(small: Path, tmp_path: Path) -> None:

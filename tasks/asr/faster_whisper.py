@@ -35,7 +35,7 @@ WINDOW_SECONDS = 30
 LOOP_RATIO = 2.4
 SILENCE_PROBABILITY = 0.6
 SILENCE_LOGPROB = -1.0
-_LOOP_RETRY: dict[str, Any] = {"no_repeat_ngram_size": 3, "repetition_penalty": 1.1}
+_LOOP_RETRY: dict[str, Any] = {"no_repeat_ngram_size": 3}
 #: Codes that lists use, and Whisper's for the same language.
 _ALIASES = {"jv": "jw", "nb": "no", "cmn": "zh", "iw": "he", "fil": "tl", "in": "id"}
 

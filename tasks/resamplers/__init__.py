@@ -2,7 +2,8 @@
 
     VERSION: int
     class Settings(StageSettings)
-    def resample(samples: float32 [n], src_hz: int, dst_hz: int, settings) -> float32 [about n*dst/src]
+    def resample(samples, src_hz: int, dst_hz: int, settings) -> samples     # float32 [n]
 
-Anti-aliased; never called with equal rates. The caller makes the length exact and clamps.
+and may have `stream(blocks, src_hz, dst_hz, settings)` for long clips. The result has about
+n * dst / src samples. Anti-aliased; never called with equal rates. The caller makes the length exact and clamps.
 """

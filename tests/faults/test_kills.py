@@ -1,0 +1,233 @@
+"""Kill it anywhere, run it again: byte for byte what one quiet run gives."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flows.server import LocalServer
+from tests import corpus
+from tests.faults.command import Ended, Site, Started, differences, soon, still_open
+from tests.plugins import gate
+
+pytestmark = [pytest.mark.server, pytest.mark.cluster]
+
+COUNT = 12
+MIDDLE = corpus.seconds_of(5)  # 8 kHz, so it is resampled; neither first nor last of its shard
+GATES = tuple(gate.name(stage, MIDDLE) for stage in ("filter", "resample", "transcribe", "package"))
+PUBLISH = gate.name("publish", 0.0)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, prefect_server: LocalServer) -> Site:
+    made = Site(tmp_path_factory.mktemp("kills"), prefect_server.url)
+    corpus.make(made.source, COUNT)
+    return made
+
+
+def settings(site: Site, out: str) -> Path:
+    return site.settings(
+        out,
+        filter={
+            "segmenter": {"use": "whole"},
+            "filters": [{"use": "tests.plugins.gated_filter"}, {"use": "silence"}],
+        },
+        resample={"resampler": {"use": "tests.plugins.gated_resampler"}},
+        transcribe={"backend": {"use": "tests.plugins.gated_asr"}},
+        package={"formats": ["tests.plugins.gated_wenet"]},
+    )
+
+
+@pytest.fixture(scope="module")
+def quiet(site: Site) -> Ended:
+    """The run that nobody disturbs, into `reference`."""
+    ended = site.done(settings(site, "reference"))
+    assert ended.result["deaths"] == {"deaths": 0, "timeouts": 0, "isolated": 0}
+    assert ended.result["utterances"]["packaged"] == COUNT
+    return ended
+
+
+@pytest.fixture
+def reference(site: Site, quiet: Ended) -> Path:
+    return site.home / "reference"
+
+
+@pytest.fixture(autouse=True)
+def open_gates(site: Site) -> Iterator[None]:
+    yield
+    for left in site.gate.iterdir():
+        left.unlink()
+
+
+def sound(site: Site, out: Path, reference: Path) -> None:
+    """What has to hold after the run that completes."""
+    assert differences(out, reference) == []
+    assert corpus.temps(out) == []
+    assert os.readlink(out / "datasets/latest") == "v0001"
+    assert site.command("verify", out).code == 0
+    assert still_open(site.api, out) == []
+
+
+def killed_at(site: Site, out: str, where: str) -> None:
+    """Start a run, kill its process with -9 when a call waits at a gate, and see all of it end."""
+    hold = site.gate / f"{where}.hold"
+    hold.touch()
+    with site.start("run", settings(site, out), "--json") as run:
+        held = hold.with_suffix(".held")
+        assert soon(lambda: held.exists() or run.process.poll() is not None)
+        assert held.exists(), run.stderr()
+        assert run.workers()
+        run.kill()
+        began = time.monotonic()
+        assert run.none_left(15.0), run.alive()
+        print(f"\n{where}: workers gone {time.monotonic() - began:.1f} s after the run's process")
+    held.unlink()
+    hold.unlink()
+
+
+def ready(site: Site) -> bool:
+    """Whether a worker has loaded everything and is about to join."""
+    return any(site.temp.rglob("worker-*/tmp"))
+
+
+def kill_workers(site: Site, run: Started, joined: bool) -> None:
+    """-9 to all workers: when the first has loaded everything, or as soon as they are seen."""
+    assert soon(lambda: ready(site) if joined else len(run.workers()) == 2, every=0.005)
+    for worker in run.workers():
+        with suppress(psutil.NoSuchProcess):
+            worker.kill()
+
+
+def test_one_death_of_a_worker_in_each_stage(site: Site, reference: Path) -> None:
+    for name in GATES:
+        (site.gate / f"{name}.kill").touch()
+    ended = site.done(settings(site, "deaths"))
+    assert list(site.gate.iterdir()) == []  # each of them happened
+    deaths = ended.result["deaths"]
+    assert deaths["isolated"] == 0
+    assert deaths["deaths"] >= len(GATES)
+    sound(site, site.home / "deaths", reference)
+    print("\nfour deaths:", ended.seconds, ended.result["deaths"])
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["starting", "joining"])
+def test_death_of_all_workers_in_stage_shard(site: Site, reference: Path, joined: bool) -> None:
+    out = f"shard-{joined}"
+    with site.start("run", settings(site, out), "--json") as run:
+        kill_workers(site, run, joined)
+        ended = run.end()
+    assert ended.code == 0, ended.stderr
+    sound(site, site.home / out, reference)
+    print("\nshard:", ended.seconds, ended.result["deaths"])
+
+
+def test_kill_of_the_whole_run_in_each_stage_one_after_the_other(
+    site: Site, reference: Path
+) -> None:
+    for where in (*GATES, PUBLISH):
+        killed_at(site, "whole", where)
+        assert not (site.home / "whole/datasets/v0001").exists()
+    ended = site.done(settings(site, "whole"))
+    sound(site, site.home / "whole", reference)
+    print("\nrerun:", ended.seconds, ended.result["stages"])
+
+
+def test_death_between_the_rename_and_the_move_of_latest(site: Site, reference: Path) -> None:
+    out = site.home / "moved"
+    shutil.copytree(reference, out, symlinks=True)
+    (out / "datasets/latest").unlink()
+    ended = site.done(settings(site, "moved"))
+    assert not ended.result["new"]
+    sound(site, out, reference)
+
+
+def test_control_the_comparison_sees_one_changed_byte(
+    site: Site, reference: Path, tmp_path: Path
+) -> None:
+    for name in sorted(corpus.content(reference / "datasets/v0001")):
+        copy = tmp_path / name.replace("/", "-")
+        shutil.copytree(reference / "datasets", copy / "datasets", symlinks=True)
+        assert differences(copy, reference) == []
+        corpus.flip(copy / "datasets/v0001" / name, 20)
+        assert differences(copy, reference) == [name]
+        (copy / "datasets/v0001" / name).unlink()
+        assert differences(copy, reference) == [name]
+    (copy / "datasets/.staging").mkdir()
+    assert any(".staging" in fault for fault in differences(copy, reference))
+
+
+# The slow tier
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GATES)
+def test_one_death_of_a_worker(site: Site, reference: Path, name: str) -> None:
+    (site.gate / f"{name}.kill").touch()
+    ended = site.done(settings(site, f"one-{name}"))
+    assert ended.result["deaths"] == {"deaths": 1, "timeouts": 0, "isolated": 0}
+    sound(site, site.home / f"one-{name}", reference)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", [*GATES, PUBLISH])
+def test_kill_of_the_whole_run(site: Site, reference: Path, where: str) -> None:
+    out = f"whole-{where}"
+    killed_at(site, out, where)
+    began = time.monotonic()
+    site.done(settings(site, out))
+    print(f"\n{where}: rerun in {time.monotonic() - began:.1f} s")
+    sound(site, site.home / out, reference)
+
+
+KILLS = int(os.environ.get("UTTERMILL_KILLS", "4"))
+SEED = int(os.environ.get("UTTERMILL_KILLS_SEED", "6640"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120 + 90 * KILLS)
+def test_kills_at_random_moments(site: Site, reference: Path, quiet: Ended) -> None:
+    """The run's process, one worker, or all workers, at any moment of a run; UTTERMILL_KILLS."""
+    dice = random.Random(SEED)
+    kills, number = 0, 0
+    while kills < KILLS:
+        number += 1
+        out = f"random-{number}"
+        while True:
+            victims = dice.choice(("run", "worker", "workers"))
+            moment = dice.uniform(0.0, quiet.seconds)
+            with site.start("run", settings(site, out), "--json") as run:
+                soon(lambda run=run: run.process.poll() is not None, moment)  # type: ignore[misc]
+                struck = strike(run, victims, dice)
+                kills += struck
+                if struck and victims == "run":
+                    assert run.none_left(15.0), run.alive()
+                    continue
+                ended = run.end()
+                assert ended.code == 0, (out, victims, moment, ended.stderr)
+                assert run.none_left(2.0), run.alive()
+            sound(site, site.home / out, reference)
+            break
+    print(f"\n{kills} kills, {number} datasets, seed {SEED}")
+
+
+def strike(run: Started, victims: str, dice: random.Random) -> int:
+    """Kill the run's process or workers; 1 when there was something to kill."""
+    if run.process.poll() is not None:
+        return 0
+    if victims == "run":
+        run.kill()
+        return 1
+    workers = sorted(run.workers(), key=lambda w: w.pid)
+    chosen = workers if victims == "workers" else workers[:1] if dice.random() < 0.5 else workers[1:]
+    for worker in chosen:
+        with suppress(psutil.NoSuchProcess):
+            worker.kill()
+    return int(bool(chosen))

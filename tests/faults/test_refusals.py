@@ -1,0 +1,204 @@
+"""Refusals: an exit code, one sentence that helps, and nothing started or published."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import corpus
+from tests.faults.command import Ended, Site, ledger, quarantined, soon
+from tests.plugins import gate
+
+pytestmark = [pytest.mark.server]
+
+COUNT = 4
+
+
+@pytest.fixture(autouse=True)
+def recordings(site: Site) -> None:
+    corpus.make(site.source, COUNT)
+
+
+def says(ended: Ended, code: int, *words: str) -> None:
+    """Exit code, the same one sentence on stdout and stderr, no traceback."""
+    assert ended.code == code, ended.stderr
+    assert ended.result["exit"] == code
+    for word in words:
+        assert word in ended.error
+    assert "\n" not in ended.error
+    assert ended.stderr.splitlines()[-1] == f"uttermill: {ended.error}"
+    assert "Traceback" not in ended.stderr
+
+
+def nothing_began(site: Site) -> bool:
+    """A run that begins anything makes a folder for its log before it starts workers."""
+    return not (site.home / "out/runs").exists() and not any(site.temp.glob("uttermill-*"))
+
+
+def unpublished(out: Path) -> bool:
+    return not list(out.glob("datasets/*"))
+
+
+BAD: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
+    (
+        "unknown setting",
+        {"resample": {"rte": 8000}},
+        ("resample.rte", "rate, mono, resampler"),
+    ),
+    (
+        "unknown key at the top",
+        {"transcribed": {}},
+        ("transcribed", "sources", "transcribe"),
+    ),
+    (
+        "unknown setting of a plug-in",
+        {"filter": {"filters": [{"use": "duration", "maximum": 3}]}},
+        ("maximum", "min, max"),
+    ),
+    (
+        "unknown plug-in",
+        {"resample": {"resampler": {"use": "sox"}}},
+        ("'sox'", "resamplers", "soxr_hq"),
+    ),
+    (
+        "missing source",
+        {"sources": [{"kind": "folder", "path": "/nonexistent/podcasts"}]},
+        ("/nonexistent/podcasts",),
+    ),
+    (
+        "missing model",
+        {"transcribe": {"backend": {"use": "faster_whisper", "model": "/nonexistent/model"}}},
+        ("/nonexistent/model",),
+    ),
+    (
+        "compressed format",
+        {"package": {"compression": "gz"}},
+        ("compression 'gz' is refused", "cannot be read in parts"),
+    ),
+    (
+        "no number of workers",
+        {"cluster": {"workers": 0}},
+        ("cluster.workers",),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"), [case[1:] for case in BAD], ids=[case[0] for case in BAD]
+)
+def test_bad_settings(site: Site, changes: dict[str, Any], words: tuple[str, ...]) -> None:
+    ended = site.run(site.settings("out", **changes))
+    says(ended, 2, *words)
+    assert nothing_began(site)
+    print(f"\n{ended.seconds:.2f} s: {ended.error}")
+
+
+def test_an_out_that_cannot_be_written(site: Site) -> None:
+    (site.home / "file").write_text("a file, no folder")
+    says(site.run(site.settings("file")), 2, str(site.home / "file"))
+    ended = site.run(site.settings("file/below"))
+    says(ended, 2, str(site.home / "file/below"), "another folder")
+    assert not any(site.temp.glob("uttermill-*"))
+
+
+def test_weights_with_another_hash(site: Site) -> None:
+    model = site.home / "model"
+    model.mkdir()
+    for name in ("model.bin", "config.json", "tokenizer.json"):
+        (model / name).write_text("{}")
+    backend = {"use": "faster_whisper", "model": str(model), "sha256": "0" * 64}
+    says(site.run(site.settings("out", transcribe={"backend": backend})), 2, "sha256")
+    assert nothing_began(site)
+
+
+def test_usage(site: Site) -> None:
+    says(site.command("run"), 2, "--source")
+    says(site.command("run", "--source", site.source), 2, "--out")
+    says(site.command("run", site.home / "nowhere.yaml"), 2, "nowhere.yaml")
+    says(site.command("status", site.home), 2, "holds no runs/")
+
+
+@pytest.mark.cluster
+def test_the_second_run_into_one_out_names_the_first(site: Site) -> None:
+    settings = site.settings(
+        "out", filter={"filters": [{"use": "tests.plugins.gated_filter"}]}
+    )
+    hold = site.gate / f"{gate.name('filter', corpus.seconds_of(1))}.hold"
+    hold.touch()
+    with site.start("run", settings, "--json") as first:
+        assert soon(hold.with_suffix(".held").exists), first.stderr()
+        says(site.run(settings), 4, f"process {first.pid} ", str(site.home / "out"))
+        hold.unlink()
+        ended = first.end()
+        assert ended.code == 0, ended.stderr
+        assert ended.result["utterances"]["packaged"] == COUNT
+
+
+@pytest.mark.cluster
+def test_all_broken_then_nothing_left_then_an_unmounted_source_then_damage(site: Site) -> None:
+    """One OUT that refuses for four reasons, and is whole again when they are gone."""
+    out = site.home / "out"
+    strict = {"sources": [{"kind": "folder", "path": str(site.source), "name": "c"}]}
+    sounds = {p.name: p.read_bytes() for p in site.source.iterdir()}
+    for name in sounds:
+        (site.source / name).write_bytes(b"no audio at all")
+    says(site.run(site.settings("out", **strict)), 1, "max_failed_fraction", f"{COUNT} of {COUNT}")
+    assert unpublished(out)
+
+    for name, data in sounds.items():
+        (site.source / name).write_bytes(data)
+    picky = {"segmenter": {"use": "whole"}, "filters": [{"use": "duration", "min": 20}]}
+    ended = site.run(site.settings("out", **strict, filter=picky))
+    says(ended, 1, "nothing is left to package", "filter.filters")
+    assert unpublished(out)
+
+    site.done(site.settings("out", **strict))
+    assert quarantined(out) == {}
+    away = site.home / "away"
+    shutil.move(site.source, away)
+    site.source.mkdir()
+    ended = site.run(site.settings("out", **strict))
+    assert ended.code == 1, ended.stderr
+    assert "max_removed_fraction" in ended.error, ended.error
+    assert [p.name for p in sorted((out / "datasets").iterdir())] == ["latest", "v0001"]
+    site.source.rmdir()
+    shutil.move(away, site.source)
+    again = site.done(site.settings("out", **strict))
+    assert not again.result["new"]
+    assert len(ledger(out)) == COUNT
+
+    assert site.command("verify", out).result == {"ok": True, "faults": []}
+    (tar,) = out.glob("datasets/v0001/wenet/train/*.tar")
+    corpus.flip(tar, 2000)
+    damaged = site.command("verify", out)
+    assert damaged.code == 3
+    assert any(tar.name in fault for fault in damaged.result["faults"])
+
+
+@pytest.mark.cluster
+def test_ctrl_c(site: Site) -> None:
+    """130, no process left, and the next run goes on from there."""
+    settings = site.settings(
+        "out", filter={"filters": [{"use": "tests.plugins.gated_filter"}]}
+    )
+    hold = site.gate / f"{gate.name('filter', corpus.seconds_of(1))}.hold"
+    hold.touch()
+    with site.start("run", settings, "--json") as run:
+        assert soon(hold.with_suffix(".held").exists), run.stderr()
+        began = time.monotonic()
+        run.interrupt()
+        ended = run.end(60)
+        took = time.monotonic() - began
+        assert run.none_left(5.0), run.alive()
+    says(ended, 130, "interrupted")
+    assert json.loads((site.home / "out/.lock").read_text() or "{}") == {}
+    assert not any(site.temp.glob("uttermill-*"))
+    assert unpublished(site.home / "out")
+    hold.unlink()
+    assert site.done(settings).result["utterances"]["packaged"] == COUNT
+    print(f"\nended {took:.1f} s after Ctrl-C")

@@ -1,0 +1,47 @@
+"""More shards than one flow run takes: child flow runs, and a history that holds all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from flows.prepare import SHARDS_PER_FLOW
+from tasks.stage import PER_SHARD
+from tests import corpus
+from tests.faults.command import Site, computed, flow_runs, still_open, task_runs
+
+pytestmark = [pytest.mark.server, pytest.mark.cluster]
+
+COUNT = 230
+SECONDS = 0.3
+
+
+def test_shards_beyond_one_flow_run_go_through_children(site: Site) -> None:
+    for number in range(COUNT):
+        path = site.source / f"r{number:03d}.wav"
+        corpus.sf.write(path, corpus.speech(number, SECONDS, 8000), 8000, "PCM_16")
+    settings = site.settings(
+        "out", shard={"settle_seconds": 0, "hours": SECONDS / 3600}, package={"tar_hours": 0.01}
+    )
+    out = site.home / "out"
+    first = site.done(settings)
+    assert first.result["utterances"]["packaged"] == COUNT
+    # A size that was asked for has no lower bound; one minute is the least of the default only.
+    assert all(first.result["stages"][stage]["shards_run"] == COUNT for stage in PER_SHARD)
+
+    roots, children = flow_runs(site.api, out)
+    assert [run["state_type"] for run in roots] == ["COMPLETED"]
+    assert len(children) == -(-COUNT // SHARDS_PER_FLOW)
+    assert {run["state_type"] for run in children} == {"COMPLETED"}
+    runs = task_runs(site.api, out)
+    assert len(runs) == len(PER_SHARD) * COUNT + 2
+    assert Counter(run["state_name"] for run in runs) == {"Completed": len(runs)}
+    assert still_open(site.api, out) == []
+    print(f"\n{first.seconds:.1f} s for {len(runs)} task runs")
+
+    small = site.settings("small", shard={"settle_seconds": 0, "hours": None})
+    ended = site.done(small)
+    assert ended.result["stages"]["filter"]["shards_run"] == 1  # 69 s of audio, at least a minute
+    assert computed(ended)["filter"] == COUNT
+    print(f"one shard instead of {COUNT}: {ended.seconds:.1f} s")

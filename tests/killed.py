@@ -1,0 +1,74 @@
+"""Runs that die by SIGKILL at chosen calls: `python -m tests.killed SMALL TMP COUNT SEED`.
+
+Forks one run for each point from a process that never ran anything itself; prints the points.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from tasks import manifest, pipeline
+from tests import corpus
+
+CALLS: list[tuple[Any, str]] = [
+    (manifest.HashedFile, "write"), (pq, "write_table"), (Path, "write_text"),
+    (tarfile.TarFile, "addfile"), (os, "replace"), (os, "rename"), (os, "fsync"),
+]  # fmt: skip
+
+
+def die_at(small: Path, out: Path, at: int) -> None:
+    """In a child: count the calls; at number `at`, end as kill -9 ends."""
+    calls = 0
+
+    def around(work: Callable[..., Any]) -> Callable[..., Any]:
+        def mortal(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls > at >= 0:
+                if isinstance(args[0], manifest.HashedFile):
+                    half = memoryview(args[1]).cast("B")
+                    work(args[0], half[: len(half) // 2])
+                    args[0].raw.flush()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return work(*args, **kwargs)
+
+        return mortal
+
+    for owner, name in CALLS:
+        setattr(owner, name, around(getattr(owner, name)))
+    pipeline.run_here(corpus.job(small, out=out))
+    (out.parent / "calls").write_text(str(calls))
+
+
+def forked(small: Path, out: Path, at: int) -> int:
+    """The signal that ended the run, 0 for none."""
+    child = os.fork()
+    if not child:
+        try:
+            die_at(small, out, at)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return -os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def main(small: Path, tmp: Path, count: int, seed: int) -> None:
+    forked(small, tmp / "whole", -1)
+    calls = int((tmp / "calls").read_text())
+    points = sorted(random.Random(seed).sample(range(calls), min(count, calls)))
+    ended = {at: forked(small, tmp / f"at{at}", at) for at in points}
+    print(json.dumps({"calls": calls, "ended": ended}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

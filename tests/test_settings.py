@@ -1,0 +1,115 @@
+"""Settings from files and command lines: defaults, `--set`, and errors that name the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows import settings
+from tasks.errors import ConfigError
+
+
+def test_source_on_the_command_line_expects_broken_files(tmp_path: Path) -> None:
+    read = settings.read(None, [str(tmp_path)], str(tmp_path / "out"), [])
+    assert read.sources[0].kind == "folder"
+    assert read.sources[0].options == {"expect_broken": True}
+    assert (read.resample.rate, read.package.formats) == (16000, ("wenet",))
+    assert read.filter.segmenter.use == "auto"
+    assert read.transcribe.backend.use == "faster_whisper"
+
+
+@pytest.mark.parametrize(
+    ("assignments", "expected"),
+    [
+        (["filter.segmenter.use=vad"], {"use": "vad"}),
+        # `use` replaces the whole mapping; further keys add to it
+        (
+            ["filter.segmenter.min_seconds=1", "filter.segmenter.use=vad",
+             "filter.segmenter.max_seconds=20"],
+            {"use": "vad", "max_seconds": 20},
+        ),
+        (["filter.segmenter={use: whole}"], {"use": "whole"}),
+    ],
+)  # fmt: skip
+def test_set_of_a_plugin(assignments: list[str], expected: dict[str, Any]) -> None:
+    data: dict[str, Any] = {"filter": {"segmenter": {"use": "auto", "min_seconds": 9}}}
+    for assignment in assignments:
+        settings.assign(data, assignment)
+    assert data["filter"]["segmenter"] == expected
+
+
+def test_set_reaches_into_lists_by_name_and_number() -> None:
+    data: dict[str, Any] = {"filter": {"filters": [{"use": "duration"}, {"use": "silence"}]}}
+    settings.assign(data, "filter.filters.silence.max_fraction=0.5")
+    settings.assign(data, "filter.filters.0.max=20")
+    settings.assign(data, "package.formats=[wenet, kaldi]")
+    assert data["filter"]["filters"] == [
+        {"use": "duration", "max": 20}, {"use": "silence", "max_fraction": 0.5},
+    ]  # fmt: skip
+    assert data["package"]["formats"] == ["wenet", "kaldi"]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("filter.segmnter.use=vad", ["filter.segmnter", "segmenter", "filters"]),
+        ("resample.rate=fast", ["resample.rate", "integer"]),
+        ("package.compression=bz2", ["compression", "bz2", "starves"]),
+        ("cluster.kind=cloud", ["cluster.kind", "local"]),
+        ("nonsense", ["key.key=value"]),
+    ],
+)
+def test_bad_settings_are_one_sentence(tmp_path: Path, assignment: str, words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings.read(None, [str(tmp_path)], str(tmp_path / "out"), [assignment])
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert all(word in sentence for word in words), sentence
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("filter.filters=[{use: duratoin}]", ["duratoin", "duration", "silence"]),
+        ("filter.filters=[{use: duration, mim: 1}]", ["filters.duration.mim", "min", "max"]),
+        ("filter.filters=[{use: duration}, {use: duration}]", ["twice"]),
+        ("transcribe.backend={use: fake, speed: 2}", ["asr.fake.speed"]),
+        ("transcribe.backend={use: faster_whisper, model: /no/such/model}", ["/no/such/model"]),
+        ("package.formats=[zip]", ["zip", "wenet"]),
+    ],
+)
+def test_check_refuses_before_anything_starts(
+    tmp_path: Path, assignment: str, words: list[str]
+) -> None:
+    read = settings.read(
+        None, [str(tmp_path)], str(tmp_path / "out"), ["transcribe.backend.use=fake", assignment]
+    )
+    with pytest.raises(ConfigError) as caught:
+        settings.check(read)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+    assert not (tmp_path / "out" / "runs").exists()
+
+
+def test_a_missing_source_and_an_unwritable_out_are_refused(tmp_path: Path) -> None:
+    gone = settings.read(
+        None, [str(tmp_path / "gone")], str(tmp_path / "o"), ["transcribe.backend.use=fake"]
+    )
+    with pytest.raises(ConfigError, match="gone"):
+        settings.check(gone)
+    (tmp_path / "file").write_text("")
+    blocked = settings.read(
+        None, [str(tmp_path)], str(tmp_path / "file" / "out"), ["transcribe.backend.use=fake"]
+    )
+    with pytest.raises(ConfigError, match="cannot be written"):
+        settings.check(blocked)
+
+
+def test_a_settings_file_is_the_same_as_flags(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(f"sources: [{{kind: folder, path: {tmp_path}, expect_broken: true}}]\nout: o\n")
+    assert settings.read(str(path), [], None, []) == settings.read(None, [str(tmp_path)], "o", [])
+    path.write_text("sources: [")
+    with pytest.raises(ConfigError, match="no YAML"):
+        settings.read(str(path), [], None, [])

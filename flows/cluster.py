@@ -29,6 +29,8 @@ from pydantic import Field, field_validator, model_validator
 from tasks.errors import ConfigError, RunError
 from tasks.settings import TRANSIENT, StageSettings
 
+log = logging.getLogger("uttermill")
+
 #: What `infra/dask.yaml` says too (a test holds them equal); the reasons stand there.
 DASK_CONFIG: dict[str, Any] = {
     "distributed": {
@@ -48,7 +50,8 @@ DASK_CONFIG: dict[str, Any] = {
                 "VECLIB_MAXIMUM_THREADS": "1",
                 "TOKENIZERS_PARALLELISM": "false",
                 "PYTHONHASHSEED": "6640",
-                "MALLOC_TRIM_THRESHOLD_": "65536",
+                "MALLOC_TRIM_THRESHOLD_": "67108864",
+                "MALLOC_MMAP_THRESHOLD_": "33554432",
             }
         },
         "scheduler": {
@@ -66,6 +69,8 @@ DASK_CONFIG: dict[str, Any] = {
 LEAST_MEMORY = 1_500_000_000
 MOST_WORKERS = 8
 CLOSE_S = 4.0
+STARTS = 3  # a worker that something kills while it starts is no reason to end the run
+KILLED = "Nanny failed to start worker process"  # what Dask says of one that said nothing itself
 
 
 class ClusterSettings(StageSettings):
@@ -298,18 +303,25 @@ class Cluster:
 
         local_class: Any = distributed.LocalCluster  # untyped
         self._directory = _RunDirectory(self._scratch)
-        self._cluster = local_class(
-            n_workers=local_size(self.settings),
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            memory_limit=local_memory(self.settings),
-            dashboard_address="127.0.0.1:0" if self.settings.dashboard else None,
-            # Its HTTP server runs without a dashboard too: not on a fixed port of every interface.
-            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
-            local_directory=str(self._directory.path),
-            silence_logs=logging.ERROR,
-        )
+        for left in reversed(range(STARTS)):
+            try:
+                self._cluster = local_class(
+                    n_workers=local_size(self.settings),
+                    threads_per_worker=1,
+                    processes=True,
+                    host="127.0.0.1",
+                    memory_limit=local_memory(self.settings),
+                    dashboard_address="127.0.0.1:0" if self.settings.dashboard else None,
+                    # Its HTTP server runs without a dashboard too: on no fixed port, and only here.
+                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+                    local_directory=str(self._directory.path),
+                    silence_logs=logging.ERROR,
+                )
+                break
+            except RuntimeError as error:
+                if not left or str(_root(error)) != KILLED:
+                    raise
+                log.warning("a worker was killed while it started; all start again")
         return self._cluster
 
     def _agree(self) -> None:

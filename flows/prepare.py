@@ -7,7 +7,6 @@ manifests, so that a UI rerun, a schedule and a local run resume alike.
 from __future__ import annotations
 
 import logging
-import tempfile
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -70,9 +69,9 @@ def prepare(
         _record(job.out)
         with (
             runs.record(job.out, settings) as run,
-            tempfile.TemporaryDirectory(prefix="uttermill-") as scratch,
+            runs.scratch() as scratch,
         ):
-            result = _run(replace(job, scratch=Path(scratch)), settings, Path(scratch))
+            result = _run(replace(job, scratch=scratch), settings, scratch)
             result["wall_seconds"] = round(time.monotonic() - began, 3)
             run.finish(result)
     return result

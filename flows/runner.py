@@ -167,6 +167,8 @@ class Guard:
         except KilledWorker:
             self._count("deaths")
             raise _Died("its worker died") from None
+        except MemoryError as error:
+            raise _Died(f"it ran out of memory ({error})") from None
         except (NoWorkerError, NoValidWorkerError) as error:
             self._no_worker = RunError(f"the Dask cluster has no worker left: {error}")
             raise self._no_worker from error

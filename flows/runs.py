@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
+import shutil
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -41,6 +44,28 @@ def record(out: Path, settings: PrepareSettings) -> Iterator[Run]:
     finally:
         logger.removeHandler(handler)
         handler.close()
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A disposable folder in TMPDIR; those that killed runs left there are removed first."""
+    folder = Path(tempfile.mkdtemp(prefix="uttermill-run-"))
+    try:
+        with (folder / "lock.new").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            (folder / "lock.new").rename(folder / "lock")  # never seen without being held
+            for old in folder.parent.glob("uttermill-run-*"):
+                if old != folder:
+                    _remove_unheld(old)
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_unheld(folder: Path) -> None:
+    with suppress(OSError), (folder / "lock").open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def newest(out: Path) -> Path:

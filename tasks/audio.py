@@ -216,6 +216,9 @@ def _stream_frames(stream: Any, first: Any) -> int | None:
 
 def _as_float(frame: Any) -> Samples:
     """A decoded frame as float32 [n, channels]; integers are scaled to ±1."""
+    if frame.format.name == "fltp":  # mp3, aac, opus: PyAV's own way takes three times as long
+        planes = [np.frombuffer(p, np.float32, count=frame.samples) for p in frame.planes]
+        return planes[0][:, None] if len(planes) == 1 else np.stack(planes, axis=1)
     values = frame.to_ndarray()
     grid = values.T if frame.format.is_planar else values.reshape(-1, frame.layout.nb_channels)
     zero, full = _SCALES.get(grid.dtype.str[1:], (0.0, 1.0))

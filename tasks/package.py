@@ -133,21 +133,6 @@ def _plan_schema(job: Job) -> pa.Schema:
 
 def _refuse(job: Job, table: pa.Table, rows: Sequence[Row]) -> None:
     """RunError when what came in is so bad that publishing it would hide a fault."""
-    if not rows:
-        raise RunError(
-            "nothing is left to package: every recording was dropped or failed; see the ledger's "
-            "reasons, and loosen filter.filters or transcribe.verdicts"
-        )
-    exempt = [name for name, _, settings in datasets(job.sources) if settings.expect_broken]
-    strict = table.filter(pc.invert(pc.is_in(table["dataset"], pa.array(exempt, pa.string()))))
-    counts = summary.of_ledger(strict)["recordings"]
-    limit = job.package.max_failed_fraction
-    if counts["in"] and counts["failed"] / counts["in"] > limit:
-        raise RunError(
-            f"{counts['failed']} of {counts['in']} recordings failed, more than "
-            f"package.max_failed_fraction ({limit:g}) allows; raise it, or mark the source "
-            "expect_broken"
-        )
     newest = versions.newest(job.out)
     if newest:
         before = _recordings(pq.read_table(newest / "ledger.parquet"))
@@ -159,6 +144,21 @@ def _refuse(job: Job, table: pa.Table, rows: Sequence[Row]) -> None:
                 f"sources, more than package.max_removed_fraction ({limit:g}) allows; is a source "
                 "not mounted? raise the setting if they were removed on purpose"
             )
+    exempt = [name for name, _, settings in datasets(job.sources) if settings.expect_broken]
+    strict = table.filter(pc.invert(pc.is_in(table["dataset"], pa.array(exempt, pa.string()))))
+    counts = summary.of_ledger(strict)["recordings"]
+    limit = job.package.max_failed_fraction
+    if counts["in"] and counts["failed"] / counts["in"] > limit:
+        raise RunError(
+            f"{counts['failed']} of {counts['in']} recordings failed, more than "
+            f"package.max_failed_fraction ({limit:g}) allows; raise it, or mark the source "
+            "expect_broken"
+        )
+    if not rows:
+        raise RunError(
+            "nothing is left to package: every recording was dropped or failed; see the ledger's "
+            "reasons, and loosen filter.filters or transcribe.verdicts"
+        )
 
 
 def _recordings(table: pa.Table) -> set[str]:

@@ -11,6 +11,7 @@ time break it. So engines are imported first, touched, and proven to be modules.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -76,6 +77,11 @@ die_with_parent()
 agree(os.environ.get(VERSION_VARIABLE), version("uttermill"))
 # Ctrl-C reaches the whole group; the client decides when its workers end.
 signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+# What a call raises reaches the client, which says it in a sentence; Dask would print it here too.
+logging.getLogger("distributed.worker").addFilter(
+    lambda record: not str(record.msg).startswith("Compute Failed")
+)
 
 MODULES = warm(WARM)
 #: Unix time when everything above was loaded.

@@ -26,6 +26,10 @@ CALLS: list[tuple[Any, str]] = [
 ]  # fmt: skip
 
 
+#: Audit events of Python that change what a folder holds.
+EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.link"}
+
+
 def die_at(small: Path, out: Path, at: int) -> None:
     """In a child: count the calls; at number `at`, end as kill -9 ends."""
     calls = 0
@@ -44,6 +48,14 @@ def die_at(small: Path, out: Path, at: int) -> None:
 
         return mortal
 
+    def watch(event: str, args: tuple[Any, ...]) -> None:
+        nonlocal calls
+        if event in EVENTS and any(str(out) in str(arg) for arg in args[:2]):
+            calls += 1
+            if calls > at >= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(watch)
     for owner, name in CALLS:
         setattr(owner, name, around(getattr(owner, name)))
     pipeline.run_here(corpus.job(small, out=out))

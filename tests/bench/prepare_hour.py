@@ -38,6 +38,7 @@ from tasks.recording import Locator
 from tasks.settings import Plugin, ShardSettings, Source, TranscribeSettings
 
 ROUNDS = 3
+HOURS: float | None = None
 HOUR = 3600.0
 FORMATS = (("mp3", "MPEG_LAYER_III", 44100), ("flac", "PCM_16", 16000), ("wav", "PCM_16", 48000))
 
@@ -105,7 +106,7 @@ def ours(source: str, out: Path, scratch: Path) -> dict[str, float]:
     job = Job(
         out=out,
         sources=(Source(kind="folder", path=source),),
-        shard=ShardSettings(settle_seconds=0),
+        shard=ShardSettings(settle_seconds=0, hours=HOURS),
         transcribe=TranscribeSettings(backend=Plugin(use="fake")),
         scratch=scratch,
     )

@@ -1,1 +1,1 @@
-"""Real runs of the command that crash, hang, are killed or refuse; nothing is simulated in-process."""
+"""Real runs of the command that crash, hang, are killed or refuse; nothing is simulated."""

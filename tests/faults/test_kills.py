@@ -30,12 +30,22 @@ PUBLISH = gate.name("publish", 0.0)
 def site(tmp_path_factory: pytest.TempPathFactory, prefect_server: LocalServer) -> Site:
     made = Site(tmp_path_factory.mktemp("kills"), prefect_server.url)
     corpus.make(made.source, COUNT)
+    with large(made).open("wb") as file:
+        file.truncate(3 << 29)
     return made
+
+
+def large(site: Site) -> Path:
+    """A file of 1.5 GB, which holds nothing and takes no room: hashing it takes a second, and
+    that is the time to kill in the stage `shard`."""
+    return site.source / "large.wav"
 
 
 def settings(site: Site, out: str) -> Path:
     return site.settings(
         out,
+        # The large file's length is guessed from its size: one shard for it, four for the rest.
+        shard={"settle_seconds": 0, "hours": 5.6},
         filter={
             "segmenter": {"use": "whole"},
             "filters": [{"use": "tests.plugins.gated_filter"}, {"use": "silence"}],
@@ -71,6 +81,7 @@ def sound(site: Site, out: Path, reference: Path) -> None:
     """What has to hold after the run that completes."""
     assert differences(out, reference) == []
     assert corpus.temps(out) == []
+    assert not any(site.temp.glob("uttermill-*"))  # of killed runs neither
     assert os.readlink(out / "datasets/latest") == "v0001"
     assert site.command("verify", out).code == 0
     assert still_open(site.api, out) == []
@@ -98,35 +109,57 @@ def ready(site: Site) -> bool:
     return any(site.temp.rglob("worker-*/tmp"))
 
 
-def kill_workers(site: Site, run: Started, joined: bool) -> None:
-    """-9 to all workers: when the first has loaded everything, or as soon as they are seen."""
-    assert soon(lambda: ready(site) if joined else len(run.workers()) == 2, every=0.005)
-    for worker in run.workers():
+def end(workers: list[psutil.Process]) -> int:
+    """-9 to each; how many there still were."""
+    count = 0
+    for worker in workers:
         with suppress(psutil.NoSuchProcess):
             worker.kill()
+            count += 1
+    return count
+
+
+def reads(worker: psutil.Process, path: Path) -> bool:
+    try:
+        return any(file.path == str(path) for file in worker.open_files())
+    except psutil.Error:
+        return False
+
+
+def killed_hashing(site: Site, run: Started) -> None:
+    """-9 to the worker that reads the large file."""
+    file = large(site)
+    assert soon(lambda: any(end([w]) for w in run.workers() if reads(w, file))), run.stderr()
 
 
 def test_one_death_of_a_worker_in_each_stage(site: Site, reference: Path) -> None:
     for name in GATES:
         (site.gate / f"{name}.kill").touch()
-    ended = site.done(settings(site, "deaths"))
+    with site.start("run", settings(site, "deaths"), "--json") as run:
+        killed_hashing(site, run)
+        ended = run.end()
+        assert run.none_left(2.0), run.alive()
+    assert ended.code == 0, ended.stderr
     assert list(site.gate.iterdir()) == []  # each of them happened
-    deaths = ended.result["deaths"]
-    assert deaths["isolated"] == 0
-    assert deaths["deaths"] >= len(GATES)
+    assert ended.result["deaths"] == {"deaths": 1 + len(GATES), "timeouts": 0, "isolated": 0}
     sound(site, site.home / "deaths", reference)
-    print("\nfour deaths:", ended.seconds, ended.result["deaths"])
+    print("\nfive deaths:", ended.seconds, ended.result["deaths"])
 
 
-@pytest.mark.parametrize("joined", [False, True], ids=["starting", "joining"])
-def test_death_of_all_workers_in_stage_shard(site: Site, reference: Path, joined: bool) -> None:
-    out = f"shard-{joined}"
+@pytest.mark.parametrize(
+    "joining", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["starting", "joining"]
+)
+def test_death_of_all_workers_at_their_start(site: Site, reference: Path, joining: bool) -> None:
+    """As soon as they are seen, or when the first one has loaded everything."""
+    out = f"start-{joining}"
     with site.start("run", settings(site, out), "--json") as run:
-        kill_workers(site, run, joined)
+        assert soon(lambda: ready(site) if joining else len(run.workers()) == 2, every=0.005)
+        assert end(run.workers()) == 2
         ended = run.end()
     assert ended.code == 0, ended.stderr
+    assert ended.result["deaths"]["deaths"] or "all start again" in ended.stderr
     sound(site, site.home / out, reference)
-    print("\nshard:", ended.seconds, ended.result["deaths"])
+    print("\nstart:", ended.seconds, ended.result["deaths"])
 
 
 def test_kill_of_the_whole_run_in_each_stage_one_after_the_other(
@@ -168,23 +201,35 @@ def test_control_the_comparison_sees_one_changed_byte(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", GATES)
-def test_one_death_of_a_worker(site: Site, reference: Path, name: str) -> None:
-    (site.gate / f"{name}.kill").touch()
-    ended = site.done(settings(site, f"one-{name}"))
+@pytest.mark.parametrize("where", ["shard", *GATES])
+def test_one_death_of_a_worker(site: Site, reference: Path, where: str) -> None:
+    out = f"one-{where}"
+    if where != "shard":
+        (site.gate / f"{where}.kill").touch()
+    with site.start("run", settings(site, out), "--json") as run:
+        if where == "shard":
+            killed_hashing(site, run)
+        ended = run.end()
+    assert ended.code == 0, ended.stderr
     assert ended.result["deaths"] == {"deaths": 1, "timeouts": 0, "isolated": 0}
-    sound(site, site.home / f"one-{name}", reference)
+    sound(site, site.home / out, reference)
+    print(f"\n{where}: {ended.seconds:.1f} s")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", [*GATES, PUBLISH])
+@pytest.mark.parametrize("where", ["shard", *GATES, PUBLISH])
 def test_kill_of_the_whole_run(site: Site, reference: Path, where: str) -> None:
     out = f"whole-{where}"
-    killed_at(site, out, where)
-    began = time.monotonic()
-    site.done(settings(site, out))
-    print(f"\n{where}: rerun in {time.monotonic() - began:.1f} s")
+    if where == "shard":
+        with site.start("run", settings(site, out), "--json") as run:
+            assert soon(lambda: any(reads(w, large(site)) for w in run.workers())), run.stderr()
+            run.kill()
+            assert run.none_left(15.0), run.alive()
+    else:
+        killed_at(site, out, where)
+    ended = site.done(settings(site, out))
     sound(site, site.home / out, reference)
+    print(f"\n{where}: rerun in {ended.seconds:.1f} s")
 
 
 KILLS = int(os.environ.get("UTTERMILL_KILLS", "4"))
@@ -226,8 +271,7 @@ def strike(run: Started, victims: str, dice: random.Random) -> int:
         run.kill()
         return 1
     workers = sorted(run.workers(), key=lambda w: w.pid)
-    chosen = workers if victims == "workers" else workers[:1] if dice.random() < 0.5 else workers[1:]
-    for worker in chosen:
-        with suppress(psutil.NoSuchProcess):
-            worker.kill()
-    return int(bool(chosen))
+    chosen = (
+        workers if victims == "workers" else workers[:1] if dice.random() < 0.5 else workers[1:]
+    )
+    return int(end(chosen) > 0)

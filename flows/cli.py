@@ -100,7 +100,8 @@ def _log_to_stderr() -> None:
     logger = logging.getLogger("uttermill")
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
-    logging.getLogger("distributed").setLevel(logging.ERROR)
+    # Dask reads it when it is imported; a level that is set before would be undone then.
+    os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")
 
 
 def _fail(args: Any, sentence: str, code: int) -> int:

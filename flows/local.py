@@ -40,10 +40,13 @@ def run(settings: PrepareSettings, quiet: bool = False) -> dict[str, Any]:
         raise AssertionError("a flow that is not completed raises its error")
 
 
-class _NoTraceback(logging.Filter):
-    """A sentence for a person needs no traceback: Prefect logs one for every failed run."""
+class _NotTwice(logging.Filter):
+    """The terminal has our own records already, and the sentence of an error for a person:
+    Prefect would print both again, the error with a traceback for every failed run."""
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.split(".")[0] == "uttermill":
+            return False
         error = record.exc_info[1] if record.exc_info else None
         return not isinstance(error, MillError | KeyboardInterrupt)
 
@@ -56,4 +59,4 @@ def _hush() -> None:
         for handler in logger.handlers:
             if isinstance(handler, PrefectConsoleHandler):
                 handler.setLevel(logging.WARNING)
-                handler.addFilter(_NoTraceback())
+                handler.addFilter(_NotTwice())

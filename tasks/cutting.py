@@ -57,12 +57,12 @@ class _Tail:
 class Known:
     """A segmenter that gives back spans that are known already (utterances of a stored cut)."""
 
-    def __init__(self, spans: Sequence[Span]) -> None:
+    def __init__(self, spans: Sequence[Span], at: int = 0) -> None:
         self.waiting = deque(sorted(spans, key=lambda s: s.end))
         starts = [s.start for s in self.waiting]
         # needed[i]: the earliest start among the spans from i on
         self.needed = list(np.minimum.accumulate(starts[::-1])[::-1]) if starts else []
-        self.at = 0
+        self.at = at
         self.given_out = 0
 
     def push(self, block: Samples) -> list[Span]:
@@ -86,17 +86,21 @@ class Known:
 
 
 def spans(
-    locator: Locator, walk: Walk, begin: Callable[[int], Segmenter]
+    locator: Locator, walk: Walk, begin: Callable[[int, int], Segmenter], first: int = 0
 ) -> Iterator[tuple[Span, audio.Clip | None]]:
     """Decode once; yield every span as it settles, utterances with their clip.
 
-    `begin(rate)` makes the segmenter once the rate is known. Raises ItemError when the recording
+    `begin(rate, at)` makes the segmenter once the rate is known and the sample at which decoding
+    begins: `first`, before which nothing is wanted, where the format can seek exactly, else 0.
+    Raises ItemError when the recording
     cannot be decoded to its end.
     """
     tail = _Tail()
     with audio.open_stream(locator) as stream:
         walk.rate, walk.channels = stream.rate, stream.channels
-        segmenter = begin(stream.rate)
+        at = first if first and stream.skip_to(first) else 0
+        tail.start = tail.end = walk.decoded = at
+        segmenter = begin(stream.rate, at)
         held = int(HELD_SECONDS * stream.rate)
         for block in stream.blocks():
             tail.push(block)

@@ -118,12 +118,13 @@ def _cut(unit: Unit, job: Job) -> list[Row]:
     rows: list[Row] = []
     locator = Locator.loads(unit.recording["locator"])
 
-    def begin(rate: int) -> Any:
-        return (
-            segmenter.start(settings, rate, given or ()) if known is None else cutting.Known(known)
-        )
+    def begin(rate: int, at: int) -> Any:
+        if known is None:
+            return segmenter.start(settings, rate, given or ())
+        return cutting.Known(known, at)
 
-    for span, clip in cutting.spans(locator, walk, begin):
+    first = min((span.start for span in known or ()), default=0)
+    for span, clip in cutting.spans(locator, walk, begin, first):
         measures: dict[str, float | None] = {}
         if clip is not None:
             clip = clip.of_recording(unit.recording["header_seconds"], unit.recording["size"])

@@ -60,11 +60,16 @@ def gather(job: Job, shards: Sequence[str]) -> dict[str, Any]:
         if hasattr(module, "place"):
             module.place(planned, by_id)
         pieces += planned
-    ordered = [by_id[key] for piece in pieces if piece.format == job.package.formats[0]
-               for key in piece.ids]  # fmt: skip
-    plan = pa.Table.from_pylist(ordered, schema=_plan_schema(job))
-    pq.write_table(plan, staging / ".plan.parquet")
-    (staging / ".pieces.json").write_text(json.dumps([[p.format, p.path, p.ids] for p in pieces]))
+    schema = _plan_schema(job)
+    groups = [pa.Table.from_pylist([by_id[k] for k in p.ids], schema=schema) for p in pieces]
+    with pq.ParquetWriter(staging / ".plan.parquet", schema) as writer:
+        for group in groups:  # a row group a piece: a worker reads no other rows
+            writer.write_table(group, row_group_size=group.num_rows)
+    (staging / ".pieces.json").write_text(json.dumps([[p.format, p.path] for p in pieces]))
+    first = job.package.formats[0]
+    plan = pa.concat_tables(
+        g for p, g in zip(pieces, groups, strict=True) if p.format == first
+    ).combine_chunks()
     pq.write_table(table, staging / "ledger.parquet", compression="zstd")
     pq.write_table(
         plan.drop_columns([name for name, _ in SOURCE_COLUMNS]),
@@ -202,11 +207,10 @@ def fingerprint(job: Job, rows: Iterable[Row], table: pa.Table) -> str:
 
 
 def _piece(staging: Path, index: int) -> tuple[Piece, list[Row]]:
-    name, path, keys = json.loads((staging / ".pieces.json").read_text())[index]
-    table = pq.read_table(staging / ".plan.parquet")
-    chosen = table.filter(pc.is_in(table["id"], pa.array(keys, pa.string()))).to_pylist()
-    by_id = {row["id"]: row for row in chosen}
-    return Piece(name, path, tuple(keys)), [by_id[key] for key in keys]
+    name, path = json.loads((staging / ".pieces.json").read_text())[index]
+    with pq.ParquetFile(staging / ".plan.parquet") as plan:
+        rows: list[Row] = plan.read_row_group(index).to_pylist()
+    return Piece(name, path, tuple(row["id"] for row in rows)), rows
 
 
 def write(job: Job, staging: Path, index: int) -> None:
@@ -231,9 +235,7 @@ def check(staging: Path, index: int) -> tuple[str, int]:
 def publish(job: Job, gathered: dict[str, Any], hashes: dict[str, tuple[str, int]]) -> Path:
     """Lists, description and data card, then one rename. Returns the version's folder."""
     staging = Path(gathered["staging"])
-    pieces = [
-        Piece(p[0], p[1], tuple(p[2])) for p in json.loads((staging / ".pieces.json").read_text())
-    ]
+    pieces = [_piece(staging, index)[0] for index in range(gathered["pieces"])]
     for name in job.package.formats:
         plugins.load("formats", name).finish([p for p in pieces if p.format == name], staging)
     (staging / ".plan.parquet").unlink()

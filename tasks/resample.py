@@ -1,7 +1,7 @@
 """Stage resample: kept utterances in, int16 PCM at the target rate out, exact to the sample.
 
-An item is an utterance; a unit is a recording with all its utterances that lack PCM, because it is
-decoded once for all of them. Before: a span of a recording. After: a row with `num_samples`, the
+An item is an utterance; a unit is some minutes of a recording's utterances that lack PCM; the units
+of a recording share one decode. Before: a span of a recording. After: a row with `num_samples`, the
 PCM's hash, and where it lies in a blob.
 """
 
@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
-from tasks import blobs, cutting, handover, pcm, view
+from tasks import audio, blobs, cutting, handover, pcm, view
 from tasks.errors import ItemError
 from tasks.job import Job
 from tasks.manifest import Row
@@ -23,11 +24,12 @@ from tasks.segmenters import Span
 log = logging.getLogger("uttermill")
 
 SCHEMA = AUDIO
+UNIT_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One recording and the spans of it to convert, with the recipes of their PCM."""
+    """A recording and spans of it to convert, by end, with the recipes of their PCM."""
 
     recording: Row
     spans: tuple[tuple[int, int, str], ...]  # start, end, recipe
@@ -65,24 +67,31 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
             missing.setdefault(utterance.recording["recording"], []).append(utterance)
     for blob in sorted(lost - {""}):
         log.warning("audio blob %s is gone or cut short; its items are computed again", blob)
-    units = [
-        Unit(few[0].recording, tuple((u.start, u.end, u.audio) for u in few), few[0].rate)
-        for few in missing.values()
-    ]
+    units = [unit for few in missing.values() for unit in _units(few)]
     return units, reused
 
 
+def _units(utterances: list[view.Utterance]) -> Iterator[Unit]:
+    """A recording's utterances by end, in pieces of UNIT_SECONDS: their PCM is held in memory."""
+    recording, rate = utterances[0].recording, utterances[0].rate
+    piece: list[tuple[int, int, str]] = []
+    held = 0
+    for u in sorted(utterances, key=lambda u: (u.end, u.start)):
+        if piece and held + u.end - u.start > UNIT_SECONDS * rate:
+            yield Unit(recording, tuple(piece), rate)
+            piece, held = [], 0
+        piece.append((u.start, u.end, u.audio))
+        held += u.end - u.start
+    yield Unit(recording, tuple(piece), rate)
+
+
 def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
-    """Rows of each unit, in order; `pcm` in a row is its int16 samples, still to be stored."""
-    for unit in units:
-        try:
-            rows = _convert(unit, job)
-        except ItemError as error:
-            rows = failure(unit, error.code, error.detail)
-        except MemoryError as error:
-            rows = failure(unit, "out_of_memory", str(error))
-        locator = Locator.loads(unit.recording["locator"])
-        yield rows if cutting.unchanged(locator, unit.recording["guard"]) else []
+    """Rows of each unit, in order; `pcm` in a row is its int16 samples, still to be stored.
+
+    Units of one recording follow each other and share one decode.
+    """
+    for _, group in groupby(units, key=lambda unit: unit.name):
+        yield from _convert(list(group), job)
 
 
 def failure(unit: Unit, code: str, detail: str) -> list[Row]:
@@ -95,25 +104,51 @@ def failure(unit: Unit, code: str, detail: str) -> list[Row]:
     ]  # fmt: skip
 
 
-def _convert(unit: Unit, job: Job) -> list[Row]:
-    content = unit.recording["content"]
-    rows, rest = [], []
-    for start, end, recipe in unit.spans:
-        held = handover.take(job, content, start, end)
-        if held is None:
-            rest.append((start, end, recipe))
-        else:
-            rows.append(_row(unit, start, end, recipe, pcm.convert(*held, job.resample), job))
-    if rest:
-        recipes = {(start, end): recipe for start, end, recipe in rest}
-        wanted = cutting.Known([Span(start, end) for start, end in recipes])
-        locator = Locator.loads(unit.recording["locator"])
-        for span, clip in cutting.spans(locator, cutting.Walk(), lambda _: wanted):
-            assert clip is not None
-            samples = pcm.convert(clip.samples(), clip.rate, job.resample)
-            key = (span.start, span.end)
-            rows.append(_row(unit, *key, recipes[key], samples, job))
-    return sorted(rows, key=lambda row: (row["start"], row["end"]))
+def _convert(units: list[Unit], job: Job) -> Iterator[list[Row]]:
+    """Rows of the units of one recording; a failure is that of all spans from there on."""
+    spans = [span for unit in units for span in unit.spans]
+    recording = units[0].recording
+    locator = Locator.loads(recording["locator"])
+    clips: Iterator[tuple[Span, audio.Clip | None]] | None = None
+    broken: tuple[str, str] | None = None
+    at = 0
+    for unit in units:
+        rows = []
+        for start, end, recipe in unit.spans:
+            try:
+                held = None
+                if broken is None and clips is None:
+                    held = handover.take(job, recording["content"], start, end)
+                    if held is None:
+                        clips = _clips(locator, spans[at:])
+                if broken is None and clips is not None:
+                    held = _samples(next(clips))
+                if held is not None:
+                    samples = pcm.convert(*held, job.resample)
+                    rows.append(_row(unit, start, end, recipe, samples, job))
+            except ItemError as error:
+                broken = (error.code, error.detail)
+            except MemoryError as error:
+                broken = ("out_of_memory", str(error))
+            if broken is not None:
+                rows += failure(replace(unit, spans=((start, end, recipe),)), *broken)
+            at += 1
+        # Whatever was read of a file that changed meanwhile is not what its digest names.
+        yield rows if cutting.unchanged(locator, recording["guard"]) else []
+
+
+def _clips(
+    locator: Locator, spans: list[tuple[int, int, str]]
+) -> Iterator[tuple[Span, audio.Clip | None]]:
+    first = min(start for start, _, _ in spans)
+    wanted = [Span(start, end) for start, end, _ in spans]
+    return cutting.spans(locator, cutting.Walk(), lambda _, at: cutting.Known(wanted, at), first)
+
+
+def _samples(settled: tuple[Span, audio.Clip | None]) -> handover.Held:
+    _, clip = settled
+    assert clip is not None
+    return clip.samples(), clip.rate
 
 
 def _row(unit: Unit, start: int, end: int, recipe: str, samples: blobs.Pcm, job: Job) -> Row:

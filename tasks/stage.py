@@ -26,6 +26,7 @@ log = logging.getLogger("uttermill")
 
 PER_SHARD = ("filter", "resample", "transcribe")
 COMMIT_EVERY = 120.0  # s; a kill costs at most this much work of a long shard
+COMMIT_BYTES = 64 * 2**20  # PCM that is held in memory at most, and one unit's
 
 
 def module_of(stage: str) -> Any:
@@ -71,7 +72,7 @@ def run(
             seconds += unit.seconds
             if progress:
                 progress(unit.seconds)
-            if time.monotonic() - sink.since > COMMIT_EVERY:
+            if sink.held > COMMIT_BYTES or time.monotonic() - sink.since > COMMIT_EVERY:
                 sink.commit()
         sink.commit()
     except CorruptManifest as fault:
@@ -97,13 +98,15 @@ class Sink:
         self.stage, self.job, self.shard = stage, job, shard
         self.module = module_of(stage)
         self.rows: list[Row] = []
+        self.held = 0  # bytes of PCM
         self.since = time.monotonic()
 
     def add(self, rows: list[Row]) -> None:
         self.rows.extend(rows)
+        self.held += sum(row["pcm"].nbytes for row in rows if "pcm" in row)
 
     def commit(self) -> None:
-        rows, self.rows, self.since = self.rows, [], time.monotonic()
+        rows, self.rows, self.held, self.since = self.rows, [], 0, time.monotonic()
         if not rows:
             return
         if any("pcm" in row for row in rows):

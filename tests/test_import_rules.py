@@ -92,7 +92,7 @@ def test_flows_write_no_parquet() -> None:
 
 
 def test_control_parquet_writes_are_seen() -> None:
-    assert parquet_writes((ROOT / "tasks/package.py").read_text()) == {"write_table"}
+    assert parquet_writes((ROOT / "tasks/shard.py").read_text()) == {"write_table"}
     assert parquet_writes("from pyarrow.parquet import ParquetWriter as W") == {"ParquetWriter"}
 
 

@@ -1,0 +1,79 @@
+"""The real corpus, when UTTERMILL_CORPUS points at it: broken files, CJK names, every codec."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from flows.server import LocalServer
+from tasks.errors import CODES
+from tasks.verify import verify
+
+CORPUS = os.environ.get("UTTERMILL_CORPUS")
+pytestmark = [
+    pytest.mark.slow, pytest.mark.server, pytest.mark.cluster, pytest.mark.timeout(1200),
+    pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set"),
+]  # fmt: skip
+
+
+def run(server: LocalServer, out: Path, *words: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.cli", "run", *words, "--out", str(out), "--json"],
+        env={**os.environ, "PREFECT_API_URL": server.url},
+        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=1100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def test_the_whole_corpus_is_accounted_for(tmp_path: Path, prefect_server: LocalServer) -> None:
+    assert CORPUS
+    fake = ("--set", "transcribe.backend.use=fake")
+    result = run(prefect_server, tmp_path / "out", "--source", CORPUS, *fake)
+    version = Path(result["dataset"])
+    assert verify(version) == []
+    ledger = pq.read_table(version / "ledger.parquet")
+    broken = {p.name for p in (Path(CORPUS) / "broken").iterdir() if p.suffix != ".raw"}
+    listed = {Path(p).name for p in ledger["source_path"].to_pylist() if "/broken/" in p}
+    assert listed == broken, "every broken file is in the ledger"
+    failed = ledger.filter(pc.equal(ledger["outcome"], "failed"))
+    assert set(failed["reason"].to_pylist()) <= set(CODES)
+    clean = [
+        row
+        for row in ledger.to_pylist()
+        if "/en/librispeech/" in row["source_path"] and row["stage"] == "filter"
+    ]
+    assert clean == [], "no LibriSpeech clip falls to the default filters"
+    again = run(prefect_server, tmp_path / "out", "--source", CORPUS, *fake)
+    assert all(entry["items_computed"] == 0 for entry in again["stages"].values())
+
+
+def test_librispeech_with_whisper_base(tmp_path: Path, prefect_server: LocalServer) -> None:
+    assert CORPUS
+    rows = [json.loads(line) for line in (Path(CORPUS) / "manifest.jsonl").read_text().splitlines()]
+    chosen = [row for row in rows if row["path"].startswith("en/librispeech/")][::4]
+    listing = tmp_path / "libri.jsonl"
+    listing.write_text(
+        "".join(
+            json.dumps({"wav": str(Path(CORPUS) / r["path"]), "key": f"k{i}", "txt": r["text"]})
+            + "\n"
+            for i, r in enumerate(chosen)
+        )
+    )
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(
+        f"sources: [{{kind: jsonl, path: '{listing}', name: libri}}]\nout: unused\n"
+    )
+    result = run(prefect_server, tmp_path / "out", str(settings))
+    assert result["utterances"]["in"] == len(chosen)
+    assert result["utterances"]["packaged"] >= len(chosen) - 1
+    assert result["wer"] < 0.2

@@ -99,6 +99,12 @@ def _is_dead(run: FlowRun) -> bool:
     return began is not None and datetime.now(UTC) - began > FOREIGN_AGE
 
 
+def drain(timeout: float) -> None:
+    """Send what Prefect's threads still hold; at exit they try a stopped server for a minute."""
+    EventsWorker.drain_all(timeout=timeout)
+    APILogWorker.drain_all(timeout=timeout)
+
+
 def settle(flow_run_id: UUID, expected: int | None = None, timeout: float = 60) -> bool:
     """Waits until every task run of the flow run and its children is recorded as terminal.
 
@@ -107,8 +113,7 @@ def settle(flow_run_id: UUID, expected: int | None = None, timeout: float = 60) 
     time *without progress*. Returns whether all is recorded.
     """
     # What this process has not sent yet cannot be seen on the server.
-    EventsWorker.drain_all(timeout=timeout)
-    APILogWorker.drain_all(timeout=timeout)
+    drain(timeout)
     with get_client(sync_client=True) as client:
         seen = (-1, -1)
         since = time.monotonic()

@@ -26,10 +26,14 @@ def run(settings: PrepareSettings, quiet: bool = False) -> dict[str, Any]:
         _hush()
         from flows import history
 
-        state: Any = prepare(
-            **{name: getattr(settings, name) for name in type(settings).model_fields},
-            return_state=True,
-        )
+        try:
+            state: Any = prepare(
+                **{name: getattr(settings, name) for name in type(settings).model_fields},
+                return_state=True,
+            )
+        except BaseException:  # an interrupt
+            history.drain(timeout=10)
+            raise
         run_id = state.state_details.flow_run_id
         if state.is_completed():
             result: dict[str, Any] = state.result()

@@ -17,7 +17,11 @@ from tasks.stage import view_of
 
 
 def status(out: Path) -> dict[str, Any]:
-    """Per stage: items done, and items that a run with the newest settings would compute."""
+    """Per stage: items done, and items that a run with the newest settings would compute.
+
+    What is not cut yet may hold any number of utterances: until then the later stages' numbers are
+    the least that a run would compute.
+    """
     job = runs.settings_of(out).job()
     found = shard.survey(job)
     shards = manifest.shards(out)
@@ -30,6 +34,10 @@ def status(out: Path) -> dict[str, Any]:
             lacking, there = stage.pending(name, job, each)
             missing, done = missing + lacking, done + there
         stages[name] = {"items_done": done, "items_to_compute": missing}
+    # What one stage has to do waits for the next one too.
+    uncut = sum(not row["error_code"] for _, row in found.probe)
+    stages["filter"]["items_to_compute"] += uncut
+    stages["transcribe"]["items_to_compute"] += stages["resample"]["items_to_compute"]
     newest = versions.newest(out)
     described = versions.described(newest) if newest else None
     return {

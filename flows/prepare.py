@@ -97,11 +97,13 @@ def line(job: Job, caller: OnCluster, progress: Progress) -> dict[str, Any]:
     totals = Totals()
     assert job.scratch is not None
     for attempt in range(pipeline.REPAIRS):
+        progress.start("shard", 0.0)
         found: Sharded = value(prefect_tasks.shard(job, caller, job.scratch / "listing"))
         totals.add(found.done)
         _show(progress, found)
         for done in _all_chains(job, found, caller, progress):
             totals.add(done)
+        progress.start("package", found.done.seconds)
         try:
             published: Published = value(prefect_tasks.package(job, sorted(found.shards), caller))
             break
@@ -110,6 +112,9 @@ def line(job: Job, caller: OnCluster, progress: Progress) -> dict[str, Any]:
                 raise
             log.warning("%s; the shard runs again", fault)
     totals.add(published.done)
+    packaged = published.summary["seconds"]["packaged"]
+    progress.start("package", packaged)
+    progress.advance("package", packaged, reused=not published.new)
     progress.finish("package")
     return {
         **summary.errors(pq.read_table(published.path / "utterances.parquet")),
@@ -121,6 +126,10 @@ def line(job: Job, caller: OnCluster, progress: Progress) -> dict[str, Any]:
 
 
 def _show(progress: Progress, found: Sharded) -> None:
+    """The shard bar is full; the others begin with all audio by header as their total."""
+    progress.start("shard", found.done.seconds)
+    progress.advance("shard", found.done.seconds, reused=not found.done.ran)
+    progress.finish("shard")
     for stage in prefect_tasks.PER_SHARD:
         progress.start(stage, found.done.seconds)
 

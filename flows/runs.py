@@ -34,7 +34,7 @@ def record(out: Path, settings: PrepareSettings) -> Iterator[Run]:
     started = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     folder = out / "runs" / started
     folder.mkdir(parents=True)
-    write_atomic(folder / "settings.json", settings.model_dump_json(indent=1).encode())
+    write_atomic(folder / "settings.json", settings.rooted().model_dump_json(indent=1).encode())
     handler = logging.FileHandler(folder / "run.log", encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger = logging.getLogger("uttermill")

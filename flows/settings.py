@@ -25,6 +25,7 @@ from tasks.settings import (
     StageSettings,
     TranscribeSettings,
 )
+from tasks.sources._shared import is_text, text_of
 
 LEAST_FREE = 200 * 2**20  # bytes that OUT's disk must have free before anything starts
 
@@ -41,14 +42,20 @@ class PrepareSettings(StageSettings):
     package: PackageSettings = PackageSettings()
     cluster: ClusterSettings = ClusterSettings()
 
+    def rooted(self) -> PrepareSettings:
+        """The same with absolute paths: what is kept of a run is read again from elsewhere."""
+        return self.model_copy(
+            update={
+                "sources": tuple(map(_rooted, self.sources)),
+                "out": os.path.abspath(self.out),
+            }
+        )
+
     def job(self) -> Job:
         """What workers are told; checks nothing."""
         return Job(
             out=Path(os.path.abspath(self.out)),
-            sources=tuple(
-                s.model_copy(update={"path": os.path.abspath(s.path)}) if "://" not in s.path else s
-                for s in self.sources
-            ),
+            sources=tuple(map(_rooted, self.sources)),
             shard=self.shard,
             filter=self.filter,
             resample=self.resample,
@@ -57,6 +64,13 @@ class PrepareSettings(StageSettings):
             item_timeout=self.cluster.item_timeout,
             memory_limit=local_memory(self.cluster),
         )
+
+
+def _rooted(source: Source) -> Source:
+    """A source whose paths (`root` too, where its kind has one) start from `/`."""
+    paths = {"path": source.path, "root": source.options.get("root")}
+    local = {k: v for k, v in paths.items() if isinstance(v, str) and v and "://" not in v}
+    return source.model_copy(update={k: os.path.abspath(v) for k, v in local.items()})
 
 
 def _with_threads(settings: TranscribeSettings, cluster: ClusterSettings) -> TranscribeSettings:
@@ -90,7 +104,7 @@ def read(path: str | None, sources: Sequence[str], out: str | None, sets: Sequen
         data["out"] = out
     for assignment in sets:
         assign(data, assignment)
-    return parse(data)
+    return parse(data).rooted()
 
 
 def parse(data: dict[str, Any]) -> PrepareSettings:
@@ -101,7 +115,11 @@ def parse(data: dict[str, Any]) -> PrepareSettings:
 
 
 def assign(data: dict[str, Any], assignment: str) -> None:
-    """Apply `a.b=value` (YAML); setting `use` replaces the whole mapping of a plug-in."""
+    """Apply `a.b=value` (YAML); setting `use` replaces the whole mapping of a plug-in.
+
+    A plug-in or a list that `data` leaves out is taken from the defaults, so that one setting of
+    theirs can be changed alone.
+    """
     dotted, equals, text = assignment.partition("=")
     keys = dotted.strip().split(".")
     if not equals or not all(keys):
@@ -113,18 +131,29 @@ def assign(data: dict[str, Any], assignment: str) -> None:
     if keys[-1] == "use":
         keys, value = keys[:-1], {"use": value}
     place: Any = data
+    default: Any = _defaults()
     for key in keys[:-1]:
-        place = _step(place, key, assignment)
+        default = default.get(key) if isinstance(default, dict) else None
+        place = _step(place, key, assignment, default)
     if isinstance(place, list):
         place[_index(place, keys[-1], assignment)] = value
     else:
         place[keys[-1]] = value
 
 
-def _step(place: Any, key: str, assignment: str) -> Any:
+def _defaults() -> dict[str, Any]:
+    return {
+        name: field.default.model_dump(mode="json")
+        for name, field in PrepareSettings.model_fields.items()
+        if isinstance(field.default, StageSettings)
+    }
+
+
+def _step(place: Any, key: str, assignment: str, default: Any) -> Any:
     if isinstance(place, list):
         return place[_index(place, key, assignment)]
-    found = place.setdefault(key, {})
+    whole = isinstance(default, list) or (isinstance(default, dict) and "use" in default)
+    found = place.setdefault(key, default if whole else {})
     if not isinstance(found, dict | list):
         raise ConfigError(f"--set {assignment!r}: {key} is no mapping")
     return found
@@ -145,6 +174,9 @@ def check(settings: PrepareSettings) -> Job:
     from tasks import shard, transcribe
 
     job = settings.job()
+    for path in (settings.out, *(source.path for source in settings.sources)):
+        if not is_text(path):  # Prefect keeps settings as JSON; names inside a source may be so
+            raise ConfigError(f"the path {text_of(path)} is not valid UTF-8; rename the folder")
     names = [p.use for p in settings.filter.filters]
     if len(set(names)) != len(names):
         raise ConfigError("filter.filters names a filter twice; give each its limits in one entry")

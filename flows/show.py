@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 
@@ -41,7 +42,9 @@ def run(result: dict[str, Any], console: Console) -> None:
             f"{d['isolated']} shards ran item by item."
         )
     console.print(
-        f"Dataset: {result['dataset']}  ({clock(result['wall_seconds'])})", soft_wrap=True
+        f"Dataset: {result['dataset']}  ({clock(result['wall_seconds'])})",
+        soft_wrap=True,
+        markup=False,
     )
 
 
@@ -67,12 +70,12 @@ def funnel(result: dict[str, Any], console: Console) -> None:
 
 
 def status(result: dict[str, Any], console: Console) -> None:
-    table = _table(result["out"], ("stage", "<"), ("done", ">"), ("to compute", ">"))
+    table = _table(escape(result["out"]), ("stage", "<"), ("done", ">"), ("to compute", ">"))
     for name, entry in result["stages"].items():
         table.add_row(name, str(entry["items_done"]), str(entry["items_to_compute"]))
     console.print(table)
     console.print(f"{result['shards']} shards; newest dataset: {result['dataset'] or 'none yet'}",
-                  soft_wrap=True)  # fmt: skip
+                  soft_wrap=True, markup=False)  # fmt: skip
 
 
 def ledger(result: dict[str, Any], console: Console) -> None:

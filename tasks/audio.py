@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import TracebackType
@@ -35,6 +36,7 @@ __all__ = [
 Samples = NDArray[np.float32]
 
 BLOCK_FRAMES = 65536
+RETRY_FRAMES = 1024  # read again at once before a break: at most so many samples are lost
 BLOCK_VALUES = 1 << 21  # frames x channels of a block: 8 MB, however many channels there are
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz
 MATERIALISE_SECONDS = 600.0
@@ -87,11 +89,8 @@ class _SoundFile:
     """libsndfile on a file object."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
-        # By descriptor where there is one: a name would make soundfile take `.raw` for headerless
-        # PCM, and libsndfile guess formats by extension.
-        named = isinstance(file, io.FileIO)
-        self._file = sf.SoundFile(file.fileno() if named else file, closefd=False)
-        info = self._file
+        self._bytes = file
+        self._file = info = self._open()
         # soundfile seeks after every read to where it is already; in OGG and MP3 that is slow and
         # not exact. Nothing here needs that seek.
         self.seek = info.seek
@@ -103,12 +102,34 @@ class _SoundFile:
         self.header = Header(info.samplerate, info.channels, frames, name, "soundfile")
         self.exact_seek = info.format in _SEEKABLE and info.subtype.startswith(_PLAIN)
 
+    def _open(self) -> Any:
+        # By descriptor where there is one: a name would make soundfile take `.raw` for headerless
+        # PCM, and libsndfile guess formats by extension.
+        named = isinstance(self._bytes, io.FileIO)
+        return sf.SoundFile(self._bytes.fileno() if named else self._bytes, closefd=False)
+
     def read(self, frames: int) -> Iterator[Samples]:
+        at = self._file.tell() if self.exact_seek else 0  # it seeks, see above
         while True:
-            block: Samples = self._file.read(frames, dtype="float32", always_2d=True)
+            try:
+                block: Samples = self._file.read(frames, dtype="float32", always_2d=True)
+            except sf.SoundFileError:
+                yield from self._until_it_breaks(at)
+                raise
             if not len(block):
                 return
+            at += len(block)
             yield block
+
+    def _until_it_breaks(self, at: int) -> Iterator[Samples]:
+        """What lies from `at` to the break, which an error takes with the block it stands in."""
+        self._bytes.seek(0)
+        with suppress(sf.SoundFileError), self._open() as again:
+            done = 0
+            while len(block := again.read(RETRY_FRAMES, dtype="float32", always_2d=True)):
+                done += len(block)
+                if done > at:
+                    yield block[max(len(block) - (done - at), 0) :]
 
     def close(self) -> None:
         self._file.close()

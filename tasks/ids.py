@@ -6,20 +6,21 @@ import hashlib
 import re
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
-_STEM = 36  # characters of the path that are kept for people; the hash keeps ids apart
+_STEM = 28  # characters of the path that are kept for people; the hash keeps ids apart
 
 
 def utterance_id(
     dataset: str, path: str, start: float, end: float, source_id: str | None = None
 ) -> str:
-    """`<dataset>-<end of the path>-<hash8>-<start ms>-<end ms>`, at most 100 characters.
+    """`<dataset>-<end of the path>-<hash16>-<start ms>-<end ms>`, at most 100 characters.
 
     Matches `[A-Za-z0-9_-]+`: WeNet splits a member's name at the last dot, WebDataset at the first,
     and USTAR holds 100 bytes. The hash is over dataset, path and the source's own key, because
     cleaning may make two paths alike; it is always there, so that an id never depends on which
-    other recordings exist.
+    other recordings exist. 64 bits of it: of a million clips of equal length whose names hold no
+    ASCII, 32 bits would make some alike.
     """
-    unique = hashlib.sha256(f"{dataset}\0{path}\0{source_id or ''}".encode()).hexdigest()[:8]
+    unique = hashlib.sha256(f"{dataset}\0{path}\0{source_id or ''}".encode()).hexdigest()[:16]
     head, _, tail = path.rpartition(".")
     stem = _UNSAFE.sub("_", head if head and len(tail) <= 5 else path).strip("_")[-_STEM:]
     span = f"{round(start * 1000):08d}-{round(end * 1000):08d}"

@@ -61,8 +61,11 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
     for utterance in shard.resampled():
         if utterance.pcm is not None:
             reused += 1
-        elif utterance.outcome.stage == "resample" and utterance.audio not in seen:
-            seen.add(utterance.audio)  # a span that is given twice needs its PCM once
+        elif utterance.outcome.stage == "resample":
+            if utterance.audio in seen:  # equal bytes, or a span that is given twice
+                reused += 1
+                continue
+            seen.add(utterance.audio)
             lost.add(shard.lost.get(utterance.audio, ""))
             missing.setdefault(utterance.recording["recording"], []).append(utterance)
     for blob in sorted(lost - {""}):

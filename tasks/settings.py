@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 THRESHOLD: dict[str, Any] = {"role": "threshold"}
 TRANSIENT: dict[str, Any] = {"role": "transient"}
@@ -140,6 +140,13 @@ class PackageSettings(StageSettings):
     )
     max_failed_fraction: float = Field(0.10, ge=0, le=1, json_schema_extra=THRESHOLD)
     max_removed_fraction: float = Field(0.10, ge=0, le=1, json_schema_extra=THRESHOLD)
+
+    @field_validator("formats")
+    @classmethod
+    def _refuse_twice(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) != len(value):
+            raise ValueError("a format is named twice")
+        return value
 
     @model_validator(mode="before")
     @classmethod

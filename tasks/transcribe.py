@@ -61,6 +61,7 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
             reused += 1
         elif utterance.outcome.stage == "transcribe" and utterance.pcm is not None:
             recipe = shard.transcript_recipe(utterance)
+            reused += recipe in units  # equal samples are heard once
             units[recipe] = Unit(
                 recipe, utterance.pcm, shard.shard, utterance.language, utterance.reference
             )

@@ -210,9 +210,14 @@ class ShardView:
             if cut is None or cut.error_code:
                 continue
             given = segments_of(recording)
+            seen: set[str] = set()
             for span in cut.spans:
                 if span["kind"] == "utterance":
-                    yield self._utterance(recording, cut, span, given, rules)
+                    utterance = self._utterance(recording, cut, span, given, rules)
+                    if given and utterance.id in seen:
+                        utterance.outcome = Outcome("failed", "filter", "duplicate_segment")
+                    seen.add(utterance.id)
+                    yield utterance
 
     def _utterance(
         self,

@@ -165,6 +165,24 @@ def test_junk_after_an_mp3_is_no_error_but_inside_it_is(tmp_path: Path) -> None:
     assert 0 < error.decoded < 80_000
 
 
+def test_broken_flac_delivers_what_lies_before_the_break(tmp_path: Path) -> None:
+    path = tmp_path / "a.flac"
+    noise = np.random.default_rng(0).uniform(-0.5, 0.5, (100_000, 1)).astype(np.float32)
+    write(path, noise, subtype="PCM_16")
+    whole = decode(Locator(str(path)))
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) * 9 // 10])
+    locator = Locator(str(path))
+    for size in (1000, 65_536, 200_000):  # the prefix does not depend on the size of a block
+        found = np.empty((0, 1), np.float32)
+        with audio.open_stream(locator) as stream, pytest.raises(ItemError) as caught:  # noqa: PT012
+            for block in stream.blocks(size):
+                found = np.concatenate([found, block])
+        assert caught.value.decoded == len(found)
+        assert 80_000 < len(found) < 100_000
+        assert np.array_equal(found, whole[: len(found)])
+
+
 def test_truncated_wav_keeps_count_of_its_prefix(tmp_path: Path) -> None:
     path = tmp_path / "a.wav"
     write(path, tones(100_000), subtype="PCM_16")

@@ -90,6 +90,7 @@ def test_status_sees_what_is_new(prepared: Prepared, capsys: pytest.CaptureFixtu
     finally:
         extra.unlink()
     assert after["stages"]["shard"] == {"items_done": 11, "items_to_compute": 1}
+    assert after["stages"]["filter"] == {"items_done": 10, "items_to_compute": 1}
 
 
 def test_ledger_adds_up(prepared: Prepared, capsys: pytest.CaptureFixture[str]) -> None:

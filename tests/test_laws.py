@@ -155,10 +155,30 @@ def test_equal_files_are_two_recordings(own: Path) -> None:
     shutil.copy(own / "in" / "r01.wav", own / "in" / "s02.wav")
     corpus.add(own / "in", 10)
     shutil.copy(own / "in" / "r10.wav", own / "in" / "s10.wav")
-    published, _ = corpus.run(corpus.job(own))
+    published, counts = corpus.run(corpus.job(own))
+    # Each is decoded; new equal ones are converted and heard once, and the sums are whole.
+    assert counts["filter"] == (4, 10)
+    assert {sum(counts[stage]) for stage in STAGES} == {14}
     assert len(table(published, "utterances")) == 14
     assert verify(published.path) == []
     expect(corpus.run(corpus.job(own))[1], **dict.fromkeys(STAGES, (0, 14)))
+
+
+def test_a_span_given_twice_with_other_texts_costs_only_itself(own: Path) -> None:
+    span = {"audio_filepath": str(own / "in" / "r09.wav"), "offset": 0.5, "duration": 1.0}
+    lines = [{**span, "text": "one"}, {**span, "text": "two"}, {**span, "offset": 0.6, "text": "x"}]
+    path = own / "list.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    job = corpus.job(
+        own, out=own / "other", sources=[{"kind": "jsonl", "path": str(path), "name": "n"}],
+        filter={"segmenter": {"use": "given"}},
+    )  # fmt: skip
+    published, counts = corpus.run(job)
+    assert sorted(row["text"] for row in table(published, "utterances")) == ["one", "x"]
+    reasons = published.summary["reasons"]
+    assert reasons["filter.duplicate_segment"] == {"items": 1, "seconds": 0.0}
+    assert counts["resample"] == (2, 0)
+    assert verify(published.path) == []
 
 
 def test_replaced_content_is_computed_again(own: Path) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from flows import settings
+from flows import runs, settings
 from tasks.errors import ConfigError
+from tasks.settings import FilterSettings
 
 
 def test_source_on_the_command_line_expects_broken_files(tmp_path: Path) -> None:
@@ -51,9 +52,42 @@ def test_set_reaches_into_lists_by_name_and_number() -> None:
     assert data["package"]["formats"] == ["wenet", "kaldi"]
 
 
+def test_set_changes_one_setting_of_a_default_plugin(tmp_path: Path) -> None:
+    read = settings.read(
+        None, [str(tmp_path)], "o",
+        ["filter.filters.duration.max=5", "transcribe.backend.beam_size=1"],
+    )  # fmt: skip
+    default = FilterSettings().filters
+    assert [p.use for p in read.filter.filters] == [p.use for p in default]
+    assert read.filter.filters[0].options == {"max": 5}
+    assert read.transcribe.backend.use == "faster_whisper"
+    assert read.transcribe.backend.options == {"beam_size": 1}
+
+
+def test_relative_paths_are_kept_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "settings.yaml"
+    path.write_text("sources: [{kind: jsonl, path: a.jsonl, root: wavs}]\nout: o\n")
+    read = settings.read(str(path), [], None, [])
+    assert (read.out, read.sources[0].path) == (str(tmp_path / "o"), str(tmp_path / "a.jsonl"))
+    assert read.sources[0].options == {"root": str(tmp_path / "wavs")}
+    with runs.record(tmp_path / "o", settings.PrepareSettings(sources=read.sources, out="o")):
+        monkeypatch.chdir("/")
+        assert runs.settings_of(tmp_path / "o") == read
+
+
+def test_a_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "a\udcff"
+    folder.mkdir()
+    read = settings.read(None, [str(folder)], str(tmp_path / "o"), ["transcribe.backend.use=fake"])
+    with pytest.raises(ConfigError, match=r"a\\xff.*not valid UTF-8"):
+        settings.check(read)
+
+
 @pytest.mark.parametrize(
     ("assignment", "words"),
     [
+        ("package.formats=[wenet, wenet]", ["package.formats", "twice"]),
         ("filter.segmnter.use=vad", ["filter.segmnter", "segmenter", "filters"]),
         ("resample.rate=fast", ["resample.rate", "integer"]),
         ("package.compression=bz2", ["compression", "bz2", "starves"]),

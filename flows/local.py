@@ -45,11 +45,11 @@ def run(settings: PrepareSettings, quiet: bool = False) -> dict[str, Any]:
 
 
 class _NotTwice(logging.Filter):
-    """The terminal has our own records already, and the sentence of an error for a person:
-    Prefect would print both again, the error with a traceback for every failed run."""
+    """The terminal has our own records already, the sentence of an error for a person, and a
+    traceback where the error is a bug: Prefect would print all of it again, run by run."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.name.split(".")[0] == "uttermill":
+        if record.name.startswith(("uttermill", "prefect.flow_runs", "prefect.task_runs")):
             return False
         error = record.exc_info[1] if record.exc_info else None
         return not isinstance(error, MillError | KeyboardInterrupt)

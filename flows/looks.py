@@ -71,7 +71,7 @@ def ledger(out: Path) -> dict[str, Any]:
 
 def what_if(out: Path, sets: Sequence[str]) -> dict[str, Any]:
     """Items and hours kept now and under changed settings, from what is stored."""
-    now = runs.settings_of(out)
+    now = runs.settings_of(out, ended_well=True)  # a refused run's are not what is published
     data = now.model_dump(mode="json")
     for assignment in sets:
         assign(data, assignment)

@@ -68,16 +68,17 @@ def _remove_unheld(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def newest(out: Path) -> Path:
-    """Folder of the newest run of OUT."""
+def newest(out: Path, ended_well: bool = False) -> Path:
+    """Folder of the newest run of OUT; of the newest that ended well, where there is one."""
     found = sorted(p for p in (out / "runs").glob("*") if (p / "settings.json").is_file())
     if not found:
         raise ConfigError(f"{out} holds no run; give the folder that `run` was given as OUT")
-    return found[-1]
+    good = [p for p in found if (p / "summary.json").is_file()]
+    return good[-1] if ended_well and good else found[-1]
 
 
-def settings_of(out: Path) -> PrepareSettings:
+def settings_of(out: Path, ended_well: bool = False) -> PrepareSettings:
     """Settings of the newest run of OUT, for commands that look at what is there."""
-    data = json.loads((newest(out) / "settings.json").read_text())
+    data = json.loads((newest(out, ended_well) / "settings.json").read_text())
     data["out"] = str(out)  # OUT may have been moved
     return parse(data)

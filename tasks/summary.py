@@ -11,11 +11,13 @@ from tasks.ledger import PRECEDENCE
 
 
 def of_ledger(ledger: pa.Table) -> dict[str, Any]:
-    """`recordings`, `utterances`, `seconds` and `reasons` as in the interface; s, rounded to µs."""
+    """`recordings`, `utterances`, `seconds` and `reasons` as in the interface; s, rounded to µs.
+
+    A recording is failed when some of it failed and nothing of it was packaged or dropped.
+    """
     live = ledger.filter(pc.not_equal(ledger["reason"], "source_removed"))
     outcome = pc.fill_null(live["outcome"], "")
     is_utterance = pc.is_valid(live["utterance"])
-    whole_failed = pc.and_(pc.equal(outcome, "failed"), pc.invert(is_utterance))
     utterances: dict[str, int] = {"in": _true(is_utterance)}
     for name in ("packaged", "dropped", "failed"):
         utterances[name] = _true(pc.and_(is_utterance, pc.equal(outcome, name)))
@@ -26,12 +28,18 @@ def of_ledger(ledger: pa.Table) -> dict[str, Any]:
     return {
         "recordings": {
             "in": len(pc.unique(live["recording"])),
-            "failed": len(pc.unique(live["recording"].filter(whole_failed))),
+            "failed": len(_recordings(live, "failed") - _recordings(live, "packaged", "dropped")),
         },
         "utterances": utterances,
         "seconds": seconds,
         "reasons": reasons(ledger),
     }
+
+
+def _recordings(ledger: pa.Table, *outcomes: str) -> set[str]:
+    """Recordings of which something has one of these outcomes."""
+    chosen = ledger.filter(pc.is_in(ledger["outcome"], pa.array(outcomes)))
+    return set(pc.unique(chosen["recording"]).to_pylist())
 
 
 def reasons(ledger: pa.Table) -> dict[str, dict[str, Any]]:

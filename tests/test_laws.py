@@ -811,7 +811,12 @@ def test_bad_item_in_a_filter_that_was_added(again: Callable[..., Job]) -> None:
 
 def test_bad_item_in_resample(base: Path, tmp_path: Path) -> None:
     """The second channel of recordings that have one: the mono ones are failed, one by one."""
-    job = corpus.job(base, out=tmp_path / "out", resample={"mono": 1})
+    refused = corpus.job(base, out=tmp_path / "refused", resample={"mono": 1})
+    with pytest.raises(RunError, match="8 of 10 recordings failed"):
+        corpus.run(refused)
+    job = corpus.job(
+        base, out=tmp_path / "out", resample={"mono": 1}, package={"max_failed_fraction": 1.0}
+    )
     published, counts = corpus.run(job)
     assert counts == {**FIRST, "transcribe": (2, 0), "package": (2, 0)}
     bad = [r for r in table(published) if r["outcome"] == "failed"]

@@ -178,8 +178,10 @@ class Site:
         path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
         environment = {
             **os.environ, "PYTHONPATH": path, "TMPDIR": str(self.temp),
-            "PREFECT_API_URL": self.api, gate.VARIABLE: str(self.gate), **self.environment,
+            gate.VARIABLE: str(self.gate), **self.environment,
         }  # fmt: skip
+        if self.api:  # else the run starts a server of its own
+            environment["PREFECT_API_URL"] = self.api
         return Started([str(a) for a in arguments], self.home, environment)
 
     def command(self, *arguments: str | Path) -> Ended:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,8 +177,11 @@ def test_all_broken_then_nothing_left_then_an_unmounted_source_then_damage(site:
 
 
 @pytest.mark.cluster
-def test_ctrl_c(site: Site) -> None:
-    """130, no process left, and the next run goes on from there."""
+@pytest.mark.parametrize("own_server", [False, True])
+def test_ctrl_c(site: Site, own_server: bool) -> None:
+    """130, no process left (its own server neither), and the next run goes on from there."""
+    if own_server:
+        site = replace(site, api="")
     settings = site.settings("out", filter={"filters": [{"use": "tests.plugins.gated_filter"}]})
     hold = site.gate / f"{gate.name('filter', corpus.seconds_of(1))}.hold"
     hold.touch()
@@ -192,5 +196,6 @@ def test_ctrl_c(site: Site) -> None:
     assert not any(site.temp.glob("uttermill-*"))
     assert unpublished(site.home / "out")
     hold.unlink()
+    assert took < 30, "Prefect must not wait for a server that is gone"
     assert site.done(settings).result["utterances"]["packaged"] == COUNT
     print(f"\nended {took:.1f} s after Ctrl-C")

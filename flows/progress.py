@@ -148,7 +148,8 @@ def speed_of(audio_seconds: float, wall_seconds: float) -> str:
     """`84 x real time`, or nothing when nothing was computed."""
     if audio_seconds <= 0 or wall_seconds <= 0:
         return ""
-    return f"{audio_seconds / wall_seconds:.3g} x real time"
+    speed = audio_seconds / wall_seconds
+    return f"{speed:.0f} x real time" if speed >= 10 else f"{speed:.1f} x real time"
 
 
 @contextmanager

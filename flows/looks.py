@@ -96,7 +96,7 @@ def _kept(job: Job, shards: Iterable[str]) -> dict[str, Any]:
     items, seconds, waiting, waiting_seconds, unmeasured = 0, 0.0, 0, 0.0, 0
     for each in shards:
         view = view_of(job, each)
-        unmeasured += len(stage.module_of("filter").todo(view)[0])
+        unmeasured += len(plugins.module_of("filter").todo(view)[0])
         for utterance in view.decided():
             if utterance.outcome.outcome == "packaged":
                 items, seconds = items + 1, seconds + utterance.seconds

@@ -21,6 +21,7 @@ import psutil
 
 from tasks.job import Job
 from tasks.manifest import Row
+from tasks.plugins import module_of
 
 log = logging.getLogger("uttermill")
 
@@ -31,8 +32,6 @@ LENGTH = 8  # bytes of the number that goes before each answer
 
 def results(stage: str, job: Job, units: list[Any]) -> Iterator[list[Row]]:
     """Rows of each unit, in order; a unit that kills its process gives the rows of its failure."""
-    from tasks.stage import module_of
-
     module = module_of(stage)
     at = 0
     while at < len(units):
@@ -131,7 +130,6 @@ class _Child:
 def main() -> None:
     """The child: units on stdin, rows on stdout."""
     from tasks import process
-    from tasks.stage import module_of
 
     process.die_with_parent(int(sys.argv[1]))
     answers = os.fdopen(os.dup(1), "wb")

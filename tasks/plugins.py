@@ -39,6 +39,11 @@ def load(shelf: str, use: str) -> ModuleType:
         raise ConfigError(f"{shelf}: {use!r} cannot be imported: {error}") from error
 
 
+def module_of(stage: str) -> ModuleType:
+    """The module of a stage that works shard by shard: filter, resample, transcribe."""
+    return import_module(f"tasks.{stage}")
+
+
 def resolve(shelf: str, plugin: Plugin) -> tuple[ModuleType, Any]:
     """A plug-in's module and its checked settings."""
     module = load(shelf, plugin.use)

@@ -91,7 +91,7 @@ class ShardSettings(StageSettings):
         "if it is still growing, it is left for the next run.",
     )  # fmt: skip
     probe_batch: int = Field(
-        200, ge=1, json_schema_extra=TRANSIENT, description="Recordings probed per worker call."
+        50, ge=1, json_schema_extra=TRANSIENT, description="Recordings probed per worker call."
     )
 
 

@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Callable
 from functools import lru_cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from tasks import blobs, manifest, transcribe
 from tasks.errors import CorruptManifest
 from tasks.job import Done, Job
 from tasks.manifest import Row
+from tasks.plugins import module_of
 from tasks.view import ShardView
 
 log = logging.getLogger("uttermill")
@@ -27,10 +27,6 @@ log = logging.getLogger("uttermill")
 PER_SHARD = ("filter", "resample", "transcribe")
 COMMIT_EVERY = 120.0  # s; a kill costs at most this much work of a long shard
 COMMIT_BYTES = 64 * 2**20  # PCM that is held in memory at most, and one unit's
-
-
-def module_of(stage: str) -> Any:
-    return import_module(f"tasks.{stage}")
 
 
 @lru_cache(maxsize=8)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,13 +14,6 @@ from prefect.client.schemas.schedules import CronSchedule
 from flows.server import LocalServer
 
 ROOT = Path(__file__).parents[1]
-STUB = """
-from prefect import flow
-
-@flow
-def prepare(sources: list, out: str, shard: dict, filter: dict, resample: dict,
-            transcribe: dict, package: dict, cluster: dict) -> None: ...
-"""
 
 
 def prefect(server: LocalServer, folder: Path, *arguments: str) -> str:
@@ -40,24 +31,11 @@ def prefect(server: LocalServer, folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """The repository, or a stand-in for the flow while there is none."""
-    if (ROOT / "flows" / "prepare.py").exists() and find_spec("flows.prepare"):
-        return ROOT
-    (tmp_path / "flows").mkdir()
-    (tmp_path / "infra").mkdir()
-    (tmp_path / "flows" / "__init__.py").touch()
-    (tmp_path / "flows" / "prepare.py").write_text(STUB)
-    shutil.copy(ROOT / "infra" / "prefect.yaml", tmp_path / "infra")
-    return tmp_path
-
-
 @pytest.mark.server
-def test_both_deployments_are_accepted(prefect_api: LocalServer, project: Path) -> None:
-    prefect(prefect_api, project, "work-pool", "create", "default", "--type", "process")
+def test_both_deployments_are_accepted(prefect_api: LocalServer) -> None:
+    prefect(prefect_api, ROOT, "work-pool", "create", "default", "--type", "process")
     prefect(
-        prefect_api, project, "deploy", "--all", "--prefect-file", "infra/prefect.yaml"
+        prefect_api, ROOT, "deploy", "--all", "--prefect-file", "infra/prefect.yaml"
     )  # fmt: skip
     with get_client(sync_client=True) as client:
         nightly = client.read_deployment_by_name("prepare/prepare-nightly")

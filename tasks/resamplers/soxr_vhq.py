@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-import soxr
 from numpy.typing import NDArray
 
+from tasks.resamplers import _soxr
 from tasks.settings import StageSettings
 
 VERSION = 1
-QUALITY = "VHQ"
 
 
 class Settings(StageSettings):
@@ -21,16 +20,10 @@ class Settings(StageSettings):
 def resample(
     samples: NDArray[np.float32], src_hz: int, dst_hz: int, settings: Settings
 ) -> NDArray[np.float32]:
-    """float32 [n] to float32 [n * dst / src, within one]."""
-    result: NDArray[np.float32] = soxr.resample(samples, src_hz, dst_hz, quality=QUALITY)
-    return result
+    return _soxr.resample(samples, src_hz, dst_hz, "VHQ")
 
 
 def stream(
     blocks: Iterable[NDArray[np.float32]], src_hz: int, dst_hz: int, settings: Settings
 ) -> Iterator[NDArray[np.float32]]:
-    """As `resample`, for clips too long to hold twice; blocks in, blocks out."""
-    engine = soxr.ResampleStream(src_hz, dst_hz, 1, dtype="float32", quality=QUALITY)
-    for block in blocks:
-        yield engine.resample_chunk(block)
-    yield engine.resample_chunk(np.zeros(0, np.float32), last=True)
+    return _soxr.stream(blocks, src_hz, dst_hz, "VHQ")

@@ -22,7 +22,7 @@ def run(args: Any) -> int:
     if args.settings is None and args.out is None:
         raise ConfigError("--source needs --out DIR, where the dataset goes")
     chosen = settings.read(args.settings, args.sources, args.out, args.sets)
-    result = local.run(chosen, quiet=args.json)
+    result = local.run(chosen)
     return _tell(args, result, show.run)
 
 
@@ -34,7 +34,7 @@ def demo(args: Any) -> int:
     data = {**DEMO_SETTINGS, "sources": make_corpus(home / "corpus"), "out": str(home)}
     for assignment in args.sets:
         settings.assign(data, assignment)
-    result = local.run(settings.parse(data), quiet=args.json)
+    result = local.run(settings.parse(data))
     return _tell(args, result, show.run)
 
 

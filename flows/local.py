@@ -10,7 +10,7 @@ from flows.settings import PrepareSettings, check
 from tasks.errors import MillError
 
 
-def run(settings: PrepareSettings, quiet: bool = False) -> dict[str, Any]:
+def run(settings: PrepareSettings) -> dict[str, Any]:
     """Check settings, run the flow `prepare`, and leave only when its history is recorded."""
     check(settings)  # before anything starts
     from flows.server import LocalServer, configured_url, using  # imports Prefect: a second

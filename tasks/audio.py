@@ -481,6 +481,12 @@ def write_wav_bytes(pcm: NDArray[np.int16], rate: int) -> bytes:
 
 
 def decode_int16(data: bytes) -> tuple[NDArray[np.int16], int]:
-    """Decode a whole mono file in memory as int16 [n], without any conversion; (samples, Hz)."""
-    samples, rate = sf.read(io.BytesIO(data), dtype="int16")
+    """Decode a whole mono file in memory as int16 [n], without any conversion; (samples, Hz).
+
+    ItemError `decode_error` when it is no audio.
+    """
+    try:
+        samples, rate = sf.read(io.BytesIO(data), dtype="int16")
+    except _BROKEN as error:
+        raise ItemError("decode_error", str(error)) from None
     return samples, int(rate)

@@ -47,7 +47,7 @@ def prepared(prefect_server: LocalServer, tmp_path_factory: pytest.TempPathFacto
         chosen = settings.read(
             None, [str(source)], str(home / "out"), [f for f in FLAGS if f != "--set"]
         )
-        return Prepared(source, home / "out", local.run(chosen, quiet=True))
+        return Prepared(source, home / "out", local.run(chosen))
 
 
 def test_run_counts_everything(prepared: Prepared) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tasks import audio, balance, blobs
+from tasks.errors import ItemError
 from tasks.formats import Piece
 from tasks.manifest import Row, write_atomic
 from tasks.settings import PackageSettings
@@ -98,7 +99,7 @@ def _check_wav(piece: Piece, row: Row, data: bytes) -> list[str]:
     name = f"{piece.path}: {row['id']}.wav"
     try:
         samples, rate = audio.decode_int16(data)
-    except Exception as error:
+    except ItemError as error:
         return [f"{name} does not decode: {error}"]
     if rate != row["sample_rate"] or len(samples) != row["num_samples"]:
         return [f"{name} has {len(samples)} samples at {rate} Hz, not as its row says"]

@@ -71,6 +71,8 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
+    # No network unless a setting names it: Prefect's client would send usage data, too.
+    os.environ.setdefault("DO_NOT_TRACK", "1")
     signal.signal(signal.SIGTERM, _interrupt)
     _log_to_stderr()
     from flows import commands

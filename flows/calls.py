@@ -26,7 +26,7 @@ class OnCluster:
         # One by one, each item may use up its own timeout; the isolation itself enforces that.
         return shared * 100 if isolated else shared
 
-    def call(self, work: Callable[..., Any], *args: Any, seconds: float = 0.0) -> Any:
+    def call(self, work: Callable[..., Any], *args: Any) -> Any:
         # A run with nothing to do starts no worker.
         if not self.cluster.started:
             return work(*args)

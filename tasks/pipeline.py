@@ -25,8 +25,8 @@ REPAIRS = 3  # rounds of making damaged audio again before the disk is called ba
 
 
 class Caller(Protocol):
-    def call(self, work: Callable[..., Any], *args: Any, seconds: float = 0.0) -> Any:
-        """Run `work(*args)` somewhere; `seconds` of audio bound how long it may take."""
+    def call(self, work: Callable[..., Any], *args: Any) -> Any:
+        """Run `work(*args)` somewhere."""
 
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
         """Run one stage for one shard, surviving whatever kills it."""
@@ -38,7 +38,7 @@ class Caller(Protocol):
 class Here:
     """Everything in this process: for tests, debuggers and notebooks."""
 
-    def call(self, work: Callable[..., Any], *args: Any, seconds: float = 0.0) -> Any:
+    def call(self, work: Callable[..., Any], *args: Any) -> Any:
         return work(*args)
 
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +81,3 @@ def guard(status: os.stat_result) -> str:
 def printable(path: str) -> str:
     """A file name as valid UTF-8 for manifests; bytes that are not UTF-8 become `\\xNN`."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
-def digest_parts(*parts: Any) -> bytes:
-    """Canonical bytes of JSON-able parts, for hashing; keeps surrogate escapes apart."""
-    return json.dumps(parts, sort_keys=True, separators=(",", ":")).encode("ascii")

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from tasks import masking
 from tasks.errors import ConfigError, Held, MillError
 
 DONE, FAILED, USAGE, FAULT, HELD, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -99,6 +100,7 @@ def _log_to_stderr() -> None:
     """Our own lines only: Dask and Prefect say a great deal, and keep it in their own records."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    handler.addFilter(masking.Filter())
     logger = logging.getLogger("uttermill")
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
@@ -107,6 +109,7 @@ def _log_to_stderr() -> None:
 
 
 def _fail(args: Any, sentence: str, code: int) -> int:
+    sentence = masking.sentence(sentence)  # what the system says may name anything
     print(f"uttermill: {sentence}", file=sys.stderr)
     if args.json:
         print(json.dumps({"error": sentence, "exit": code}))

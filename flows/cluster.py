@@ -6,157 +6,25 @@ starts no worker. Dask is imported late for the same reason.
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import multiprocessing.spawn
-import os
-import shutil
-import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from importlib import import_module
+from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-import psutil
-from pydantic import Field, field_validator, model_validator
+from flows import spawning
+from flows.cluster_settings import ClusterSettings, cluster_class, local_memory, local_size
+from tasks.errors import RunError
 
-from tasks.errors import ConfigError, RunError
-from tasks.settings import TRANSIENT, StageSettings
+__all__ = ["Cluster", "ClusterSettings"]
 
 log = logging.getLogger("uttermill")
 
-#: What `infra/dask.yaml` says too (a test holds them equal); the reasons stand there.
-DASK_CONFIG: dict[str, Any] = {
-    "distributed": {
-        "worker": {
-            "multiprocessing-method": "spawn",
-            "preload": ["tasks.preload"],
-            "daemon": False,
-            "memory": {"target": False, "spill": False, "pause": False, "terminate": 0.95},
-        },
-        "nanny": {
-            "pre-spawn-environ": {
-                "OMP_NUM_THREADS": "1",
-                "OPENBLAS_NUM_THREADS": "1",
-                "MKL_NUM_THREADS": "1",
-                "NUMBA_NUM_THREADS": "1",
-                "NUMEXPR_NUM_THREADS": "1",
-                "VECLIB_MAXIMUM_THREADS": "1",
-                "TOKENIZERS_PARALLELISM": "false",
-                "PYTHONHASHSEED": "6640",
-                "MALLOC_TRIM_THRESHOLD_": "67108864",
-                "MALLOC_MMAP_THRESHOLD_": "33554432",
-            }
-        },
-        "scheduler": {
-            "allowed-failures": 0,
-            "worker-saturation": 1.0,
-            "worker-ttl": "30 minutes",
-            "no-workers-timeout": "2 minutes",
-        },
-        "deploy": {"lost-worker-timeout": "1 hour"},
-        "admin": {"tick": {"limit": "10 minutes"}},
-    }
-}
-
-#: A worker's imports take 0.4 GB, a Whisper base model 0.3 GB, blocks and batches the rest.
-LEAST_MEMORY = 1_500_000_000
-MOST_WORKERS = 8
-CLOSE_S = 4.0
 STARTS = 3  # a worker that something kills while it starts is no reason to end the run
 KILLED = "Nanny failed to start worker process"  # what Dask says of one that said nothing itself
-
-
-class ClusterSettings(StageSettings):
-    """Where the work is done; changes speed only."""
-
-    kind: Literal["local", "address", "class"] = Field(
-        default="local", json_schema_extra=TRANSIENT,
-        description="Workers on this machine, a running scheduler, or any Dask cluster class.",
-    )  # fmt: skip
-    workers: int | None = Field(
-        default=None, ge=1, json_schema_extra=TRANSIENT,
-        description="Worker processes; default: one a CPU, at most 8, each with 1.5 GB at least.",
-    )  # fmt: skip
-    memory_limit: str = Field(
-        default="auto", json_schema_extra=TRANSIENT,
-        description="Memory of a worker, as in 2GB; at 95 % of it the worker is killed and the "
-        "culprit is found. auto: an equal part of 90 % of the machine's, at least 1.5 GB.",
-    )  # fmt: skip
-    asr_threads: int | None = Field(
-        default=None, ge=1, json_schema_extra=TRANSIENT,
-        description="Threads of a recogniser on the CPU; default: CPUs per worker.",
-    )  # fmt: skip
-    item_timeout: float = Field(
-        default=600.0, gt=0, json_schema_extra=TRANSIENT,
-        description="Seconds after which an item that hangs is quarantined.",
-    )  # fmt: skip
-    timeout_factor: float = Field(
-        default=20.0, gt=0, json_schema_extra=TRANSIENT,
-        description="A shard's deadline: item_timeout + this many times its audio.",
-    )  # fmt: skip
-    address: str | None = Field(
-        default=None, json_schema_extra=TRANSIENT, description="Scheduler, as tcp://host:8786."
-    )
-    class_name: str | None = Field(
-        default=None, json_schema_extra=TRANSIENT,
-        description="Dotted name of a cluster class, as dask_jobqueue.SLURMCluster.",
-    )  # fmt: skip
-    options: dict[str, Any] = Field(
-        default={}, json_schema_extra=TRANSIENT, description="Arguments of the cluster class."
-    )
-    dashboard: bool = Field(
-        default=False, json_schema_extra=TRANSIENT,
-        description="Dask's dashboard on a free port of the loopback; needs bokeh.",
-    )  # fmt: skip
-
-    @field_validator("memory_limit")
-    @classmethod
-    def _bytes(cls, value: str) -> str:
-        if value != "auto":
-            from dask.utils import parse_bytes
-
-            parse_bytes(value)  # a ValueError of its own says what it wants
-        return value
-
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
-        if self.kind == "address" and not self.address:
-            raise ValueError("kind address needs cluster.address, as tcp://host:8786")
-        if self.kind == "class" and not self.class_name:
-            raise ValueError("kind class needs cluster.class_name, as dask_jobqueue.SLURMCluster")
-        return self
-
-
-def local_size(settings: ClusterSettings) -> int:
-    """Number of local worker processes."""
-    from dask.system import CPU_COUNT  # this and the next know cgroups
-    from distributed.system import MEMORY_LIMIT
-
-    return settings.workers or max(1, min(CPU_COUNT, MOST_WORKERS, MEMORY_LIMIT // LEAST_MEMORY))
-
-
-def local_memory(settings: ClusterSettings) -> int:
-    """Memory limit of a local worker, bytes."""
-    from dask.utils import parse_bytes
-    from distributed.system import MEMORY_LIMIT
-
-    if settings.memory_limit != "auto":
-        return int(parse_bytes(settings.memory_limit))
-    return max(LEAST_MEMORY, int(0.9 * MEMORY_LIMIT) // local_size(settings))
-
-
-def asr_threads(settings: ClusterSettings) -> int:
-    """CPU threads of one worker's recogniser: its share of the CPUs."""
-    from dask.system import CPU_COUNT
-
-    return settings.asr_threads or max(1, CPU_COUNT // (settings.workers or local_size(settings)))
 
 
 class Cluster:
@@ -166,18 +34,17 @@ class Cluster:
     """
 
     def __init__(self, settings: ClusterSettings, scratch: Path) -> None:
-        """ConfigError when the settings name what is not installed. Starts nothing."""
-        if settings.dashboard and find_spec("bokeh") is None:
-            raise ConfigError("cluster.dashboard needs bokeh: pip install bokeh, or turn it off")
+        """ConfigError when the settings name what is not there. Starts nothing."""
+        settings.check()
         self.settings = settings
-        self._maker = _cluster_class(settings.class_name) if settings.kind == "class" else None
+        self._security = settings.tls.security() if settings.tls else None
         self._scratch = scratch
         self._lock = threading.RLock()
         self._on_start: list[Callable[[Any], object]] = []
         self._client: Any = None
         self._cluster: Any = None
         self._config: Any = None
-        self._directory: _RunDirectory | None = None
+        self._directory: spawning.RunDirectory | None = None
         self._closed = False
 
     @property
@@ -271,22 +138,17 @@ class Cluster:
         import dask.config
         import distributed
 
-        environ = {
-            **DASK_CONFIG["distributed"]["nanny"]["pre-spawn-environ"],
-            "UTTERMILL_VERSION": version("uttermill"),
-        }
-        flat = dict(_flat(DASK_CONFIG))
-        flat["distributed.nanny.pre-spawn-environ.UTTERMILL_VERSION"] = version("uttermill")
+        config = spawning.configuration()
         if self.settings.kind == "class":
-            flat["distributed.scheduler.no-workers-timeout"] = None  # a queue may be long
-        _forget_main()
+            config["distributed.scheduler.no-workers-timeout"] = None  # a queue may be long
+        spawning.forget_main()
         # Held until the end: a nanny asks again (start method, daemon) when it replaces a worker.
-        self._config = dask.config.set(flat)
-        with _environment(environ):
+        self._config = dask.config.set(config)
+        with spawning.environment(spawning.environ()):
             try:
                 target = self._address_or_cluster()
                 client_class: Any = distributed.Client  # untyped
-                self._client = client_class(target, set_as_default=False)
+                self._client = client_class(target, set_as_default=False, security=self._security)
             except (OSError, RuntimeError, TimeoutError) as error:
                 raise RunError(f"the Dask cluster does not start: {_root(error)}") from error
         if self.settings.kind != "local":
@@ -297,15 +159,17 @@ class Cluster:
     def _address_or_cluster(self) -> Any:
         if self.settings.kind == "address":
             return self.settings.address
-        if self._maker is not None:
-            self._cluster = self._maker(**self.settings.options)
+        if self.settings.kind == "class":
+            maker = cluster_class(self.settings.class_name)
+            self._cluster = maker(**self.settings.options)
             if self.settings.workers and hasattr(self._cluster, "scale"):
                 self._cluster.scale(self.settings.workers)
             return self._cluster
         import distributed
 
         local_class: Any = distributed.LocalCluster  # untyped
-        self._directory = _RunDirectory(self._scratch)
+        self._directory = spawning.RunDirectory(self._scratch)
+        before = set(local_class._instances)
         for left in reversed(range(STARTS)):
             try:
                 self._cluster = local_class(
@@ -313,6 +177,8 @@ class Cluster:
                     threads_per_worker=1,
                     processes=True,
                     host="127.0.0.1",
+                    protocol="tls://" if self._security else "tcp://",
+                    security=self._security,
                     memory_limit=local_memory(self.settings),
                     dashboard_address="127.0.0.1:0" if self.settings.dashboard else None,
                     # Its HTTP server runs without a dashboard too: on no fixed port, and only here.
@@ -325,6 +191,9 @@ class Cluster:
                 if not left or str(_root(error)) != KILLED:
                     raise
                 log.warning("a worker was killed while it started; all start again")
+            except BaseException:  # an interrupt; no variable holds what has begun
+                spawning.abandon(set(local_class._instances) - before)
+                raise
         return self._cluster
 
     def _agree(self) -> None:
@@ -336,19 +205,19 @@ class Cluster:
                 raise RunError(f"worker {address} has uttermill {theirs}, this is {ours}")
 
     def _end(self) -> None:
-        workers = _local_processes(self._cluster)
+        workers = spawning.local_processes(self._cluster)
         try:
             if self._client is not None:
                 with suppress(TimeoutError, OSError, RuntimeError):
-                    self._client.close(timeout=CLOSE_S)
+                    self._client.close(timeout=spawning.CLOSE_S)
             # Dask would wait for what still runs, cancelled calls too. What a worker writes is
             # atomic and its other files are ours, so nothing is lost by a kill.
-            _end_now(self._cluster, workers)
+            spawning.end_now(self._cluster, workers)
             if self._cluster is not None:
                 with suppress(TimeoutError, OSError, RuntimeError):
-                    self._cluster.close(timeout=CLOSE_S)
+                    self._cluster.close(timeout=spawning.CLOSE_S)
         finally:  # a second Ctrl-C must not leave workers either
-            _kill(workers)
+            spawning.kill(workers)
             self._client = self._cluster = None
             if self._config is not None:
                 self._config.__exit__(None, None, None)
@@ -358,114 +227,7 @@ class Cluster:
                 self._directory = None
 
 
-class _RunDirectory:
-    """A directory in `scratch` that is held by a lock, so that the next run can tell and sweep
-    what a killed one left."""
-
-    def __init__(self, scratch: Path) -> None:
-        scratch.mkdir(parents=True, exist_ok=True)
-        for old in scratch.glob("workers-*"):
-            with suppress(OSError), (old / "lock").open("a") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(old, ignore_errors=True)
-        self.path = Path(tempfile.mkdtemp(prefix="workers-", dir=scratch))
-        self._lock = (self.path / "lock").open("a")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-
-    def remove(self) -> None:
-        self._lock.close()
-        shutil.rmtree(self.path, ignore_errors=True)
-        with suppress(OSError):
-            self.path.parent.rmdir()  # only when nothing else is in it
-
-
-def _local_processes(cluster: Any) -> list[psutil.Process]:
-    """Worker processes of a local cluster and their children."""
-    found = []
-    for nanny in getattr(cluster, "workers", {}).values():
-        with suppress(psutil.NoSuchProcess, TypeError, AttributeError):  # no process of ours
-            process = psutil.Process(int(nanny.pid))
-            if process.ppid() != os.getpid():
-                continue  # a number from another machine
-            found += [*process.children(recursive=True), process]
-    return found
-
-
-def _end_now(cluster: Any, workers: list[psutil.Process]) -> None:
-    """Kill local workers and let their nannies see it: a scheduler that still believes in a dead
-    or busy worker would ask it to retire, and wait."""
-    if not workers:
-        return
-    from distributed import Status
-
-    nannies = [n for n in cluster.workers.values() if n.status == Status.running]
-    for nanny in nannies:
-        nanny.status = Status.closing_gracefully  # else it would start a new worker
-    _kill(workers)
-    end = time.monotonic() + CLOSE_S
-    while time.monotonic() < end and any(n.status != Status.closed for n in nannies):
-        time.sleep(0.02)
-
-
-def _kill(processes: list[psutil.Process]) -> None:
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
-
-
-def _cluster_class(name: str | None) -> Callable[..., Any]:
-    module, _, attribute = (name or "").rpartition(".")
-    try:
-        found: Callable[..., Any] = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"cluster.class_name: {name!r} cannot be imported: {error}") from error
-    return found
-
-
-def _flat(config: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys: `dask.config.set` would replace a nested mapping as a whole."""
-    for key, value in config.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-@contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Variables that hold while workers are spawned: to Dask the parent's win over its
-    configuration, and its nannies leave theirs behind in the parent."""
-    before = {name: os.environ.get(name) for name in (*values, "__DASK_PARENT_PID")}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
 def _root(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
     return error
-
-
-_preparation = multiprocessing.spawn.get_preparation_data
-
-
-def _without_main(name: str) -> dict[str, Any]:
-    data: dict[str, Any] = _preparation(name)
-    if "Nanny" in name:
-        for key in ("init_main_from_name", "init_main_from_path"):
-            data.pop(key, None)
-    return data
-
-
-def _forget_main() -> None:
-    """Keep a worker from importing the flow's `__main__` again: under a deployment that is
-    Prefect (45 MB and a second each), and a user's script without a main guard would start a
-    cluster of its own. Only Dask's workers are concerned; they get importable functions."""
-    multiprocessing.spawn.get_preparation_data = _without_main

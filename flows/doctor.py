@@ -19,7 +19,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.cluster import DASK_CONFIG, Cluster, ClusterSettings
+from flows.cluster import Cluster, ClusterSettings
+from flows.spawning import DASK_CONFIG
 from tasks.errors import RunError
 from tasks.process import command_line, started_afresh
 

@@ -3,45 +3,78 @@
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from flows.settings import PrepareSettings, check
-from tasks.errors import MillError
+from tasks.errors import MillError, RunError
+
+if TYPE_CHECKING:
+    from flows.server import LocalServer
+
+
+CLIENT_RETRIES = 3  # 14 s in all; requests to a server that starts again wait without any
+MENDED_SECONDS = 10.0  # a killed server may have lost events: wait no minute for them
 
 
 def run(settings: PrepareSettings) -> dict[str, Any]:
     """Check settings, run the flow `prepare`, and leave only when its history is recorded."""
     check(settings)  # before anything starts
-    from flows.server import LocalServer, configured_url, using  # imports Prefect: a second
+    from flows.server import LocalServer, configured_url  # imports Prefect: a second
 
-    with ExitStack() as stack:
-        if configured_url() is None:
-            server = stack.enter_context(LocalServer.start())
-            from flows.prepare import prepare
+    if (configured := configured_url()) is not None:
+        from flows import api
 
-            stack.enter_context(using(server.wait_ready()))
-        else:
-            from flows.prepare import prepare
-        _hush()
-        from flows import history
+        api.check(configured)  # a refusal in a sentence, before anything starts
+        return _flow(settings, None)
+    with LocalServer.start() as server:
+        import flows.prepare  # noqa: F401 - while the server starts
 
-        try:
-            state: Any = prepare(
-                **{name: getattr(settings, name) for name in type(settings).model_fields},
-                return_state=True,
-            )
-        except BaseException:  # an interrupt
+        with _using(server.wait_ready()):
+            try:
+                return _flow(settings, server)
+            except Exception as error:
+                if not server.lost:
+                    raise
+                raise RunError(
+                    "the run's Prefect server ended and did not start again "
+                    f"({server.lost}); what was made is kept: run it again to go on from there"
+                ) from error
+
+
+@contextmanager
+def _using(url: str) -> Iterator[None]:
+    from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+
+    values = {PREFECT_API_URL: url, PREFECT_CLIENT_MAX_RETRIES: CLIENT_RETRIES}
+    with temporary_settings(values):
+        yield
+
+
+def _flow(settings: PrepareSettings, server: LocalServer | None) -> dict[str, Any]:
+    from flows import history
+    from flows.prepare import prepare
+
+    _hush()
+    try:
+        state: Any = prepare(
+            **{name: getattr(settings, name) for name in type(settings).model_fields},
+            return_state=True,
+        )
+    except BaseException:  # an interrupt, or a server that is gone
+        if server is None or not server.lost:
             history.drain(timeout=10)
-            raise
-        run_id = state.state_details.flow_run_id
-        if state.is_completed():
-            result: dict[str, Any] = state.result()
-            history.settle(run_id, expected=result.pop("task_runs"))
-            return result
-        history.settle(run_id)
-        state.result(raise_on_failure=True)
-        raise AssertionError("a flow that is not completed raises its error")
+        raise
+    timeout = MENDED_SECONDS if server is not None and server.restarts else 60.0
+    run_id = state.state_details.flow_run_id
+    if state.is_completed():
+        result: dict[str, Any] = state.result()
+        history.settle(run_id, expected=result.pop("task_runs"), timeout=timeout)
+        return result
+    history.settle(run_id, timeout=timeout)
+    state.result(raise_on_failure=True)
+    raise AssertionError("a flow that is not completed raises its error")
 
 
 class _NotTwice(logging.Filter):

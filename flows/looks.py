@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from flows import runs
 from flows.settings import assign, parse
-from tasks import manifest, package, plugins, schema, shard, stage, summary, versions
+from tasks import decisions, manifest, package, plugins, schema, shard, stage, summary, versions
 from tasks.errors import CODES, ConfigError
 from tasks.job import Job
 from tasks.stage import view_of
+from tasks.view import rules_of
 
 
 def status(out: Path) -> dict[str, Any]:
@@ -76,8 +79,7 @@ def what_if(out: Path, sets: Sequence[str]) -> dict[str, Any]:
     for assignment in sets:
         assign(data, assignment)
     then = parse(data)
-    shards = manifest.shards(out)
-    before, after = _kept(now.job(), shards), _kept(then.job(), shards)
+    before, after = _kept(now.job(), out), _kept(then.job(), out)
     if after["unmeasured"]:
         raise ConfigError(
             f"{after['unmeasured']} recordings have no stored measures for these settings: they "
@@ -92,9 +94,30 @@ def what_if(out: Path, sets: Sequence[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _kept(job: Job, shards: Iterable[str]) -> dict[str, Any]:
+def _kept(job: Job, out: Path) -> dict[str, Any]:
+    """Items and hours under these settings: from one table where it holds, else shard by shard."""
+    table = decisions.load(job)
+    return _kept_of_table(job, table) if table is not None else _kept_of_shards(job, out)
+
+
+def _kept_of_table(job: Job, table: pa.Table) -> dict[str, Any]:
+    failed = pc.equal(table["outcome"], "failed")
+    good = decisions.passes(table, rules_of("filters", job.filter.filters))
+    good = pc.and_(good, pc.invert(failed))
+    waiting = pc.and_(good, pc.invert(table["heard"]))
+    texts = decisions.passes(table, rules_of("text", job.transcribe.verdicts))
+    packaged = pc.and_(good, pc.and_(table["heard"], texts))
+
+    def of(mask: Any) -> tuple[int, float]:
+        chosen = table["seconds"].filter(mask)
+        return len(chosen), float(pc.sum(chosen).as_py() or 0.0)
+
+    return _counted(*of(packaged), *of(waiting), 0)
+
+
+def _kept_of_shards(job: Job, out: Path) -> dict[str, Any]:
     items, seconds, waiting, waiting_seconds, unmeasured = 0, 0.0, 0, 0.0, 0
-    for each in shards:
+    for each in manifest.shards(out):
         view = view_of(job, each)
         unmeasured += len(plugins.module_of("filter").todo(view)[0])
         for utterance in view.decided():
@@ -102,6 +125,12 @@ def _kept(job: Job, shards: Iterable[str]) -> dict[str, Any]:
                 items, seconds = items + 1, seconds + utterance.seconds
             elif utterance.outcome.outcome == "pending":
                 waiting, waiting_seconds = waiting + 1, waiting_seconds + utterance.seconds
+    return _counted(items, seconds, waiting, waiting_seconds, unmeasured)
+
+
+def _counted(
+    items: int, seconds: float, waiting: int, waiting_seconds: float, unmeasured: int
+) -> dict[str, Any]:
     return {
         "items": items + waiting, "hours": round((seconds + waiting_seconds) / 3600, 6),
         "not_yet_transcribed": {"items": waiting, "hours": round(waiting_seconds / 3600, 6)},

@@ -4,7 +4,8 @@ Wiring only. The flow's parameters are the stages' settings; what is done stands
 manifests, so that a UI rerun, a schedule and a local run resume alike.
 """
 
-from __future__ import annotations
+# No postponed annotations here: `prepare.serve` has this file loaded by its path, as no module that
+# Prefect could look the parameters' types up in, and every flow run failed.
 
 import logging
 import time
@@ -121,6 +122,7 @@ def line(job: Job, caller: OnCluster, progress: Progress) -> dict[str, Any]:
         "dataset": str(published.path), "version": int(published.path.name[1:]),
         "new": published.new, **published.summary, "ignored": found.ignored,
         "stages": totals.as_dict(), "package_walls": published.walls,
+        "tars": {**published.balance, "written": published.written, "linked": published.linked},
         "deaths": vars(caller.guard.tally), "task_runs": totals.calls,
     }  # fmt: skip
 

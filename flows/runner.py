@@ -84,29 +84,31 @@ class Guard:
     ) -> Any:
         """`fn(*args)` on a worker. `name` (default: the last argument) is for messages.
 
-        With `isolate_kw=None` the function cannot isolate, and the second death is final.
+        With `isolate_kw=None` the function cannot isolate: it is tried as often in all, because
+        what kills it may well be something else.
         """
         what = name if name is not None else str(args[-1]) if args else fn.__name__
+        most = SHARED_TRIES + ISOLATED_TRIES
         with self._slot():
-            for attempt in range(1, SHARED_TRIES + 1):
+            for attempt in range(1, (SHARED_TRIES if isolate_kw else most) + 1):
                 try:
                     return self._call(fn, args, self._deadline(seconds_of_audio, False))
                 except _Died as death:
-                    last = attempt == SHARED_TRIES
+                    last = isolate_kw and attempt == SHARED_TRIES
                     then = "its items run one by one now" if last else "it runs again"
-                    LOG.warning("%s: %s; %s", what, death, then if isolate_kw or not last else "")
-            if isolate_kw is None:
-                raise RunError(f"{what} ended {SHARED_TRIES} workers")
-            self._count("isolated")
-            isolated = partial(fn, **{isolate_kw: True})
-            for _ in range(ISOLATED_TRIES):
-                try:
-                    return self._call(isolated, args, self._deadline(seconds_of_audio, True))
-                except _Died as death:
-                    LOG.warning("%s, item by item: %s", what, death)
+                    LOG.warning("%s: %s%s", what, death, f"; {then}" if attempt < most else "")
+            if isolate_kw is not None:
+                self._count("isolated")
+                isolated = partial(fn, **{isolate_kw: True})
+                for _ in range(ISOLATED_TRIES):
+                    try:
+                        return self._call(isolated, args, self._deadline(seconds_of_audio, True))
+                    except _Died as death:
+                        LOG.warning("%s, item by item: %s", what, death)
+        one_by_one = ", even with its items run one by one" if isolate_kw else ""
         raise RunError(
-            f"{what} ended {SHARED_TRIES + ISOLATED_TRIES} workers, even with its items run one "
-            "by one: is the machine out of memory, or is something else killing processes?"
+            f"{what} ended {most} workers{one_by_one}: is the machine out of memory, or is "
+            "something else killing processes? run it again to go on from here"
         )
 
     def cancel(self) -> None:

@@ -7,6 +7,7 @@ import json
 import logging
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -14,8 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from flows.settings import PrepareSettings, parse
+from tasks import masking
 from tasks.errors import ConfigError
 from tasks.manifest import write_atomic
+
+UNLOCKED_SECONDS = 60.0  # a scratch folder that has no lock for so long never gets one
+REMOVE_SECONDS = 5.0
 
 
 class Run:
@@ -30,13 +35,19 @@ class Run:
 
 @contextmanager
 def record(out: Path, settings: PrepareSettings) -> Iterator[Run]:
-    """Make the run's folder, keep its settings, and write the log of it there."""
+    """Make the run's folder, keep its settings, and write the log of it there.
+
+    Only while holding OUT's lock.
+    """
     started = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     folder = out / "runs" / started
+    for temp in (out / "runs").glob("*/.*.tmp"):  # a killed run's; OUT's lock is ours
+        temp.unlink(missing_ok=True)
     folder.mkdir(parents=True)
     write_atomic(folder / "settings.json", settings.rooted().model_dump_json(indent=1).encode())
     handler = logging.FileHandler(folder / "run.log", encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.addFilter(masking.Filter())
     logger = logging.getLogger("uttermill")
     logger.addHandler(handler)
     try:
@@ -59,13 +70,39 @@ def scratch() -> Iterator[Path]:
                     _remove_unheld(old)
             yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
 
 
 def _remove_unheld(folder: Path) -> None:
-    with suppress(OSError), (folder / "lock").open("r+") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        try:
+            lock = (folder / "lock").open("r+")
+        except FileNotFoundError:  # it is being made just now, or a kill came between
+            if time.time() - folder.stat().st_mtime > UNLOCKED_SECONDS:
+                _remove(folder)
+            return
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """The lock goes last: what a kill leaves of the rest can then be told from a living run's.
+    Again and again for a while, because a worker that is dying may still write."""
+    until = time.monotonic() + REMOVE_SECONDS
+    while True:
+        with suppress(OSError):
+            for entry in folder.iterdir():
+                if entry.is_dir():
+                    shutil.rmtree(entry, ignore_errors=True)
+                elif entry.name != "lock":
+                    entry.unlink(missing_ok=True)
+            if all(entry.name == "lock" for entry in folder.iterdir()):
+                (folder / "lock").unlink(missing_ok=True)
+                folder.rmdir()
+        if not folder.exists() or time.monotonic() > until:
+            return
+        time.sleep(0.05)
 
 
 def newest(out: Path, ended_well: bool = False) -> Path:

@@ -7,12 +7,14 @@ the user's Prefect home, so that past local runs show in the UI of any later ser
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,9 +30,12 @@ from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_se
 from flows import history
 from tasks.errors import RunError
 
+LOG = logging.getLogger("uttermill")
+
 STARTS = 3  # a server that ends while it starts (database locked, say) is started again
 START_SECONDS = 120.0  # a new database takes 11 s on two quiet cores
 STOP_SECONDS = 15.0
+LOOK_SECONDS = 0.2  # how soon the end of a server is seen
 
 #: Of Prefect's settings only what a run's own server must have; the user's other ones stay.
 #: The recorder writes one task run a transaction by default (22/s on SQLite), the cause of
@@ -59,6 +64,10 @@ class LocalServer:
     `start()` returns at once, so that the start (4 s; 11 s with a new database) overlaps other
     work; `wait_ready()` returns when it answers. It is no child of the terminal's group: an
     interrupt reaches the run, which then still has a server to record it.
+
+    A server that ends later (killed, out of memory) is started again at the same URL. Requests
+    that come meanwhile wait in the socket, which stays open here, those that were cut off are
+    sent again by Prefect's client, and so are its last events: the run only sees a slow answer.
     """
 
     def __init__(self) -> None:
@@ -68,6 +77,11 @@ class LocalServer:
         self.url = f"http://127.0.0.1:{self.port}/api"
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in stop()
         self._process: subprocess.Popen[bytes] | None = None
+        self._turn = threading.Lock()  # to start a process, or to stop for good
+        self._stopped = threading.Event()
+        self._keeper: threading.Thread | None = None
+        self.restarts = 0  # processes after the first
+        self.lost = ""  # why it is gone for good; empty while it is not
 
     @classmethod
     def start(cls) -> Self:
@@ -105,19 +119,61 @@ class LocalServer:
         return self._process.pid
 
     def wait_ready(self, timeout: float = START_SECONDS) -> str:
-        """The API's URL, once it answers; RunError with the server's last words otherwise."""
+        """The API's URL, once it answers; RunError with the server's last words otherwise.
+
+        From then on the server is kept: see the class.
+        """
+        if self._keeper is not None:
+            raise RuntimeError("the server is kept already")
+        if not self._starts(timeout):
+            raise RunError(f"the local Prefect server did not start: {self._last_words()}")
+        self._keeper = threading.Thread(target=self._keep, name="keep-server", daemon=True)
+        self._keeper.start()
+        return self.url
+
+    def _starts(self, timeout: float) -> bool:
+        """Whether it answers in time; a process that ends meanwhile is replaced, STARTS in all."""
         until = time.monotonic() + timeout
         starts = 1
-        while time.monotonic() < until:
-            if self._process is None or self._process.poll() is not None:
+        while time.monotonic() < until and not self._stopped.is_set():
+            if self._ended():
                 if starts == STARTS:
                     break
                 starts += 1
-                self._spawn()
+                self._respawn()
             if self._answers():
-                return self.url
-            time.sleep(0.05)
-        raise RunError(f"the local Prefect server did not start: {self._last_words()}")
+                return True
+            self._stopped.wait(0.05)
+        return False
+
+    def _ended(self) -> bool:
+        process = self._process
+        return process is None or process.poll() is not None
+
+    def _respawn(self) -> None:
+        with self._turn:
+            if not self._stopped.is_set():
+                self.restarts += 1
+                self._spawn()
+
+    def _keep(self) -> None:
+        """In a thread: start the server again whenever it ends, until `stop`."""
+        while not self._stopped.wait(LOOK_SECONDS):
+            if not self._ended() or self._stopped.is_set():
+                continue
+            LOG.warning("the run's Prefect server ended (%s); it starts again", self._cause())
+            self._respawn()
+            if not self._starts(START_SECONDS) and not self._stopped.is_set():
+                self.lost = self._last_words()
+                LOG.error("the run's Prefect server does not start again: %s", self.lost)
+                _forget_history()
+                with self._turn:
+                    self._socket.close()  # refused at once is better than an answer never given
+                return
+
+    def _cause(self) -> str:
+        code = self._process.returncode if self._process is not None else 0
+        return f"exit {code}" if code >= 0 else signal.Signals(-code).name
 
     def _answers(self) -> bool:
         try:
@@ -138,7 +194,9 @@ class LocalServer:
 
     def stop(self) -> None:
         """Asks the server to end, then makes it; its whole process group is gone after this."""
-        process, self._process = self._process, None
+        self._stopped.set()
+        with self._turn:
+            process, self._process = self._process, None
         if process is not None:
             _signal_group(process.pid, signal.SIGTERM)
             try:
@@ -148,6 +206,8 @@ class LocalServer:
                 process.wait()
             if process.stdin:
                 process.stdin.close()
+        if self._keeper is not None:
+            self._keeper.join()
         self._socket.close()
         self._log.close()
 
@@ -159,6 +219,18 @@ class LocalServer:
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
         self.stop()
+
+
+def _forget_history() -> None:
+    """Let Prefect's threads drop what nobody takes any more: they would try for 8 s an event."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    async def drop(service: object, items: object) -> None:
+        pass
+
+    for owner, name in ((EventsWorker, "_handle"), (APILogWorker, "_handle_batch")):
+        setattr(owner, name, drop)
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

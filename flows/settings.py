@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from datetime import date
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import Field, ValidationError
 
-from flows.cluster import ClusterSettings, asr_threads, local_memory
+from flows import yaml_text
+from flows.cluster_settings import ClusterSettings, asr_threads, local_memory
 from tasks import plugins
 from tasks.errors import ConfigError
 from tasks.job import Job
@@ -48,6 +50,7 @@ class PrepareSettings(StageSettings):
             update={
                 "sources": tuple(map(_rooted, self.sources)),
                 "out": os.path.abspath(self.out),
+                "cluster": self.cluster.rooted(),
             }
         )
 
@@ -90,11 +93,11 @@ def read(path: str | None, sources: Sequence[str], out: str | None, sets: Sequen
     data: dict[str, Any] = {}
     if path is not None:
         try:
-            data = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-        except (OSError, UnicodeDecodeError) as error:
+            with open(path, encoding="utf-8") as file:
+                text = file.read(yaml_text.MOST_BYTES + 1)
+        except (OSError, ValueError) as error:
             raise ConfigError(f"settings file {path} cannot be read: {error}") from None
-        except yaml.YAMLError as error:
-            raise ConfigError(f"settings file {path} is no YAML: {error}") from None
+        data = yaml_text.load(text, f"settings file {path}") or {}
         if not isinstance(data, dict):
             raise ConfigError(f"settings file {path} must be a mapping with sources and out")
     if sources:
@@ -108,10 +111,33 @@ def read(path: str | None, sources: Sequence[str], out: str | None, sets: Sequen
 
 
 def parse(data: dict[str, Any]) -> PrepareSettings:
+    _refuse_what_json_cannot_hold(data, "settings")
     try:
         return PrepareSettings.model_validate(data)
     except ValidationError as error:
         raise ConfigError(plugins.explain(error, PrepareSettings, "")) from None
+
+
+def _refuse_what_json_cannot_hold(value: Any, place: str) -> None:
+    """Settings are kept as JSON, by us and by Prefect: what it would change must not come in.
+
+    Paths of folders may be any bytes until `check` tells which one has to be renamed.
+    """
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str) or not is_text(key):
+                raise ConfigError(f"{place}: a setting is named {text_of(repr(key))}, no text")
+            if key not in ("path", "out") or not isinstance(inner, str):
+                _refuse_what_json_cannot_hold(inner, f"{place}.{key}")
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            _refuse_what_json_cannot_hold(inner, f"{place}.{index}")
+    elif isinstance(value, str) and not is_text(value):
+        raise ConfigError(f"{place}: {text_of(value)[:100]} is not valid Unicode")
+    elif isinstance(value, bytes | set | date) or (
+        isinstance(value, float) and not isfinite(value)
+    ):
+        raise ConfigError(f"{place}: {value!r} is no text, finite number, list or mapping")
 
 
 def assign(data: dict[str, Any], assignment: str) -> None:
@@ -124,11 +150,8 @@ def assign(data: dict[str, Any], assignment: str) -> None:
     keys = dotted.strip().split(".")
     if not equals or not all(keys):
         raise ConfigError(f"--set {assignment!r}: write it as key.key=value")
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--set {assignment!r}: the value is no YAML: {error}") from None
-    if keys[-1] == "use":
+    value = yaml_text.load(text, f"--set {assignment!r}: the value")
+    if keys[-1] == "use" and len(keys) > 1:
         keys, value = keys[:-1], {"use": value}
     place: Any = data
     default: Any = _defaults()
@@ -164,7 +187,7 @@ def _index(place: list[Any], key: str, assignment: str) -> int:
     for index, entry in enumerate(place):
         if isinstance(entry, dict) and key in (entry.get("use"), entry.get("name")):
             return index
-    if key.isdigit() and int(key) < len(place):
+    if key.isdecimal() and int(key) < len(place):
         return int(key)
     raise ConfigError(f"--set {assignment!r}: the list has no entry {key}")
 
@@ -187,12 +210,15 @@ def check(settings: PrepareSettings) -> Job:
     for name in settings.package.formats:
         plugins.load("formats", name)
     plugins.resolve("resamplers", settings.resample.resampler)
+    for plugin in settings.resample.levels:
+        plugins.resolve("levels", plugin)
     module, chosen = plugins.resolve("segmenters", settings.filter.segmenter)
     if hasattr(module, "identity"):
         module.identity(chosen)
     for _, source, source_settings in shard.datasets(job.sources):
         next(iter(source.recordings(source_settings)), None)  # raises when it cannot be listed
     transcribe.weights(job)
+    settings.cluster.check()
     _writable(job.out)
     return job
 

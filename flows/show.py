@@ -21,7 +21,7 @@ def run(result: dict[str, Any], console: Console) -> None:
     funnel(result, console)
     computed = sum(s["items_computed"] for s in result["stages"].values())
     reused = sum(s["items_reused"] for s in result["stages"].values())
-    if not computed:
+    if not computed and not result["new"]:
         console.print(f"Nothing was left to do: {reused} items reused, 0 computed.")
     else:
         table = _table("", ("stage", "<"), ("computed", ">"), ("reused", ">"), ("time", ">"))
@@ -35,6 +35,12 @@ def run(result: dict[str, Any], console: Console) -> None:
             f"WER {100 * result['wer']:.1f} %, CER {100 * result['cer']:.1f} % "
             f"on {result['scored']} packaged utterances with references."
         )
+    tars = result["tars"]
+    console.print(
+        f"{tars['tars']} tars, {tars['written']} written and {tars['linked']} as they were; of "
+        f"{tars['readers']} readers the worst gets "
+        f"{tars['worst_reader_extra_hours']:.3f} h more than the mean."
+    )
     if any(result["deaths"].values()):
         d = result["deaths"]
         console.print(

@@ -11,7 +11,7 @@ concat script named `.m4a` cannot make it open other files or addresses.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -147,6 +147,8 @@ class _FFmpeg:
             if not self._container.streams.audio:
                 raise ItemError("unreadable", "it has no audio stream")
             stream = self._container.streams.audio[0]
+            if stream.codec_context is None:  # a codec that FFmpeg has no decoder for
+                raise ItemError("unreadable", "its codec is unknown")
             stream.codec_context.thread_count = 1
             self._frames = self._decode(stream)
             # The codec's own claim is wrong for HE-AAC and the like: the first frame knows.
@@ -182,28 +184,28 @@ class _FFmpeg:
 
     def read(self, frames: int) -> Iterator[Samples]:
         """Blocks of exactly `frames`, the last one shorter."""
-        held: list[Samples] = []
-        count = 0
+        same = (self.header.rate, self.header.channels)
+        block, count = np.empty((frames, self.header.channels), np.float32), 0
         frame = self._first
         while frame is not None:
-            same = (self.header.rate, self.header.channels)
             if (frame.sample_rate, frame.layout.nb_channels) != same:
-                yield from _joined(held)
+                yield from _begun(block, count)
                 raise _Changed(f"rate or channels change midway, from {same}")
-            held.append(_as_float(frame))
-            count += frame.samples
-            if count >= frames:
-                whole = np.concatenate(held)
-                for at in range(0, count - frames + 1, frames):
-                    yield whole[at : at + frames]
-                held = [whole[count - count % frames :]]
-                count %= frames
+            planes, done = _planes(frame), 0
+            while done < frame.samples:
+                size = min(frame.samples - done, frames - count)
+                for channel, plane in enumerate(planes):
+                    block[count : count + size, channel] = plane[done : done + size]
+                done, count = done + size, count + size
+                if count == frames:
+                    yield block
+                    block, count = np.empty_like(block), 0
             try:
                 frame = next(self._frames, None)
             except av.FFmpegError:
-                yield from _joined(held)
+                yield from _begun(block, count)
                 raise
-        yield from _joined(held)
+        yield from _begun(block, count)
 
     def close(self) -> None:
         self._container.close()
@@ -224,9 +226,10 @@ def _refuse(url: str, flags: int, options: dict[str, str]) -> Any:
     raise PermissionError(f"a recording may not open other files: {url}")
 
 
-def _joined(held: list[Samples]) -> Iterator[Samples]:
-    if held and sum(map(len, held)):
-        yield np.concatenate(held)
+def _begun(block: Samples, count: int) -> Iterator[Samples]:
+    """A block of which only the first samples are filled, where it has any."""
+    if count:
+        yield block[:count]
 
 
 def _stream_frames(stream: Any, first: Any) -> int | None:
@@ -235,17 +238,16 @@ def _stream_frames(stream: Any, first: Any) -> int | None:
     return max(round(stream.duration * stream.time_base * first.sample_rate), 0) or None
 
 
-def _as_float(frame: Any) -> Samples:
-    """A decoded frame as float32 [n, channels]; integers are scaled to ±1."""
+def _planes(frame: Any) -> Sequence[NDArray[Any]]:
+    """The channels of a decoded frame, each float [n]; integers are scaled to ±1."""
     if frame.format.name == "fltp":  # mp3, aac, opus: PyAV's own way takes three times as long
-        planes = [np.frombuffer(p, np.float32, count=frame.samples) for p in frame.planes]
-        return planes[0][:, None] if len(planes) == 1 else np.stack(planes, axis=1)
+        return [np.frombuffer(p, np.float32, count=frame.samples) for p in frame.planes]
     values = frame.to_ndarray()
-    grid = values.T if frame.format.is_planar else values.reshape(-1, frame.layout.nb_channels)
+    grid = values if frame.format.is_planar else values.reshape(-1, frame.layout.nb_channels).T
     zero, full = _SCALES.get(grid.dtype.str[1:], (0.0, 1.0))
     # In float64, so that 32-bit integers are rounded once.
-    scaled = (grid - zero) / full if full != 1.0 else grid
-    return np.ascontiguousarray(scaled, dtype=np.float32)
+    scaled: NDArray[Any] = (grid - zero) / full if full != 1.0 else grid
+    return list(scaled)
 
 
 #: Integer sample formats: zero level and full scale.
@@ -285,8 +287,7 @@ class Stream:
         try:
             for block in self._decoder.read(frames):
                 self.decoded += len(block)
-                # The sum in float64 of float32 values is finite if and only if all of them are.
-                finite = finite and bool(np.isfinite(block.sum(dtype=np.float64)))
+                finite = finite and bool(np.isfinite(block).all())
                 if finite:
                     yield block
         except _BROKEN as error:
@@ -408,7 +409,7 @@ class Clip:
     num_samples: int
     header_seconds: float | None = None  # what the recording's header claims
     recording_bytes: int = 0  # encoded size of the whole recording
-    held: Samples | None = None
+    pieces: tuple[Samples, ...] | None = None  # in order, as they were decoded
     source: tuple[Locator, int, int] | None = None
 
     @classmethod
@@ -419,7 +420,12 @@ class Clip:
         """A clip of samples [n] or [n, channels] in memory."""
         grid = np.asarray(samples, dtype=np.float32)
         grid = grid[:, None] if grid.ndim == 1 else grid
-        return cls(rate, grid.shape[1], len(grid), header_seconds, recording_bytes, held=grid)
+        return cls(rate, grid.shape[1], len(grid), header_seconds, recording_bytes, (grid,))
+
+    @classmethod
+    def of_pieces(cls, pieces: Sequence[Samples], rate: int) -> Clip:
+        """A clip of float32 [n, channels] that follow each other in memory; at least one."""
+        return cls(rate, pieces[0].shape[1], sum(map(len, pieces)), pieces=tuple(pieces))
 
     @classmethod
     def lazy(
@@ -437,7 +443,7 @@ class Clip:
 
     @property
     def is_lazy(self) -> bool:
-        return self.held is None
+        return self.pieces is None
 
     @property
     def seconds(self) -> float:
@@ -445,22 +451,23 @@ class Clip:
 
     def samples(self) -> Samples:
         """float32 [num_samples, channels]. ValueError for a lazy clip of more than 600 s."""
-        if self.held is not None:
-            return self.held
-        if self.seconds > MATERIALISE_SECONDS:
+        if self.pieces is None and self.seconds > MATERIALISE_SECONDS:
             raise ValueError(f"a clip of {self.seconds:.0f} s is read by blocks(), not at once")
         return self._read
 
     @cached_property
     def _read(self) -> Samples:
+        if self.pieces is not None:
+            return self.pieces[0] if len(self.pieces) == 1 else np.concatenate(self.pieces)
         assert self.source is not None
         return read_span(*self.source)
 
     def blocks(self, frames: int = BLOCK_FRAMES) -> Iterator[Samples]:
         """The same samples in order, float32 [n, channels], n at most `frames`."""
-        if self.held is not None:
-            for at in range(0, self.num_samples, frames):
-                yield self.held[at : at + frames]
+        if self.pieces is not None:
+            for piece in self.pieces:
+                for at in range(0, len(piece), frames):
+                    yield piece[at : at + frames]
         elif self.source is not None:
             yield from _span_blocks(*self.source)
 

@@ -44,14 +44,15 @@ class _Tail:
         while self.blocks and self.start + len(self.blocks[0]) <= before:
             self.start += len(self.blocks.popleft())
 
-    def cut(self, start: int, end: int) -> Samples:
+    def cut(self, start: int, end: int) -> list[Samples]:
+        """Samples `start` to `end`, as pieces of the blocks; nothing is copied."""
         pieces, at = [], self.start
         for block in self.blocks:
             low, high = max(start - at, 0), min(end - at, len(block))
             if low < high:
                 pieces.append(block[low:high])
             at += len(block)
-        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        return pieces
 
 
 class Known:
@@ -116,7 +117,7 @@ def _clip(span: Span, tail: _Tail, walk: Walk, locator: Locator) -> audio.Clip |
     if span.kind != "utterance" or span.end <= span.start:
         return None
     if span.start >= tail.start:
-        return audio.Clip.of(tail.cut(span.start, span.end), walk.rate)
+        return audio.Clip.of_pieces(tail.cut(span.start, span.end), walk.rate)
     return audio.Clip.lazy(locator, span.start, span.end, walk.rate, walk.channels)
 
 

@@ -8,14 +8,13 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import pyarrow.parquet as pq
 from pydantic import BaseModel
 
-from tasks import plugins, recipe, summary, transcribe, versions
+from tasks import masking, plugins, recipe, summary, transcribe, versions
 from tasks.job import Job
-from tasks.settings import TRANSIENT, Plugin, role
+from tasks.settings import SECRET, TRANSIENT, Plugin, role
 from tasks.shard import datasets
 
 LIBRARIES = (
@@ -39,22 +38,21 @@ def settings(job: Job) -> dict[str, Any]:
             if name in shelf:
                 found[stage][name] = _plugin(shelf[name], original)
             elif isinstance(original, tuple) and original and isinstance(original[0], Plugin):
-                lists = {"filters": "filters", "verdicts": "text"}
+                lists = {"filters": "filters", "verdicts": "text", "levels": "levels"}
                 value = [_plugin(lists[name], plugin) for plugin in original]
                 found[stage][name] = value
     found["sources"] = [
-        {**_lasting(chosen), "name": name, "path": masked(chosen.path)}
-        for name, _, chosen in datasets(job.sources)
+        {**_lasting(chosen), "name": name} for name, _, chosen in datasets(job.sources)
     ]
     return found
 
 
 def _lasting(model: BaseModel) -> dict[str, Any]:
-    transient = TRANSIENT["role"]
+    passing = {TRANSIENT["role"], SECRET["role"]}
     return {
         name: value
         for name, value in model.model_dump(mode="json").items()
-        if role(type(model), name) != transient
+        if role(type(model), name) not in passing
     }
 
 
@@ -63,18 +61,11 @@ def _plugin(shelf: str, plugin: Plugin) -> dict[str, Any]:
     return {"use": plugin.use, **_lasting(chosen)}
 
 
-def masked(url: str) -> str:
-    """A URL without its credentials; a path unchanged."""
-    if "://" not in url:
-        return url
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-
-
 def recipes(job: Job) -> dict[str, Any]:
     return {
         "segmenter": recipe.of_plugin("segmenters", job.filter.segmenter),
         "filters": {p.use: recipe.of_plugin("filters", p) for p in job.filter.filters},
+        "levels": [recipe.of_plugin("levels", p) for p in job.resample.levels],
         "resampler": recipe.of_plugin("resamplers", job.resample.resampler),
         "backend": recipe.of_plugin("asr", job.transcribe.backend),
         "weights": transcribe.weights(job),
@@ -107,7 +98,11 @@ def describe(
             "by_language": summary.hours_by(ledger, "language", "outcome"),
         },
         "splits": _splits(kept),
-        "licences": {name: chosen.licence for name, _, chosen in datasets(job.sources)},
+        "balance": gathered["balance"],
+        "formats": {name: plugins.load("formats", name).VERSION for name in job.package.formats},
+        "licences": masking.value(
+            {name: chosen.licence for name, _, chosen in datasets(job.sources)}
+        ),
         "settings": settings(job),
         "recipes": recipes(job),
         "libraries": libraries(),

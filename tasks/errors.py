@@ -13,9 +13,17 @@ Only `ItemError` is caught around an item. Anything else is a bug and ends the s
 
 from __future__ import annotations
 
+from tasks import masking
+
 
 class MillError(Exception):
-    """Base of all; `str(error)` is the sentence that is shown."""
+    """Base of all; `str(error)` is what is shown: one line, without the credentials of URLs."""
+
+    def __str__(self) -> str:
+        return masking.sentence(super().__str__())
+
+    def __repr__(self) -> str:  # Prefect logs it
+        return f"{type(self).__name__}({str(self)!r})"
 
 
 class ConfigError(MillError):
@@ -38,7 +46,7 @@ class CorruptManifest(MillError):
         self.path = path
 
     def __str__(self) -> str:
-        return str(self.args[0])
+        return masking.sentence(str(self.args[0]))
 
 
 class ConservationError(MillError):
@@ -53,6 +61,7 @@ class ItemError(MillError):
     """
 
     def __init__(self, code: str, detail: str = "", decoded: int = 0, rate: int = 0) -> None:
+        detail = masking.text(detail)  # it is kept in manifests
         # All arguments go to Exception, else the error does not survive pickling.
         super().__init__(code, detail, decoded, rate)
         self.code = code
@@ -80,5 +89,6 @@ CODES = {
     "out_of_memory": "it needs more memory than a worker may have",
     "timeout": "it did not finish within its deadline",
     "changed": "the file changed while the run read it; the next run takes it",
+    "over_full_scale": "its peak is too far beyond full scale for the level that was asked for",
     "asr_error": "the recogniser refused it",
 }

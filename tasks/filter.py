@@ -7,11 +7,12 @@ not stored: `view.py` takes them from the measures at every run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tasks import cutting, handover, ledger, plugins, recipe, view
+from tasks.audio import Clip
 from tasks.errors import ItemError
 from tasks.job import Job
 from tasks.manifest import Row
@@ -26,12 +27,13 @@ SCHEMA = CUTS
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One recording to cut (`spans` None), or to measure more of (`spans` of its stored cuts)."""
+    """One recording to cut (`spans` None), or to measure more of: spans of its stored cuts, each
+    with the filters that it lacks."""
 
     recording: Row
     cut: str
-    filters: tuple[Plugin, ...]
-    spans: tuple[Span, ...] | None
+    spans: tuple[tuple[Span, tuple[Plugin, ...]], ...] | None
+    stored: frozenset[str] = frozenset()  # recipes of the shard's PCM that needs no hand-over
 
     @property
     def name(self) -> str:
@@ -55,46 +57,52 @@ def meta(job: Job) -> dict[str, Any]:
 def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
     """Recordings that lack cuts or measures, and how many lack nothing."""
     units, reused = [], 0
+    stored = frozenset(shard.audio)
     for recording in shard.recordings:
         if recording["error_code"]:
             continue
         name = shard.cut_recipe(recording)
         cut = shard.cuts.get(name)
         if cut is None or not cut.known:
-            units.append(Unit(recording, name, shard.job.filter.filters, None))
+            units.append(Unit(recording, name, None, stored))
             continue
         if cut.error_code:
             reused += 1
             continue
-        spans = tuple(
-            Span(s["start"], s["end"], "utterance", s["given"])
-            for s in cut.spans
-            if s["kind"] == "utterance" and s["end"] > s["start"]
-        )
-        missing = tuple(
-            p
-            for p in shard.job.filter.filters
-            if not cut.has(plugins.load("filters", p.use).COLUMNS)
-        )
-        if spans and missing:
-            units.append(Unit(recording, name, missing, spans))
+        if spans := _lacking(cut, shard.job):
+            units.append(Unit(recording, name, spans))
         else:
             reused += 1
     return units, reused
 
 
+def _lacking(cut: view.Cut, job: Job) -> tuple[tuple[Span, tuple[Plugin, ...]], ...]:
+    """Utterances of a known cut that lack measures, with the filters that they lack."""
+    found = []
+    for s in cut.spans:
+        if s["kind"] == "utterance" and s["end"] > s["start"]:
+            key = s["start"], s["end"], s["given"]
+            if missing := cut.lacks(key, job.filter.filters, job.filter.measure_all):
+                found.append((Span(s["start"], s["end"], "utterance", s["given"]), missing))
+    return tuple(found)
+
+
 def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
     """Rows of each unit, in order. A bad recording gives the row of its failure."""
     for unit in units:
+        offers = handover.Offers(job, str(unit.recording["content"]), unit.stored)
         try:
-            rows = _cut(unit, job)
+            rows = _cut(unit, job, offers)
         except ItemError as error:
             rows = failure(unit, error.code, error.detail, error.decoded, error.rate)
         except MemoryError as error:
             rows = failure(unit, "out_of_memory", str(error))
         locator = Locator.loads(unit.recording["locator"])
         # Whatever was read of a file that changed meanwhile is not what its digest names.
-        yield rows if cutting.unchanged(locator, unit.recording["guard"]) else []
+        if not cutting.unchanged(locator, unit.recording["guard"]):
+            rows = []
+            offers.withdraw()
+        yield rows
 
 
 def failure(unit: Unit, code: str, detail: str, decoded: int = 0, rate: int = 0) -> list[Row]:
@@ -108,12 +116,11 @@ def failure(unit: Unit, code: str, detail: str, decoded: int = 0, rate: int = 0)
     ]  # fmt: skip
 
 
-def _cut(unit: Unit, job: Job) -> list[Row]:
-    chosen = [(plugins.resolve("filters", p)) for p in unit.filters]
+def _cut(unit: Unit, job: Job, offers: handover.Offers) -> list[Row]:
     segmenter, settings = plugins.resolve("segmenters", job.filter.segmenter)
     given = view.segments_of(unit.recording)
     rules = view.rules_of("filters", job.filter.filters)
-    known = unit.spans
+    known = None if unit.spans is None else dict(unit.spans)
     walk = cutting.Walk()
     rows: list[Row] = []
     locator = Locator.loads(unit.recording["locator"])
@@ -121,22 +128,23 @@ def _cut(unit: Unit, job: Job) -> list[Row]:
     def begin(rate: int, at: int) -> Any:
         if known is None:
             return segmenter.start(settings, rate, given or ())
-        return cutting.Known(known, at)
+        return cutting.Known(list(known), at)
 
     first = min((span.start for span in known or ()), default=0)
     for span, clip in cutting.spans(locator, walk, begin, first):
-        measures: dict[str, float | None] = {}
+        taken = Taken({}, {})
         if clip is not None:
             clip = clip.of_recording(unit.recording["header_seconds"], unit.recording["size"])
-            for module, chosen_settings in chosen:
-                measures.update(module.measure(clip, chosen_settings))
-            if known is None and judge(measures, rules) is None:
-                handover.put(job, unit.recording["content"], span.start, span.end, clip)
+            filters = job.filter.filters if known is None else known[span]
+            taken = measured(clip, filters, job.filter.measure_all)
+            if known is None and judge(taken.measures, rules) is None:
+                offers.add(span.start, span.end, clip)
         rows.append(
             {
                 "cut": unit.cut, "recording": unit.name, "kind": span.kind, "start": span.start,
                 "end": span.end, "given": span.given, "reason": span.reason, "rate": walk.rate,
-                "channels": walk.channels, "measures": list(measures.items()),
+                "channels": walk.channels, "measures": list(taken.measures.items()),
+                "prints": list(taken.prints.items()), "turn": span.turn,
             }
         )  # fmt: skip
     if known is not None:
@@ -148,3 +156,24 @@ def _cut(unit: Unit, job: Job) -> list[Row]:
         "decoded": walk.decoded, "measures": [],
     }  # fmt: skip
     return [whole, *rows]
+
+
+class Taken(NamedTuple):
+    """What was measured of one clip: numbers by column, prints by filter."""
+
+    measures: dict[str, float | None]
+    prints: dict[str, bytes]
+
+
+def measured(clip: Clip, filters: Sequence[Plugin], measure_all: bool = False) -> Taken:
+    """Run filters on a clip, cheap ones first; costly ones only if those reject nothing."""
+    taken = Taken({}, {})
+    rules = view.cheap_rules(tuple(filters))
+    for plugin in sorted(filters, key=view.costly):
+        if view.costly(plugin) and not measure_all and judge(taken.measures, rules) is not None:
+            break
+        module, settings = plugins.resolve("filters", plugin)
+        taken.measures.update(module.measure(clip, settings))
+        if hasattr(module, "fingerprint"):
+            taken.prints[plugin.use] = module.fingerprint(clip, settings)
+    return taken

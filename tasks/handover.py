@@ -1,80 +1,96 @@
-"""Filter hands its PCM to resample, so that a recording is decoded once, not twice.
+"""Filter hands resample its PCM, so that a recording is decoded once, not twice.
 
-A bounded, disposable cache of decoded samples on the worker's local disk (in practice: the page
-cache), shared by the workers of a host. Losing it costs a second decode and nothing else; what does
-not fit is not kept. Measured: a second decode costs about half as much again as the whole rest.
+While filter has a kept utterance in memory, the samples are converted as resample would do it (one
+channel at the target rate in int16: a tenth of what was decoded) and put on the worker's local disk
+(in practice: the page cache) under the recipe of that PCM, so that a changed setting never finds a
+stale one. Resample takes it, checks its hash, and stores it. Losing an entry costs a second decode
+and nothing else; what does not fit, or cannot be converted, is not kept: resample meets it itself.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
+from collections.abc import Container
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasks import blobs, pcm, recipe
 from tasks.audio import Clip
 from tasks.job import Job
-from tasks.recipe import digest
 
-Held = tuple[NDArray[np.float32], int]  # samples [n, channels], rate in Hz
-
-
-def _path(job: Job, content: str, start: int, end: int) -> Path | None:
-    if job.scratch is None:
-        return None
-    return job.scratch / "handover" / f"{digest(content, start, end)}.npy"
+DIGEST_BYTES = 32  # sha256 of the PCM, before it in the file
 
 
-def put(job: Job, content: str, start: int, end: int, clip: Clip) -> None:
-    """Keep a clip's samples for `take`, where there is room."""
-    path = _path(job, content, start, end)
-    if path is None or clip.is_lazy:
-        return
-    samples = clip.samples()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not _room.take(path.parent, samples.nbytes, job.cache_bytes):
-        return
-    temp = path.with_suffix(f".{os.getpid()}")
-    try:
-        with temp.open("wb") as handle:
-            np.save(handle, _compact(samples))
-            handle.write(np.int64(clip.rate).tobytes())
-        os.replace(temp, path)
-    except OSError:  # a full disk: the samples are decoded again, nothing is lost
-        temp.unlink(missing_ok=True)
+@dataclass(slots=True)
+class Offers:
+    """What filter hands over of one recording; `stored` holds the recipes of PCM that is there."""
+
+    job: Job
+    content: str
+    stored: Container[str] = frozenset()
+    _made: list[Path] = field(default_factory=list)
+
+    def add(self, start: int, end: int, clip: Clip) -> None:
+        """Keep the PCM of a clip that is in memory for `take`, where there is room."""
+        audio = recipe.of_audio(self.job.resample, self.content, start, end)
+        path = _path(self.job, audio)
+        if path is None or clip.is_lazy or audio in self.stored:
+            return
+        length = pcm.resampled_length(clip.num_samples, clip.rate, self.job.resample.rate)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not _room.take(path.parent, DIGEST_BYTES + 2 * length, self.job.cache_bytes):
+            return
+        try:
+            samples = pcm.of_clip(clip, self.job.resample)
+        except Exception:  # whatever it is, it is resample's: raised again there, and said there
+            return
+        temp = path.with_suffix(f".{os.getpid()}")
+        try:
+            with temp.open("wb") as handle:
+                data = samples.astype("<i2", copy=False).tobytes()
+                handle.write(hashlib.sha256(data).digest())
+                handle.write(data)
+            os.replace(temp, path)
+            self._made.append(path)
+        except OSError:  # a full disk: the samples are decoded again, nothing is lost
+            temp.unlink(missing_ok=True)
+
+    def withdraw(self) -> None:
+        """Forget them: the recording changed while it was read, so they are not of its content."""
+        for path in self._made:
+            path.unlink(missing_ok=True)
 
 
-def take(job: Job, content: str, start: int, end: int) -> Held | None:
-    """Samples and rate that `put` kept, and forget them; None: decode again."""
-    path = _path(job, content, start, end)
+def holds(job: Job, audio: str) -> bool:
+    """Whether there is something for `take` under this recipe; it may yet prove damaged."""
+    path = _path(job, audio)
+    return path is not None and path.exists()
+
+
+def take(job: Job, audio: str) -> tuple[blobs.Pcm, str] | None:
+    """PCM of a recipe with its sha256 in hex, and forget it; None: decode again."""
+    path = _path(job, audio)
     if path is None:
         return None
     try:
-        with path.open("rb") as handle:
-            samples = np.load(handle, allow_pickle=False)
-            rate = int(np.frombuffer(handle.read(8), np.int64)[0])
+        data = path.read_bytes()
         path.unlink()
-    except (OSError, ValueError, IndexError):
+    except OSError:
         return None
-    if samples.dtype == np.int16:
-        samples = samples.astype(np.float32) / np.float32(32768.0)
-    return samples, rate
+    held = memoryview(data)[DIGEST_BYTES:]
+    sha = hashlib.sha256(held)
+    if sha.digest() != data[:DIGEST_BYTES]:
+        return None
+    return np.frombuffer(held, dtype="<i2"), sha.hexdigest()
 
 
-def _compact(samples: NDArray[np.float32]) -> NDArray[np.float32] | NDArray[np.int16]:
-    """int16 where that is the same to the bit (16-bit sources): half the bytes."""
-    if not _is_whole(samples[:4096] * np.float32(32768.0)):
-        return samples
-    scaled = samples * np.float32(32768.0)
-    small = np.clip(scaled, -32768, 32767).astype(np.int16)
-    return small if np.array_equal(small.astype(np.float32), scaled) else samples
-
-
-def _is_whole(scaled: NDArray[np.float32]) -> bool:
-    return bool(np.array_equal(scaled, np.rint(scaled)))
+def _path(job: Job, audio: str) -> Path | None:
+    return None if job.scratch is None else job.scratch / "handover" / f"{audio}.pcm"
 
 
 class _Room:
@@ -98,7 +114,7 @@ _room = _Room()
 
 def _used(folder: Path) -> int:
     total = 0
-    for path in folder.glob("*.npy"):
+    for path in folder.glob("*.pcm"):
         with suppress(FileNotFoundError):  # another worker took it just now
             total += path.stat().st_size
     return total

@@ -44,7 +44,8 @@ class Done:
     reused: int = 0
     seconds: float = 0.0
     wall: float = 0.0
+    new: bool = False  # something was published, even if every part of it was there already
 
     @property
     def ran(self) -> bool:
-        return self.computed > 0
+        return self.computed > 0 or self.new

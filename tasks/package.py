@@ -3,88 +3,106 @@
 An item is a packaged utterance. `gather` reads every shard's manifests once, in the order of names,
 and writes ledger and plan into a staging folder; `write` and `check` do one piece (a tar) each, on
 the workers; `publish` makes the version appear by one rename. What is published depends on the
-recordings and settings alone, never on how they were grouped into work shards.
+recordings, the settings and the versions before, never on how they were grouped into work shards.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import blobs, datacard, ledger, manifest, plugins, summary, versions, view
+from tasks import (
+    blobs,
+    datacard,
+    decisions,
+    layout,
+    ledger,
+    manifest,
+    plugins,
+    summary,
+    versions,
+    view,
+)
 from tasks.errors import RunError
 from tasks.formats import Piece
 from tasks.job import Job
+from tasks.layout import Group
 from tasks.manifest import Row
 from tasks.schema import LEDGER, UTTERANCES
 from tasks.shard import datasets
 from tasks.stage import view_of
 
-PACKAGE_VERSION = 1
+log = logging.getLogger("uttermill")
+
+PACKAGE_VERSION = 2
 # where a planned row's PCM lies; not published
 SOURCE_COLUMNS = [("work_shard", pa.string()), ("blob", pa.string()), ("blob_offset", pa.int64())]
+LAID_OUT = ("shard", "generation", "offset")  # columns that the layout fills in
 REMOVED = view.Outcome("dropped", "shard", "source_removed")
+PLAN = ".plan.arrow"  # a record batch for each group: a worker reads no other rows
+PIECES = ".pieces.json"
 
 
 def gather(job: Job, shards: Sequence[str]) -> dict[str, Any]:
     """Ledger and plan of the next version, in its staging folder; RunError when it is refused.
 
-    Returns `{"fingerprint", "version", "staging", "pieces", "summary"}`; `pieces` is 0 when the
-    newest version holds exactly this already.
+    Returns `{"fingerprint", "version", "staging", "new", "summary", "skew"}`; `new` is False, and
+    nothing is staged, when the newest version holds exactly this already.
     """
-    rows, table = decide(job, shards)
+    rows, table, all_of_them = decide(job, shards)
+    decisions.save(job, all_of_them)
     _refuse(job, table, rows)
     newest = versions.newest(job.out)
     table = _with_removed(table, newest)
     counts = summary.of_ledger(table)
     print_ = fingerprint(job, rows, table)
-    if newest and versions.described(newest).get("fingerprint") == print_:
+    described = versions.described(newest) if newest else {}
+    if newest and described.get("fingerprint") == print_:
         return {
             "fingerprint": print_, "version": versions.number(newest), "staging": "",
-            "pieces": 0, "summary": counts,
+            "new": False, "summary": counts, "balance": described["balance"],
         }  # fmt: skip
+    version = (versions.number(newest) if newest else 0) + 1
     staging = versions.stage(job.out)
-    by_id = {row["id"]: row for row in rows}
-    pieces: list[Piece] = []
-    for name in job.package.formats:
-        module = plugins.load("formats", name)
-        planned = module.plan(rows, job.package)
-        if hasattr(module, "place"):
-            module.place(planned, by_id)
-        pieces += planned
-    schema = _plan_schema(job)
-    groups = [pa.Table.from_pylist([by_id[k] for k in p.ids], schema=schema) for p in pieces]
-    with pq.ParquetWriter(staging / ".plan.parquet", schema) as writer:
-        for group in groups:  # a row group a piece: a worker reads no other rows
-            writer.write_table(group, row_group_size=group.num_rows)
-    (staging / ".pieces.json").write_text(json.dumps([[p.format, p.path] for p in pieces]))
-    first = job.package.formats[0]
-    plan = pa.concat_tables(
-        g for p, g in zip(pieces, groups, strict=True) if p.format == first
-    ).combine_chunks()
+    before = _before(newest) if newest else None
+    package_before = described.get("settings", {}).get("package")
+    groups = layout.lay_out(rows, job.package, version, before, package_before)
+    balanced = _balanced(job, groups, rows)
+    pieces = _pieces(job, groups, rows, newest, described, before)
+    plan = _plan(job, groups, rows)
+    (staging / PIECES).write_text(json.dumps([asdict(piece) for piece in pieces]))
+    with pa.OSFile(str(staging / PLAN), "wb") as file, pa.ipc.new_file(file, plan.schema) as out:
+        at = 0
+        for group in groups:
+            for batch in plan.slice(at, len(group.rows)).combine_chunks().to_batches():
+                out.write_batch(batch)
+            at += len(group.rows)
     pq.write_table(table, staging / "ledger.parquet", compression="zstd")
     pq.write_table(
         plan.drop_columns([name for name, _ in SOURCE_COLUMNS]),
         staging / "utterances.parquet", compression="zstd",
     )  # fmt: skip
     return {
-        "fingerprint": print_, "version": (versions.number(newest) if newest else 0) + 1,
-        "staging": str(staging), "pieces": len(pieces), "summary": counts,
+        "fingerprint": print_, "version": version, "staging": str(staging), "new": True,
+        "summary": counts, "balance": balanced,
     }  # fmt: skip
 
 
-def decide(job: Job, shards: Sequence[str]) -> tuple[list[Row], pa.Table]:
-    """Rows to package, and the ledger over all recordings, both in the order of names."""
-    rows: list[Row] = []
-    tables = []
+def decide(job: Job, shards: Sequence[str]) -> tuple[pa.Table, pa.Table, list[pa.Table]]:
+    """Rows to package and the ledger over all recordings, both in the order of names; and what
+    was decided on every utterance, shard by shard (`decisions`)."""
+    schema, asked = _row_schema(job), decisions.schema_of(job)
+    kept, tables, all_of_them = [schema.empty_table()], [LEDGER.empty_table()], []
     for shard in shards:
         known = view_of(job, shard)
         utterances = []
@@ -94,20 +112,25 @@ def decide(job: Job, shards: Sequence[str]) -> tuple[list[Row], pa.Table]:
                 utterance.outcome = changed
             utterances.append(utterance)
         tables.append(pa.Table.from_pylist(ledger.of_shard(known, utterances), schema=LEDGER))
-        rows += [_row(job, shard, u) for u in utterances if u.outcome.outcome == "packaged"]
-    rows.sort(key=lambda row: row["id"])
-    for before, after in pairwise(rows):
-        if before["id"] == after["id"]:
-            raise RunError(
-                f"two utterances have the id {before['id']}; give the segments of "
-                f"{before['recording']} different ids"
-            )
-    table = pa.concat_tables(tables) if tables else LEDGER.empty_table()
+        rows = [_row(job, shard, u) for u in utterances if u.outcome.outcome == "packaged"]
+        kept.append(pa.Table.from_pylist(rows, schema=schema))
+        all_of_them.append(pa.Table.from_pylist(decisions.rows(job, utterances), schema=asked))
+    packaged = pa.concat_tables(kept)
+    packaged = packaged.take(pc.sort_indices(packaged["id"])).combine_chunks()
+    ids = packaged["id"]
+    twice = pc.equal(ids[1:], ids[:-1]).to_pylist() if len(ids) > 1 else []
+    if True in twice:
+        row = packaged.slice(twice.index(True), 1).to_pylist()[0]
+        raise RunError(
+            f"two utterances have the id {row['id']}; give the segments of {row['recording']} "
+            "different ids"
+        )
+    table = pa.concat_tables(tables)
     order = pc.sort_indices(
         table, sort_keys=[("recording", "ascending"), ("start", "ascending"),
                           ("end", "ascending"), ("utterance", "ascending")],
     )  # fmt: skip
-    return rows, table.take(order)
+    return packaged, table.take(order), all_of_them
 
 
 def _row(job: Job, shard: str, u: view.Utterance) -> Row:
@@ -128,15 +151,86 @@ def _row(job: Job, shard: str, u: view.Utterance) -> Row:
     }  # fmt: skip
 
 
-def _plan_schema(job: Job) -> pa.Schema:
-    fields = list(UTTERANCES)
+def _row_schema(job: Job) -> pa.Schema:
+    """Columns of a row before it is laid out: those published, the measures, where its PCM is."""
+    fields = [field for field in UTTERANCES if field.name not in LAID_OUT]
     for plugin in job.filter.filters:
         for column, (unit, doc) in plugins.load("filters", plugin.use).COLUMNS.items():
             fields.append(pa.field(column, pa.float64(), metadata={"doc": doc, "unit": unit}))
     return pa.schema([*fields, *SOURCE_COLUMNS])
 
 
-def _refuse(job: Job, table: pa.Table, rows: Sequence[Row]) -> None:
+def _before(newest: Path) -> pa.Table | None:
+    """The newest version's utterances; None when an older release laid them out differently."""
+    table = pq.read_table(newest / "utterances.parquet")
+    return table if set(LAID_OUT) <= set(table.column_names) else None
+
+
+def _balanced(job: Job, groups: list[Group], rows: pa.Table) -> dict[str, Any]:
+    """How even the tars are for the readers; said in the log when they are not."""
+    loads = layout.loads_of(groups, layout.seconds_of(rows))
+    seconds, fraction = layout.worst(loads, job.package.readers)
+    return {
+        "readers": job.package.readers, "tars": len(groups),
+        "worst_reader_extra_hours": round(seconds / 3600, 6),
+        "worst_reader_extra_fraction": round(fraction, 6),
+    }  # fmt: skip
+
+
+def _pieces(
+    job: Job,
+    groups: list[Group],
+    rows: pa.Table,
+    newest: Path | None,
+    described: dict[str, Any],
+    before: pa.Table | None,
+) -> list[Piece]:
+    """What is to be written, format by format; with the file of the last version where it can
+    stay."""
+    pieces = []
+    for name in job.package.formats:
+        module = plugins.load("formats", name)
+        same_version = described.get("formats", {}).get(name) == module.VERSION
+        same = layout.same_as(groups, rows, before if same_version else None, module.COLUMNS)
+        for index, (group, old) in enumerate(zip(groups, same, strict=True)):
+            path = module.path(group.split, group.number)
+            piece = Piece(name, path, index, len(group.rows))
+            if old is not None and newest is not None:
+                path = module.path(group.split, old)
+                entry = described["files"][path]
+                piece = replace(
+                    piece, same_as=str(newest / path), sha256=entry["sha256"], size=entry["bytes"]
+                )
+            pieces.append(piece)
+    return pieces
+
+
+def _plan(job: Job, groups: list[Group], rows: pa.Table) -> pa.Table:
+    """All rows in the order of the tars, with their places in those of the first format."""
+    module = plugins.load("formats", job.package.formats[0])
+    order = np.concatenate([group.rows for group in groups])
+    table = rows.take(order)
+    shards, generations, offsets = [], [], []
+    at = 0
+    for group in groups:
+        count = len(group.rows)
+        shards += [module.path(group.split, group.number)] * count
+        generations += [group.generation] * count
+        if hasattr(module, "offsets"):
+            offsets.append(module.offsets(table.slice(at, count)))
+        at += count
+    places = {
+        "shard": pa.array(shards, pa.string()),
+        "generation": pa.array(generations, pa.int32()),
+        "offset": pa.array(np.concatenate(offsets)) if offsets else pa.nulls(at, pa.int64()),
+    }
+    fields = {field.name: field for field in [*UTTERANCES, *table.schema]}
+    schema = pa.schema([*UTTERANCES, *[f for n, f in fields.items() if n not in UTTERANCES.names]])
+    columns = [places[n] if n in places else table[n] for n in schema.names]
+    return pa.table(columns, schema=schema)
+
+
+def _refuse(job: Job, table: pa.Table, rows: pa.Table) -> None:
     """RunError when what came in is so bad that publishing it would hide a fault."""
     newest = versions.newest(job.out)
     if newest:
@@ -159,7 +253,7 @@ def _refuse(job: Job, table: pa.Table, rows: Sequence[Row]) -> None:
             f"package.max_failed_fraction ({limit:g}) allows; raise it, or mark the source "
             "expect_broken"
         )
-    if not rows:
+    if not rows.num_rows:
         raise RunError(
             "nothing is left to package: every recording was dropped or failed; see the ledger's "
             "reasons, and loosen filter.filters or transcribe.verdicts"
@@ -194,60 +288,66 @@ def _with_removed(table: pa.Table, newest: Path | None) -> pa.Table:
     return pa.concat_tables([table, pa.Table.from_pylist(rows, schema=LEDGER)])
 
 
-def fingerprint(job: Job, rows: Iterable[Row], table: pa.Table) -> str:
-    """Hash of all that a version is made of: two equal ones would be the same bytes."""
+def fingerprint(job: Job, rows: pa.Table, table: pa.Table) -> str:
+    """Hash of all that a version is made of; the layout follows from it and the versions before."""
     state = hashlib.sha256()
-    for row in rows:
-        kept = {k: v for k, v in row.items() if k not in ("work_shard", "blob", "blob_offset")}
-        state.update(json.dumps(kept, sort_keys=True).encode())
-    for row in table.to_pylist():
-        state.update(json.dumps(row, sort_keys=True).encode())
-    state.update(json.dumps([PACKAGE_VERSION, datacard.settings(job)], sort_keys=True).encode())
+    for part in (rows.drop_columns([name for name, _ in SOURCE_COLUMNS]), table):
+        for batch in part.to_batches(max_chunksize=4096):
+            for row in batch.to_pylist():
+                state.update(json.dumps(row, sort_keys=True).encode())
+    formats = {name: plugins.load("formats", name).VERSION for name in job.package.formats}
+    what = [PACKAGE_VERSION, datacard.settings(job), formats]
+    state.update(json.dumps(what, sort_keys=True).encode())
     return state.hexdigest()
 
 
-def _piece(staging: Path, index: int) -> tuple[Piece, list[Row]]:
-    name, path = json.loads((staging / ".pieces.json").read_text())[index]
-    with pq.ParquetFile(staging / ".plan.parquet") as plan:
-        rows: list[Row] = plan.read_row_group(index).to_pylist()
-    return Piece(name, path, tuple(row["id"] for row in rows)), rows
+def pieces_of(staging: Path) -> list[Piece]:
+    """What is to be written, in order."""
+    return [Piece(**fields) for fields in json.loads((staging / PIECES).read_text())]
 
 
-def write(job: Job, staging: Path, index: int) -> None:
-    """On a worker: write piece `index`. CorruptManifest when a blob is damaged."""
-    piece, rows = _piece(staging, index)
+def _rows(staging: Path, piece: Piece) -> list[Row]:
+    with pa.memory_map(str(staging / PLAN)) as file:
+        rows: list[Row] = pa.ipc.open_file(file).get_batch(piece.group).to_pylist()
+    return rows
+
+
+def write(job: Job, staging: Path, piece: Piece) -> bool:
+    """On a worker: write a piece, or link the last version's file when it is sound and the same.
+    Returns whether it was linked. CorruptManifest when a blob is damaged."""
+    if piece.same_as:
+        if versions.link(Path(piece.same_as), staging / piece.path, piece.sha256, piece.size):
+            return True
+        log.warning("%s is damaged or gone; the new version gets a new one", piece.same_as)
+    rows = _rows(staging, piece)
 
     def pcm(row: Row) -> blobs.Pcm:
         return blobs.read(job.out, row["work_shard"], {**row, "offset": row["blob_offset"]})
 
     plugins.load("formats", piece.format).write(piece, rows, pcm, staging)
+    return False
 
 
-def check(staging: Path, index: int) -> tuple[str, int]:
-    """On a worker: reopen piece `index`, decode everything; (sha256, bytes) of its file."""
-    piece, rows = _piece(staging, index)
-    faults = plugins.load("formats", piece.format).check(piece, rows, staging)
+def check(staging: Path, piece: Piece) -> tuple[str, int]:
+    """On a worker: reopen a piece, decode everything; (sha256, bytes) of its file."""
+    faults = plugins.load("formats", piece.format).check(piece, _rows(staging, piece), staging)
     if faults:
         raise RunError(f"what was written does not read back: {'; '.join(faults[:3])}")
     return versions.hash_file(staging / piece.path)
 
 
-def publish(job: Job, gathered: dict[str, Any], hashes: dict[str, tuple[str, int]]) -> Path:
+def publish(
+    job: Job, gathered: dict[str, Any], pieces: list[Piece], hashes: dict[str, tuple[str, int]]
+) -> Path:
     """Lists, description and data card, then one rename. Returns the version's folder."""
     staging = Path(gathered["staging"])
-    pieces = [_piece(staging, index)[0] for index in range(gathered["pieces"])]
     for name in job.package.formats:
         plugins.load("formats", name).finish([p for p in pieces if p.format == name], staging)
-    (staging / ".plan.parquet").unlink()
-    (staging / ".pieces.json").unlink()
+    (staging / PLAN).unlink()
+    (staging / PIECES).unlink()
     table = pq.read_table(staging / "ledger.parquet")
     if gathered["summary"] != summary.of_ledger(table):
         raise RunError("the ledger on disk is not the one that was gathered; is the disk sound?")
     text = datacard.describe(job, gathered, staging, hashes)
     manifest.write_atomic(staging / "dataset.json", text)
     return versions.publish(job.out, staging, gathered["version"])
-
-
-def pieces_of(staging: Path) -> list[str]:
-    """Paths of the pieces, in order."""
-    return [piece[1] for piece in json.loads((staging / ".pieces.json").read_text())]

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from tasks import manifest, package, shard, stage, versions
+from tasks import inventory, manifest, package, quarantine, shard, stage, versions
 from tasks.errors import CorruptManifest, RunError
 from tasks.job import Done, Job
 
@@ -62,6 +62,10 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
     """List, probe what is new on the workers, group, commit."""
     began = time.monotonic()
     manifest.sweep(job.out)
+    inventory.missing(job.out)
+    if job.shard.retry:
+        again = quarantine.forget(job.out)
+        log.info("%d items that were quarantined for a death are tried again", again)
     found = shard.survey(job)
     rows: list[manifest.Row] = []
     if found.probe:
@@ -127,6 +131,9 @@ class Published:
     summary: dict[str, Any]
     done: Done
     walls: dict[str, float] = field(default_factory=dict)  # s of each step
+    written: int = 0  # files with audio that were written
+    linked: int = 0  # and those that the last version had already
+    balance: dict[str, Any] = field(default_factory=dict)
 
 
 def run_package_stage(job: Job, shards: Sequence[str], caller: Caller) -> Published:
@@ -142,25 +149,29 @@ def run_package_stage(job: Job, shards: Sequence[str], caller: Caller) -> Publis
         walls[step], last = round(time.monotonic() - last, 3), time.monotonic()
 
     versions.clean(job.out)
-    gathered = caller.call(package.gather, job, sorted(shards))
-    lap("gather")
-    count = gathered["summary"]["utterances"]["packaged"]
-    seconds = gathered["summary"]["seconds"]["packaged"]
-    if not gathered["pieces"]:
-        versions.point_latest(job.out)
-        path = versions.home(job.out) / f"v{gathered['version']:04d}"
-        wall = time.monotonic() - began
-        return Published(path, False, gathered["summary"], Done("package", "", 0, count, 0, wall))
-    staging = Path(gathered["staging"])
     try:
-        indices = range(gathered["pieces"])
-        caller.map(package.write, [(job, staging, i) for i in indices])
+        gathered = caller.call(package.gather, job, sorted(shards))
+        lap("gather")
+        count = gathered["summary"]["utterances"]["packaged"]
+        seconds = gathered["summary"]["seconds"]["packaged"]
+        if not gathered["new"]:
+            versions.point_latest(job.out)
+            path = versions.home(job.out) / f"v{gathered['version']:04d}"
+            inventory.note(job.out)
+            wall = time.monotonic() - began
+            done = Done("package", "", 0, count, 0, wall)
+            return Published(path, False, gathered["summary"], done, balance=gathered["balance"])
+        staging = Path(gathered["staging"])
+        pieces = package.pieces_of(staging)
+        linked = caller.map(package.write, [(job, staging, piece) for piece in pieces])
         lap("write")
-        checked = caller.map(package.check, [(staging, i) for i in indices])
+        written = [piece for piece, old in zip(pieces, linked, strict=True) if not old]
+        checked = caller.map(package.check, [(staging, piece) for piece in written])
         lap("verify")
-        names = package.pieces_of(staging)
-        hashes = dict(zip(names, checked, strict=True))
-        path = package.publish(job, gathered, hashes)
+        hashes = {piece.path: (piece.sha256, piece.size) for piece in pieces}
+        hashes |= {piece.path: found for piece, found in zip(written, checked, strict=True)}
+        path = package.publish(job, gathered, pieces, hashes)
+        inventory.note(job.out)
         lap("publish")
     except CorruptManifest as fault:
         log.warning("%s; what it held is made again", fault)
@@ -171,8 +182,12 @@ def run_package_stage(job: Job, shards: Sequence[str], caller: Caller) -> Publis
         versions.clean(job.out)
         raise
     wall = time.monotonic() - began
-    done = Done("package", "", count, 0, seconds, wall)
-    return Published(path, True, gathered["summary"], done, walls)
+    computed = sum({piece.group: piece.clips for piece in written}.values())
+    done = Done("package", "", computed, count - computed, seconds, wall, new=True)
+    return Published(
+        path, True, gathered["summary"], done, walls, len(written), len(pieces) - len(written),
+        gathered["balance"],
+    )  # fmt: skip
 
 
 def run_here(job: Job) -> tuple[Published, dict[str, Any]]:

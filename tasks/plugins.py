@@ -7,6 +7,7 @@ plug-ins that its parent knows.
 from __future__ import annotations
 
 import pkgutil
+import re
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +18,10 @@ from pydantic import ValidationError
 from tasks.errors import ConfigError
 from tasks.settings import Plugin, Source, SourceSettings, StageSettings
 
-SHELVES = ("sources", "segmenters", "filters", "resamplers", "asr", "text", "formats")
+MOST_FAULTS = 8  # that one message tells
+_DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
+
+SHELVES = ("sources", "segmenters", "filters", "resamplers", "levels", "asr", "text", "formats")
 
 
 def names(shelf: str) -> list[str]:
@@ -31,11 +35,13 @@ def load(shelf: str, use: str) -> ModuleType:
     if shelf not in SHELVES:
         raise ConfigError(f"there is no shelf {shelf!r}; shelves are {', '.join(SHELVES)}")
     dotted = "." in use
+    if dotted and not _DOTTED.fullmatch(use):
+        raise ConfigError(f"{shelf}: {use!r} is no dotted name of a module")
     if not dotted and use not in names(shelf):
         raise ConfigError(f"no {use!r} on the shelf {shelf}; it holds {', '.join(names(shelf))}")
     try:
         return import_module(use if dotted else f"tasks.{shelf}.{use}")
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         raise ConfigError(f"{shelf}: {use!r} cannot be imported: {error}") from error
 
 
@@ -47,12 +53,16 @@ def module_of(stage: str) -> ModuleType:
 def resolve(shelf: str, plugin: Plugin) -> tuple[ModuleType, Any]:
     """A plug-in's module and its checked settings."""
     module = load(shelf, plugin.use)
+    if not hasattr(module, "Settings"):
+        raise ConfigError(f"{shelf}: the module {plugin.use!r} is no plug-in; it has no Settings")
     return module, checked(module.Settings, plugin.options, f"{shelf}.{plugin.use}")
 
 
 def resolve_source(source: Source) -> tuple[ModuleType, Any]:
     """A source's module and its checked settings."""
     module = load("sources", source.kind)
+    if not hasattr(module, "recordings"):
+        raise ConfigError(f"sources: the module {source.kind!r} is no source")
     data = {"kind": source.kind, "path": source.path, **source.options}
     settings: SourceSettings = checked(module.Settings, data, f"sources.{source.kind}")
     return module, settings
@@ -66,9 +76,10 @@ def checked(model: type[StageSettings], data: dict[str, Any], where: str) -> Any
 
 
 def explain(error: ValidationError, model: type[Any], where: str) -> str:
-    """One sentence per fault; an unknown key is named with its neighbours."""
+    """One sentence for the first faults; an unknown key is named with its neighbours."""
     parts = []
-    for fault in error.errors():
+    faults = error.errors(include_url=False, include_input=False)
+    for fault in faults[:MOST_FAULTS]:
         place = ".".join([where, *(str(p) for p in fault["loc"])]).strip(".")
         if fault["type"] == "extra_forbidden":
             owner: Any = model
@@ -78,6 +89,8 @@ def explain(error: ValidationError, model: type[Any], where: str) -> str:
             parts.append(f"{place}: no such setting; here there are: {known}")
         else:
             parts.append(f"{place}: {fault['msg'].removeprefix('Value error, ')}")
+    if len(faults) > MOST_FAULTS:
+        parts.append(f"and {len(faults) - MOST_FAULTS} more")
     return "; ".join(parts)
 
 

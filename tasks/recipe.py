@@ -43,22 +43,28 @@ def of_plugin(shelf: str, plugin: Plugin) -> str:
 
 
 def of_cut(segmenter: Plugin, content: str, given: Sequence[Segment] | None) -> str:
-    """Recipe of a recording's cuts. Texts of given segments do not move a cut: not in."""
-    spans = None if given is None else [(s.start, s.end) for s in given]
+    """Recipe of a recording's cuts. Texts of given segments do not move a cut: not in; their
+    speakers are in where the segmenter goes by them."""
+    module, settings = _segmenter(segmenter.model_dump_json())
+    by_speaker = hasattr(module, "uses_speakers") and module.uses_speakers(settings)
+    spans: Any = None if given is None else [(s.start, s.end) for s in given]
+    if given is not None and by_speaker:
+        spans = [(s.start, s.end, s.speaker) for s in given]
     shelf = of_plugin("segmenters", segmenter)
     return digest("cut", FILTER_VERSION, DECODE_VERSION, shelf, content, spans)
 
 
+@lru_cache(maxsize=8)
+def _segmenter(text: str) -> tuple[Any, Any]:
+    return plugins.resolve("segmenters", Plugin.model_validate_json(text))
+
+
 def of_audio(settings: ResampleSettings, content: str, start: int, end: int) -> str:
     """Recipe of an utterance's PCM: the span of the content, and how it was converted."""
-    return _audio(
-        of_plugin("resamplers", settings.resampler), settings.rate, settings.mono,
-        content, start, end,
-    )  # fmt: skip
-
-
-def _audio(shelf: str, rate: int, mono: str | int, content: str, start: int, end: int) -> str:
-    return digest("audio", RESAMPLE_VERSION, DECODE_VERSION, shelf, rate, mono, content, start, end)
+    how = [of_plugin("resamplers", settings.resampler), settings.rate, settings.mono]
+    levels = [of_plugin("levels", plugin) for plugin in settings.levels]
+    what = [*how, *([levels] if levels else []), content, start, end]
+    return digest("audio", RESAMPLE_VERSION, DECODE_VERSION, *what)
 
 
 def of_transcript(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import asdict, dataclass
 
 
@@ -78,6 +79,24 @@ def guard(status: os.stat_result) -> str:
     return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
 
 
+_ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
+
+
 def printable(path: str) -> str:
-    """A file name as valid UTF-8 for manifests; bytes that are not UTF-8 become `\\xNN`."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    """A file name as valid UTF-8 for manifests; `original` gives the name back.
+
+    A name stays as it is, whatever its script, unless it is not UTF-8 or holds what looks like an
+    escape: then its other bytes become `\\xNN`, and so do all of its backslashes (`\\x5c`).
+    """
+    raw = os.fsencode(path)
+    shown = raw.replace(b"\\", rb"\x5c").decode("utf-8", "backslashreplace")
+    try:
+        return shown if _ESCAPE.search(raw) else raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return shown
+
+
+def original(shown: str) -> str:
+    """The file name that `printable` shows, as Python's file functions take it."""
+    raw = shown.encode("utf-8", "surrogateescape")
+    return os.fsdecode(_ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), raw))

@@ -26,13 +26,15 @@ log = logging.getLogger("uttermill")
 SCHEMA = AUDIO
 UNIT_SECONDS = 300.0
 
+Wanted = tuple[int, int, str]  # start, end (samples at native rate), recipe of the PCM
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
     """A recording and spans of it to convert, by end, with the recipes of their PCM."""
 
     recording: Row
-    spans: tuple[tuple[int, int, str], ...]  # start, end, recipe
+    spans: tuple[Wanted, ...]
     rate: int
 
     @property
@@ -77,7 +79,7 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
 def _units(utterances: list[view.Utterance]) -> Iterator[Unit]:
     """A recording's utterances by end, in pieces of UNIT_SECONDS: their PCM is held in memory."""
     recording, rate = utterances[0].recording, utterances[0].rate
-    piece: list[tuple[int, int, str]] = []
+    piece: list[Wanted] = []
     held = 0
     for u in sorted(utterances, key=lambda u: (u.end, u.start)):
         if piece and held + u.end - u.start > UNIT_SECONDS * rate:
@@ -112,51 +114,44 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[Row]]:
     spans = [span for unit in units for span in unit.spans]
     recording = units[0].recording
     locator = Locator.loads(recording["locator"])
-    clips: Iterator[tuple[Span, audio.Clip | None]] | None = None
+    absent = {span: None for span in spans if not handover.holds(job, span[2])}
+    clips = _clips(locator, list(absent))  # opens the recording when it is first asked
     broken: tuple[str, str] | None = None
-    at = 0
     for unit in units:
         rows = []
-        for start, end, recipe in unit.spans:
+        for span in unit.spans:
             try:
-                held = None
-                if broken is None and clips is None:
-                    held = handover.take(job, recording["content"], start, end)
+                if broken is None:
+                    held = None if span in absent else handover.take(job, span[2])
                     if held is None:
-                        clips = _clips(locator, spans[at:])
-                if broken is None and clips is not None:
-                    held = _samples(next(clips))
-                if held is not None:
-                    samples = pcm.convert(*held, job.resample)
-                    rows.append(_row(unit, start, end, recipe, samples, job))
+                        clip = next(clips if span in absent else _clips(locator, [span]))
+                        samples = pcm.of_clip(clip, job.resample)
+                        held = samples, blobs.sha256(samples)
+                    rows.append(_row(unit, span, held, job))
             except ItemError as error:
                 broken = (error.code, error.detail)
             except MemoryError as error:
                 broken = ("out_of_memory", str(error))
             if broken is not None:
-                rows += failure(replace(unit, spans=((start, end, recipe),)), *broken)
-            at += 1
+                rows += failure(replace(unit, spans=(span,)), *broken)
         # Whatever was read of a file that changed meanwhile is not what its digest names.
         yield rows if cutting.unchanged(locator, recording["guard"]) else []
 
 
-def _clips(
-    locator: Locator, spans: list[tuple[int, int, str]]
-) -> Iterator[tuple[Span, audio.Clip | None]]:
+def _clips(locator: Locator, spans: list[Wanted]) -> Iterator[audio.Clip]:
+    """A clip of each span, in order, from one decode."""
     first = min(start for start, _, _ in spans)
     wanted = [Span(start, end) for start, end, _ in spans]
-    return cutting.spans(locator, cutting.Walk(), lambda _, at: cutting.Known(wanted, at), first)
+    walk = cutting.Walk()
+    for _, clip in cutting.spans(locator, walk, lambda _, at: cutting.Known(wanted, at), first):
+        assert clip is not None
+        yield clip
 
 
-def _samples(settled: tuple[Span, audio.Clip | None]) -> handover.Held:
-    _, clip = settled
-    assert clip is not None
-    return clip.samples(), clip.rate
-
-
-def _row(unit: Unit, start: int, end: int, recipe: str, samples: blobs.Pcm, job: Job) -> Row:
+def _row(unit: Unit, span: Wanted, held: tuple[blobs.Pcm, str], job: Job) -> Row:
+    samples, sha256 = held
+    start, end, recipe = span
     return {
         "audio": recipe, "recording": unit.name, "start": start, "end": end,
-        "rate": job.resample.rate, "num_samples": len(samples), "sha256": blobs.sha256(samples),
-        "pcm": samples,
+        "rate": job.resample.rate, "num_samples": len(samples), "sha256": sha256, "pcm": samples,
     }  # fmt: skip

@@ -58,6 +58,8 @@ CUTS = pa.schema(
         _field("error_code", S, "why it is quarantined"),
         _field("error_detail", S, "the same in words"),
         _field("measures", pa.map_(S, F64), "measured columns of an utterance"),
+        _field("prints", pa.map_(S, pa.binary()), "prints of an utterance, by filter"),
+        _field("turn", I64, "index of the source's segment that it is a part of"),
     ]
 )
 
@@ -149,6 +151,7 @@ UTTERANCES = pa.schema(
         _field("char_errors", I64, "character errors against the reference"),
         _field("speaker", S, "speaker that the source states"),
         _field("shard", S, "tar that holds it, relative to the version"),
+        _field("generation", pa.int32(), "version that laid out this tar"),
         _field("offset", I64, "where its first member's header starts in the tar", "bytes"),
         _field("sha256", S, "hash of the int16 little-endian PCM"),
     ]

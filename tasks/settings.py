@@ -1,11 +1,15 @@
 """Settings of every stage: frozen pydantic models; the defaults stand here and nowhere else.
 
 The CLI, the flow's parameters, the UI's form, the deployment file and the tests use these.
-A field is one of three kinds, marked on the field:
+A field is one of four kinds, marked on the field:
 
     (unmarked)   can change a measure, the PCM or a transcript: part of the recipe
     THRESHOLD    decides about measures: taken again at every run, free
     TRANSIENT    changes speed or looks only: batch sizes, threads, log levels
+    SECRET       grants access: a `SecretStr`, with a name that `masking.is_secret` knows
+
+Serialising hides secrets and the credentials of URLs (`masking.py`): what is written of settings,
+by us or by Prefect, never holds them; objects in memory and on their way to workers do.
 
 Plug-ins are named `{use: <file on the shelf>, ...its own settings}`; `plugins.py` checks them.
 """
@@ -14,16 +18,37 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+
+from tasks import masking
 
 THRESHOLD: dict[str, Any] = {"role": "threshold"}
 TRANSIENT: dict[str, Any] = {"role": "transient"}
+SECRET: dict[str, Any] = {"role": "secret"}
 
 
-class StageSettings(BaseModel):
+class Masked(BaseModel):
+    """Base of what is written down: without secrets, and errors do not repeat what was given."""
+
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
+
+    @model_serializer(mode="wrap")
+    def _masked(self, plain: Any) -> dict[str, Any]:
+        found: dict[str, Any] = masking.value(plain(self))
+        return found
+
+
+class StageSettings(Masked):
     """Base of all settings: frozen, and unknown keys are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
     def recipe(self) -> dict[str, Any]:
         """The part that can change an output: unmarked fields only, as JSON values."""
@@ -35,15 +60,15 @@ class StageSettings(BaseModel):
 
 
 def role(model: type[BaseModel], field: str) -> str | None:
-    """`threshold`, `transient`, or None for a field that is part of the recipe."""
+    """`threshold`, `transient`, `secret`, or None for a field that is part of the recipe."""
     extra = model.model_fields[field].json_schema_extra
     return str(extra["role"]) if isinstance(extra, dict) and "role" in extra else None
 
 
-class Plugin(BaseModel):
+class Plugin(Masked):
     """A plug-in by file name, with its own settings beside it: `{use: vad, min_seconds: 3}`."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(extra="allow")
 
     use: str = Field(description="File name on the shelf, or a dotted module of your own.")
 
@@ -52,10 +77,10 @@ class Plugin(BaseModel):
         return dict(self.model_extra or {})
 
 
-class Source(BaseModel):
+class Source(Masked):
     """One source of recordings; `kind` names a file in `tasks/sources/`, which checks the rest."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(extra="allow")
 
     kind: str = Field("folder", description="folder, kaldi, jsonl, tar, datajuicer, hf_parquet")
     path: str = Field(description="Folder, list or file to read.")
@@ -93,6 +118,10 @@ class ShardSettings(StageSettings):
     probe_batch: int = Field(
         50, ge=1, json_schema_extra=TRANSIENT, description="Recordings probed per worker call."
     )
+    retry: bool = Field(
+        False, json_schema_extra=TRANSIENT,
+        description="Try again what was quarantined as crashed, timeout or out_of_memory.",
+    )  # fmt: skip
 
 
 class FilterSettings(StageSettings):
@@ -104,6 +133,10 @@ class FilterSettings(StageSettings):
         Plugin(use="silence"),
         Plugin(use="clipping"),
     )
+    measure_all: bool = Field(
+        False, json_schema_extra=TRANSIENT,
+        description="Take costly measures of utterances too that a cheap one already rejects.",
+    )  # fmt: skip
 
 
 class ResampleSettings(StageSettings):
@@ -114,6 +147,9 @@ class ResampleSettings(StageSettings):
         "mean", description="Mean of the channels, the first one, or a channel's index from 0."
     )
     resampler: Plugin = Plugin(use="soxr_hq")
+    levels: tuple[Plugin, ...] = Field(
+        (), description="What is done to an utterance after resampling, in this order."
+    )
 
 
 class TranscribeSettings(StageSettings):
@@ -138,8 +174,30 @@ class PackageSettings(StageSettings):
     tar_hours: float = Field(
         0.25, gt=0, json_schema_extra=THRESHOLD, description="Audio hours per tar shard, about."
     )
-    max_failed_fraction: float = Field(0.10, ge=0, le=1, json_schema_extra=THRESHOLD)
-    max_removed_fraction: float = Field(0.10, ge=0, le=1, json_schema_extra=THRESHOLD)
+    readers: int = Field(
+        1, ge=1, json_schema_extra=THRESHOLD,
+        description="Ranks × workers of the trainer: a full layout has a multiple of it as tars.",
+    )  # fmt: skip
+    rebalance: Literal["grow", "full"] = Field(
+        "grow",
+        json_schema_extra=THRESHOLD,
+        description="grow: the last version's tars stay, new clips get new ones; full: all anew.",
+    )
+    rebalance_above: float = Field(
+        0.2,
+        ge=0,
+        json_schema_extra=THRESHOLD,
+        description="All tars anew when the worst reader would get this fraction more than the "
+        "mean.",
+    )
+    max_failed_fraction: float = Field(
+        0.10, ge=0, le=1, json_schema_extra=TRANSIENT,
+        description="Nothing is published when more of the recordings failed.",
+    )  # fmt: skip
+    max_removed_fraction: float = Field(
+        0.10, ge=0, le=1, json_schema_extra=TRANSIENT,
+        description="Nothing is published when more of the last version's recordings are gone.",
+    )  # fmt: skip
 
     @field_validator("formats")
     @classmethod

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,8 @@ def _results(stage: str, module: Any, units: list[Any], job: Job, isolate: bool)
     if isolate:
         from tasks import isolate as isolation
 
-        return isolation.results(stage, job, units)
+        # No hand-over: an item that kills a resampler is to die in the resampler's own stage.
+        return isolation.results(stage, replace(job, scratch=None), units)
     return module.compute(units, job)
 
 

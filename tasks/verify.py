@@ -10,10 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks import datacard, plugins, summary, versions
+from tasks import datacard, layout, plugins, summary, versions
 from tasks.errors import ConfigError
 from tasks.formats import Piece
-from tasks.manifest import Row
 
 
 def verify(version: Path) -> list[str]:
@@ -33,7 +32,7 @@ def verify(version: Path) -> list[str]:
     except Exception as error:  # any way in which a damaged file can fail is a fault of it
         return [f"dataset.json is damaged: {error!r}"]
     try:
-        rows = pq.read_table(version / "utterances.parquet").to_pylist()
+        rows = pq.read_table(version / "utterances.parquet")
         ledger = pq.read_table(version / "ledger.parquet")
         faults += _counts(described, rows, ledger)
         faults += _contents(version, described, rows)
@@ -58,7 +57,7 @@ def _files(version: Path, files: dict[str, dict[str, Any]]) -> Iterator[str]:
             yield f"{name} is not the file that was published (hash or size differs)"
 
 
-def _counts(described: dict[str, Any], rows: list[Row], ledger: pa.Table) -> list[str]:
+def _counts(described: dict[str, Any], rows: pa.Table, ledger: pa.Table) -> list[str]:
     """Ledger, utterances and dataset.json tell the same story."""
     faults = []
     counts = summary.of_ledger(ledger)
@@ -74,7 +73,7 @@ def _counts(described: dict[str, Any], rows: list[Row], ledger: pa.Table) -> lis
         for row in ledger.select(["utterance", "outcome"]).to_pylist()
         if row["outcome"] == "packaged"
     }
-    ids = [row["id"] for row in rows]
+    ids = rows["id"].to_pylist()
     if len(set(ids)) != len(ids):
         faults.append("an id stands twice in utterances.parquet")
     if packaged != set(ids):
@@ -82,23 +81,16 @@ def _counts(described: dict[str, Any], rows: list[Row], ledger: pa.Table) -> lis
     return faults
 
 
-def _contents(version: Path, described: dict[str, Any], rows: list[Row]) -> list[str]:
+def _contents(version: Path, described: dict[str, Any], table: pa.Table) -> list[str]:
     """Every format reads back: order, texts, decoded samples."""
     faults = []
-    for name in described["settings"]["package"]["formats"]:
+    groups = layout.groups_of(table)
+    for name in described["formats"]:
         module = plugins.load("formats", name)
-        for piece, held in _pieces(name, rows):
+        for index, (split, number, first, count) in enumerate(groups):
+            piece = Piece(name, module.path(split, number), index, count)
             try:
-                faults += module.check(piece, held, version)
+                faults += module.check(piece, table.slice(first, count).to_pylist(), version)
             except Exception as error:  # any way in which a damaged file can fail is a fault of it
                 faults.append(f"{piece.path} cannot be read: {error}")
     return faults
-
-
-def _pieces(name: str, rows: list[Row]) -> Iterator[tuple[Piece, list[Row]]]:
-    held: dict[str, list[Row]] = {}
-    for row in rows:
-        held.setdefault(row["shard"], []).append(row)
-    for path, few in held.items():
-        few.sort(key=lambda row: row["offset"])
-        yield Piece(name, path, tuple(row["id"] for row in few)), few

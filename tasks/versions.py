@@ -83,6 +83,22 @@ def clean(out: Path) -> None:
     shutil.rmtree(home(out) / ".staging", ignore_errors=True)
 
 
+def link(old: Path, new: Path, sha256: str, size: int) -> bool:
+    """Let `new` be the file `old` of a published version, by a hard link or else a copy; False
+    when `old` is not the file that it was. Its bytes are read: damage does not spread."""
+    try:
+        if hash_file(old) != (sha256, size):
+            return False
+    except OSError:
+        return False
+    new.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(old, new)
+    except OSError:  # another file system, or one without hard links
+        shutil.copyfile(old, new)
+    return True
+
+
 def hash_file(path: Path) -> tuple[str, int]:
     """(sha256, bytes) of a file, read in blocks."""
     state = hashlib.sha256()

@@ -31,6 +31,9 @@ class Outcome:
     detail: str = ""
 
 
+Key = tuple[int, int, int | None]  # start, end, index of the source's segment
+
+
 @dataclass(slots=True)
 class Cut:
     """One recording after the filter stage: its decoded length, its spans, what was measured."""
@@ -42,18 +45,29 @@ class Cut:
     error_detail: str | None = None
     known: bool = False  # the row of kind `recording` was read
     spans: list[Row] = field(default_factory=list)
-    measures: dict[tuple[int, int, int | None], dict[str, float | None]] = field(
-        default_factory=dict
-    )
+    measures: dict[Key, dict[str, float | None]] = field(default_factory=dict)
+    prints: dict[Key, dict[str, bytes]] = field(default_factory=dict)
 
-    def has(self, columns: Iterable[str]) -> bool:
-        """Whether every utterance of some length has these measures (perhaps null)."""
-        wanted = set(columns)
-        return all(
-            wanted <= set(self.measures.get((s["start"], s["end"], s["given"]), ()))
-            for s in self.spans
-            if s["kind"] == "utterance" and s["start"] < s["end"]
-        )
+    def lacks(self, key: Key, filters: Iterable[Plugin], measure_all: bool) -> tuple[Plugin, ...]:
+        """Filters whose measures of the utterance have still to be taken: not the costly ones
+        (unless `measure_all`) of an utterance that a cheap one rejects."""
+        chosen = tuple(filters)
+        known = self.measures.get(key, {})
+        prints = self.prints.get(key, {})
+        missing = []
+        for plugin in chosen:
+            module = plugins.load("filters", plugin.use)
+            taken = set(module.COLUMNS) <= set(known)
+            taken = taken and (not hasattr(module, "fingerprint") or plugin.use in prints)
+            if not taken:
+                missing.append(plugin)
+        if (
+            measure_all
+            or not any(map(costly, missing))
+            or judge(known, cheap_rules(chosen)) is None
+        ):
+            return tuple(missing)
+        return tuple(plugin for plugin in missing if not costly(plugin))
 
 
 @dataclass(slots=True)
@@ -69,6 +83,8 @@ class Utterance:
     audio: str  # recipe of its PCM
     outcome: Outcome
     segment: Segment | None = None
+    turn: Segment | None = None  # the source's segment that it is a part of
+    prints: dict[str, bytes] = field(default_factory=dict)
     whole: bool = False  # the utterance is the whole recording
     pcm: Row | None = None
     heard: Row | None = None
@@ -79,13 +95,16 @@ class Utterance:
 
     def _stated(self, name: str) -> str | None:
         """What the source states: of the segment, else of the whole recording."""
-        own = getattr(self.segment, name) if self.segment else None
+        segment = self.segment or self.turn
+        own = getattr(segment, name) if segment else None
         stated: str | None = own if own is not None else self.recording[name]
         return stated
 
     @property
     def source_id(self) -> str | None:
-        return self._stated("source_id")
+        own = self.segment.source_id if self.segment else None
+        stated: str | None = own if own is not None else self.recording["source_id"]
+        return stated
 
     @property
     def speaker(self) -> str | None:
@@ -119,6 +138,15 @@ def _rules(shelf: str, texts: tuple[str, ...]) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
+def costly(plugin: Plugin) -> bool:
+    """Whether a filter takes so long that it is spared for what cheap ones reject."""
+    return bool(getattr(plugins.load("filters", plugin.use), "COSTLY", False))
+
+
+def cheap_rules(chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
+    return rules_of("filters", tuple(p for p in chosen if not costly(p)))
+
+
 def rules_of(shelf: str, chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
     """Rules of all chosen plug-ins of a shelf, in the order of the settings."""
     return _rules(shelf, tuple(p.model_dump_json() for p in chosen))
@@ -135,6 +163,20 @@ def final_text(job: Job, utterance: Utterance) -> tuple[str, str]:
     if job.transcribe.keep_reference and reference:
         return reference, "reference"
     return str((utterance.heard or {}).get("text") or ""), "asr"
+
+
+def text_values(job: Job, utterance: Utterance) -> dict[str, Any]:
+    """What the verdicts on text are taken from: the transcript's columns and what follows."""
+    assert utterance.heard is not None
+    row = utterance.heard
+    text, _ = final_text(job, utterance)
+    return {
+        **row,
+        "text": text,
+        "text_chars": len(text.strip()),
+        "wer": _rate(row["word_errors"], row["words"]),
+        "cer": _rate(row["char_errors"], row["chars"]),
+    }
 
 
 class ShardView:
@@ -168,10 +210,9 @@ class ShardView:
         for part in manifest.read(self.job.out, "filter", self.shard):
             stored = part.meta["measures"]
             usable = {use for use, wanted in self.wanted.items() if stored.get(use) == wanted}
-            columns = {c for use in usable for c in plugins.load("filters", use).COLUMNS}
             # A failure may be a filter's: it stands while every filter that was measured then is
             # asked for, and is tried again when one of them is not.
-            _merge(found, part.table.to_pylist(), columns, usable == set(stored))
+            _merge(found, part.table.to_pylist(), usable, usable == set(stored))
         return found
 
     @cached_property
@@ -229,6 +270,7 @@ class ShardView:
     ) -> Utterance:
         start, end, index = span["start"], span["end"], span["given"]
         measures = cut.measures.get((start, end, index), {})
+        chosen = self.job.filter
         whole = index is None and start == 0 and end == cut.decoded
         audio = recipe.of_audio(self.job.resample, recording["content"], start, end)
         segment = given[index] if given is not None and index is not None else None
@@ -236,16 +278,21 @@ class ShardView:
             outcome = Outcome("failed", "filter", "segment_outside_audio")
         elif no := judge(measures, rules):
             outcome = Outcome("dropped", "filter", no.reason, no.value, no.threshold, no.detail)
+        elif cut.lacks((start, end, index), chosen.filters, chosen.measure_all):
+            outcome = Outcome("pending", "filter")
         else:
             outcome = Outcome("pending", "resample")
+        part_of = span.get("turn")
+        turn = given[part_of] if given is not None and part_of is not None else None
         return Utterance(
-            recording, start, end, cut.rate, index, measures, audio, outcome, segment, whole
-        )
+            recording, start, end, cut.rate, index, measures, audio, outcome, segment, turn,
+            cut.prints.get((start, end, index), {}), whole,
+        )  # fmt: skip
 
     def resampled(self) -> Iterator[Utterance]:
         """The same with PCM looked up; kept ones are pending for transcribe, or failed."""
         for utterance in self.filtered():
-            if utterance.outcome.outcome == "pending":
+            if utterance.outcome == Outcome("pending", "resample"):
                 row = self.audio.get(utterance.audio)
                 utterance.pcm = row
                 if row and row["error_code"]:
@@ -269,19 +316,11 @@ class ShardView:
                 if row and row["error_code"]:
                     utterance.outcome = _failed("transcribe", row)
                 elif row:
-                    utterance.outcome = self._verdict_on_text(utterance, row, rules)
+                    utterance.outcome = self._verdict_on_text(utterance, rules)
             yield utterance
 
-    def _verdict_on_text(self, utterance: Utterance, row: Row, rules: tuple[Rule, ...]) -> Outcome:
-        text, _ = final_text(self.job, utterance)
-        values: dict[str, Any] = {
-            **row,
-            "text": text,
-            "text_chars": len(text.strip()),
-            "wer": _rate(row["word_errors"], row["words"]),
-            "cer": _rate(row["char_errors"], row["chars"]),
-        }
-        no = judge(values, rules)
+    def _verdict_on_text(self, utterance: Utterance, rules: tuple[Rule, ...]) -> Outcome:
+        no = judge(text_values(self.job, utterance), rules)
         if no:
             return Outcome("dropped", "transcribe", no.reason, no.value, no.threshold, no.detail)
         return Outcome("packaged", "package", "packaged")
@@ -295,8 +334,9 @@ def _rate(errors: int | None, total: int | None) -> float | None:
     return None if errors is None or not total else errors / total
 
 
-def _merge(found: dict[str, Cut], rows: list[Row], columns: set[str], failures_stand: bool) -> None:
+def _merge(found: dict[str, Cut], rows: list[Row], usable: set[str], failures_stand: bool) -> None:
     """Add the rows of one part to the cuts known so far; the first cuts of a recipe stand."""
+    columns = {c for use in usable for c in plugins.load("filters", use).COLUMNS}
     rows = [row for row in rows if failures_stand or not row["error_code"]]
     fresh = {row["cut"] for row in rows if row["kind"] == "recording"}
     fresh -= {name for name, cut in found.items() if cut.known}
@@ -320,3 +360,5 @@ def _merge(found: dict[str, Cut], rows: list[Row], columns: set[str], failures_s
             measured = {k: v for k, v in (row["measures"] or []) if k in columns}
             known = cut.measures.setdefault((row["start"], row["end"], row["given"]), {})
             known.update(measured)
+            prints = cut.prints.setdefault((row["start"], row["end"], row["given"]), {})
+            prints.update((k, v) for k, v in row.get("prints") or [] if k in usable)

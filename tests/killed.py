@@ -1,6 +1,7 @@
-"""Runs that die by SIGKILL at chosen calls: `python -m tests.killed SMALL TMP COUNT SEED`.
+"""Runs that die by SIGKILL at chosen calls: `python -m tests.killed SMALL TMP COUNT SEED [TORN]`.
 
 Forks one run for each point from a process that never ran anything itself; prints the points.
+As a control, TORN (`replace` or `rename`) makes this call of `os` a copy that dies halfway.
 """
 
 from __future__ import annotations
@@ -30,7 +31,20 @@ CALLS: list[tuple[Any, str]] = [
 EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.link"}
 
 
-def die_at(small: Path, out: Path, at: int) -> None:
+def half(source: Path, target: Path) -> None:
+    """What a copy leaves that dies halfway."""
+    if source.is_dir():
+        files = sorted(p for p in source.rglob("*") if p.is_file())
+        for file in files[: len(files) // 2]:
+            copy = target / file.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(file.read_bytes())
+    elif not source.is_symlink():
+        data = source.read_bytes()
+        target.write_bytes(data[: len(data) // 2])
+
+
+def die_at(small: Path, out: Path, at: int, torn: str) -> None:
     """In a child: count the calls; at number `at`, end as kill -9 ends."""
     calls = 0
 
@@ -39,9 +53,11 @@ def die_at(small: Path, out: Path, at: int) -> None:
             nonlocal calls
             calls += 1
             if calls > at >= 0:
-                if isinstance(args[0], manifest.HashedFile):
-                    half = memoryview(args[1]).cast("B")
-                    work(args[0], half[: len(half) // 2])
+                if torn:
+                    half(Path(args[0]), Path(args[1]))
+                elif isinstance(args[0], manifest.HashedFile):
+                    view = memoryview(args[1]).cast("B")
+                    work(args[0], view[: len(view) // 2])
                     args[0].raw.flush()
                 os.kill(os.getpid(), signal.SIGKILL)
             return work(*args, **kwargs)
@@ -55,32 +71,33 @@ def die_at(small: Path, out: Path, at: int) -> None:
             if calls > at >= 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    sys.addaudithook(watch)
-    for owner, name in CALLS:
+    if not torn:
+        sys.addaudithook(watch)
+    for owner, name in [(os, torn)] if torn else CALLS:
         setattr(owner, name, around(getattr(owner, name)))
     pipeline.run_here(corpus.job(small, out=out))
     (out.parent / "calls").write_text(str(calls))
 
 
-def forked(small: Path, out: Path, at: int) -> int:
+def forked(small: Path, out: Path, at: int, torn: str) -> int:
     """The signal that ended the run, 0 for none."""
     child = os.fork()
     if not child:
         try:
-            die_at(small, out, at)
+            die_at(small, out, at, torn)
         except BaseException:
             os._exit(1)
         os._exit(0)
     return -os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def main(small: Path, tmp: Path, count: int, seed: int) -> None:
-    forked(small, tmp / "whole", -1)
+def main(small: Path, tmp: Path, count: int, seed: int, torn: str = "") -> None:
+    forked(small, tmp / "whole", -1, torn)
     calls = int((tmp / "calls").read_text())
     points = sorted(random.Random(seed).sample(range(calls), min(count, calls)))
-    ended = {at: forked(small, tmp / f"at{at}", at) for at in points}
+    ended = {at: forked(small, tmp / f"at{at}", at, torn) for at in points}
     print(json.dumps({"calls": calls, "ended": ended}))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), *sys.argv[5:])

@@ -21,9 +21,9 @@ import yaml
 from distributed import KilledWorker, get_worker
 from pydantic import ValidationError
 
-from flows import cluster as module
-from flows import doctor
-from flows.cluster import LEAST_MEMORY, Cluster, ClusterSettings, local_memory, local_size
+from flows import doctor, spawning
+from flows.cluster import Cluster, ClusterSettings
+from flows.cluster_settings import LEAST_MEMORY, local_memory, local_size
 from tasks.errors import ConfigError, RunError
 from tasks.settings import TRANSIENT
 
@@ -86,7 +86,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def test_yaml_says_what_the_code_sets() -> None:
-    assert yaml.safe_load((ROOT / "infra/dask.yaml").read_text()) == module.DASK_CONFIG
+    assert yaml.safe_load((ROOT / "infra/dask.yaml").read_text()) == spawning.DASK_CONFIG
 
 
 def test_no_cluster_setting_is_part_of_a_recipe() -> None:
@@ -233,7 +233,7 @@ def test_close_is_quick_even_when_a_worker_holds_the_gil(tmp_path: Path) -> None
 
 @pytest.mark.cluster
 def test_another_version_does_not_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "version", lambda name: "9.9")
+    monkeypatch.setattr(spawning, "version", lambda name: "9.9")
     with Cluster(ClusterSettings(workers=1), tmp_path / "s") as other:
         with pytest.raises(RunError, match=r"this worker has uttermill .* and the client 9\.9"):
             _ = other.client
@@ -321,10 +321,10 @@ def test_no_orphan_however_the_flow_ends(ending: signal.Signals, tmp_path: Path)
         assert not scratch.exists()
     else:  # what it left is swept by the next one, which holds a directory of its own
         left = set(scratch.iterdir())
-        directory = module._RunDirectory(scratch)
+        directory = spawning.RunDirectory(scratch)
         assert left
         assert not any(old.exists() for old in left)
-        beside = module._RunDirectory(scratch)
+        beside = spawning.RunDirectory(scratch)
         assert directory.path.exists()
         beside.remove()
         directory.remove()

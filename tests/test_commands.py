@@ -144,7 +144,7 @@ def test_plugins_and_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(shelves["sources"]) == {
         "folder", "kaldi", "jsonl", "tar", "datajuicer", "hf_parquet",
     }  # fmt: skip
-    assert {"whole", "given", "vad", "auto"} == set(shelves["segmenters"])
+    assert {"whole", "given", "vad", "auto", "applio"} == set(shelves["segmenters"])
     assert all(entry["about"] for shelf in shelves.values() for entry in shelf.values())
     tables = told(capsys, "schema")
     assert {"ledger", "utterances", "measures"} <= set(tables)

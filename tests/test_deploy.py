@@ -33,10 +33,10 @@ def prefect(server: LocalServer, folder: Path, *arguments: str) -> str:
 
 @pytest.mark.server
 def test_both_deployments_are_accepted(prefect_api: LocalServer) -> None:
-    prefect(prefect_api, ROOT, "work-pool", "create", "default", "--type", "process")
-    prefect(
-        prefect_api, ROOT, "deploy", "--all", "--prefect-file", "infra/prefect.yaml"
-    )  # fmt: skip
+    # Other tests of the session may have made the pool.
+    pool = ("work-pool", "create", "default", "--type", "process", "--overwrite")
+    prefect(prefect_api, ROOT, *pool)
+    prefect(prefect_api, ROOT, "deploy", "--all", "--prefect-file", "infra/prefect.yaml")
     with get_client(sync_client=True) as client:
         nightly = client.read_deployment_by_name("prepare/prepare-nightly")
         manual = client.read_deployment_by_name("prepare/prepare-manual")

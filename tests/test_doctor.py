@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from flows import cluster, doctor
+from flows import doctor, spawning
 from flows.cluster import ClusterSettings
 from flows.doctor import Facts, Finding
 from tasks import codecs
@@ -156,7 +156,7 @@ def test_doctor_proves_real_workers(capsys: pytest.CaptureFixture[str]) -> None:
 def test_workers_that_do_not_start_are_a_finding(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cluster, "version", lambda name: "9.9")
+    monkeypatch.setattr(spawning, "version", lambda name: "9.9")
     assert doctor.doctor(True, ClusterSettings(workers=1)) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["ok"] is False

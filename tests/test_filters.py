@@ -32,11 +32,11 @@ class Cut(Clip):
     sizes: tuple[int, ...] = (1,)
 
     def blocks(self, frames: int = 0):  # type: ignore[no-untyped-def]
-        assert self.held is not None
+        samples = self.samples()
         at, turn = 0, 0
         while at < self.num_samples:
             size = self.sizes[turn % len(self.sizes)]
-            yield self.held[at : at + size]
+            yield samples[at : at + size]
             at, turn = at + size, turn + 1
 
 

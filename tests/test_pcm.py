@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks import pcm
+from tasks import channels, pcm
 from tasks.errors import ItemError
 from tasks.settings import ResampleSettings
 
@@ -62,6 +62,18 @@ def test_mono_rules(rule: str | int, expected: float) -> None:
     got = pcm.to_mono(stereo, settings(mono=rule).mono)
     assert got.dtype == np.float32
     assert got.tolist() == [expected] * 5
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("count", [*range(1, 10), 16])
+def test_the_mean_of_channels_is_numpys_to_the_bit(count: int, dtype: type) -> None:
+    chance = np.random.default_rng(count)
+    scales = 10.0 ** chance.integers(-44, 38, (5000, count))
+    samples = (chance.standard_normal((5000, count)) * scales).clip(-3e38, 3e38).astype("f4")
+    samples[:2] = np.finfo(np.float32).max
+    with np.errstate(over="ignore"):
+        expected = samples.mean(axis=1, dtype=dtype).astype(np.float32)
+        assert np.array_equal(channels.mean(samples, dtype), expected)
 
 
 @pytest.mark.parametrize("rule", [1, 7, -1])

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from pydantic import BaseModel
 
+from flows.cluster_settings import ClusterSettings, TlsSettings
 from tasks import plugins, recipe
 from tasks.settings import Plugin, ResampleSettings, role
 from tests import corpus
@@ -32,9 +33,12 @@ STAGES: dict[str, Entry] = {
     "shard.hours": Entry(TRANSIENT, 0.0001),
     "shard.settle_seconds": Entry(TRANSIENT, 0.01),
     "shard.probe_batch": Entry(TRANSIENT, 1),
+    "shard.retry": Entry(TRANSIENT, True),
     "filter.segmenter": Entry(RECIPE, {"use": "auto"}),
     "filter.filters": Entry(RECIPE, [{"use": "duration"}, {"use": "file_size"}]),
+    "filter.measure_all": Entry(TRANSIENT, True),
     "resample.rate": Entry(RECIPE, 8000),
+    "resample.levels": Entry(RECIPE, [{"use": "peak"}]),
     "resample.mono": Entry(RECIPE, "first"),
     "resample.resampler": Entry(RECIPE, {"use": "soxr_vhq"}),
     "transcribe.backend": Entry(RECIPE, {"use": "fake", "seed": 1}),
@@ -44,8 +48,11 @@ STAGES: dict[str, Entry] = {
     "package.compression": Entry(THRESHOLD),
     "package.seed": Entry(THRESHOLD, 1),
     "package.tar_hours": Entry(THRESHOLD, 0.0001),
-    "package.max_failed_fraction": Entry(THRESHOLD, 0.5),
-    "package.max_removed_fraction": Entry(THRESHOLD, 0.5),
+    "package.readers": Entry(THRESHOLD, 2),
+    "package.rebalance": Entry(THRESHOLD, "full"),
+    "package.rebalance_above": Entry(THRESHOLD, 0.5),
+    "package.max_failed_fraction": Entry(TRANSIENT, 0.5),
+    "package.max_removed_fraction": Entry(TRANSIENT, 0.5),
 }
 #: Stages that compute something again when a recipe field gets its other value.
 COST: dict[str, set[str]] = {
@@ -55,6 +62,7 @@ COST: dict[str, set[str]] = {
     "resample.rate": {"resample", "transcribe"},
     "resample.mono": {"resample", "transcribe"},
     "resample.resampler": {"resample", "transcribe"},
+    "resample.levels": {"resample", "transcribe"},
     "transcribe.backend": {"transcribe"},
 }
 
@@ -67,9 +75,25 @@ _VAD = {
 SHELVES: dict[str, dict[str, Entry]] = {
     "segmenters.whole": {},
     "segmenters.given": {},
-    "segmenters.vad": _VAD,
+    "segmenters.vad": {**_VAD, "merge": Entry(RECIPE, "emilia")},
     "segmenters.auto": {**_VAD, "whole_up_to": Entry(RECIPE, 20.0)},
-    "filters.duration": {"min": Entry(THRESHOLD, 0.5), "max": Entry(THRESHOLD, 20.0)},
+    "segmenters.applio": {
+        "mode": Entry(RECIPE, "simple"), "threshold_db": Entry(RECIPE, -40.0),
+        "min_length_ms": Entry(RECIPE, 2000), "min_interval_ms": Entry(RECIPE, 300),
+        "hop_ms": Entry(RECIPE, 10), "max_sil_kept_ms": Entry(RECIPE, 400),
+        "window_seconds": Entry(RECIPE, 4.0), "overlap_seconds": Entry(RECIPE, 0.0),
+        "drop_tail": Entry(RECIPE, True),
+    },
+    "filters.duration": {
+        "min": Entry(THRESHOLD, 0.5), "max": Entry(THRESHOLD, 20.0),
+        "min_difference": NUMBER, "max_difference": NUMBER,
+    },
+    "filters.sample_rate": {f"{side}_native": Entry(THRESHOLD, 8000) for side in ("min", "max")},
+    "filters.channels": {side: Entry(THRESHOLD, 2) for side in ("min", "max")},
+    "filters.speech_ratio": {"threshold": Entry(RECIPE, 0.6), "min": NUMBER, "max": NUMBER},
+    **{f"filters.{name}": {"min": NUMBER, "max": NUMBER}
+       for name in ("bandwidth", "channels_identical", "dc_offset", "dead_channel", "loudness",
+                    "peak", "rms")},
     "filters.file_size": {"min": Entry(THRESHOLD, 5), "max": Entry(THRESHOLD, 10**6)},
     "filters.silence": {
         "threshold_db": Entry(RECIPE, -50.0), "range_db": Entry(RECIPE, 40.0),
@@ -79,12 +103,36 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "filters.clipping": {
         f"{side}_{part}": NUMBER for side in ("min", "max") for part in ("fraction", "longest")
     },
+    "filters.nmf_snr": {"min": NUMBER, "max": NUMBER},
+    "filters.snr": {"min": NUMBER, "max": NUMBER},
+    "filters.dnsmos": {
+        "compat": Entry(RECIPE, "emilia"),
+        **{f"{side}_{part}": NUMBER for side in ("min", "max") for part in ("sig", "bak", "ovrl")},
+    },
+    "filters.duplicate": {
+        "seconds": Entry(RECIPE, 60.0), "max_error": Entry(THRESHOLD, 0.1),
+        "max_drift": Entry(THRESHOLD, 0.004), "max_padding": Entry(THRESHOLD, 0.1),
+        "min_sound": Entry(THRESHOLD, 1.0),
+    },
     "resamplers.soxr_hq": {},
     "resamplers.soxr_vhq": {},
     "resamplers.samplerate_sinc_best": {},
     "resamplers.resampy_kaiser_best": {},
     "resamplers.librosa": {"res_type": Entry(RECIPE, "soxr_vhq")},
+    "levels.peak": {"target_db": Entry(RECIPE, -3.0)},
+    "levels.loudness_lufs": {
+        "target_lufs": Entry(RECIPE, -16.0), "ceiling_db": Entry(RECIPE, -2.0),
+    },
+    "levels.emilia": {},
+    "levels.applio": {},
+    "levels.highpass": {"cutoff_hz": Entry(RECIPE, 80.0), "order": Entry(RECIPE, 2)},
+    "levels.gaussian_noise": {
+        "min_snr_db": Entry(RECIPE, 5.0), "max_snr_db": Entry(RECIPE, 40.0),
+        "probability": Entry(RECIPE, 0.5), "seed": Entry(RECIPE, 1),
+    },
+    "levels.ffmpeg": {"graph": Entry(RECIPE, "highpass=f=80")},
     "asr.fake": {"language": Entry(RECIPE, "es"), "seed": Entry(RECIPE, 1)},
+    "asr.none": {},
     "asr.faster_whisper": {
         # Which model it is, `weights` says to the recipe; here is only where it lies.
         "model": Entry(TRANSIENT, "/models/other"), "sha256": Entry(TRANSIENT, "0" * 64),
@@ -112,6 +160,13 @@ SOURCES: dict[str, set[str]] = {
                    "speaker_column", "language_column"},
 }  # fmt: skip
 
+#: Where the work is done never changes what comes out: transient, all of it.
+CLUSTER = {"kind", "workers", "memory_limit", "asr_threads", "item_timeout", "timeout_factor",
+           "address", "class_name", "options", "dashboard", "tls"}  # fmt: skip
+TLS = {"ca_file", "cert", "key"}
+
+#: No rule on one clip: `test_duplicates.py` sees that these thresholds decide.
+CORPUS_WIDE = {"filters.duplicate"}
 PLUGIN_FIELDS = [(name, field) for name, fields in SHELVES.items() for field in fields]
 
 
@@ -150,6 +205,11 @@ def test_every_source_setting_is_declared() -> None:
     assert found == SOURCES
 
 
+def test_every_cluster_setting_is_declared() -> None:
+    assert roles(ClusterSettings) == dict.fromkeys(CLUSTER, TRANSIENT)
+    assert roles(TlsSettings) == dict.fromkeys(TLS, TRANSIENT)
+
+
 def test_control_a_new_setting_is_noticed() -> None:
     class Grown(ResampleSettings):
         dither: bool = False
@@ -173,7 +233,12 @@ def test_recipes_hold_what_they_should(name: str, field: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "field"), [(n, f) for n, f in PLUGIN_FIELDS if SHELVES[n][f].role == THRESHOLD]
+    ("name", "field"),
+    [
+        (n, f)
+        for n, f in PLUGIN_FIELDS
+        if SHELVES[n][f].role == THRESHOLD and n not in CORPUS_WIDE
+    ],
 )
 def test_thresholds_reach_the_rules(name: str, field: str) -> None:
     """A limit that no rule takes up would be silently dead."""

@@ -8,31 +8,36 @@ import os
 import tarfile
 import tempfile
 import tracemalloc
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.errors import CODES, ConfigError
+from tasks.container import as_file
+from tasks.errors import CODES, ConfigError, ItemError
 from tasks.plugins import resolve_source
 from tasks.recording import Locator, Recording
 from tasks.settings import Source
+from tests import fuzz
 
 MEMORY_LIMIT, MAX_ITEMS = 32 << 20, 10_000
 
-FUZZ = settings(max_examples=300, deadline=None)
+FUZZ = fuzz.cases(300)
 
 
-def check(kind: str, files: dict[str, bytes], path: str) -> None:
+def check(kind: str, files: dict[str, bytes], path: str, **options: Any) -> None:
     """List a source made of `files`: every promise of a source, whatever is in them."""
     with tempfile.TemporaryDirectory() as folder:
         for name, data in files.items():
             Path(folder, name).write_bytes(data)
         Path(folder, "real.wav").write_bytes(b"RIFF")
         before = sorted(os.listdir(folder))
-        source = Source(kind=kind, path=os.path.join(folder, path))
+        source = Source(kind=kind, path=os.path.join(folder, path), **options)
         module, chosen = resolve_source(source)
         tracemalloc.start()
         try:
@@ -41,6 +46,11 @@ def check(kind: str, files: dict[str, bytes], path: str) -> None:
         except ConfigError as error:
             str(error).encode()
             items = []
+        else:
+            for item in items[:20]:
+                if isinstance(item, Recording) and not item.error:
+                    with suppress(ItemError), as_file(item.locator) as opened:
+                        opened.read(4096)
         finally:
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
@@ -81,6 +91,7 @@ def test_kaldi(scp: bytes, text: bytes, segments: bytes, speakers: bytes) -> Non
 
 KEYS = st.sampled_from(["key", "wav", "txt", "start", "end", "audio_filepath", "duration", "text",
                         "offset", "audios", "id", "speaker", "lang"])  # fmt: skip
+ROLES = ("text", "id", "speaker", "language", "start", "end", "duration")
 VALUES: Any = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10)
     | st.sampled_from(["real.wav", "./real.wav", "../x.wav", "\ud800", "\udcff", "a\0b", 10**400]),
@@ -95,6 +106,18 @@ JSONL = st.lists(OBJECTS | st.binary(max_size=30), max_size=12).map(b"\n".join)
 @given(JSONL)
 def test_jsonl(data: bytes) -> None:
     check("jsonl", {"list": data}, "list")
+
+
+@FUZZ
+@given(JSONL, st.dictionaries(st.sampled_from(ROLES), KEYS, max_size=6), KEYS)
+def test_jsonl_with_columns(data: bytes, columns: dict[str, str], audio: str) -> None:
+    check("jsonl", {"list": data}, "list", columns={**columns, "audio": audio})
+
+
+@FUZZ
+@given(JSONL, KEYS, KEYS)
+def test_datajuicer_with_keys(data: bytes, text: str, audio: str) -> None:
+    check("datajuicer", {"list": data}, "list", text_key=text, audio_key=audio)
 
 
 @FUZZ
@@ -167,6 +190,65 @@ def test_tar_list(data: bytes) -> None:
 @given(st.binary(max_size=200).map(lambda b: b"PAR1" + b + len(b).to_bytes(4, "little") + b"PAR1"))
 def test_parquet(data: bytes) -> None:
     check("hf_parquet", {"x.parquet": data}, "x.parquet")
+
+
+#: Columns of every type where text, ids, audio and paths are expected.
+CELLS: dict[str, tuple[pa.DataType, Any]] = {
+    "int": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+    "float": (pa.float64(), st.floats()),
+    "bool": (pa.bool_(), st.booleans()),
+    "string": (pa.string(), st.text(max_size=6)),
+    "binary": (pa.binary(), st.binary(max_size=6)),
+    "large": (pa.large_string(), st.text(max_size=6)),
+    "list": (pa.list_(pa.string()), st.lists(st.text(max_size=3), max_size=2)),
+    "time": (pa.timestamp("ns"), st.integers(-(2**62), 2**62)),
+    "decimal": (pa.decimal128(5, 2), st.just(None)),
+    "null": (pa.null(), st.just(None)),
+    "dictionary": (pa.dictionary(pa.int8(), pa.string()), st.text(max_size=3)),
+    "struct": (pa.struct([("bytes", pa.binary()), ("path", pa.string())]),
+               st.fixed_dictionaries({"bytes": st.none() | st.binary(max_size=9),
+                                      "path": st.none() | st.text(max_size=6)})),
+    "odd struct": (pa.struct([("bytes", pa.large_binary()), ("path", pa.int32())]),
+                   st.fixed_dictionaries({"bytes": st.none() | st.binary(max_size=9),
+                                          "path": st.none() | st.integers(0, 9)})),
+    "no path": (pa.struct([("bytes", pa.binary())]),
+                st.fixed_dictionaries({"bytes": st.none() | st.binary(max_size=9)})),
+    "no bytes": (pa.struct([("bytes", pa.string()), ("path", pa.string())]),
+                 st.fixed_dictionaries({"bytes": st.text(max_size=3), "path": st.none()})),
+}  # fmt: skip
+COLUMNS = ("audio", "text", "sentence", "id", "speaker", "lang", "locale", "a.b", "")
+
+
+@st.composite
+def tables(draw: Any) -> bytes:
+    names = draw(st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=4, unique=True))
+    rows = draw(st.integers(0, 4))
+    columns = []
+    for name in names:
+        weight = ["struct"] * 6 if name == "audio" else []
+        kind, cells = CELLS[draw(st.sampled_from([*CELLS, *weight]))]
+        values = draw(st.lists(st.none() | cells, min_size=rows, max_size=rows))
+        columns.append(pa.array(values, kind))
+    buffer = io.BytesIO()
+    pq.write_table(
+        pa.table(columns, names=names), buffer, row_group_size=draw(st.integers(1, 4)),
+        write_statistics=draw(st.booleans()),
+    )  # fmt: skip
+    return buffer.getvalue()
+
+
+@FUZZ
+@given(tables(), st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 255)), max_size=2),
+       st.dictionaries(st.sampled_from(["audio_column", "text_column", "id_column",
+                                        "speaker_column", "language_column"]),
+                       st.sampled_from(COLUMNS), max_size=2))  # fmt: skip
+def test_parquet_of_any_types(
+    data: bytes, flips: list[tuple[int, int]], named: dict[str, str]
+) -> None:
+    damaged = bytearray(data)
+    for at, value in flips:
+        damaged[at % len(damaged)] = value
+    check("hf_parquet", {"x.parquet": bytes(damaged)}, "x.parquet", **named)
 
 
 def test_a_list_with_one_endless_line_is_not_held_in_memory() -> None:

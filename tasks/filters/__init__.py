@@ -6,6 +6,11 @@
     def measure(clip: Clip, settings) -> dict[str, float | None]
     def verdict(settings) -> tuple[Rule, ...]   # tasks.rules
 
+and may have
+
+    COSTLY = True                               # not measured where a cheap verdict rejects the row
+    def identity(settings) -> str               # sha256 of its model; ConfigError if missing
+
 `clip` is `tasks.audio.Clip`: native rate, all channels, float32 in ±1. A column is named like its
 filter, or `<filter>_<part>`; its limits are `min`/`max`, or `min_<part>`/`max_<part>`.
 """

@@ -58,17 +58,16 @@ class _Peak:
         elif extreme < self.level:
             self.end()
             return
-        at_level = samples == np.float32(self.sign * self.level)
-        bounds = np.flatnonzero(np.diff(at_level, prepend=False, append=False)).reshape(-1, 2)
-        lengths = bounds[:, 1] - bounds[:, 0]
-        if not len(lengths):
-            self.end()
-            return
-        if bounds[0, 0] == 0:
+        where = np.flatnonzero(samples == np.float32(self.sign * self.level))  # at least one
+        gaps = np.flatnonzero(np.diff(where) > 1)
+        first = np.concatenate([where[:1], where[gaps + 1]])
+        last = np.concatenate([where[gaps], where[-1:]])
+        lengths = last - first + 1
+        if first[0] == 0:
             lengths[0] += self.open  # it goes on from the block before
             self.open = 0
         self.end()
-        if bounds[-1, 1] == len(samples):
+        if last[-1] == len(samples) - 1:
             self.open = int(lengths[-1])  # it may go on in the next block
             lengths = lengths[:-1]
         flat = lengths[lengths >= MIN_RUN]
@@ -88,6 +87,10 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
         return dict.fromkeys(COLUMNS)
     peaks = [(channel, _Peak(sign)) for channel in range(clip.channels) for sign in (1, -1)]
     for block in clip.blocks():
+        if _lower(block, [peak for _, peak in peaks]):
+            for _, peak in peaks:
+                peak.end()
+            continue
         columns = np.ascontiguousarray(block.T)
         for channel, peak in peaks:
             peak.push(columns[channel])
@@ -98,6 +101,13 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
         "clipping_fraction": clipped / (clip.num_samples * clip.channels),
         "clipping_longest": float(max(peak.longest for _, peak in peaks)),
     }
+
+
+def _lower(block: NDArray[np.float32], peaks: list[_Peak]) -> bool:
+    """Whether no channel comes up to its levels: most blocks, told by two passes over all."""
+    top = min(peak.level for peak in peaks if peak.sign > 0)
+    bottom = max(-peak.level for peak in peaks if peak.sign < 0)
+    return float(block.max()) < top and float(block.min()) > bottom
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:

@@ -1,4 +1,8 @@
-"""Length of the utterance as decoded, in seconds."""
+"""Length of the utterance as decoded, in seconds, and by how much the header is wrong about it.
+
+A header speaks of the whole recording. A clip that is shorter than it says is taken for a part of
+the recording, and its difference is null; so is that of a recording whose header says nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,11 @@ from tasks.audio import Clip
 from tasks.rules import Limit, Rule
 from tasks.settings import THRESHOLD, StageSettings
 
-VERSION = 1
-COLUMNS = {"duration": ("s", "decoded samples divided by the native rate")}
+VERSION = 2
+COLUMNS = {
+    "duration": ("s", "decoded samples divided by the native rate"),
+    "duration_difference": ("s", "decoded length minus the header's; null for a part"),
+}
 
 
 class Settings(StageSettings):
@@ -21,11 +28,26 @@ class Settings(StageSettings):
     max: float | None = Field(
         30.0, gt=0, json_schema_extra=THRESHOLD, description="Longest utterance kept, s."
     )
+    min_difference: float | None = Field(
+        None, json_schema_extra=THRESHOLD, description="Least excess over the header kept, s."
+    )
+    max_difference: float | None = Field(
+        None, json_schema_extra=THRESHOLD, description="Largest excess over the header kept, s."
+    )
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
-    return {"duration": clip.num_samples / clip.rate}
+    header = clip.header_seconds
+    # Half a sample less is a header's rounding, not a part.
+    if header is None or clip.seconds < header - 0.5 / clip.rate:
+        return {"duration": clip.seconds, "duration_difference": None}
+    return {"duration": clip.seconds, "duration_difference": clip.seconds - header}
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (Limit("duration", settings.min, settings.max, "too_short", "too_long"),)
+    s = settings
+    wrong = "header_mismatch"
+    return (
+        Limit("duration", s.min, s.max, "too_short", "too_long"),
+        Limit("duration_difference", s.min_difference, s.max_difference, wrong, wrong),
+    )

@@ -12,48 +12,45 @@ import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from tasks import audio, balance, blobs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tasks import audio, blobs
 from tasks.errors import ItemError
 from tasks.formats import Piece
 from tasks.manifest import Row, write_atomic
-from tasks.settings import PackageSettings
 
+VERSION = 1
+COLUMNS = ("id", "text", "sample_rate", "num_samples", "sha256")
 BLOCK = 512
 RECORD = 20 * BLOCK
 
 
-def plan(rows: Sequence[Row], settings: PackageSettings) -> list[Piece]:
-    """Tars of about equal duration per split, clips shuffled by the seed."""
-    pieces = []
-    for split in sorted({row["split"] for row in rows}):
-        chosen = [row for row in rows if row["split"] == split]
-        for number, group in enumerate(balance.tars(chosen, settings.tar_hours, settings.seed)):
-            path = f"wenet/{split}/shards_{number:09d}.tar"
-            pieces.append(Piece("wenet", path, tuple(row["id"] for row in group)))
-    return pieces
+def path(split: str, number: int) -> str:
+    return f"wenet/{split}/shards_{number:09d}.tar"
 
 
-def place(pieces: Sequence[Piece], rows: dict[str, Row]) -> None:
-    """Fill in `shard` and `offset` of each row: known before a byte is written."""
-    for piece in pieces:
-        at = 0
-        for key in piece.ids:
-            row = rows[key]
-            row["shard"], row["offset"] = piece.path, at
-            at += _member(len(row["text"].encode())) + _member(44 + 2 * row["num_samples"])
+def offsets(rows: pa.Table) -> NDArray[np.int64]:
+    """Where each row's first member begins in its tar: known before a byte is written."""
+    text = pc.binary_length(pc.cast(rows["text"], pa.binary())).to_numpy().astype(np.int64)
+    wav = 44 + 2 * rows["num_samples"].to_numpy()
+    ends = np.cumsum(_member(text) + _member(wav))
+    return np.concatenate([[0], ends[:-1]]).astype(np.int64)
 
 
-def _member(size: int) -> int:
+def _member(size: NDArray[np.int64]) -> NDArray[np.int64]:
     """Bytes of a member in a tar: header and data, padded to blocks."""
     return BLOCK + -(-size // BLOCK) * BLOCK
 
 
 def write(piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], blobs.Pcm], home: Path) -> None:
     """Write one tar. `rows` are in the piece's order."""
-    path = home / piece.path
-    path.parent.mkdir(parents=True, exist_ok=True)
+    target = home / piece.path
+    target.parent.mkdir(parents=True, exist_ok=True)
     with (
-        path.open("wb") as raw,
+        target.open("wb") as raw,
         tarfile.open(fileobj=raw, mode="w", format=tarfile.USTAR_FORMAT) as tar,
     ):
         for row in rows:
@@ -108,8 +105,8 @@ def _check_wav(piece: Piece, row: Row, data: bytes) -> list[str]:
     return []
 
 
-def _members(path: Path) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
-    with tarfile.open(path, mode="r:") as tar:
+def _members(tar_path: Path) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
+    with tarfile.open(tar_path, mode="r:") as tar:
         for info in tar:
             handle = tar.extractfile(info)
             yield info, handle.read() if handle else b""

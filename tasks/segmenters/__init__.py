@@ -4,6 +4,9 @@
     class Settings(StageSettings)
     def start(settings, rate: int, given: Sequence[Segment]) -> Segmenter
 
+and may have, for the recipe, `identity(settings)`, the hash of a model that it cuts by, and
+`uses_speakers(settings)`, whether the speakers of given segments move its cuts.
+
 Spans of kind `utterance` may overlap (given segments); the spans of a recording together cover
 each of its samples at least once, which `tasks.ledger` checks against the decoded count.
 """
@@ -23,8 +26,10 @@ Kind = Literal["utterance", "non_speech", "unsegmented"]
 class Span:
     """Samples `start` (included) to `end` (not) of a recording, at its native rate.
 
-    `given` is the index of the source's segment that it came from. `reason` says why a span of
-    kind `unsegmented` is none. An utterance of no samples is a given segment that lies outside.
+    `given` is the index of the source's segment that it is: its text is that segment's. `turn` is
+    the index of the segment that it is a part of: it has that one's speaker, and no text.
+    `reason` says why a span of kind `unsegmented` is none. An utterance of no samples is a given
+    segment that lies outside.
     """
 
     start: int
@@ -32,6 +37,7 @@ class Span:
     kind: Kind = "utterance"
     given: int | None = None
     reason: str | None = None
+    turn: int | None = None
 
 
 class Segmenter(Protocol):

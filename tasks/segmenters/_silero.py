@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.channels import mean
 from tasks.errors import ConfigError
 
 Floats = NDArray[np.float32]
@@ -83,7 +84,7 @@ class Probabilities:
 
     def push(self, block: Floats) -> Floats:
         """Probabilities that are known after this block, float32 [n, channels]."""
-        mono = block[:, 0] if block.shape[1] == 1 else block.mean(axis=1, dtype=np.float32)
+        mono = mean(block, np.float32)
         self._native.append(mono)
         self._native_count += len(mono)
         if self._native_count < self._piece:

@@ -15,8 +15,11 @@ from tasks.segmenters import given as given_segmenter
 VERSION = 1
 
 
-class Settings(vad.Settings):
-    """As of `vad`, and the length up to which a recording is taken whole."""
+class Settings(vad.Speech):
+    """As of `vad` with its own rules, and the length up to which a recording is taken whole.
+
+    Not `merge`: it is about speaker turns, and the source's segments are utterances here.
+    """
 
     whole_up_to: float = Field(30.0, ge=0, le=3600, title="Longest recording taken whole, s")
 
@@ -28,21 +31,21 @@ def identity(settings: Settings) -> str:
 class Undecided:
     """Waits until the recording proves to be long; only then is the detector started.
 
-    What was decoded decides, not the header. Meanwhile the channels' mean is kept, which is what
-    the detector hears: at most `whole_up_to` seconds of one channel.
+    What was decoded decides, not the header. Meanwhile at most `whole_up_to` seconds of blocks are
+    held here, the very ones that the walk keeps for the utterance that may come of them.
     """
 
     def __init__(self, settings: Settings, rate: int) -> None:
         self._settings, self._rate = settings, rate
         self._held: list[NDArray[np.float32]] = []
         self._count = 0
-        self._detector: vad.Vad | None = None
+        self._detector: Segmenter | None = None
 
     def push(self, block: NDArray[np.float32]) -> list[Span]:
         if self._detector is not None:
             return self._detector.push(block)
         self._count += len(block)
-        self._held.append(block.mean(axis=1, dtype=np.float32, keepdims=True))
+        self._held.append(block)
         if self._count <= self._settings.whole_up_to * self._rate:
             return []
         self._detector = vad.start(self._settings, self._rate, ())

@@ -29,7 +29,7 @@ class Given:
     def __init__(self, rate: int, given: Sequence[Segment]) -> None:
         self._count = 0
         self._any = bool(given)
-        bounds = [(_sample(s.start, rate), _sample(s.end, rate), i) for i, s in enumerate(given)]
+        bounds = [(sample(s.start, rate), sample(s.end, rate), i) for i, s in enumerate(given)]
         # Those that end first are ready first; open ends come last.
         self._waiting = sorted(bounds, key=lambda b: (b[1], b[0], b[2]), reverse=True)
         # needed[n]: the earliest start among the n that still wait
@@ -49,7 +49,7 @@ class Given:
     def finish(self) -> list[Span]:
         rest = [self._settle() for _ in range(len(self._waiting))]
         reason = "outside_segments" if self._any else "no_segments"
-        gaps = _complement(self._used, self._count)
+        gaps = complement(self._used, self._count)
         return rest + [Span(a, b, "unsegmented", reason=reason) for a, b in gaps]
 
     @property
@@ -73,14 +73,14 @@ class Given:
         return Span(start, end, given=index)
 
 
-def _sample(seconds: float | None, rate: int) -> float:
+def sample(seconds: float | None, rate: int) -> float:
     """Seconds to samples, halves up; open ends and endless ones to infinity."""
     if seconds is None or not math.isfinite(seconds * rate):
         return math.inf
     return max(math.floor(seconds * rate + 0.5), 0)
 
 
-def _complement(used: list[tuple[int, int]], count: int) -> list[tuple[int, int]]:
+def complement(used: list[tuple[int, int]], count: int) -> list[tuple[int, int]]:
     """The parts of [0, count) that no span in `used` covers."""
     gaps, at = [], 0
     for start, end in sorted(used):

@@ -4,26 +4,29 @@ Speech is found by hysteresis over 32 ms windows. Neighbouring speech is joined 
 stays within `max_seconds` and the pauses are short. Speech without such a pause for longer is cut
 at its longest dip, or where speech is least certain. Everything is done in one pass with a
 look-back of about `max_seconds` + `min_seconds`, whatever the length of the recording.
+
+`merge: emilia` follows the rules of Emilia-Pipe instead, see `_emilia.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from tasks.recording import Segment
-from tasks.segmenters import Kind, Span
+from tasks.segmenters import Kind, Segmenter, Span
+from tasks.segmenters._emilia import Emilia
 from tasks.segmenters._silero import RATE, SHA256, WINDOW, Probabilities
 from tasks.settings import StageSettings
 
 VERSION = 1
 
 
-class Settings(StageSettings):
+class Speech(StageSettings):
     """Where speech begins and ends, and how long utterances are."""
 
     min_seconds: float = Field(3.0, ge=0, title="Shortest utterance, s")
@@ -44,15 +47,37 @@ class Settings(StageSettings):
         return self
 
 
-def identity(settings: Settings) -> str:
+class Settings(Speech):
+    """The same, and by which rules speech is joined and cut."""
+
+    merge: Literal["default", "emilia"] = Field(
+        "default",
+        description="emilia: the rules of Emilia-Pipe on the source's speaker turns; speech_pad_ms "
+        "is 30 then unless it is given, as in Silero.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pad_of_silero(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("merge") == "emilia":
+            return {"speech_pad_ms": 30, **data}
+        return data
+
+
+def identity(settings: Speech) -> str:
     """The weights, for the recipe."""
     return SHA256[:16]
+
+
+def uses_speakers(settings: Settings) -> bool:
+    """Whether the speakers of the given segments can move a cut."""
+    return settings.merge == "emilia"
 
 
 class Vad:
     """Speech of one recording. Positions inside are windows; spans are native samples."""
 
-    def __init__(self, settings: Settings, rate: int) -> None:
+    def __init__(self, settings: Speech, rate: int) -> None:
         self._settings, self._rate = settings, rate
         self._model = Probabilities(rate)
         self._pad = settings.speech_pad_ms * RATE // 1000  # samples at 16 kHz
@@ -202,5 +227,7 @@ class Vad:
         return out
 
 
-def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Vad:
+def start(settings: Speech, rate: int, given: Sequence[Segment]) -> Segmenter:
+    if isinstance(settings, Settings) and settings.merge == "emilia":
+        return Emilia(settings, rate, given)
     return Vad(settings, rate)

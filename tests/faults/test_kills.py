@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -16,6 +14,7 @@ import pytest
 from flows.server import LocalServer
 from tests import corpus
 from tests.faults.command import Ended, Site, Started, differences, soon, still_open
+from tests.faults.kills import end, gated, large
 from tests.plugins import gate
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster]
@@ -35,31 +34,10 @@ def site(tmp_path_factory: pytest.TempPathFactory, prefect_server: LocalServer) 
     return made
 
 
-def large(site: Site) -> Path:
-    """A file of 1.5 GB, which holds nothing and takes no room: hashing it takes a second, and
-    that is the time to kill in the stage `shard`."""
-    return site.source / "large.wav"
-
-
-def settings(site: Site, out: str) -> Path:
-    return site.settings(
-        out,
-        # The large file's length is guessed from its size: one shard for it, four for the rest.
-        shard={"settle_seconds": 0, "hours": 5.6},
-        filter={
-            "segmenter": {"use": "whole"},
-            "filters": [{"use": "tests.plugins.gated_filter"}, {"use": "silence"}],
-        },
-        resample={"resampler": {"use": "tests.plugins.gated_resampler"}},
-        transcribe={"backend": {"use": "tests.plugins.gated_asr"}},
-        package={"formats": ["tests.plugins.gated_wenet"]},
-    )
-
-
 @pytest.fixture(scope="module")
 def quiet(site: Site) -> Ended:
     """The run that nobody disturbs, into `reference`."""
-    ended = site.done(settings(site, "reference"))
+    ended = site.done(gated(site, "reference"))
     assert ended.result["deaths"] == {"deaths": 0, "timeouts": 0, "isolated": 0}
     assert ended.result["utterances"]["packaged"] == COUNT
     return ended
@@ -91,7 +69,7 @@ def killed_at(site: Site, out: str, where: str) -> None:
     """Start a run, kill its process with -9 when a call waits at a gate, and see all of it end."""
     hold = site.gate / f"{where}.hold"
     hold.touch()
-    with site.start("run", settings(site, out), "--json") as run:
+    with site.start("run", gated(site, out), "--json") as run:
         held = hold.with_suffix(".held")
         assert soon(lambda: held.exists() or run.process.poll() is not None)
         assert held.exists(), run.stderr()
@@ -107,16 +85,6 @@ def killed_at(site: Site, out: str, where: str) -> None:
 def ready(site: Site) -> bool:
     """Whether a worker has loaded everything and is about to join."""
     return any(site.temp.rglob("worker-*/tmp"))
-
-
-def end(workers: list[psutil.Process]) -> int:
-    """-9 to each; how many there still were."""
-    count = 0
-    for worker in workers:
-        with suppress(psutil.NoSuchProcess):
-            worker.kill()
-            count += 1
-    return count
 
 
 def reads(worker: psutil.Process, path: Path) -> bool:
@@ -135,7 +103,7 @@ def killed_hashing(site: Site, run: Started) -> None:
 def test_one_death_of_a_worker_in_each_stage(site: Site, reference: Path) -> None:
     for name in GATES:
         (site.gate / f"{name}.kill").touch()
-    with site.start("run", settings(site, "deaths"), "--json") as run:
+    with site.start("run", gated(site, "deaths"), "--json") as run:
         killed_hashing(site, run)
         ended = run.end()
         assert run.none_left(2.0), run.alive()
@@ -152,7 +120,7 @@ def test_one_death_of_a_worker_in_each_stage(site: Site, reference: Path) -> Non
 def test_death_of_all_workers_at_their_start(site: Site, reference: Path, joining: bool) -> None:
     """As soon as they are seen, or when the first one has loaded everything."""
     out = f"start-{joining}"
-    with site.start("run", settings(site, out), "--json") as run:
+    with site.start("run", gated(site, out), "--json") as run:
         assert soon(lambda: ready(site) if joining else len(run.workers()) == 2, every=0.005)
         assert end(run.workers()) == 2
         ended = run.end()
@@ -168,7 +136,7 @@ def test_kill_of_the_whole_run_in_each_stage_one_after_the_other(
     for where in (*GATES, PUBLISH):
         killed_at(site, "whole", where)
         assert not (site.home / "whole/datasets/v0001").exists()
-    ended = site.done(settings(site, "whole"))
+    ended = site.done(gated(site, "whole"))
     sound(site, site.home / "whole", reference)
     print("\nrerun:", ended.seconds, ended.result["stages"])
 
@@ -177,7 +145,7 @@ def test_death_between_the_rename_and_the_move_of_latest(site: Site, reference: 
     out = site.home / "moved"
     shutil.copytree(reference, out, symlinks=True)
     (out / "datasets/latest").unlink()
-    ended = site.done(settings(site, "moved"))
+    ended = site.done(gated(site, "moved"))
     assert not ended.result["new"]
     sound(site, out, reference)
 
@@ -201,12 +169,27 @@ def test_control_the_comparison_sees_one_changed_byte(
 
 
 @pytest.mark.slow
+def test_several_deaths_in_one_piece_of_a_dataset(site: Site, reference: Path) -> None:
+    """A tar is written as a whole: it cannot be isolated, and is tried as often as what can."""
+    kill = site.gate / f"{gate.name('package', MIDDLE)}.kill"
+    kill.touch()
+    with site.start("run", gated(site, "piece"), "--json") as run:
+        for _ in range(2):
+            assert soon(lambda: not kill.exists() or run.process.poll() is not None), run.stderr()
+            kill.touch()
+        ended = run.end()
+    assert ended.code == 0, ended.stderr
+    assert ended.result["deaths"] == {"deaths": 3, "timeouts": 0, "isolated": 0}
+    sound(site, site.home / "piece", reference)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["shard", *GATES])
 def test_one_death_of_a_worker(site: Site, reference: Path, where: str) -> None:
     out = f"one-{where}"
     if where != "shard":
         (site.gate / f"{where}.kill").touch()
-    with site.start("run", settings(site, out), "--json") as run:
+    with site.start("run", gated(site, out), "--json") as run:
         if where == "shard":
             killed_hashing(site, run)
         ended = run.end()
@@ -221,57 +204,12 @@ def test_one_death_of_a_worker(site: Site, reference: Path, where: str) -> None:
 def test_kill_of_the_whole_run(site: Site, reference: Path, where: str) -> None:
     out = f"whole-{where}"
     if where == "shard":
-        with site.start("run", settings(site, out), "--json") as run:
+        with site.start("run", gated(site, out), "--json") as run:
             assert soon(lambda: any(reads(w, large(site)) for w in run.workers())), run.stderr()
             run.kill()
             assert run.none_left(15.0), run.alive()
     else:
         killed_at(site, out, where)
-    ended = site.done(settings(site, out))
+    ended = site.done(gated(site, out))
     sound(site, site.home / out, reference)
     print(f"\n{where}: rerun in {ended.seconds:.1f} s")
-
-
-KILLS = int(os.environ.get("UTTERMILL_KILLS", "4"))
-SEED = int(os.environ.get("UTTERMILL_KILLS_SEED", "6640"))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(120 + 90 * KILLS)
-def test_kills_at_random_moments(site: Site, reference: Path, quiet: Ended) -> None:
-    """The run's process, one worker, or all workers, at any moment of a run; UTTERMILL_KILLS."""
-    dice = random.Random(SEED)
-    kills, number = 0, 0
-    while kills < KILLS:
-        number += 1
-        out = f"random-{number}"
-        while True:
-            victims = dice.choice(("run", "worker", "workers"))
-            moment = dice.uniform(0.0, quiet.seconds)
-            with site.start("run", settings(site, out), "--json") as run:
-                soon(lambda run=run: run.process.poll() is not None, moment)  # type: ignore[misc]
-                struck = strike(run, victims, dice)
-                kills += struck
-                if struck and victims == "run":
-                    assert run.none_left(15.0), run.alive()
-                    continue
-                ended = run.end()
-                assert ended.code == 0, (out, victims, moment, ended.stderr)
-                assert run.none_left(2.0), run.alive()
-            sound(site, site.home / out, reference)
-            break
-    print(f"\n{kills} kills, {number} datasets, seed {SEED}")
-
-
-def strike(run: Started, victims: str, dice: random.Random) -> int:
-    """Kill the run's process or workers; 1 when there was something to kill."""
-    if run.process.poll() is not None:
-        return 0
-    if victims == "run":
-        run.kill()
-        return 1
-    workers = sorted(run.workers(), key=lambda w: w.pid)
-    chosen = (
-        workers if victims == "workers" else workers[:1] if dice.random() < 0.5 else workers[1:]
-    )
-    return int(end(chosen) > 0)

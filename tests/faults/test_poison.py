@@ -85,3 +85,10 @@ def test_poison_items_are_quarantined_and_all_others_packaged(site: Site) -> Non
     assert site.command("verify", out).code == 0
     assert still_open(site.api, out) == []
     print("rerun", again.seconds)
+
+    # Asked to try again, it goes through the same once more, and only with the four.
+    retried = site.command("run", settings, "--set", "shard.retry=true")
+    assert retried.code == 0
+    assert retried.result["reasons"] == first.result["reasons"]
+    assert computed(retried)["filter"] == 3
+    assert computed(retried)["transcribe"] == 1

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from tasks.blobs import Pcm
 from tasks.formats import Piece, wenet
 from tasks.manifest import Row
-from tasks.settings import PackageSettings
 from tests.plugins import gate
 
-place = wenet.place
+VERSION = wenet.VERSION
+COLUMNS = wenet.COLUMNS
+path = wenet.path
+offsets = wenet.offsets
 check = wenet.check
-
-
-def plan(rows: Sequence[Row], settings: PackageSettings) -> list[Piece]:
-    return [replace(piece, format=__name__) for piece in wenet.plan(rows, settings)]
 
 
 def write(piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path) -> None:

@@ -1,0 +1,144 @@
+"""All utterances of the last run in one table, with what every verdict on them was taken from.
+
+    OUT/manifests/package/decisions.parquet     one row an utterance, kept or not
+
+`package` writes it when it gathers, so that questions about a million utterances are answered from
+columns in seconds instead of from thousands of manifests. It is no checkpoint: nothing is computed
+from it, and when the manifests have changed since, it is not used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tasks import datacard, inventory, manifest, plugins
+from tasks.job import Job
+from tasks.manifest import Row
+from tasks.rules import Allowed, Rule
+from tasks.settings import Plugin, role
+from tasks.view import Utterance, text_values
+
+KEY = b"uttermill"
+FIXED = pa.schema(
+    [
+        pa.field("id", pa.string()),
+        pa.field("dataset", pa.string()),
+        pa.field("recording", pa.string()),
+        pa.field("language", pa.string()),
+        pa.field("seconds", pa.float64()),
+        pa.field("outcome", pa.string()),
+        pa.field("stage", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("heard", pa.bool_()),  # there is a transcript
+    ]
+)
+TEXT = pa.schema(
+    [
+        pa.field("text_chars", pa.float64()),
+        pa.field("wer", pa.float64()),
+        pa.field("cer", pa.float64()),
+        pa.field("language_probability", pa.float64()),
+        pa.field("avg_logprob", pa.float64()),
+        pa.field("no_speech_probability", pa.float64()),
+        pa.field("compression_ratio", pa.float64()),
+    ]
+)
+
+
+def schema_of(job: Job) -> pa.Schema:
+    measures = [
+        pa.field(column, pa.float64())
+        for plugin in job.filter.filters
+        for column in plugins.load("filters", plugin.use).COLUMNS
+    ]
+    return pa.schema([*FIXED, *TEXT, *measures])
+
+
+def rows(job: Job, utterances: Iterable[Utterance]) -> list[Row]:
+    """One row for each utterance, decided."""
+    found = []
+    for u in utterances:
+        heard = u.heard is not None and not u.heard["error_code"]
+        found.append(
+            {
+                **u.measures, **(text_values(job, u) if heard else {}),
+                "id": u.id, "dataset": u.recording["dataset"],
+                "recording": u.recording["recording"],
+                "language": u.heard["language"] if heard and u.heard else u.language,
+                "seconds": u.seconds, "outcome": u.outcome.outcome, "stage": u.outcome.stage,
+                "reason": u.outcome.reason, "heard": heard,
+            }
+        )  # fmt: skip
+    return found
+
+
+def _path(out: Path) -> Path:
+    return out / "manifests" / "package" / "decisions.parquet"
+
+
+def _state(job: Job) -> dict[str, str]:
+    """What the table holds for: which manifests, and settings that are no thresholds."""
+    names = "\n".join(inventory.there(job.out))
+    return {
+        "manifests": hashlib.sha256(names.encode()).hexdigest(),
+        "settings": json.dumps(_measuring(job), sort_keys=True),
+    }
+
+
+def _measuring(job: Job) -> dict[str, Any]:
+    """Settings of the stages without their thresholds: with others, other things are measured."""
+    found: dict[str, Any] = datacard.recipes(job)
+    for stage in ("filter", "resample", "transcribe"):
+        model = getattr(job, stage)
+        for name in type(model).model_fields:
+            value = getattr(model, name)
+            if role(type(model), name) is None and not isinstance(value, Plugin | tuple):
+                found[f"{stage}.{name}"] = value
+    # No threshold of its own, but it decides which text the verdicts are taken on.
+    found["keep_reference"] = job.transcribe.keep_reference
+    return found
+
+
+def save(job: Job, tables: Sequence[pa.Table]) -> None:
+    """Write the table down; only while holding OUT's lock."""
+    schema = schema_of(job).with_metadata({KEY: json.dumps(_state(job)).encode()})
+    whole = pa.concat_tables([t.cast(schema) for t in tables] or [schema.empty_table()])
+    path = _path(job.out)
+    with manifest.staged(path.parent) as (handle, publish):
+        pq.write_table(whole, handle, compression="zstd")
+        publish(lambda _: path.name)
+
+
+def load(job: Job) -> pa.Table | None:
+    """The table, when it still holds for these settings but for thresholds; else None."""
+    try:
+        table = pq.read_table(_path(job.out))
+    except (OSError, pa.ArrowException):
+        return None
+    known = json.loads((table.schema.metadata or {}).get(KEY, b"{}"))
+    return table if known == _state(job) else None
+
+
+def passes(table: pa.Table, rules: Iterable[Rule]) -> Any:
+    """Which rows no rule rejects: `rules.judge` over columns. Boolean [rows]."""
+    kept = pa.array([True] * table.num_rows)
+    for rule in rules:
+        column = table[rule.column]
+        null = pc.is_null(column)
+        if isinstance(rule, Allowed):
+            good = pc.is_in(column, pa.array(rule.values, pa.string()))
+            good = pc.if_else(null, not rule.refuse_null, good)
+        else:
+            above = True if rule.min is None else pc.greater_equal(column, rule.min)
+            below = True if rule.max is None else pc.less_equal(column, rule.max)
+            good = pc.or_(null, pc.fill_null(pc.and_(above, below), False))
+        kept = pc.and_(kept, good)
+    return kept

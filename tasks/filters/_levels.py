@@ -1,0 +1,95 @@
+"""Statistics of a clip's samples that several filters look at, made in one pass.
+
+A stream is gathered into chunks of one length before anything is summed, so that a number is the
+same to the last bit however the clip is cut into blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks import derived
+from tasks.audio import BLOCK_FRAMES, BLOCK_VALUES, Clip
+
+Floats = NDArray[np.float32]
+Wide = NDArray[np.float64]
+
+#: What digital silence reads, dBFS: far below a bit of 24-bit samples (-138), and a number that
+#: limits can be set on.
+FLOOR_DB = -200.0
+NOTHING = 1e-14  # of a power: float64 has 16 digits
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """Full scale is 1; `variance` is a mean square without the constant offset."""
+
+    peak: float
+    mean: Wide  # [channels]
+    power: Wide  # [channels], mean square
+    variance: Wide  # [channels]
+    sum_variance: float  # of the sum of the channels
+
+
+def levels(clip: Clip) -> Levels | None:
+    """Of the whole clip; None where it has no samples or one that is not finite."""
+    return derived.once(clip, "levels", lambda: _levels(clip))
+
+
+def _levels(clip: Clip) -> Levels | None:
+    count, peak, sum_power = 0, 0.0, 0.0
+    total, power = np.zeros(clip.channels), np.zeros(clip.channels)
+    for chunk in chunks(clip):
+        highest = max(float(chunk.max()), -float(chunk.min()))
+        if not math.isfinite(highest):
+            return None
+        count, peak = count + len(chunk), max(peak, highest)
+        rows = np.ascontiguousarray(chunk.T, dtype=np.float64)  # one a channel: sums go along them
+        total += rows.sum(axis=1)
+        # Not by BLAS: its threads would be busy waiting for each other.
+        power += np.einsum("ij,ij->i", rows, rows)
+        mixed = rows.sum(axis=0)
+        sum_power += float(np.einsum("i,i", mixed, mixed))
+    if not count:
+        return None
+    mean, power = total / count, power / count
+    # What rounding leaves of a variance beside a large offset is no signal.
+    variance = np.maximum(power - mean**2 - NOTHING * power, 0.0)
+    rest = sum_power / count - float(mean.sum()) ** 2 - NOTHING * sum_power / count
+    return Levels(peak, mean, power, variance, max(rest, 0.0))
+
+
+def chunks(clip: Clip, step: int = 1) -> Iterator[Floats]:
+    """float32 [n, channels]: all of one length, a multiple of `step`, but the last one."""
+    frames = min(BLOCK_FRAMES, BLOCK_VALUES // max(clip.channels, 1))
+    return regroup(clip.blocks(), step * max(frames // step, 1))
+
+
+def regroup(blocks: Iterable[Floats], size: int) -> Iterator[Floats]:
+    """The same samples in pieces of `size`, the last one shorter."""
+    held: list[Floats] = []
+    count = 0
+    for block in blocks:
+        at = 0
+        while count + len(block) - at >= size:
+            piece = block[at : at + size - count]
+            at += len(piece)
+            yield np.concatenate([*held, piece]) if held else piece
+            held, count = [], 0
+        if at < len(block):
+            held.append(block[at:])
+            count += len(block) - at
+    if held:
+        yield np.concatenate(held)
+
+
+def decibels(power: float) -> float | None:
+    """10 log10 of a power ratio, `FLOOR_DB` and up; None where it is not finite."""
+    if not math.isfinite(power):
+        return None
+    return max(10 * math.log10(power), FLOOR_DB) if power > 0 else FLOOR_DB

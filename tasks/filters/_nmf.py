@@ -1,0 +1,141 @@
+"""Two-component NMF of a magnitude spectrogram, and the power of what each component sounds like.
+
+The same numbers as librosa's `decompose` (scikit-learn's NMF: coordinate descent, squared error,
+random start from seed 0, no shuffle) and librosa's `istft`, from less work:
+
+- A coordinate's update needs its own row only, so a whole row of W or H is one vector operation;
+  and a block of frames is updated and used for the other factor's update while it is in the cache.
+- A component is one spectrum times an activation a frame. Without phases, what it sounds like is
+  one waveform of 2048 samples, added every 512 with these weights: one inverse FFT, not one a
+  frame, and its power is a quadratic form of four weights at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+import numpy as np
+import scipy.fft
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+FFT, HOP = 2048, 512  # samples: librosa's defaults
+BINS = FFT // 2 + 1
+PARTS = FFT // HOP  # frames that each sample lies in
+ITERATIONS, TOLERANCE = 500, 1e-4
+FRAMES = 256  # frames of one step: 1 MB of magnitudes, which the second-level cache holds
+
+
+@lru_cache(maxsize=1)
+def _window() -> Floats:
+    """Periodic Hann window."""
+    turns = np.arange(FFT) / FFT
+    return (0.5 - 0.5 * np.cos(2 * np.pi * turns)).astype(np.float32)
+
+
+def magnitudes(blocks: Iterable[Floats], count: int) -> Floats:
+    """|STFT| of `count` samples in blocks, float32 [frames, 1025], centred, zeros beyond the ends.
+
+    Frames are gathered into fixed steps, so the numbers do not depend on the blocks.
+    """
+    found = np.empty((1 + count // HOP, BINS), np.float32)
+    step = HOP * FRAMES
+    held: list[Floats] = [np.zeros(FFT // 2, np.float32)]
+    size, done = FFT // 2, 0
+    for block in blocks:
+        held.append(block)
+        size += len(block)
+        if size >= step + FFT:
+            joined = np.concatenate(held)
+            at = 0
+            while len(joined) - at >= step + FFT:
+                found[done : done + FRAMES] = _spectra(joined[at : at + step - HOP + FFT])
+                at, done = at + step, done + FRAMES
+            held, size = [joined[at:]], len(joined) - at
+    joined = np.concatenate([*held, np.zeros(FFT // 2, np.float32)])
+    while done < len(found):
+        frames = min(len(found) - done, FRAMES)
+        found[done : done + frames] = _spectra(joined[: (frames - 1) * HOP + FFT])
+        joined, done = joined[frames * HOP :], done + frames
+    return found
+
+
+def _spectra(samples: Floats) -> Floats:
+    frames = np.lib.stride_tricks.sliding_window_view(samples, FFT)[::HOP]
+    found: Floats = np.abs(scipy.fft.rfft(frames * _window(), axis=1))
+    return found
+
+
+def factors(spectrogram: Floats) -> tuple[Floats, Floats]:
+    """Activations [2, frames] and spectra [2, 1025] whose product approximates [frames, 1025]."""
+    frames, bins = spectrogram.shape
+    level = np.sqrt(spectrogram.mean() / 2)
+    draw = np.random.RandomState(0).standard_normal
+    spectra = np.abs(level * draw(size=(2, bins)).astype(np.float32))
+    drawn = np.abs(level * draw(size=(frames, 2)).astype(np.float32))
+    activations = np.ascontiguousarray(drawn.T)
+    first = 0.0
+    for turn in range(ITERATIONS):
+        violation = 0.0
+        gram, products = spectra @ spectra.T, np.zeros((2, 2), np.float32)
+        projected = np.zeros((2, bins), np.float32)
+        for at in range(0, frames, FRAMES):
+            rows, part = spectrogram[at : at + FRAMES], activations[:, at : at + FRAMES]
+            violation += _descend(part, gram, spectra @ rows.T)
+            projected += part @ rows
+            products += part @ part.T
+        violation += _descend(spectra, products, projected)
+        if turn == 0:
+            first = violation
+        if first == 0 or violation / first <= TOLERANCE:
+            break
+    return activations, spectra
+
+
+def _descend(factor: Floats, gram: Floats, projected: Floats) -> float:
+    """One coordinate step of each value of `factor` [2, n] in place; how far it was from optimal.
+
+    With V the spectrogram and G the other factor, `gram` is GᵀG and `projected` GᵀV.
+    """
+    violation = 0.0
+    for this in (0, 1):
+        row = factor[this]
+        gradient = gram[this, 0] * factor[0]
+        gradient += gram[this, 1] * factor[1]
+        gradient -= projected[this]
+        size = np.abs(gradient)
+        if not row.all():
+            size[(row == 0) & (gradient > 0)] = 0  # it cannot go below zero
+        violation += float(size.sum())
+        if gram[this, this] != 0:
+            gradient /= gram[this, this]
+            row -= gradient
+            np.maximum(row, 0, out=row)
+    return violation
+
+
+def power(activations: Floats, spectrum: Floats) -> float:
+    """Mean square of the signal of one component, whose frames all have phase zero.
+
+    The inverse STFT with window w is sum_t a_t g(n - 512 t) / sum_t w²(n - 512 t), where g is w
+    times the inverse FFT of the spectrum. In blocks of 512 samples, block k has frames k-3 to k;
+    centring leaves blocks 2 to T, of which the first and the last lack a frame.
+    """
+    frames = len(activations)
+    window = _window().astype(np.float64).reshape(PARTS, HOP)
+    wave = scipy.fft.irfft(spectrum.astype(np.float64), FFT).reshape(PARTS, HOP) * window
+    weights = activations.astype(np.float64)
+    total = 0.0
+    for block in sorted({2, frames}):
+        parts = [j for j in range(PARTS) if 0 <= block - j < frames]
+        sound = weights[[block - j for j in parts]] @ wave[parts]
+        total += float(np.square(sound / np.square(window[parts]).sum(axis=0)).sum())
+    if frames >= PARTS:
+        inner = wave / np.square(window).sum(axis=0)
+        gram = inner @ inner.T
+        # Row k holds the weights of frames k-3 to k; in `wave`, the newest frame comes first.
+        four = np.lib.stride_tricks.sliding_window_view(weights, PARTS)[:, ::-1]
+        total += float(np.einsum("kj,kj->", four @ gram, four))
+    return total / (HOP * (frames - 1))

@@ -1,0 +1,46 @@
+"""How alike the channels are: the share of their energy that is left in their mean.
+
+Of n channels it is the variance of their sum, divided by n times the sum of their variances; for
+two of them, the energy of mid / (mid + side). It is 1 when all channels are the same (mono sold as
+stereo), 1/n when they have nothing in common or only one is alive, 0 when they cancel each other,
+so that the mono mean is silent. Null for one channel and for silence.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tasks.audio import Clip
+from tasks.filters._levels import levels
+from tasks.rules import Limit, Rule
+from tasks.settings import THRESHOLD, StageSettings
+
+VERSION = 1
+COLUMNS = {"channels_identical": ("1", "share of the energy that the mean of the channels keeps")}
+
+
+class Settings(StageSettings):
+    """Limits on the likeness; copies are harmless to a mono mean, channels that cancel are not."""
+
+    min: float | None = Field(
+        0.01, ge=0, le=1, json_schema_extra=THRESHOLD, description="Least share kept in the mean."
+    )
+    max: float | None = Field(
+        None, ge=0, le=1, json_schema_extra=THRESHOLD,
+        description="Largest share kept; 0.9999 drops mono sold as stereo.",
+    )  # fmt: skip
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    found = levels(clip)
+    if found is None or clip.channels < 2:
+        return {"channels_identical": None}
+    energy = clip.channels * float(found.variance.sum())
+    if not energy:
+        return {"channels_identical": None}
+    return {"channels_identical": min(found.sum_variance / energy, 1.0)}
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    s = settings
+    return (Limit("channels_identical", s.min, s.max, "channels_cancel", "channels_identical"),)

@@ -1,0 +1,34 @@
+"""Constant offset that a broken sound card adds: the mean of the samples, full scale is 1.
+
+Of several channels the worst one counts: two offsets of opposite sign do not cancel.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tasks.audio import Clip
+from tasks.filters._levels import levels
+from tasks.rules import Limit, Rule
+from tasks.settings import THRESHOLD, StageSettings
+
+VERSION = 1
+COLUMNS = {"dc_offset": ("1", "largest magnitude of the mean of a channel; full scale is 1")}
+
+
+class Settings(StageSettings):
+    """Limits on the offset."""
+
+    min: float | None = Field(None, ge=0, json_schema_extra=THRESHOLD)
+    max: float | None = Field(
+        0.1, ge=0, json_schema_extra=THRESHOLD, description="Largest offset kept."
+    )
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    found = levels(clip)
+    return {"dc_offset": None if found is None else float(abs(found.mean).max())}
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    return (Limit("dc_offset", settings.min, settings.max, "no_dc_offset", "dc_offset"),)

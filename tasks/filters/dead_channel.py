@@ -1,0 +1,40 @@
+"""A channel that carries nothing: how far the weakest channel lies below the strongest, in dB.
+
+Levels are RMS without the channel's constant offset, so a channel that is stuck at some value is
+dead as well, and so is one that holds only hiss far below the others. A channel of digital silence
+reads as -200 dBFS. Null for one channel; 0 when all are silent (see `silence`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from tasks.audio import Clip
+from tasks.filters._levels import FLOOR_DB, levels
+from tasks.rules import Limit, Rule
+from tasks.settings import THRESHOLD, StageSettings
+
+VERSION = 1
+COLUMNS = {"dead_channel": ("dB", "level of the strongest channel above the weakest one")}
+
+
+class Settings(StageSettings):
+    """How far apart the levels of the channels may be."""
+
+    min: float | None = Field(None, ge=0, json_schema_extra=THRESHOLD)
+    max: float | None = Field(
+        60.0, ge=0, json_schema_extra=THRESHOLD, description="Largest difference kept, dB."
+    )
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    found = levels(clip)
+    if found is None or clip.channels < 2:
+        return {"dead_channel": None}
+    level = 10 * np.log10(np.maximum(found.variance, 10 ** (FLOOR_DB / 10)))
+    return {"dead_channel": float(level.max() - level.min())}
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    return (Limit("dead_channel", settings.min, settings.max, "even_channels", "dead_channel"),)

@@ -1,0 +1,117 @@
+"""DNSMOS P.835: predicted opinions of the speech, the background and the whole, 1 to 5.
+
+Model `sig_bak_ovr.onnx` (Reddy, Gopal and Cutler 2022, doi 10.1109/ICASSP43922.2022.9746108) on
+the channel mean at 16 kHz, clipped to ±1. A clip shorter than 9.01 s is doubled until it is as
+long. Windows of 9.01 s begin every second; there are floor(seconds) - 9 of them, at least one. Of
+a window's raw scores r come
+
+    OVRL  -0.06766283 r² + 1.11546468 r + 0.04602535
+    SIG   -0.08397278 r² + 1.22083953 r + 0.0052439
+    BAK   -0.13166888 r² + 1.60915514 r - 0.39604546
+
+and a clip's scores are the means over its windows. The reference cuts windows at
+`int((i + 9.01) * 16000)`, which is a sample short for i from 7 to 23, and skips those: it judges a
+clip of 17 to 30 s by its first 16 s. Here every window counts; `compat: emilia` skips them too.
+
+Null for a clip without a sample at 16 kHz, or with samples that are not finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tasks.audio import Clip
+from tasks.derived import KEPT_SECONDS, blocks_16k, mono_16k
+from tasks.filters import _dnsmos
+from tasks.rules import Limit, Rule
+from tasks.settings import THRESHOLD, StageSettings
+
+VERSION = 1
+COSTLY = True
+COLUMNS = {
+    "dnsmos_sig": ("MOS", "predicted quality of the speech, DNSMOS P.835"),
+    "dnsmos_bak": ("MOS", "predicted unobtrusiveness of the background, DNSMOS P.835"),
+    "dnsmos_ovrl": ("MOS", "predicted overall quality, DNSMOS P.835"),
+}
+#: Of r², r and 1, in the order of the model's scores.
+_FIT = np.array(
+    [[-0.08397278, 1.22083953, 0.0052439],
+     [-0.13166888, 1.60915514, -0.39604546],
+     [-0.06766283, 1.11546468, 0.04602535]]
+)  # fmt: skip
+
+
+class Settings(StageSettings):
+    """Limits on the scores, and which windows count."""
+
+    compat: Literal["emilia"] | None = Field(
+        None, description="emilia: skip the windows that the reference implementation loses."
+    )
+    min_sig: float | None = Field(None, json_schema_extra=THRESHOLD)
+    max_sig: float | None = Field(None, json_schema_extra=THRESHOLD)
+    min_bak: float | None = Field(None, json_schema_extra=THRESHOLD)
+    max_bak: float | None = Field(None, json_schema_extra=THRESHOLD)
+    min_ovrl: float | None = Field(
+        None, json_schema_extra=THRESHOLD, description="Smallest overall score kept; Emilia: 3.0."
+    )
+    max_ovrl: float | None = Field(None, json_schema_extra=THRESHOLD)
+
+
+def identity(settings: Settings) -> str:
+    """sha256 of the model. ConfigError when it is missing or another one."""
+    _dnsmos.weights()
+    return _dnsmos.SHA256
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    try:
+        found = list(_dnsmos.windows(_signal(clip)))
+    except _NotFiniteError:
+        found = []
+    if not found:
+        return dict.fromkeys(COLUMNS)
+    raw = np.concatenate(found).astype(np.float64)
+    if settings.compat == "emilia":
+        raw = raw[[_kept_by_reference(i) for i in range(len(raw))]]
+    fitted = _FIT[:, 0] * raw**2 + _FIT[:, 1] * raw + _FIT[:, 2]
+    return dict(zip(COLUMNS, fitted.mean(axis=0).tolist(), strict=True))
+
+
+class _NotFiniteError(Exception):
+    """NaN or infinity among the samples."""
+
+
+def _signal(clip: Clip) -> Iterator[NDArray[np.float32]]:
+    """What is judged, block by block: 16 kHz mono in ±1, at least 9.01 s; nothing of nothing."""
+    if clip.seconds > KEPT_SECONDS:
+        yield from map(_limited, blocks_16k(clip))
+        return
+    samples = _limited(mono_16k(clip))
+    while 0 < len(samples) < _dnsmos.WINDOW:
+        samples = np.concatenate([samples, samples])
+    yield samples
+
+
+def _limited(samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    if not np.isfinite(samples).all():
+        raise _NotFiniteError
+    return np.clip(samples, -1, 1)
+
+
+def _kept_by_reference(window: int) -> bool:
+    start = window * _dnsmos.RATE
+    return int((window + 9.01) * _dnsmos.RATE) - start >= _dnsmos.WINDOW
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    s = settings
+    return (
+        Limit("dnsmos_ovrl", s.min_ovrl, s.max_ovrl, "low_dnsmos_ovrl", "high_dnsmos_ovrl"),
+        Limit("dnsmos_sig", s.min_sig, s.max_sig, "low_dnsmos_sig", "high_dnsmos_sig"),
+        Limit("dnsmos_bak", s.min_bak, s.max_bak, "low_dnsmos_bak", "high_dnsmos_bak"),
+    )

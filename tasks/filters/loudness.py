@@ -1,0 +1,110 @@
+"""Integrated loudness of ITU-R BS.1770-4, in LUFS.
+
+Each channel goes through the K-weighting of Annex 1: a shelf of +4 dB above 1.7 kHz and a high-pass
+at 38 Hz. The standard gives coefficients for 48 kHz only; here they come from the analogue filters
+behind those by the bilinear transform, for any rate of 8 kHz and more (null below): single
+frequencies weigh up to 0.5 dB more at 8 kHz, 0.16 at 16 kHz, 0.1 at 22 kHz. Blocks of 400 ms, one
+every 100 ms, have -0.691 + 10 log10(sum of G z) LUFS, with z a channel's mean square and G 1.41 for
+the surround channels, 0 for the LFE, 1 otherwise. Blocks below -70 LUFS are left out, then those
+10 LU below the mean of the rest; the mean of what is left is the loudness.
+
+A clip shorter than a block is one block of its own length. Where every block is below -70 LUFS the
+result is -70: silence has a number that limits can be set on.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from scipy import signal
+
+from tasks.audio import Clip
+from tasks.filters._levels import chunks
+from tasks.rules import Limit, Rule
+from tasks.settings import THRESHOLD, StageSettings
+
+VERSION = 1
+COLUMNS = {"loudness": ("LUFS", "integrated loudness by ITU-R BS.1770-4, -70 at least")}
+LOWEST_RATE = 8000  # Hz; below, the shelf lies too near the end of the band
+OFFSET = -0.691  # makes a 997 Hz sine at full scale in one channel -3.01 LUFS
+GATE = -70.0  # LUFS
+RELATIVE_GATE = -10.0  # LU
+STEPS = 4  # steps of 100 ms in a block
+
+#: Weights by number of channels, in the order of WAV files: L R C Ls Rs and L R C LFE Ls Rs. Other
+#: numbers are microphones rather than loudspeakers, and count alike.
+WEIGHTS = {5: (1.0, 1.0, 1.0, 1.41, 1.41), 6: (1.0, 1.0, 1.0, 0.0, 1.41, 1.41)}
+
+
+class Settings(StageSettings):
+    """Limits on the loudness; none unless asked for."""
+
+    min: float | None = Field(
+        None, json_schema_extra=THRESHOLD, description="Lowest loudness kept, LUFS."
+    )
+    max: float | None = Field(
+        None, json_schema_extra=THRESHOLD, description="Highest loudness kept, LUFS."
+    )
+
+
+def k_weighting(rate: int) -> NDArray[np.float64]:
+    """Both stages as second-order sections [2, 6]; the constants give the standard's at 48 kHz."""
+    k, q = math.tan(math.pi * 1681.974450955533 / rate), 0.7071752369554196
+    high = 10 ** (3.999843853973347 / 20)
+    band = high**0.4996667741545416
+    a0 = 1 + k / q + k * k
+    shelf = [(high + band * k / q + k * k) / a0, 2 * (k * k - high) / a0,
+             (high - band * k / q + k * k) / a0,
+             1.0, 2 * (k * k - 1) / a0, (1 - k / q + k * k) / a0]  # fmt: skip
+    k, q = math.tan(math.pi * 38.13547087602444 / rate), 0.5003270373238773
+    a0 = 1 + k / q + k * k
+    return np.array([shelf, [1.0, -2.0, 1.0, 1.0, 2 * (k * k - 1) / a0, (1 - k / q + k * k) / a0]])
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    if clip.rate < LOWEST_RATE or not clip.num_samples:
+        return {"loudness": None}
+    step = (clip.rate + 5) // 10
+    powers = _powers(clip, step)
+    whole = powers[: clip.num_samples // step]  # an unfinished step is in no block
+    if len(whole) < STEPS:
+        blocks = powers.sum(keepdims=True) / clip.num_samples
+    else:
+        blocks = np.convolve(whole, np.ones(STEPS), "valid") / (STEPS * step)
+    if not np.isfinite(blocks).all():
+        return {"loudness": None}
+    return {"loudness": _gated(blocks)}
+
+
+def _powers(clip: Clip, step: int) -> NDArray[np.float64]:
+    """Weighted sum of the squares of each step of 100 ms, over all channels."""
+    weights = np.array(WEIGHTS.get(clip.channels, (1.0,) * clip.channels))
+    sections = k_weighting(clip.rate)
+    state = np.zeros((len(sections), clip.channels, 2))
+    powers = []
+    with np.errstate(over="ignore", invalid="ignore"):
+        for chunk in chunks(clip, step):
+            heard, state = signal.sosfilt(sections, chunk.T, axis=1, zi=state)
+            state[abs(state) < 1e-30] = 0.0  # in silence, else, numbers get slow and tiny
+            squares = weights @ (heard * heard)
+            powers.append(np.add.reduceat(squares, np.arange(0, len(squares), step)))
+    return np.concatenate(powers)
+
+
+def _gated(blocks: NDArray[np.float64]) -> float:
+    loud = blocks[blocks > _power(GATE)]
+    if not len(loud):
+        return GATE
+    loud = loud[loud > loud.mean() * 10 ** (RELATIVE_GATE / 10)]
+    return OFFSET + 10 * math.log10(loud.mean())
+
+
+def _power(lufs: float) -> float:
+    return float(10 ** ((lufs - OFFSET) / 10))
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    return (Limit("loudness", settings.min, settings.max, "too_quiet", "too_loud"),)

@@ -1,0 +1,37 @@
+"""Sample peak, in dBFS: 20 log10 of the largest magnitude of any channel, where 1 is full scale.
+
+Digital silence reads -200. Peaks between samples, which a converter may bring out, are not looked
+for: this is no true peak.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tasks.audio import Clip
+from tasks.filters._levels import decibels, levels
+from tasks.rules import Limit, Rule
+from tasks.settings import THRESHOLD, StageSettings
+
+VERSION = 1
+COLUMNS = {"peak": ("dBFS", "largest magnitude of a sample of any channel")}
+
+
+class Settings(StageSettings):
+    """Limits on the peak; none unless asked for."""
+
+    min: float | None = Field(
+        None, json_schema_extra=THRESHOLD, description="Lowest peak kept, dBFS."
+    )
+    max: float | None = Field(
+        None, json_schema_extra=THRESHOLD, description="Highest peak kept, dBFS."
+    )
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    found = levels(clip)
+    return {"peak": None if found is None else decibels(found.peak**2)}
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    return (Limit("peak", settings.min, settings.max, "too_quiet", "too_loud"),)

@@ -1,0 +1,37 @@
+"""Root mean square of all samples of all channels, in dBFS: 10 log10 of their mean square.
+
+1 is full scale, so a sine that just reaches it reads -3.01 (AES17 would call that 0). Silence in
+the clip and a constant offset count; digital silence throughout reads -200.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tasks.audio import Clip
+from tasks.filters._levels import decibels, levels
+from tasks.rules import Limit, Rule
+from tasks.settings import THRESHOLD, StageSettings
+
+VERSION = 1
+COLUMNS = {"rms": ("dBFS", "root mean square over all channels; a full-scale sine is -3.01")}
+
+
+class Settings(StageSettings):
+    """Limits on the level; none unless asked for."""
+
+    min: float | None = Field(
+        None, json_schema_extra=THRESHOLD, description="Lowest level kept, dBFS."
+    )
+    max: float | None = Field(
+        None, json_schema_extra=THRESHOLD, description="Highest level kept, dBFS."
+    )
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    found = levels(clip)
+    return {"rms": None if found is None else decibels(float(found.power.mean()))}
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    return (Limit("rms", settings.min, settings.max, "too_quiet", "too_loud"),)

@@ -1,0 +1,36 @@
+"""Native sample rate of the recording, in Hz, as decoded.
+
+The column is not called `sample_rate`, which is the rate of the packaged audio. What the rate
+promises and the audio holds are two things: see `bandwidth`.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tasks.audio import Clip
+from tasks.rules import Limit, Rule
+from tasks.settings import THRESHOLD, StageSettings
+
+VERSION = 1
+COLUMNS = {"sample_rate_native": ("Hz", "sample rate of the recording")}
+
+
+class Settings(StageSettings):
+    """Limits on the rate; none unless asked for."""
+
+    min_native: int | None = Field(
+        None, ge=1, json_schema_extra=THRESHOLD, description="Lowest rate kept, Hz."
+    )
+    max_native: int | None = Field(
+        None, ge=1, json_schema_extra=THRESHOLD, description="Highest rate kept, Hz."
+    )
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    return {"sample_rate_native": float(clip.rate)}
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    s = settings
+    return (Limit("sample_rate_native", s.min_native, s.max_native, "low_rate", "high_rate"),)

@@ -1,0 +1,164 @@
+"""Signal-to-noise ratio of the speech, in dB, without a clean reference.
+
+    S  mean power of the frames that Silero calls speech (probability of 0.5 or more), less N
+    N  power of the steady noise, a sum over bands of 250 Hz
+    snr = 10 lg (S / N), within -20 to 100 dB
+
+Frames are 32 ms (Hann) every 16 ms of the channel mean at the native rate, without what lies below
+about 60 Hz. The noise of a band is found where speech leaves it: speech never fills all bands at
+once, so this needs no pause, and it does not ask the detector what is noise. Of the band's power,
+smoothed over five frames, the lowest tenth is 0.73 of the mean if it is noise (a gamma
+distribution); from that start, the mean over frames of at most twice the noise is the noise, three
+times over (minimum statistics, Martin 2001, doi 10.1109/89.928915, with a quantile for the minimum).
+Clips are taken in parts of up to 30 s, so noise may change slowly, and memory is bounded.
+
+What this does not see: noise that comes and goes (a bark, a second voice), and reverberation.
+Null with less than 0.2 s of speech, or samples that are not finite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.fft
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tasks import derived
+from tasks.audio import Clip
+from tasks.rules import Limit, Rule
+from tasks.settings import THRESHOLD, StageSettings
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+
+VERSION = 1
+COSTLY = True
+COLUMNS = {"snr": ("dB", "power of the speech over that of the steady noise, -20 to 100")}
+
+FRAME_SECONDS = 0.032  # the voice detector's window, too
+PART_SECONDS = 30.0
+SPEECH = 0.5  # least probability of a speech frame
+LEAST_SPEECH = 12  # frames: 0.2 s
+FIRST_BIN, BAND_BINS = 2, 8  # of 31.25 Hz each; a constant offset reaches bins 0 and 1
+SMOOTHED = 5  # frames
+QUANTILE, OF_MEAN = 0.1, 0.73  # of white noise in such bands, smoothed so; measured
+NOISE_BELOW, ROUNDS = 2.0, 3
+LOWEST, HIGHEST = -20.0, 100.0  # dB
+STEP = 256  # frames of one batch of FFTs
+
+
+class Settings(StageSettings):
+    """Limits on the ratio, in dB."""
+
+    min: float | None = Field(None, json_schema_extra=THRESHOLD, description="Smallest kept, dB.")
+    max: float | None = Field(None, json_schema_extra=THRESHOLD, description="Largest kept, dB.")
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    return {"snr": _ratio(clip)}
+
+
+def _ratio(clip: Clip) -> float | None:
+    size = round(clip.rate * FRAME_SECONDS)
+    hop = size // 2
+    frames = (clip.num_samples - size) // hop + 1
+    if frames < LEAST_SPEECH:
+        return None
+    centres = (np.arange(frames) * hop + size / 2) / clip.rate
+    part = math.ceil(frames / math.ceil(clip.seconds / PART_SECONDS))
+    probabilities: Floats | None = None
+    count, total, noise, done = 0, 0.0, 0.0, 0
+    for bands in _parts(clip, size, part):
+        powers = bands.sum(axis=1)
+        if not np.isfinite(powers).all():
+            return None
+        if probabilities is None:  # asked for only now: the detector must not see NaN
+            probabilities = derived.speech(clip)
+        window = (centres[done : done + len(bands)] / FRAME_SECONDS).astype(np.int64)
+        done += len(bands)
+        speech = probabilities[np.minimum(window, len(probabilities) - 1)] >= SPEECH
+        here = int(speech.sum())
+        if here:
+            count += here
+            total += float(powers[speech].sum())
+            noise += here * _noise(bands[powers > 0])
+    if count < LEAST_SPEECH or not total > 0:
+        return None
+    signal = max(total - noise, 0.0)
+    # Compared as products: neither may be zero in a quotient or a logarithm.
+    if signal <= noise * 10 ** (LOWEST / 10):
+        return LOWEST
+    if signal * 10 ** (-HIGHEST / 10) >= noise:
+        return HIGHEST
+    return 10 * math.log10(signal / noise)
+
+
+def _parts(clip: Clip, size: int, frames: int) -> Iterator[Doubles]:
+    """Band powers [n, bands] of consecutive frames, n at most `frames`."""
+    hop = size // 2
+    turns = np.arange(size) / size
+    shape = (0.5 - 0.5 * np.cos(2 * np.pi * turns)).astype(np.float32)
+    bins = size // 2 + 1
+    edges = FIRST_BIN + BAND_BINS * np.arange(max((bins - FIRST_BIN) // BAND_BINS, 1))
+    held: list[Floats] = []
+    length = 0
+    found: list[Doubles] = []
+    known = 0
+
+    def spectra(samples: Floats) -> Doubles:
+        cut = np.lib.stride_tricks.sliding_window_view(samples, size)[::hop]
+        powers = np.square(np.abs(scipy.fft.rfft(cut * shape, axis=1)), dtype=np.float64)
+        grouped: Doubles = np.add.reduceat(powers, edges, axis=1)
+        return grouped
+
+    def samples_of(count: int) -> int:
+        return (count - 1) * hop + size
+
+    with np.errstate(all="ignore"):  # NaN and what is too large are told by the sums
+        blocks = derived.mono_blocks(clip)
+        ended = False
+        while not ended:
+            block = next(blocks, None)
+            ended = block is None
+            if block is not None:
+                held.append(block)
+                length += len(block)
+            joined: Floats | None = None
+            at = 0
+            while True:
+                # Steps end where a part does, so that they do not depend on the blocks.
+                step = min(STEP, frames - known)
+                if ended:
+                    step = min(step, (length - at - size) // hop + 1)
+                if step < 1 or length - at < samples_of(step):
+                    break
+                joined = np.concatenate(held) if joined is None else joined
+                found.append(spectra(joined[at : at + samples_of(step)]))
+                at, known = at + step * hop, known + step
+                if known == frames:
+                    yield np.concatenate(found)
+                    found, known = [], 0
+            if joined is not None:
+                held, length = [joined[at:]], length - at
+    if found:
+        yield np.concatenate(found)
+
+
+def _noise(bands: Doubles) -> float:
+    """Power of the steady noise in frames [n, bands], none of them digital silence."""
+    sums = np.cumsum(np.vstack([np.zeros((1, bands.shape[1])), bands]), axis=0)
+    at = np.arange(len(bands))
+    first, last = np.maximum(at - SMOOTHED // 2, 0), np.minimum(at + SMOOTHED // 2 + 1, len(bands))
+    smoothed = (sums[last] - sums[first]) / (last - first)[:, None]
+    level: Doubles = np.quantile(smoothed, QUANTILE, axis=0) / OF_MEAN
+    for _ in range(ROUNDS):
+        low = smoothed <= NOISE_BELOW * level
+        level = np.where(low, bands, 0).sum(axis=0) / np.maximum(low.sum(axis=0), 1)
+    return float(level.sum())
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    return (Limit("snr", settings.min, settings.max, "noisy", "high_snr"),)

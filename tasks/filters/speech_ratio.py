@@ -1,0 +1,43 @@
+"""Share of an utterance in which somebody speaks, by the Silero voice detector (v6).
+
+The mean of the channels at 16 kHz is looked at in windows of 32 ms, the last one filled up with
+zeros; a window is speech when its probability is `threshold` or more. The model's state is carried
+from the clip's first sample, not from the recording's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from tasks import derived
+from tasks.audio import Clip
+from tasks.rules import Limit, Rule
+from tasks.settings import THRESHOLD, StageSettings
+
+VERSION = 1
+COLUMNS = {"speech_ratio": ("1", "share of the 32 ms windows that are speech")}
+
+
+class Settings(StageSettings):
+    """What counts as speech; no limits on its share unless asked for."""
+
+    threshold: float = Field(
+        0.5, ge=0, le=1, description="Windows of this probability or more are speech."
+    )
+    min: float | None = Field(
+        None, ge=0, le=1, json_schema_extra=THRESHOLD, description="Smallest share kept."
+    )
+    max: float | None = Field(
+        None, ge=0, le=1, json_schema_extra=THRESHOLD, description="Largest share kept."
+    )
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    with np.errstate(invalid="ignore"):  # infinite samples are refused elsewhere
+        found = derived.speech(clip)
+    return {"speech_ratio": float((found >= settings.threshold).mean()) if len(found) else None}
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    return (Limit("speech_ratio", settings.min, settings.max, "little_speech", "all_speech"),)

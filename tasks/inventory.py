@@ -1,0 +1,58 @@
+"""Which checkpoints there were when the last run ended, so that one that is gone is noticed.
+
+A damaged file is found by the hash in its name; of a deleted one nothing is left to be found.
+`OUT/manifests/inventory.txt` holds one relative path a line. It decides nothing: what is missing
+is made again with or without it; it only lets a run say so.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from tasks.manifest import write_atomic
+
+log = logging.getLogger("uttermill")
+
+ROOTS = ("manifests", "audio")
+NAMED = 5  # files that a message names
+
+
+def _path(out: Path) -> Path:
+    return out / "manifests" / "inventory.txt"
+
+
+def there(out: Path) -> list[str]:
+    """Committed files, relative to OUT, sorted."""
+    found = []
+    for root in ROOTS:
+        for folder, _, names in os.walk(out / root):
+            at = os.path.relpath(folder, out)
+            if os.path.basename(folder) != "package":  # what is there is no checkpoint
+                found += [f"{at}/{n}" for n in names if n.endswith((".parquet", ".pcm"))]
+    return sorted(found)
+
+
+def missing(out: Path) -> list[str]:
+    """Say in the log, and return, what was there when the last run ended and is gone now."""
+    try:
+        known = _path(out).read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+    gone = sorted(set(known) - set(there(out)))
+    if gone:
+        more = f" and {len(gone) - NAMED} more" if len(gone) > NAMED else ""
+        log.warning(
+            "%d checkpoint files are gone since the last run (%s%s); what they held is made again",
+            len(gone), ", ".join(gone[:NAMED]), more,
+        )  # fmt: skip
+    return gone
+
+
+def note(out: Path) -> None:
+    """Write down what is there now; only while holding OUT's lock."""
+    text = "".join(f"{name}\n" for name in there(out)).encode()
+    path = _path(out)
+    if not path.is_file() or path.read_bytes() != text:
+        write_atomic(path, text)

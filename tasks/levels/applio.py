@@ -1,0 +1,32 @@
+"""The level rule of Applio: three quarters of the way to a peak of 0.9.
+
+y = x / max|x| * 0.9 * 0.75 + x * 0.25, so that a quiet utterance gets loud and still is a little
+quieter than a loud one. One whose peak is above 2.5 is refused (ItemError `over_full_scale`), as it
+is there; only a source of floats can hold such a one. Silence stays silence.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.errors import ItemError
+from tasks.settings import StageSettings
+
+VERSION = 1
+HIGHEST = 2.5  # full scale is 1
+PEAK, SHARE = 0.9, 0.75
+
+
+class Settings(StageSettings):
+    """None: the rule is fixed."""
+
+
+def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArray[np.float32]:
+    peak = float(np.abs(samples).max())
+    if peak > HIGHEST:
+        raise ItemError("over_full_scale", f"its peak is {peak:.3g}, more than {HIGHEST}")
+    if peak == 0:
+        return samples.copy()
+    wide = samples.astype(np.float64)
+    return (wide / peak * (PEAK * SHARE) + wide * (1 - SHARE)).astype(np.float32)

@@ -1,0 +1,54 @@
+"""White Gaussian noise at a random distance below the speech: augmentation, the same at every run.
+
+The noise's power is the utterance's mean power divided by 10^(SNR / 10); the SNR is uniform in dB
+between two limits. Everything random comes from `seed` and the samples themselves, so equal audio
+gets equal noise, on whichever worker and in whatever order. Data-Juicer's mapper draws an amplitude
+instead, whatever the level of the speech, from a generator that its caller seeds. Silence has no
+power that noise could be a part of, and stays silence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from tasks.settings import StageSettings
+
+VERSION = 1
+
+
+class Settings(StageSettings):
+    """How much noise, and in how many utterances."""
+
+    min_snr_db: float = Field(10.0, ge=-30, le=100, description="Most noise, dB.")
+    max_snr_db: float = Field(30.0, ge=-30, le=100, description="Least noise, dB.")
+    probability: float = Field(1.0, ge=0, le=1, description="Share of utterances that get noise.")
+    seed: int = Field(0, ge=0, description="Another one gives other noise.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.min_snr_db > self.max_snr_db:
+            raise ValueError("min_snr_db must not be above max_snr_db")
+        return self
+
+
+def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArray[np.float32]:
+    random = _generator(samples, settings.seed)
+    chosen = random.random() < settings.probability
+    snr = random.uniform(settings.min_snr_db, settings.max_snr_db)
+    power = float(np.mean(samples.astype(np.float64) ** 2))
+    if not chosen or power == 0:
+        return samples.copy()
+    noise = random.standard_normal(len(samples))
+    noise *= np.sqrt(power / 10 ** (snr / 10))
+    return (samples + noise).astype(np.float32)
+
+
+def _generator(samples: NDArray[np.float32], seed: int) -> np.random.Generator:
+    content = hashlib.sha256(str(seed).encode() + b"\0")
+    content.update(np.ascontiguousarray(samples, "<f4").tobytes())
+    return np.random.Generator(np.random.PCG64(int.from_bytes(content.digest(), "big")))

@@ -1,0 +1,31 @@
+"""A Butterworth high-pass in one forward pass: rumble and offset out, 5th order at 48 Hz as Applio.
+
+In second-order sections. As one quotient of polynomials, which Applio uses, the same filter is the
+same to 2e-6 at 32 to 48 kHz, and loses all its precision at higher rates (1e-3 at 192 kHz).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from scipy import signal
+
+from tasks.settings import StageSettings
+
+VERSION = 1
+
+
+class Settings(StageSettings):
+    """Where it begins, and how steep it is."""
+
+    cutoff_hz: float = Field(48.0, ge=1, le=1000, description="Frequency that loses 3 dB, Hz.")
+    order: int = Field(5, ge=1, le=10, description="6 dB per octave each.")
+
+
+def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArray[np.float32]:
+    sections = signal.butter(
+        settings.order, settings.cutoff_hz, btype="highpass", fs=rate, output="sos"
+    )
+    filtered: NDArray[np.float64] = signal.sosfilt(sections, samples.astype(np.float64))
+    return filtered.astype(np.float32)

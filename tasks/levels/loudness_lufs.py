@@ -1,0 +1,36 @@
+"""Integrated loudness (ITU-R BS.1770-4) to a target, as far as a ceiling for the peak allows.
+
+One gain for the whole utterance. Where it would lift the loudest sample above the ceiling, the gain
+is lowered until it does not, and the utterance stays below the target; nothing is clipped. The peak
+is that of the samples, not between them. What has no loudness stays as it is: an utterance of which
+every block is below -70 LUFS, or a rate below 4 kHz. `tasks/filters/loudness.py` has the formulas.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tasks.audio import Clip
+from tasks.filters import loudness
+from tasks.settings import StageSettings
+
+VERSION = 1
+
+
+class Settings(StageSettings):
+    """How loud, and how high at most."""
+
+    target_lufs: float = Field(-23.0, ge=-60, le=0, description="Integrated loudness, LUFS.")
+    ceiling_db: float = Field(-1.0, ge=-60, le=0, description="Highest sample, dBFS.")
+
+
+def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArray[np.float32]:
+    measured = loudness.measure(Clip.of(samples, rate), loudness.Settings())["loudness"]
+    if measured is None or measured <= loudness.GATE:
+        return samples.copy()
+    gain = 10 ** ((settings.target_lufs - measured) / 20)
+    ceiling = 10 ** (settings.ceiling_db / 20) * (1 - 2**-22)  # a hair below: float32 rounds
+    gain = min(gain, ceiling / float(np.abs(samples).max()))
+    return (samples.astype(np.float64) * gain).astype(np.float32)

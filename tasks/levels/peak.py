@@ -1,0 +1,26 @@
+"""The loudest sample to a level in dBFS. Silence stays silence."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tasks.settings import StageSettings
+
+VERSION = 1
+
+
+class Settings(StageSettings):
+    """Where the peak goes."""
+
+    target_db: float = Field(-1.0, ge=-60, le=0, description="Level of the loudest sample, dBFS.")
+
+
+def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArray[np.float32]:
+    peak = float(np.abs(samples).max())
+    if peak == 0:
+        return samples.copy()
+    # In float64, so that a peak too small for a float32 gain comes out right.
+    scaled = samples.astype(np.float64) * (10 ** (settings.target_db / 20) / peak)
+    return scaled.astype(np.float32)

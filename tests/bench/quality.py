@@ -1,0 +1,99 @@
+"""What the costly measures take, beside the straightforward way to the same numbers.
+
+    python -m tests.bench.quality [folder of recordings]
+
+One thread each, CPU seconds, the two ways in turn on each clip, so that they meet the same
+machine. Without a folder, the clips are noise in syllables of 3 to 30 s. The folder's files that
+libsndfile reads are taken, from 2 to 40 s long, at most forty, spread over the folder.
+"""
+
+from __future__ import annotations
+
+import os
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = "1"  # before numpy is imported
+
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile as sf
+import soxr
+from numpy.typing import NDArray
+
+from tasks.audio import Clip
+from tasks.filters import dnsmos, nmf_snr, snr
+from tests.corpus import speech
+from tests.plain_quality import plain_dnsmos, plain_nmf_snr, single_threaded
+
+MOST = 40  # clips
+MOST_SCORED = 12  # of them by DNSMOS, which takes a second for each
+Floats = NDArray[np.float32]
+
+
+def clips(folder: str | None) -> Iterator[tuple[Floats, int]]:
+    """Mono samples and their rate."""
+    if folder is None:
+        for number, seconds in enumerate((3, 5, 7, 9, 11, 14, 17, 20, 25, 30)):
+            yield speech(number, seconds, 16_000)[:, 0].astype(np.float32), 16_000
+        return
+    found = []
+    for path in sorted(Path(folder).rglob("*")):
+        try:
+            if path.is_file() and 2 <= sf.info(path).duration <= 40:
+                found.append(path)
+        except sf.SoundFileError:
+            continue
+    for path in found[:: max(len(found) // MOST, 1)][:MOST]:
+        samples, rate = sf.read(path, dtype="float32", always_2d=True)
+        yield samples.mean(axis=1), rate
+
+
+def took(call: Callable[[], Any]) -> float:
+    began = time.process_time()
+    call()
+    return time.process_time() - began
+
+
+def line(name: str, seconds: float, ours: float, plain: float | None) -> str:
+    ratio = "" if plain is None else f"; the plain way {plain:.2f} s, {plain / ours:.2f} x as long"
+    return f"{name}: {seconds:.0f} s of audio in {ours:.2f} s, {seconds / ours:.0f} x real time{ratio}"
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")  # librosa's about short clips
+    chosen = list(clips(sys.argv[1] if len(sys.argv) > 1 else None))
+    reference = single_threaded()
+    warm = speech(0, 1.0, 16_000)[:, 0].astype(np.float32)
+    plain_nmf_snr(warm)
+    for module in (nmf_snr, snr, dnsmos):
+        module.measure(Clip.of(warm, 16_000), module.Settings())  # type: ignore[attr-defined]
+
+    seconds = sum(len(samples) / rate for samples, rate in chosen)
+    ours = plain = detector = 0.0
+    for samples, rate in chosen:
+        plain += took(lambda s=samples: plain_nmf_snr(s))  # type: ignore[misc]
+        clip = Clip.of(samples, rate)
+        ours += took(lambda c=clip: nmf_snr.measure(c, nmf_snr.Settings()))  # type: ignore[misc]
+        detector += took(lambda c=clip: snr.measure(c, snr.Settings()))  # type: ignore[misc]
+    print(line("nmf_snr", seconds, ours, plain))
+    print(line("snr, with the voice detector", seconds, detector, None))
+
+    seconds = ours = plain = 0.0
+    for samples, rate in chosen[:: max(len(chosen) // MOST_SCORED, 1)][:MOST_SCORED]:
+        wide = samples if rate == 16_000 else soxr.resample(samples, rate, 16_000)
+        wide = wide.clip(-1, 1)
+        clip = Clip.of(wide, 16_000)
+        plain += took(lambda s=wide: plain_dnsmos(reference, s))  # type: ignore[misc]
+        ours += took(lambda c=clip: dnsmos.measure(c, dnsmos.Settings()))  # type: ignore[misc]
+        seconds += clip.seconds
+    print(line("dnsmos", seconds, ours, plain))
+
+
+if __name__ == "__main__":
+    main()

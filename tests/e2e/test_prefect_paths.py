@@ -1,0 +1,277 @@
+"""Retry, cancel, schedules and dead processes, as a Prefect server, a work pool with its worker and
+`flow.serve` really do them: each path goes on from the manifests, and its record is closed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+import yaml
+
+from flows import lock
+from flows.server import LocalServer, using
+from flows.settings import check, parse
+from tasks import pipeline
+from tasks.errors import Held
+from tests import corpus
+from tests.e2e import service
+from tests.e2e.service import Service
+from tests.faults.command import Site, differences, soon
+from tests.plugins import gate
+
+pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.cluster]
+
+COUNT = 6
+SHARDS = 3
+#: Where runs are held or fail: the longest recording, whose shard is the last one to end.
+LAST = gate.name("transcribe", corpus.seconds_of(COUNT - 1))
+STAGES = ("filter", "resample", "transcribe")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, prefect_server: LocalServer) -> Iterator[Site]:
+    made = Site(tmp_path_factory.mktemp("paths"), prefect_server.url)
+    corpus.make(made.source, COUNT)
+    with using(prefect_server.url):
+        yield made
+
+
+@pytest.fixture(scope="module")
+def deployments(site: Site) -> None:
+    """As the README says it."""
+    # The pool may be there already: another test of the session deploys to it.
+    pool = ("work-pool", "create", "default", "--type", "process", "--overwrite")
+    service.command(site, "-m", "prefect", *pool)
+    service.command(
+        site, "-m", "prefect", "--no-prompt", "deploy", "--all",
+        "--prefect-file", "infra/prefect.yaml",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def worker(site: Site, deployments: None) -> Iterator[Service]:
+    arguments = ("-m", "prefect", "worker", "start", "--pool", "default")
+    with service.service(site, *arguments) as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def open_gates(site: Site) -> Iterator[None]:
+    yield
+    for left in site.gate.iterdir():
+        left.unlink()
+
+
+def settings(site: Site, out: str) -> Path:
+    return site.settings(
+        out,
+        shard={"settle_seconds": 0, "hours": 1.8 / 3600},
+        transcribe={"backend": {"use": "tests.plugins.mendable_asr"}},
+    )
+
+
+@pytest.fixture(scope="module")
+def reference(site: Site) -> Path:
+    """What a quiet run gives, without Prefect or a cluster."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(gate.VARIABLE, str(site.gate))
+        job = check(parse(yaml.safe_load(settings(site, "reference").read_text())))
+        pipeline.run_here(job)
+    return job.out
+
+
+def held(site: Site, run: UUID) -> None:
+    """Wait until the run waits at the gate, and until Prefect shows it so."""
+    waits = site.gate / f"{LAST}.held"
+    assert soon(waits.exists), service.state(run)
+    waits.unlink()
+    assert soon(lambda: service.still_open(run) and len(service.task_runs(run)) == 1 + 3 * SHARDS)
+
+
+def done_before(run: UUID) -> set[str]:
+    """Names of the run's task runs that came to their end."""
+    return {t.name for t in service.task_runs(run).values() if t.state and t.state.is_completed()}
+
+
+def complete(run: UUID) -> None:
+    """The flow run ended well and Prefect has its whole record."""
+    assert service.end_of(run).is_completed(), service.state(run)
+    names = [f"{stage} · shard {n:06d} · 0.00 h" for stage in STAGES for n in range(SHARDS)]
+
+    def recorded() -> bool:
+        tasks = service.task_runs(run).values()
+        ended = sorted(t.name for t in tasks if t.state and t.state.is_completed())
+        return set(ended) == {"shard", *names, "package"} and not service.still_open(run)
+
+    assert soon(recorded, 20, every=0.2), service.task_runs(run)
+
+
+def retried(site: Site, run: UUID, reference: Path) -> None:
+    """Retry goes on where the first attempt of the same flow run stopped, and ends it well."""
+    assert soon(lambda: len(service.task_runs(run)) == 1 + 3 * SHARDS, 20, every=0.2)
+    first, done = service.task_runs(run), done_before(run)
+    assert len(done) == 3 * SHARDS
+    assert not service.reused(first)
+    out = Path(service.flow_run(run).parameters["out"])
+    assert not (out / "datasets").exists()
+
+    service.retry(run)
+    complete(run)
+    second = {id: task for id, task in service.task_runs(run).items() if id not in first}
+    assert service.reused(second) == done
+    assert len(second) == 2 + 3 * SHARDS
+    ended = service.flow_run(run)
+    assert ended.run_count == 2
+    assert len([tag for tag in ended.tags if tag.startswith("owner:")]) == 1
+    assert differences(out, reference) == []
+
+
+def test_retry_of_a_failed_run_through_a_work_pool(
+    site: Site, worker: Service, reference: Path
+) -> None:
+    fault = site.gate / f"{LAST}.fail"
+    fault.touch()
+    run = service.start(service.deployed("prepare-manual"), settings(site, "pool"))
+    failed = service.end_of(run)
+    assert failed.is_failed()
+    assert "the recogniser's licence has run out" in str(failed.message)
+    assert soon(lambda: not service.still_open(run), 20)
+    fault.unlink()
+    retried(site, run, reference)
+
+
+SERVE = "from flows.prepare import prepare; prepare.serve('served')"
+
+
+def test_retry_of_a_killed_run_through_serve(site: Site, reference: Path) -> None:
+    """The new attempt closes what the dead one left open, and not itself."""
+    hold = site.gate / f"{LAST}.hold"
+    hold.touch()
+    with service.service(site, "-c", SERVE) as serving:
+        assert soon(lambda: "polling for" in serving.words()), serving.words()
+        run = service.start(service.deployed("served"), settings(site, "served"))
+        held(site, run)
+        service.owner(run).kill()
+        assert service.end_of(run).is_crashed()
+        assert soon(lambda: not serving.runs(), 15), serving.runs()
+        assert len(service.still_open(run)) == 1
+        hold.unlink()
+        retried(site, run, reference)
+
+
+def test_cancel(site: Site, worker: Service, reference: Path) -> None:
+    manual, out = service.deployed("prepare-manual"), site.home / "cancel"
+    hold = site.gate / f"{LAST}.hold"
+    hold.touch()
+    run = service.start(manual, settings(site, "cancel"))
+    held(site, run)
+    # Control: what has to be gone after.
+    assert any("spawn_main" in " ".join(p.cmdline()) for p in worker.runs())
+    assert any(site.temp.glob("uttermill-run-*"))
+    with pytest.raises(Held), lock.hold(out):
+        pass
+    assert service.still_open(run)
+
+    service.cancel(run)
+    ended = service.end_of(run)
+    assert ended.is_cancelled(), ended
+    assert soon(lambda: not worker.runs(), 5), worker.runs()
+    assert not any(site.temp.glob("uttermill-run-*"))
+    with lock.hold(out):
+        pass
+    assert not (out / "datasets").exists()
+    assert soon(lambda: not service.still_open(run), 20), service.still_open(run)
+    done = done_before(run)
+    assert len(done) == 3 * SHARDS
+
+    hold.unlink()
+    again = service.start(manual, settings(site, "cancel"))
+    complete(again)
+    assert service.reused(service.task_runs(again)) == done
+    assert service.state(run).is_cancelled(), "the next run leaves a closed record as it is"
+    assert differences(out, reference) == []
+
+
+def test_a_second_run_waits_or_refuses(site: Site, worker: Service, reference: Path) -> None:
+    """Of one deployment: it waits, then finds nothing to do. Of another one: it refuses."""
+    out = site.home / "two"
+    hold = site.gate / f"{LAST}.hold"
+    hold.touch()
+    nightly = service.deployed("prepare-nightly")
+    first = service.start(nightly, settings(site, "two"))
+    held(site, first)
+    with service.schedule(nightly, settings(site, "two")) as second:
+        assert soon(lambda: service.state(second).name == "AwaitingConcurrencySlot", 30)
+
+        # Control: what waits above is the deployment, not the worker.
+        other = service.start(service.deployed("prepare-manual"), settings(site, "two"))
+        refused = service.end_of(other)
+        assert refused.is_failed()
+        words = f"another run holds {out}: .*, process {service.owner(first).pid} on "
+        assert re.search(words, str(refused.message)), refused.message
+        assert not service.task_runs(other)
+        assert service.state(first).is_running(), "who refuses touches nothing of the first run"
+        assert service.still_open(first)
+        assert service.state(second).is_scheduled()
+        assert not service.task_runs(second)
+
+        hold.unlink()
+        complete(first)
+        complete(second)
+    began, ended = service.flow_run(second).start_time, service.flow_run(first).end_time
+    assert began is not None
+    assert ended is not None
+    assert began > ended
+    assert not service.reused(service.task_runs(first))
+    tasks = service.task_runs(second)
+    assert service.reused(tasks) == {task.name for task in tasks.values()}
+    assert differences(out, reference) == []
+
+
+UNCLOSED = """
+import json, sys
+from flows import history
+history.close_dead_runs = lambda out, me=None: (0, 0)
+from flows.prepare import prepare
+prepare(**json.loads(sys.argv[1]), return_state=True)
+"""
+
+
+def test_a_killed_flow_process(site: Site, worker: Service, reference: Path) -> None:
+    """-9: Prefect sees that the flow run crashed, and its task run goes on for ever, until the
+    next run goes on and closes it."""
+    manual, out = service.deployed("prepare-manual"), site.home / "killed"
+    hold, fault = site.gate / f"{LAST}.hold", site.gate / f"{LAST}.fail"
+    hold.touch()
+    run = service.start(manual, settings(site, "killed"))
+    held(site, run)
+    service.owner(run).kill()
+    assert service.end_of(run).is_crashed()
+    assert soon(lambda: not worker.runs(), 15), worker.runs()
+    (left,) = service.still_open(run)
+    assert left.startswith("transcribe")
+    assert left.endswith("Running")
+    done = done_before(run)
+    assert len(done) == 3 * SHARDS
+
+    # Control: a next run that closes nothing; it fails, so that the one after it has to resume.
+    fault.touch()
+    hold.unlink()
+    parameters = yaml.safe_load(settings(site, "killed").read_text())
+    service.command(site, "-c", UNCLOSED, json.dumps(parameters))
+    assert service.still_open(run) == [left]
+
+    fault.unlink()
+    again = service.start(manual, settings(site, "killed"))
+    complete(again)
+    assert service.still_open(run) == []
+    (closed,) = [t for t in service.task_runs(run).values() if t.state and t.state.is_crashed()]
+    assert closed.state is not None
+    assert "the next run of the same folder closed its record" in str(closed.state.message)
+    assert service.state(run).is_crashed()
+    assert service.reused(service.task_runs(again)) == done
+    assert differences(out, reference) == []

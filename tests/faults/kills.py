@@ -1,0 +1,299 @@
+"""Seeded kills with -9: who dies, in which stage, how far into it. One seed, one plan.
+
+A plan is a list of chains. A chain is one OUT that suffers its kills one after the other, each
+later in the line than the one before, so that each has work left to hit; then it has to end well.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+import soundfile as sf
+
+from tests.faults.command import Site, Started, soon
+from tests.plugins import gate
+
+VICTIMS = ("worker", "workers", "run", "server")
+STAGES = ("shard", "filter", "resample", "transcribe", "package", "publish")
+ANY = "any"  # at any moment of a run, its start and its end too
+MOMENTS = (ANY, *STAGES)
+LONGEST = 5  # kills of one chain
+MOST_ITEMS = 4  # of a stage that pass before the kill
+SPREAD = 0.08  # s between an item and the kill: the pace of some items, and of a commit
+
+
+@dataclass(frozen=True)
+class Kill:
+    victim: str
+    moment: str
+    items: int  # that pass the stage's gate first; neither `any` nor `shard` has one
+    delay: float  # share of the time within which it strikes: the moment itself is random
+    patient: bool  # whether the next run waits until all of the killed one is gone
+
+    def __str__(self) -> str:
+        return f"{self.victim} in {self.moment} (item {self.items}, {self.delay:.2f})"
+
+
+def plan(count: int, seed: int) -> list[tuple[Kill, ...]]:
+    """Chains with `count` kills in all; every 28 of them hit each victim at each moment."""
+    dice = random.Random(seed)
+    victims, moments = (dice.sample(names, len(names)) for names in (VICTIMS, MOMENTS))
+    kills = [
+        Kill(
+            victims[number % len(victims)], moments[number % len(moments)],
+            dice.randint(1, MOST_ITEMS), dice.random(), dice.random() < 0.5,
+        )
+        for number in range(count)
+    ]  # fmt: skip
+    dice.shuffle(kills)
+    # A server of its own takes a run some seconds, so those that need one share their chains.
+    kills.sort(key=lambda kill: kill.victim != "server")
+    chains: list[tuple[Kill, ...]] = []
+    while kills:
+        chosen: list[Kill] = []
+        for kill in list(kills):
+            if len(chosen) < LONGEST and kill.moment not in {other.moment for other in chosen}:
+                chosen.append(kill)
+                kills.remove(kill)
+        length = dice.choice((1, 3, 4, LONGEST))  # what is cut off goes back
+        kills = chosen[length:] + kills
+        chains.append(tuple(sorted(chosen[:length], key=lambda k: MOMENTS.index(k.moment))))
+    return chains
+
+
+@dataclass
+class Tally:
+    """What was really hit, for the summary and for the test that every stage was."""
+
+    planned: int = 0
+    seed: int = 0
+    chains: int = 0  # that ended well
+    seconds: float = 0.0
+    hits: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    @property
+    def kills(self) -> int:
+        return sum(self.hits.values())
+
+    def missed(self) -> list[str]:
+        """Stages and victims that no kill has hit."""
+        hit = {name for pair in self.hits for name in pair}
+        return [name for name in (*STAGES, *VICTIMS) if name not in hit]
+
+    def lines(self) -> Iterator[str]:
+        yield (
+            f"{self.kills} of {self.planned} kills, seed {self.seed}: {self.chains} OUTs ended "
+            f"with the reference's bytes, {self.seconds:.0f} s"
+        )
+        columns = ("start", *STAGES)
+        yield "".join(f"{name:>11}" for name in ("", *columns, "all"))
+        for victim in VICTIMS:
+            counts = [self.hits[victim, column] for column in columns]
+            yield "".join(f"{cell:>11}" for cell in (victim, *counts, sum(counts)))
+        counts = [sum(self.hits[victim, column] for victim in VICTIMS) for column in columns]
+        yield "".join(f"{cell:>11}" for cell in ("all", *counts, sum(counts)))
+
+
+# The runs that are killed
+
+
+def large(site: Site) -> Path:
+    """A file of 1.5 GB, which holds nothing and takes no room: hashing it takes a second, and
+    that is the time to kill in the stage `shard`."""
+    return site.source / "large.wav"
+
+
+def gated(site: Site, out: str) -> Path:
+    """Settings of a run whose stages pass gates; see `tests.plugins.gate`."""
+    return site.settings(
+        out,
+        # The large file's length is guessed from its size: one shard for it, four for the rest.
+        shard={"settle_seconds": 0, "hours": 5.6},
+        filter={
+            "segmenter": {"use": "whole"},
+            "filters": [{"use": "tests.plugins.gated_filter"}, {"use": "silence"}],
+        },
+        resample={"resampler": {"use": "tests.plugins.gated_resampler"}},
+        transcribe={"backend": {"use": "tests.plugins.gated_asr"}},
+        package={"formats": ["tests.plugins.gated_wenet"]},
+    )
+
+
+def with_own_server(site: Site) -> Site:
+    """The same site for runs that start a Prefect server, on a database that is made already."""
+    home = site.home / "prefect"
+    home.mkdir()
+    of_the_tests = Path(os.environ["PREFECT_HOME"]) / "prefect.db"
+    with (
+        closing(sqlite3.connect(of_the_tests)) as made,
+        closing(sqlite3.connect(home / "prefect.db")) as copy,
+    ):
+        made.backup(copy)
+    return replace(site, api="", environment={"PREFECT_HOME": str(home)})
+
+
+def database(site: Site) -> Path:
+    return Path(site.environment["PREFECT_HOME"]) / "prefect.db"
+
+
+def end(processes: list[psutil.Process]) -> int:
+    """-9 to each; how many there still were."""
+    count = 0
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+            count += 1
+    return count
+
+
+def server_of(run: Started) -> list[psutil.Process]:
+    """The run's own Prefect server."""
+    with suppress(psutil.Error):
+        return [
+            child for child in psutil.Process(run.pid).children()
+            if any(word.endswith("_server_child.py") for word in child.cmdline())
+        ]  # fmt: skip
+    return []
+
+
+class Watch:
+    """Where one run of an OUT is, by the lines that its processes leave at the gates."""
+
+    def __init__(self, site: Site, out: Path, pace: float) -> None:
+        self.site, self.out = site, out
+        self.trace = site.gate / gate.TRACE
+        self.trace.write_text("")
+        (site.gate / gate.PACE).write_text(str(pace))
+
+    def lines(self) -> list[tuple[str, int]]:
+        """(stage, pid) of each passage of a gate, oldest first."""
+        pairs = (line.split() for line in self.trace.read_text().splitlines())
+        return [(stage, int(pid)) for stage, pid in pairs]
+
+    def sharding(self) -> bool:
+        """Whether there is a list of recordings, and no shard of them yet."""
+        return any(self.site.temp.glob("uttermill-run-*/listing/*")) and not self.sharded()
+
+    def sharded(self) -> bool:
+        return any((self.out / "manifests/shard").glob("*/*.parquet"))
+
+    def stage(self, pids: set[int]) -> str:
+        """Of the last passage of one of these processes, else of any."""
+        lines = self.lines()
+        if not lines:
+            return "filter" if self.sharded() else "shard" if self.sharding() else "start"
+        return ([stage for stage, pid in lines if pid in pids] or [lines[-1][0]])[-1]
+
+
+@dataclass
+class Striker:
+    """Kills a run by plan; `seconds` is how long a quiet one takes."""
+
+    site: Site
+    tally: Tally
+    seconds: float
+
+    def strike(self, run: Started, kill: Kill, watch: Watch) -> bool:
+        """Wait for the moment, kill, record what was hit; False when the run ended before."""
+        if not self._waited(run, kill, watch):
+            return False
+        lines = watch.lines()
+        near = next((pid for stage, pid in reversed(lines) if stage == kill.moment), None)
+        victims = self._victims(run, kill.victim, near)
+        # A kill that comes after the end of its victim is none.
+        if not victims or run.process.poll() is not None or not end(victims):
+            return False
+        if kill.victim == "run":
+            run.process.wait()
+        stage = watch.stage(
+            {victim.pid for victim in victims} if kill.victim == "worker" else set()
+        )
+        self.tally.hits[kill.victim, stage] += 1
+        return True
+
+    def _waited(self, run: Started, kill: Kill, watch: Watch) -> bool:
+        """Until the moment has come and there is a victim; False when the run ended before."""
+        begun = len(watch.lines())
+        needed = 1 if kill.moment == "publish" else kill.items
+
+        def over() -> bool:
+            return run.process.poll() is not None
+
+        def come() -> bool:
+            fresh = [stage for stage, _ in watch.lines()[begun:]]
+            # `package` waits for all shards: no more items of the stages before it will pass.
+            beyond = STAGES[max(STAGES.index("package"), STAGES.index(kill.moment) + 1) :]
+            return fresh.count(kill.moment) >= needed or any(stage in beyond for stage in fresh)
+
+        if kill.moment == ANY:
+            soon(over, kill.delay * self.seconds)
+        elif kill.moment == "shard":
+            soon(lambda: watch.sharding() or watch.sharded() or over(), every=0.005)
+            soon(over, kill.delay)
+        else:
+            soon(lambda: come() or over(), every=0.003)
+            soon(over, kill.delay * SPREAD, every=0.001)
+        soon(lambda: over() or self._victims(run, kill.victim, None), every=0.005)
+        return not over()
+
+    def _victims(self, run: Started, victim: str, near: int | None) -> list[psutil.Process]:
+        if victim == "run":
+            with suppress(psutil.NoSuchProcess):
+                return [psutil.Process(run.pid)]
+            return []
+        if victim == "server":
+            return server_of(run)
+        workers = run.workers()
+        if victim == "workers":
+            return workers
+        return [worker for worker in workers if worker.pid == near] or workers[:1]
+
+
+# What has to hold afterwards
+
+
+def leftovers(site: Site, out: Path) -> list[str]:
+    """Files of dead runs, in OUT and in TMPDIR: temporary ones, staging and scratch folders.
+
+    Dask keeps one folder for all schedulers of a TMPDIR, with two locks that stay.
+    """
+    hidden = [p for p in out.rglob("*") if p.name.startswith(".") and p != out / ".lock"]
+    named = [p for p in out.rglob("*") if p.name.endswith((".tmp", ".building"))]
+    dask = site.temp / "dask-scratch-space"
+    scratch = [p for p in (*site.temp.iterdir(), *dask.glob("*"))
+               if p != dask and p.name not in ("global.lock", "purge.lock")]  # fmt: skip
+    return sorted({str(p) for p in (*hidden, *named, *scratch)})
+
+
+def strays(site: Site) -> list[str]:
+    """Living processes that belong to any run of the site, whoever their parent is by now."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            words = " ".join([*process.cmdline(), process.cwd()])
+            ours = process.environ().get("TMPDIR") == str(site.temp) or str(site.home) in words
+            if ours and process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid():
+                found.append(f"{process.pid}: {words}")
+    return found
+
+
+def unbalanced(site: Site, out: Path) -> list[str]:
+    """Recordings of which the ledger has more or fewer samples than the file."""
+    rows = pq.read_table(out / "datasets/latest/ledger.parquet").to_pylist()
+    counted: Counter[str] = Counter()
+    for row in rows:
+        counted[Path(row["source_path"]).name] += row["samples"]
+    frames = {
+        path.name: 0 if path == large(site) else sf.info(path).frames
+        for path in site.source.iterdir()
+    }
+    return [name for name in sorted({*counted, *frames}) if counted[name] != frames.get(name)]

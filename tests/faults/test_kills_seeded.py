@@ -1,0 +1,342 @@
+"""Kill it anywhere, run it again: `--kills N` kills with -9, of whatever runs, in every stage.
+
+    pytest tests/faults/test_kills_seeded.py --kills 60
+
+Every few seconds a kill; the plan follows from `--kills-seed`, what it hit from the machine. The
+table at the end of the test run says what it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow.parquet as pq
+import pytest
+
+from flows import runs
+from flows.server import LocalServer
+from flows.settings import parse
+from tasks import versions
+from tests import corpus
+from tests.conftest import KILLS
+from tests.faults.command import ROOT, Site, Started, differences, soon, still_open
+from tests.faults.kills import (
+    ANY,
+    MOMENTS,
+    STAGES,
+    VICTIMS,
+    Kill,
+    Striker,
+    Tally,
+    Watch,
+    database,
+    gated,
+    large,
+    leftovers,
+    plan,
+    strays,
+    unbalanced,
+    with_own_server,
+)
+
+pytestmark = [pytest.mark.server, pytest.mark.cluster, pytest.mark.kills]
+
+COUNT = 12
+PACE = 0.03  # s an item, in every stage: so wide is what a kill has to hit
+FRESH_OUTS = 3  # for a kill that came after the end of its run
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kills" in metafunc.fixturenames:
+        count, seed = metafunc.config.getoption("kills"), metafunc.config.getoption("kills_seed")
+        chains = plan(count, seed)
+        metafunc.parametrize("kills", chains, ids=[f"chain{n:02d}" for n in range(len(chains))])
+
+
+@pytest.fixture(scope="module")
+def tally(pytestconfig: pytest.Config) -> Iterator[Tally]:
+    count, seed = pytestconfig.getoption("kills"), pytestconfig.getoption("kills_seed")
+    tally = pytestconfig.stash[KILLS] = Tally(count, seed)
+    yield tally
+    if tally.chains == len(plan(count, seed)):  # else some were not chosen, or failed
+        assert tally.kills == count
+        assert count < 2 * len(MOMENTS) or tally.missed() == []
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, prefect_server: LocalServer) -> Site:
+    made = Site(tmp_path_factory.mktemp("seeded"), prefect_server.url)
+    corpus.make(made.source, COUNT)
+    with large(made).open("wb") as file:
+        file.truncate(3 << 28)
+    return made
+
+
+@pytest.fixture(scope="module")
+def alone(site: Site) -> Site:
+    return with_own_server(site)
+
+
+@pytest.fixture(scope="module")
+def quiet(site: Site) -> float:
+    """Seconds of the run that nobody disturbs, into `reference`."""
+    Watch(site, site.home / "reference", PACE)
+    ended = site.done(gated(site, "reference"))
+    assert ended.result["utterances"]["packaged"] == COUNT
+    assert ended.result["deaths"] == {"deaths": 0, "timeouts": 0, "isolated": 0}
+    return ended.seconds
+
+
+@pytest.fixture(autouse=True)
+def open_gates(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if "site" in request.fixturenames:
+        for left in request.getfixturevalue("site").gate.iterdir():
+            left.unlink()
+
+
+def sound(site: Site, out: Path) -> None:
+    """What has to hold after a run that ended well."""
+    assert soon(lambda: not strays(site), 5.0, every=0.2), strays(site)
+    assert differences(out, site.home / "reference") == []
+    assert unbalanced(site, out) == []
+    assert leftovers(site, out) == []
+    assert os.readlink(out / "datasets/latest") == "v0001"
+    if site.api:
+        assert still_open(site.api, out) == []
+
+
+def suffered(striker: Striker, name: str, kills: list[Kill]) -> list[Kill]:
+    """One OUT through as many of the kills as come before a run's end; those that are left."""
+    site, out = striker.site, striker.site.home / name
+    settings = gated(site, name)
+    while True:
+        watch = Watch(site, out, PACE)
+        with site.start("run", settings, "--json") as run:
+            while kills and striker.strike(run, kills[0], watch):
+                kill, *kills = kills
+                if kill.victim == "run":
+                    gone(site, run, kill)
+                    break
+            else:
+                ended = run.end()
+                assert ended.code == 0, ended.stderr
+                assert run.none_left(2.0), run.alive()
+                break
+    sound(site, out)
+    again = site.done(settings)
+    assert not again.result["new"]
+    sound(site, out)
+    return kills
+
+
+def gone(site: Site, run: Started, kill: Kill) -> None:
+    """All of a killed run ends by itself; an impatient user does not wait for that."""
+    if kill.patient:
+        assert run.none_left(15.0), run.alive()
+
+
+def test_kills(
+    site: Site, alone: Site, quiet: float, tally: Tally, kills: tuple[Kill, ...],
+    request: pytest.FixtureRequest,
+) -> None:  # fmt: skip
+    began = time.monotonic()
+    chain = request.node.callspec.id
+    own = any(kill.victim == "server" for kill in kills)
+    striker = Striker(alone if own else site, tally, quiet)
+    left = list(kills)
+    try:
+        for fresh in range(FRESH_OUTS):
+            left = suffered(striker, f"{chain}-{fresh}", left)
+            if not left:
+                break
+            # A run is not equally long every time: sooner, then.
+            left = [replace(kill, delay=kill.delay / 2) for kill in left]
+        assert not left, "these kills came too late every time"
+        if own:
+            assert whole(alone)
+    except BaseException as error:
+        error.add_note(
+            f"the plan was {'; '.join(map(str, kills))}\n"
+            f"again: pytest tests/faults/test_kills_seeded.py --kills {tally.planned} "
+            f"--kills-seed {tally.seed} -k {chain}"
+        )
+        raise
+    finally:
+        tally.seconds += time.monotonic() - began
+    tally.chains += 1
+
+
+def whole(alone: Site) -> bool:
+    """Whether the database of killed servers is sound, and has no run that goes on."""
+    with closing(sqlite3.connect(database(alone))) as opened:
+        sane = opened.execute("pragma integrity_check").fetchall()
+        going = opened.execute(
+            "select name, state_type from flow_run where state_type in ('RUNNING', 'PENDING') "
+            "union all "
+            "select name, state_type from task_run where state_type in ('RUNNING', 'PENDING')"
+        ).fetchall()
+    assert sane == [("ok",)]
+    assert going == []
+    return True
+
+
+# The plan
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_plan_hits_everybody_everywhere(seed: int) -> None:
+    chains = plan(60, seed)
+    kills = [kill for chain in chains for kill in chain]
+    assert len(kills) == 60
+    assert {(k.victim, k.moment) for k in kills} == {(v, m) for v in VICTIMS for m in MOMENTS}
+    assert plan(60, seed) == chains != plan(60, seed + 1)
+    few = [kill for chain in plan(8, seed) for kill in chain]
+    assert {kill.moment for kill in few} == {ANY, *STAGES}
+    assert {kill.victim for kill in few} == set(VICTIMS)
+    for chain in chains:
+        moments = [MOMENTS.index(kill.moment) for kill in chain]
+        assert moments == sorted(set(moments))
+
+
+def test_a_temporary_file_in_the_record_of_a_killed_run_goes(tmp_path: Path) -> None:
+    settings = parse({"sources": [{"kind": "folder", "path": str(tmp_path)}], "out": str(tmp_path)})
+    left = tmp_path / "runs/killed/.settings.tmp"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    with runs.record(tmp_path, settings) as run:
+        run.finish({})
+    assert list((tmp_path / "runs").rglob("*.tmp")) == []
+    assert (run.folder / "summary.json").exists()
+
+
+@pytest.mark.parametrize("moment", ["before its lock", "half removed", "while a worker writes"])
+def test_scratch_of_a_killed_run_goes(
+    tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / "uttermill-run-killed"
+    left.mkdir()
+    if moment == "half removed":
+        (left / "lock").touch()
+    elif moment == "before its lock":
+        os.utime(left, (0, 0))
+    else:
+        left.rmdir()
+    with runs.scratch() as scratch:
+        assert not left.exists()
+        if moment == "while a worker writes":
+            until = time.monotonic() + 0.3
+
+            def write() -> None:
+                while time.monotonic() < until:
+                    with suppress(OSError):
+                        (scratch / "workers").mkdir(exist_ok=True)
+                        (scratch / "workers" / uuid4().hex).touch()
+
+            writer = threading.Thread(target=write)
+            writer.start()
+    if moment == "while a worker writes":
+        writer.join()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_scratch_of_a_living_run_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "uttermill-run-made-just-now").mkdir()
+    with runs.scratch() as one, runs.scratch() as other:
+        assert one.exists()
+        assert len(list(tmp_path.iterdir())) == 3
+        assert other.exists()
+
+
+# Controls: each check sees its fault
+
+
+def test_control_a_stray_process_is_seen(site: Site) -> None:
+    assert strays(site) == []
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    for planted in (
+        {"env": {**os.environ, "TMPDIR": str(site.temp)}, "start_new_session": True},
+        {"cwd": str(site.source)},
+    ):
+        with subprocess.Popen(command, **planted) as process:
+            try:
+                (stray,) = strays(site)
+                assert stray.startswith(f"{process.pid}:")
+            finally:
+                process.kill()
+    assert strays(site) == []
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "manifests/filter/s/.x.tmp", "audio/s/.y.tmp", "runs/r/.z.tmp", "datasets/.staging/a",
+        "manifests/.listing/b", "../tmp/uttermill-run-x/lock", "datasets/v0001.building",
+    ],
+)  # fmt: skip
+def test_control_a_leftover_is_seen(tmp_path: Path, planted: str) -> None:
+    site = Site(tmp_path, "")
+    out = tmp_path / "out"
+    (out / "datasets/v0001").mkdir(parents=True)
+    (out / ".lock").touch()
+    assert leftovers(site, out) == []
+    (out / planted).parent.mkdir(parents=True, exist_ok=True)
+    (out / planted).touch()
+    assert leftovers(site, out) != []
+
+
+def test_control_a_lost_second_is_seen(site: Site, quiet: float, tmp_path: Path) -> None:
+    path = site.home / "reference/datasets/latest/ledger.parquet"
+    assert unbalanced(site, site.home / "reference") == []
+    table = pq.read_table(path)
+    (tmp_path / "datasets/latest").mkdir(parents=True)
+    pq.write_table(table.slice(0, table.num_rows - 1), tmp_path / "datasets/latest/ledger.parquet")
+    assert len(unbalanced(site, tmp_path)) == 1
+
+
+@pytest.mark.parametrize("torn", ["", "replace", "rename"])
+def test_control_a_commit_that_is_not_atomic_is_seen(tmp_path: Path, torn: str) -> None:
+    """With `os.replace` (a part) or `os.rename` (a version) as a copy, some kills show."""
+    corpus.make(tmp_path / "in")
+    corpus.run(corpus.job(tmp_path, out=tmp_path / "reference"))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.killed", str(tmp_path), str(tmp_path), "12", "3", torn],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert set(told["ended"].values()) == {signal.SIGKILL}
+    noticed = 0
+    for at in told["ended"]:
+        out = tmp_path / f"at{at}"
+        damaged = halves(out)
+        try:
+            corpus.run(corpus.job(tmp_path, out=out))
+            noticed += bool(damaged) or differences(out, tmp_path / "reference") != []
+        except Exception:
+            noticed += 1
+    print(f"\n{noticed} of {len(told['ended'])} kills were noticed")
+    assert bool(noticed) == bool(torn)
+
+
+def halves(out: Path) -> list[Path]:
+    """Parts whose bytes do not have the hash that is in their name."""
+    return [
+        path for path in corpus.parts(out)
+        if not any(part.startswith(".") for part in path.relative_to(out).parts)
+        and versions.hash_file(path)[0][:16] != path.stem.rsplit("-", 1)[-1]
+    ]  # fmt: skip

@@ -1,0 +1,129 @@
+"""The run's own Prefect server dies: the work goes on, and the history is whole all the same."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from urllib.request import urlopen
+
+import psutil
+import pytest
+
+from flows.server import LocalServer
+from tests import corpus
+from tests.faults.command import Site, soon
+from tests.faults.kills import database, end, server_of, with_own_server
+from tests.plugins import gate
+
+pytestmark = [pytest.mark.server, pytest.mark.cluster]
+
+COUNT = 6
+HELD = gate.name("transcribe", corpus.seconds_of(3))
+
+
+@pytest.fixture
+def alone(tmp_path: Path, prefect_server: LocalServer) -> Site:
+    made = with_own_server(Site(tmp_path, ""))
+    corpus.make(made.source, COUNT)
+    return made
+
+
+def settings(site: Site) -> Path:
+    return site.settings("out", transcribe={"backend": {"use": "tests.plugins.gated_asr"}})
+
+
+@pytest.fixture
+def hold(alone: Site) -> Path:
+    """A file; while it is there, a run waits in its stage transcribe."""
+    hold = alone.gate / f"{HELD}.hold"
+    hold.touch()
+    return hold
+
+
+def test_it_starts_again_and_the_history_is_whole(alone: Site, hold: Path) -> None:
+    with closing(sqlite3.connect(database(alone))) as opened:  # what the tests did before
+        before = dict(opened.execute("select id, 1 from task_run").fetchall())
+    with alone.start("run", settings(alone), "--json") as run:
+        assert soon(hold.with_suffix(".held").exists), run.stderr()
+        (first,) = server_of(run)
+        assert end([first]) == 1
+        assert soon(lambda: [s for s in server_of(run) if s.pid != first.pid]), run.stderr()
+        hold.unlink()
+        began = time.monotonic()
+        ended = run.end()
+        print(f"\n{time.monotonic() - began:.1f} s to the end")
+        assert run.none_left(2.0), run.alive()
+    assert ended.code == 0, ended.stderr
+    assert ended.result["utterances"]["packaged"] == COUNT
+    assert "the run's Prefect server ended (SIGKILL); it starts again" in ended.stderr
+    assert ended.stderr.count("WARNING") == 1
+    assert "ERROR" not in ended.stderr
+    with closing(sqlite3.connect(database(alone))) as opened:
+        rows = opened.execute("select id, state_name from task_run").fetchall()
+    states = [state for row, state in rows if row not in before]
+    assert states == ["Completed"] * (2 + 3 * ended.result["stages"]["filter"]["shards_run"])
+
+
+@pytest.mark.slow
+def test_one_that_cannot_start_again_ends_the_run_in_bounded_time(alone: Site, hold: Path) -> None:
+    """Its database is gone for good: one sentence, and what was made is there for a rerun."""
+    place = database(alone)
+    with alone.start("run", settings(alone), "--json") as run:
+        assert soon(hold.with_suffix(".held").exists), run.stderr()
+        for file in place.parent.glob("prefect.db*"):
+            file.rename(file.with_name(f"away-{file.name}"))
+        place.mkdir()
+        assert end(server_of(run)) == 1
+        hold.unlink()
+        began = time.monotonic()
+        ended = run.end()
+        took = time.monotonic() - began
+        assert run.none_left(2.0), run.alive()
+    assert ended.code == 1
+    assert ended.error in ended.stderr
+    assert "Prefect server ended and did not start again" in ended.error
+    assert "run it again" in ended.error
+    assert "Traceback" not in ended.stderr
+    assert took < 150, "three starts and some tries, also on a loaded machine"
+    print(f"\n{took:.1f} s: {ended.error}")
+
+    place.rmdir()
+    for file in place.parent.glob("away-prefect.db*"):
+        file.rename(file.with_name(file.name.removeprefix("away-")))
+    again = alone.done(settings(alone))
+    assert again.result["utterances"]["packaged"] == COUNT
+    assert again.result["stages"]["transcribe"]["items_computed"] == 0
+
+
+@pytest.fixture
+def server(prefect_server: LocalServer) -> Iterator[LocalServer]:
+    with LocalServer.start() as own:  # on the tests' database, which is made already
+        own.wait_ready()
+        yield own
+
+
+def test_killed_twice_it_has_the_same_url_and_ends_when_asked(server: LocalServer) -> None:
+    """The second time while it starts, or just after; it never answers elsewhere."""
+    pids = [server.pid]
+    for times in (1, 2):
+        psutil.Process(pids[-1]).kill()
+        assert soon(lambda times=times: server.restarts == times)  # type: ignore[misc]
+        assert soon(lambda: server.pid not in pids)
+        pids.append(server.pid)
+    with urlopen(f"{server.url}/health", timeout=60) as reply:
+        assert reply.status == 200
+    server.stop()
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+    assert server.restarts == 2
+    assert not server.lost
+
+
+def test_one_that_is_killed_while_it_is_stopped_stays_dead(server: LocalServer) -> None:
+    process = psutil.Process(server.pid)
+    process.kill()
+    server.stop()
+    assert not process.is_running()
+    assert not server.lost

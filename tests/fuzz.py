@@ -1,0 +1,23 @@
+"""How many cases a fuzz test tries: few in the suite, many by `--hypothesis-profile=deep`."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+DEEP = "deep"
+FACTOR = 20  # a deep run tries so many times the cases of an ordinary one
+
+settings.register_profile(DEEP, deadline=None)
+
+
+def is_deep() -> bool:
+    return settings.get_current_profile_name() == DEEP
+
+
+def count(cases: int) -> int:
+    return cases * FACTOR if is_deep() else cases
+
+
+def cases(number: int) -> settings:
+    """A decorator for `@given`: so many examples, however long one takes."""
+    return settings(max_examples=count(number), deadline=None)

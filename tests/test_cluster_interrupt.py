@@ -1,0 +1,58 @@
+"""An interrupt while workers start: quick, without Dask's complaints, and nothing stays."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+START = """
+import sys
+from pathlib import Path
+from flows.cluster import Cluster, ClusterSettings
+try:
+    with Cluster(ClusterSettings(workers=2), Path(sys.argv[1])) as cluster:
+        cluster.client
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.cluster
+def test_an_interrupt_while_workers_start(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", START, str(tmp_path / "s")], cwd=Path(__file__).parents[1],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        workers = _spawned(process)
+        assert workers, "control: it has begun"
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert stdout == "interrupted\n"
+    assert stderr == ""
+    assert time.monotonic() - began < 8, "Dask waits ten seconds for workers that never came"
+    psutil.wait_procs(workers, 5)
+    assert not [worker for worker in workers if worker.is_running()]
+    assert not (tmp_path / "s").exists()
+
+
+def _spawned(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """Worker processes, as soon as there are any."""
+    while process.poll() is None:
+        with suppress(psutil.Error):
+            children = psutil.Process(process.pid).children()
+            if found := [c for c in children if "spawn_main" in " ".join(c.cmdline())]:
+                return found
+        time.sleep(0.01)
+    return []

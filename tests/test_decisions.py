@@ -1,0 +1,90 @@
+"""What-if answers from one table exactly what the manifests would answer, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows import looks
+from tasks import decisions, manifest, rules
+from tasks.settings import Plugin
+from tests import corpus
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight recordings with references, some of them short."""
+    tmp = tmp_path_factory.mktemp("decisions")
+    corpus.make(tmp / "in", 8)
+    corpus.listed(tmp / "in", 8, tmp / "list.jsonl", r03="x")
+    corpus.run(job(tmp))
+    return tmp
+
+
+def job(tmp: Path, **changes: Any) -> Any:
+    source = {"kind": "jsonl", "path": str(tmp / "list.jsonl"), "name": "c"}
+    return corpus.job(tmp, sources=[source], **changes)
+
+
+LIMIT = st.none() | st.floats(0.1, 3, allow_nan=False)
+
+
+@given(LIMIT, LIMIT, st.integers(1, 30), st.floats(0, 1))
+def test_the_table_says_what_the_manifests_say(
+    base: Path, low: float | None, high: float | None, chars: int, probability: float
+) -> None:
+    verdicts = (
+        Plugin(use="empty_text", min_chars=chars),
+        Plugin(use="language", min_probability=probability, allowed=["en"]),
+    )
+    chosen = job(
+        base, filter=corpus.filters(min=low, max=high), transcribe={"verdicts": verdicts}
+    )  # fmt: skip
+    table = decisions.load(chosen)
+    assert table is not None
+    assert looks._kept_of_table(chosen, table) == looks._kept_of_shards(chosen, chosen.out)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"resample": {"rate": 8000}},
+        {"filter": corpus.filters({"use": "file_size"})},
+        {"transcribe": {"backend": {"use": "fake", "seed": 1}}},
+        {"transcribe": {"keep_reference": False}},
+    ],
+)
+def test_it_is_not_used_for_what_it_does_not_hold(base: Path, change: dict[str, Any]) -> None:
+    assert decisions.load(job(base)) is not None
+    assert decisions.load(job(base, **change)) is None
+
+
+def test_it_is_not_used_when_manifests_changed(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 3)
+    chosen = corpus.job(tmp_path)
+    corpus.run(chosen)
+    assert decisions.load(chosen) is not None
+    manifest.discard(next((tmp_path / "out/manifests/transcribe").rglob("*.parquet")))
+    assert decisions.load(chosen) is None
+    corpus.run(chosen)
+    assert decisions.load(chosen) is not None
+
+
+def test_rules_over_columns_are_those_over_rows() -> None:
+    """Nulls, both limits, allowed values and refused nulls."""
+    import pyarrow as pa
+
+    table = pa.table(
+        {"x": [None, -1.0, 0.0, 1.0, 2.0], "lang": ["en", None, "de", "en", "fr"]}
+    )  # fmt: skip
+    for rule in (
+        rules.Limit("x", 0.0, 1.0), rules.Limit("x", None, 0.5), rules.Limit("x", 0.5, None),
+        rules.Limit("x"), rules.Allowed("lang", ("en", "fr"), "no"),
+        rules.Allowed("lang", ("en",), "no", refuse_null=True),
+    ):  # fmt: skip
+        expected = [rules.judge(row, (rule,)) is None for row in table.to_pylist()]
+        assert decisions.passes(table, (rule,)).to_pylist() == expected

@@ -1,0 +1,145 @@
+"""What listens, and for whom: loopback only, the dashboard off; a server with basic auth."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import psutil
+import pytest
+
+from flows.cluster import Cluster, ClusterSettings
+from flows.server import LocalServer
+from tests import corpus
+
+ROOT = Path(__file__).parent.parent
+LOOPBACK = ("127.0.0.1", "::1")
+AUTH = "admin:open sesame"
+
+
+def listening(pids: list[int]) -> set[str]:
+    """Addresses that processes listen at, TCP and UDP."""
+    return {
+        link.laddr.ip
+        for pid in pids
+        for link in psutil.Process(pid).net_connections("inet")
+        if link.status in (psutil.CONN_LISTEN, psutil.CONN_NONE) and link.laddr
+    }
+
+
+@pytest.mark.cluster
+def test_a_cluster_listens_on_the_loopback_only(tmp_path: Path) -> None:
+    settings = ClusterSettings(workers=2, memory_limit="2GB")
+    with Cluster(settings, tmp_path / "s") as cluster:
+        pids = [os.getpid(), *cluster.client.run(os.getpid).values()]
+        found = listening(pids)
+        assert found
+        assert found <= set(LOOPBACK)
+        info = cluster.client.scheduler_info()
+        port = info["services"].get("dashboard")
+        if port:  # Dask's HTTP server (health, metrics); the dashboard's pages are not there
+            with pytest.raises(URLError):
+                urlopen(f"http://127.0.0.1:{port}/status", timeout=5)
+
+
+@pytest.mark.cluster
+def test_a_scheduler_by_address_gets_no_dashboard_of_ours(tmp_path: Path) -> None:
+    with Cluster(ClusterSettings(workers=1, memory_limit="2GB"), tmp_path / "one") as first:
+        address = first.client.scheduler.address
+        before = listeners()
+        with Cluster(ClusterSettings(kind="address", address=address), tmp_path / "two") as second:
+            assert second.submit(abs, -1).result() == 1
+            assert listeners() == before
+
+
+def listeners() -> set[tuple[str, int]]:
+    """Addresses and ports that this process accepts connections at."""
+    links = psutil.Process().net_connections("tcp")
+    return {(each.laddr.ip, each.laddr.port) for each in links if each.status == psutil.CONN_LISTEN}
+
+
+def test_control_an_open_socket_is_seen() -> None:
+    with socket.create_server(("0.0.0.0", 0)):
+        assert "0.0.0.0" in listening([os.getpid()])
+
+
+@pytest.mark.server
+def test_the_runs_own_server_listens_on_the_loopback_only(prefect_server: LocalServer) -> None:
+    pids = [prefect_server.pid]
+    pids += [child.pid for child in psutil.Process(prefect_server.pid).children(recursive=True)]
+    found = listening(pids)
+    assert found
+    assert found <= set(LOOPBACK)
+    assert prefect_server.url.startswith("http://127.0.0.1:")
+
+
+# Basic authentication, as the README tells it
+
+
+@pytest.mark.server
+def test_a_server_with_basic_auth_takes_who_knows_it(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 1)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    bare = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
+    bare |= {"PREFECT_HOME": str(tmp_path / "prefect"), "DO_NOT_TRACK": "1"}
+    api = f"http://127.0.0.1:{port}/api"
+    asks = {"PREFECT_SERVER_API_AUTH_STRING": AUTH, "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+    command = ["-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    server = subprocess.Popen(
+        [sys.executable, *command], env={**bare, **asks},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        wait(f"{api}/health", server)
+        known = run(
+            tmp_path, "known", {**bare, "PREFECT_API_URL": api, "PREFECT_API_AUTH_STRING": AUTH}
+        )
+        assert known.returncode == 0, known.stderr[-2000:]
+        wrong = {"PREFECT_API_URL": api, "PREFECT_API_AUTH_STRING": "admin:guess"}
+        for name, more in (("none", {"PREFECT_API_URL": api}), ("wrong", wrong)):
+            refused = run(tmp_path, name, {**bare, **more})
+            assert refused.returncode == 1
+            said = json.loads(refused.stdout.splitlines()[-1])["error"]
+            assert "PREFECT_API_AUTH_STRING" in said
+            assert "\n" not in said
+            assert "Traceback" not in refused.stderr
+            assert AUTH not in refused.stderr + refused.stdout
+            assert not (tmp_path / name / "datasets").exists()
+    finally:
+        for child in psutil.Process(server.pid).children(recursive=True):
+            child.kill()
+        server.kill()
+        server.wait()
+    assert AUTH.encode() not in b"".join(
+        path.read_bytes() for path in (tmp_path / "known").rglob("*") if path.is_file()
+    )
+
+
+def wait(url: str, server: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + 120
+    while time.monotonic() < end and server.poll() is None:
+        try:
+            with urlopen(url, timeout=2):
+                return
+        except (URLError, OSError) as error:
+            if getattr(error, "code", None) in (401, 403):
+                return  # it answers, and asks who we are
+        time.sleep(0.2)
+    raise AssertionError("the server did not start")
+
+
+def run(home: Path, name: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "flows.cli", "run", "--source", str(home / "in"), "--out",
+         str(home / name), "--set", "transcribe.backend.use=fake", "--set",
+         "filter.segmenter.use=whole", "--set", "cluster.workers=1", "--json"],
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip

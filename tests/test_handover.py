@@ -1,0 +1,172 @@
+"""The hand-over from filter to resample: the same bytes with it, without it, and when it is ill."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasks import audio, filter, handover, manifest, pcm, pipeline, recipe, stage
+from tasks.audio import Clip
+from tasks.job import Job
+from tasks.recording import Locator
+from tests import corpus
+
+SHARD = "shard-000000"
+Decodes = Callable[[], int]
+
+
+@pytest.fixture
+def filtered(tmp_path: Path) -> Job:
+    """A job whose shard of six recordings, one of them in two channels, has been filtered."""
+    corpus.make(tmp_path / "in", 6)
+    (tmp_path / "out").mkdir()
+    job = corpus.job(tmp_path, scratch=tmp_path / "scratch", resample={"rate": 11025})
+    pipeline.run_shard_stage(job, pipeline.Here(), tmp_path / "listing")
+    stage.run("filter", job, SHARD)
+    return job
+
+
+@pytest.fixture
+def decodes(monkeypatch: pytest.MonkeyPatch) -> Decodes:
+    """How many recordings were opened since."""
+    opened: list[Locator] = []
+    real = audio.open_stream
+
+    def counted(where: Locator) -> audio.Stream:
+        opened.append(where)
+        return real(where)
+
+    monkeypatch.setattr(audio, "open_stream", counted)
+    return lambda: len(opened)
+
+
+def entries(job: Job) -> list[Path]:
+    assert job.scratch is not None
+    return sorted((job.scratch / "handover").glob("*"))
+
+
+def resampled(job: Job) -> list[tuple[str, str, int]]:
+    """(recipe, sha256, samples) of all PCM rows after the resample stage."""
+    stage.run("resample", job, SHARD)
+    rows = [r for part in manifest.read(job.out, "resample", SHARD) for r in part.table.to_pylist()]
+    return sorted((row["audio"], row["sha256"], row["num_samples"]) for row in rows)
+
+
+def without(job: Job, tmp_path: Path) -> list[tuple[str, str, int]]:
+    """The same rows of a run that decodes again."""
+    lone = replace(job, out=tmp_path / "lone", scratch=None)
+    lone.out.mkdir()
+    pipeline.run_shard_stage(lone, pipeline.Here(), tmp_path / "listing")
+    stage.run("filter", lone, SHARD)
+    return resampled(lone)
+
+
+def test_nothing_is_decoded_twice(filtered: Job, tmp_path: Path, decodes: Decodes) -> None:
+    assert len(entries(filtered)) == 6
+    rows = resampled(filtered)
+    assert decodes() == 0
+    assert entries(filtered) == []
+    assert rows == without(filtered, tmp_path)
+    assert decodes() > 0
+
+
+def flipped(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "harm", [flipped, lambda p: os.truncate(p, 100), lambda p: os.truncate(p, 0), os.unlink]
+)
+def test_a_lost_or_damaged_entry_is_decoded_again(
+    filtered: Job, tmp_path: Path, decodes: Decodes, harm: Callable[[Path], None]
+) -> None:
+    for path in entries(filtered)[::2]:
+        harm(path)
+    rows = resampled(filtered)
+    assert decodes() == 3
+    assert rows == without(filtered, tmp_path)
+
+
+def test_a_changed_setting_finds_no_stale_entry(
+    filtered: Job, tmp_path: Path, decodes: Decodes
+) -> None:
+    changed = replace(filtered, resample=filtered.resample.model_copy(update={"mono": "first"}))
+    rows = resampled(changed)
+    assert decodes() == 6
+    assert rows == without(changed, tmp_path)
+    assert len(entries(filtered)) == 6
+
+
+def test_what_is_dropped_stored_or_too_much_is_not_handed_over(
+    filtered: Job, tmp_path: Path
+) -> None:
+    rows = resampled(filtered)
+
+    def cut_again(name: str, **changes: Any) -> int:
+        job = replace(filtered, scratch=tmp_path / name, **changes)
+        units, _ = filter.todo(stage.view_of(replace(job, out=filtered.out), SHARD))
+        assert len(units) == 6
+        assert all(rows for rows in filter.compute(units, job))
+        return len(entries(job))
+
+    again = corpus.job(tmp_path, filter={"segmenter": {"use": "auto"}}).filter
+    assert len(rows) == 6
+    assert cut_again("stored", filter=again) == 0, "its PCM is there already"
+    fresh = {"filter": again, "resample": filtered.resample.model_copy(update={"rate": 8000})}
+    assert cut_again("fresh", **fresh) == 6
+    assert cut_again("small", **fresh, cache_bytes=1) == 0
+    strict = corpus.job(tmp_path, filter={**corpus.filters(max=0.7), "segmenter": {"use": "auto"}})
+    assert cut_again("dropped", **{**fresh, "filter": strict.filter}) == 2
+
+
+def test_a_recording_that_changes_takes_its_entries_back(filtered: Job, tmp_path: Path) -> None:
+    job = replace(filtered, out=tmp_path / "other", scratch=tmp_path / "elsewhere")
+    job.out.mkdir()
+    pipeline.run_shard_stage(job, pipeline.Here(), tmp_path / "listing")
+    corpus.add(tmp_path / "in", 2, seed=99)
+    stage.run("filter", job, SHARD)
+    assert len(entries(job)) == 5
+
+
+def test_what_cannot_be_converted_fails_in_its_own_stage(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 4)
+    (tmp_path / "out").mkdir()
+    job = corpus.job(tmp_path, scratch=tmp_path / "scratch", resample={"mono": 1})
+    pipeline.run_shard_stage(job, pipeline.Here(), tmp_path / "listing")
+    stage.run("filter", job, SHARD)
+    assert len(entries(job)) == 1, "one recording of four has a second channel"
+    stage.run("resample", job, SHARD)
+    rows = manifest.read(job.out, "resample", SHARD)[-1].table.to_pylist()
+    assert sorted(str(row["error_code"]) for row in rows) == ["None", *3 * ["unsupported"]]
+
+
+def test_isolated_items_are_not_converted_by_filter(filtered: Job, tmp_path: Path) -> None:
+    job = replace(filtered, out=tmp_path / "other", scratch=tmp_path / "elsewhere")
+    job.out.mkdir()
+    pipeline.run_shard_stage(job, pipeline.Here(), tmp_path / "listing")
+    stage.run("filter", job, SHARD, isolate=True)
+    assert entries(job) == []
+
+
+def test_a_clip_in_pieces_gives_the_same_pcm(filtered: Job) -> None:
+    samples = np.random.default_rng(0).standard_normal((50_000, 2), np.float32) / np.float32(4)
+    pieces = [samples[:1], samples[1:30_000], samples[30_000:]]
+    whole = pcm.convert(samples, 44_100, filtered.resample)
+    clip = Clip.of_pieces(pieces, 44_100)
+    assert np.array_equal(pcm.of_clip(clip, filtered.resample), whole)
+    assert np.array_equal(clip.samples(), samples)
+    offers = handover.Offers(filtered, "content")
+    offers.add(0, len(samples), clip)
+    name = recipe.of_audio(filtered.resample, "content", 0, len(samples))
+    held = handover.take(filtered, name)
+    assert held is not None
+    assert np.array_equal(held[0], whole)
+    assert handover.take(filtered, name) is None

@@ -1,0 +1,26 @@
+"""Without a recogniser the texts are the sources' own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from tests import corpus
+
+NONE = {"backend": {"use": "none"}}
+
+
+def test_references_are_packaged_and_the_rest_has_no_text(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 4)
+    corpus.listed(tmp_path / "in", 4, tmp_path / "list.jsonl", r02="")
+    source = [{"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}]
+    published, _ = corpus.run(corpus.job(tmp_path, sources=source, transcribe=NONE))
+    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    assert {(row["text"], row["text_source"]) for row in rows} == {
+        (f"reference number {n}", "reference") for n in (0, 1, 3)
+    }
+    assert published.summary["reasons"]["transcribe.empty_text"]["items"] == 1
+    kept = {**NONE, "verdicts": []}
+    published, _ = corpus.run(corpus.job(tmp_path, sources=source, transcribe=kept))
+    assert published.summary["utterances"]["packaged"] == 4

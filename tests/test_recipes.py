@@ -1,0 +1,39 @@
+"""The ready settings files: the reader takes each, and every plug-in in it takes its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flows import settings
+from tasks import plugins
+from tasks.settings import Plugin
+
+RECIPES = sorted((Path(__file__).parents[1] / "infra/recipes").glob("*.yaml"))
+
+
+def used(read: settings.PrepareSettings) -> Iterator[tuple[str, Plugin]]:
+    yield "segmenters", read.filter.segmenter
+    yield from (("filters", plugin) for plugin in read.filter.filters)
+    yield "resamplers", read.resample.resampler
+    yield from (("levels", plugin) for plugin in read.resample.levels)
+    yield "asr", read.transcribe.backend
+    yield from (("text", plugin) for plugin in read.transcribe.verdicts)
+
+
+def test_the_four_are_there() -> None:
+    names = {"asr-wenet", "tts-emilia", "voice-applio", "datajuicer-audio"}
+    assert names <= {path.stem for path in RECIPES}
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_is_accepted(path: Path) -> None:
+    read = settings.read(str(path), [], None, [])
+    for shelf, plugin in used(read):
+        plugins.resolve(shelf, plugin)
+    for source in read.sources:
+        plugins.resolve_source(source)
+    for name in read.package.formats:
+        plugins.load("formats", name)

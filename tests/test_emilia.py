@@ -338,6 +338,7 @@ ROWS = st.lists(
 @settings(max_examples=40, deadline=None)
 @given(ROWS, st.integers(1, 50), st.integers(5_000, 50_000))
 @example([(0, None, "A"), (10, None, "A")], 35, 4096)
+@example([(0, 0, "A"), (14, None, "A")], 34, 5000)  # exactly 20 s, which only its end tells
 def test_any_turns_give_what_the_rules_say(
     rows: list[tuple[int, int | None, str]], length: int, block: int
 ) -> None:

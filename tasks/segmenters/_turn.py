@@ -51,6 +51,7 @@ class Turn:
         self.start, self.end = start, end
         self.index, self.speaker = index, speaker
         self.pieces: list[Piece] = []
+        self._held: list[Piece] = []
         self._rate = rate
         self._step = int(longest * RATE)
         self._pushed = 0  # samples
@@ -77,16 +78,20 @@ class Turn:
         if self._model is None:
             self._model = _silero.Probabilities(self._rate)
         self._advance(self._model.push(samples))
+        if not self._short(self.start + self._pushed):  # else it may prove to end here, whole
+            self._hand_out()
 
     def finish(self, count: int) -> None:
         """The turn was pushed to its end, or the recording ended after `count` samples."""
         self.end = end = int(min(self.end, count))
         length = (end - self.start) * RATE // self._rate
         if self._short(end):
+            self._held.clear()
             if length >= self._step:  # only where `longest` is set to 20 s or less
                 self._divide(0, length, alone=False)
             elif end > self.start:
                 self._add(self.start, end, whole=True)
+            self._hand_out()
             return
         assert self._model is not None
         self._stretches.length = length
@@ -95,6 +100,11 @@ class Turn:
         self._take_ended()
         self._groups.finish()
         self._take_pieces()
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        self.pieces += self._held
+        self._held.clear()
 
     def _short(self, end: float) -> bool:
         return end - self.start <= AS_IT_IS_SECONDS * self._rate
@@ -150,7 +160,7 @@ class Turn:
         self._add(self._native(start), self._native(end), alone=alone)
 
     def _add(self, start: int, end: int, whole: bool = False, alone: bool = False) -> None:
-        self.pieces.append(Piece(start, end, self.index, self.speaker, whole, alone))
+        self._held.append(Piece(start, end, self.index, self.speaker, whole, alone))
 
     def _native(self, position: int) -> int:
         """A position in the turn at 16 kHz as a sample of the recording."""

@@ -60,7 +60,7 @@ def ledger(out: Path) -> dict[str, Any]:
         table = pq.read_table(newest / "ledger.parquet")
         dataset: str | None = str(newest)
     else:
-        table = package.decide(runs.settings_of(out).job(), manifest.shards(out))[1]
+        table = package.decide(runs.settings_of(out).job(), manifest.shards(out)).ledger
         dataset = None
     return {
         "dataset": dataset,
@@ -101,7 +101,9 @@ def _kept(job: Job, out: Path) -> dict[str, Any]:
 
 
 def _kept_of_table(job: Job, table: pa.Table) -> dict[str, Any]:
-    failed = pc.equal(table["outcome"], "failed")
+    # What the whole corpus decided (copies, outliers) stays as it is.
+    across = pc.and_(pc.equal(table["outcome"], "dropped"), pc.equal(table["stage"], "package"))
+    failed = pc.or_(pc.equal(table["outcome"], "failed"), across)
     good = decisions.passes(table, rules_of("filters", job.filter.filters))
     good = pc.and_(good, pc.invert(failed))
     waiting = pc.and_(good, pc.invert(table["heard"]))

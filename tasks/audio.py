@@ -407,7 +407,7 @@ class Clip:
     rate: int
     channels: int
     num_samples: int
-    header_seconds: float | None = None  # what the recording's header claims
+    header_seconds: float | None = None  # the header's claim, where it is of all the recording
     recording_bytes: int = 0  # encoded size of the whole recording
     pieces: tuple[Samples, ...] | None = None  # in order, as they were decoded
     source: tuple[Locator, int, int] | None = None

@@ -26,13 +26,14 @@ def mean(samples: NDArray[np.float32], dtype: DTypeLike = np.float64) -> NDArray
     if count == 2:
         # A sum of two float32 is rounded alike in one step and by way of float64, which has more
         # than twice the bits; only what is too large for float32 needs the longer way.
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             half = samples[:, 0] + samples[:, 1]
         half *= np.float32(0.5)
         if np.isfinite(half).all():
             return half
-    total = np.add(samples[:, 0], samples[:, 1], dtype=dtype)
-    for channel in range(2, count):
-        total += samples[:, channel]
-    total /= count
+    with np.errstate(invalid="ignore"):  # opposite infinities: no number, as it should be
+        total = np.add(samples[:, 0], samples[:, 1], dtype=dtype)
+        for channel in range(2, count):
+            total += samples[:, channel]
+        total /= count
     return total.astype(np.float32, copy=False)

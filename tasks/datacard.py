@@ -99,6 +99,7 @@ def describe(
         },
         "splits": _splits(kept),
         "balance": gathered["balance"],
+        "frozen": gathered["frozen"],
         "formats": {name: plugins.load("formats", name).VERSION for name in job.package.formats},
         "licences": masking.value(
             {name: chosen.licence for name, _, chosen in datasets(job.sources)}

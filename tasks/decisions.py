@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +107,9 @@ def _measuring(job: Job) -> dict[str, Any]:
     return found
 
 
-def save(job: Job, tables: Sequence[pa.Table]) -> None:
+def save(job: Job, table: pa.Table) -> None:
     """Write the table down; only while holding OUT's lock."""
-    schema = schema_of(job).with_metadata({KEY: json.dumps(_state(job)).encode()})
-    whole = pa.concat_tables([t.cast(schema) for t in tables] or [schema.empty_table()])
+    whole = table.replace_schema_metadata({KEY: json.dumps(_state(job)).encode()})
     path = _path(job.out)
     with manifest.staged(path.parent) as (handle, publish):
         pq.write_table(whole, handle, compression="zstd")

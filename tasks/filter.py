@@ -34,6 +34,7 @@ class Unit:
     cut: str
     spans: tuple[tuple[Span, tuple[Plugin, ...]], ...] | None
     stored: frozenset[str] = frozenset()  # recipes of the shard's PCM that needs no hand-over
+    decoded: int | None = None  # samples of the whole recording, where its cuts are known
 
     @property
     def name(self) -> str:
@@ -70,7 +71,7 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
             reused += 1
             continue
         if spans := _lacking(cut, shard.job):
-            units.append(Unit(recording, name, spans))
+            units.append(Unit(recording, name, spans, decoded=cut.decoded))
         else:
             reused += 1
     return units, reused
@@ -134,7 +135,12 @@ def _cut(unit: Unit, job: Job, offers: handover.Offers) -> list[Row]:
     for span, clip in cutting.spans(locator, walk, begin, first):
         taken = Taken({}, {})
         if clip is not None:
-            clip = clip.of_recording(unit.recording["header_seconds"], unit.recording["size"])
+            # A header speaks of the whole recording. One that is taken whole comes last, when all
+            # of it has been decoded; a segment of the source is never compared.
+            end = walk.decoded if unit.decoded is None else unit.decoded
+            whole = span.given is None and (span.start, span.end) == (0, end)
+            header = unit.recording["header_seconds"] if whole else None
+            clip = clip.of_recording(header, unit.recording["size"])
             filters = job.filter.filters if known is None else known[span]
             taken = measured(clip, filters, job.filter.measure_all)
             if known is None and judge(taken.measures, rules) is None:

@@ -20,14 +20,15 @@ _CONTROL = ("Cc", "Cs", "Zl", "Zp")
 #: Names of settings and of query fields whose values grant access. `key` alone is a path (TLS) or
 #: a name (S3); `access_key` is no secret without its partner, but names an account.
 _SECRET = (
-    r"(?:[a-z0-9]+[_-])*(?:password|passwd|pwd|secret|token|credential|credentials|signature|sig"
+    r"(?:[a-z0-9]+[_-])*(?:password|passwd|pwd|secret|token|credential|credentials|signature"
     r"|apikey|api[_-]?key|access[_-]?key(?:[_-]?id)?|secret[_-]?key|private[_-]?key|auth"
     r"|auth[_-]string|authorization|bearer)"
 )
 _SECRET_NAME = re.compile(_SECRET, re.IGNORECASE)
+#: Azure's `sig` is one in a query only: as a setting, `max_sig` is a limit.
 #: The scheme and what stands before the last `@` of the host part.
 _USER = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#]*@")
-_QUERY = re.compile(rf"(?P<name>[?&;]{_SECRET}=)[^&;#\s'\"]+", re.IGNORECASE)
+_QUERY = re.compile(rf"(?P<name>[?&;](?:sig|{_SECRET})=)[^&;#\s'\"]+", re.IGNORECASE)
 _QUERY_X = re.compile(r"(?P<name>[?&]X-(?:Amz|Goog)-[A-Za-z-]+=)[^&#\s'\"]+", re.IGNORECASE)
 
 
@@ -55,14 +56,15 @@ def sentence(words: str) -> str:
 
 
 def value(found: Any, name: str = "") -> Any:
-    """JSON-like data without secrets: those by name become `***`, texts are masked."""
+    """JSON-like data without secrets: texts that are some by name become `***`, others are masked.
+    Numbers stay: `max_sig` is a limit."""
     if isinstance(found, dict):
         return {key: value(inner, str(key)) for key, inner in found.items()}
     if isinstance(found, list | tuple):
         return type(found)(value(inner, name) for inner in found)
-    if name and found not in (None, "", False) and is_secret(name):
-        return HIDDEN
-    return text(found) if isinstance(found, str) else found
+    if not isinstance(found, str):
+        return found
+    return HIDDEN if found and is_secret(name) else text(found)
 
 
 class Filter(logging.Filter):

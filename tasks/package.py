@@ -14,7 +14,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from tasks import (
     blobs,
+    corpuswide,
     datacard,
     decisions,
     layout,
@@ -59,13 +60,13 @@ def gather(job: Job, shards: Sequence[str]) -> dict[str, Any]:
     Returns `{"fingerprint", "version", "staging", "new", "summary", "skew"}`; `new` is False, and
     nothing is staged, when the newest version holds exactly this already.
     """
-    rows, table, all_of_them = decide(job, shards)
-    decisions.save(job, all_of_them)
+    rows, table, utterances, frozen = decide(job, shards)
+    decisions.save(job, utterances)
     _refuse(job, table, rows)
     newest = versions.newest(job.out)
     table = _with_removed(table, newest)
     counts = summary.of_ledger(table)
-    print_ = fingerprint(job, rows, table)
+    print_ = fingerprint(job, rows, table, frozen)
     described = versions.described(newest) if newest else {}
     if newest and described.get("fingerprint") == print_:
         return {
@@ -94,29 +95,77 @@ def gather(job: Job, shards: Sequence[str]) -> dict[str, Any]:
     )  # fmt: skip
     return {
         "fingerprint": print_, "version": version, "staging": str(staging), "new": True,
-        "summary": counts, "balance": balanced,
+        "summary": counts, "balance": balanced, "frozen": frozen,
     }  # fmt: skip
 
 
-def decide(job: Job, shards: Sequence[str]) -> tuple[pa.Table, pa.Table, list[pa.Table]]:
-    """Rows to package and the ledger over all recordings, both in the order of names; and what
-    was decided on every utterance, shard by shard (`decisions`)."""
-    schema, asked = _row_schema(job), decisions.schema_of(job)
-    kept, tables, all_of_them = [schema.empty_table()], [LEDGER.empty_table()], []
-    for shard in shards:
-        known = view_of(job, shard)
-        utterances = []
-        for utterance in known.decided():
-            if utterance.outcome.outcome == "pending":  # its file changed under the run
-                changed = view.Outcome("failed", utterance.outcome.stage, "changed")
-                utterance.outcome = changed
-            utterances.append(utterance)
-        tables.append(pa.Table.from_pylist(ledger.of_shard(known, utterances), schema=LEDGER))
-        rows = [_row(job, shard, u) for u in utterances if u.outcome.outcome == "packaged"]
-        kept.append(pa.Table.from_pylist(rows, schema=schema))
-        all_of_them.append(pa.Table.from_pylist(decisions.rows(job, utterances), schema=asked))
-    packaged = pa.concat_tables(kept)
+class Decided(NamedTuple):
+    """What is decided on all utterances, or on those of one shard."""
+
+    rows: pa.Table  # to package, by id; columns of `_row_schema`
+    ledger: pa.Table  # over all recordings, in the order of names
+    utterances: pa.Table  # every utterance with its measures (`decisions`)
+    frozen: dict[str, Any]  # bounds of corpus-wide verdicts
+
+
+def decide(job: Job, shards: Sequence[str]) -> Decided:
+    """Everything that this run's version would hold, and why the rest is not in it."""
+    parts = {shard: _decided(job, shard, {}) for shard in shards}
+    frozen: dict[str, Any] = {}
+    if corpuswide.takes_part(job):
+        newest = versions.newest(job.out)
+        published = pq.read_table(newest / "utterances.parquet")["id"] if newest else pa.array([])
+        before = versions.described(newest).get("frozen", {}) if newest else {}
+        heard = _stacked(corpuswide.ROW, [part.heard for part in parts.values()])
+        verdicts, frozen = corpuswide.verdicts(job, heard, published.to_pylist(), before)
+        hit = pc.is_in(heard["id"], pa.array(list(verdicts), pa.string()))
+        for shard in pc.unique(heard["work_shard"].filter(hit)).to_pylist():
+            parts[shard] = _decided(job, shard, verdicts)
+    packaged = _stacked(_row_schema(job), [part.rows for part in parts.values()])
     packaged = packaged.take(pc.sort_indices(packaged["id"])).combine_chunks()
+    _no_twins(packaged)
+    table = _stacked(LEDGER, [part.ledger for part in parts.values()])
+    order = pc.sort_indices(
+        table, sort_keys=[("recording", "ascending"), ("start", "ascending"),
+                          ("end", "ascending"), ("utterance", "ascending")],
+    )  # fmt: skip
+    asked = _stacked(decisions.schema_of(job), [part.utterances for part in parts.values()])
+    return Decided(packaged, table.take(order), asked, frozen)
+
+
+class _Part(NamedTuple):
+    rows: pa.Table
+    ledger: pa.Table
+    utterances: pa.Table
+    heard: pa.Table  # what corpus-wide verdicts are taken from
+
+
+def _decided(job: Job, shard: str, verdicts: corpuswide.Verdicts) -> _Part:
+    """One shard; `verdicts` are those of the whole corpus, which come last."""
+    known = view_of(job, shard)
+    utterances = []
+    for utterance in known.decided():
+        if utterance.outcome.outcome == "pending":  # its file changed under the run
+            utterance.outcome = view.Outcome("failed", utterance.outcome.stage, "changed")
+        elif verdicts and utterance.outcome.outcome == "packaged":
+            utterance.outcome = verdicts.get(utterance.id, utterance.outcome)
+        utterances.append(utterance)
+    rows = [_row(job, shard, u) for u in utterances if u.outcome.outcome == "packaged"]
+    heard = corpuswide.rows(job, shard, utterances) if corpuswide.takes_part(job) else []
+    return _Part(
+        pa.Table.from_pylist(rows, schema=_row_schema(job)),
+        pa.Table.from_pylist(ledger.of_shard(known, utterances), schema=LEDGER),
+        pa.Table.from_pylist(decisions.rows(job, utterances), schema=decisions.schema_of(job)),
+        pa.Table.from_pylist(heard, schema=corpuswide.ROW),
+    )
+
+
+def _stacked(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables([schema.empty_table(), *tables])
+
+
+def _no_twins(packaged: pa.Table) -> None:
+    """RunError when two rows, in the order of ids, have the same id."""
     ids = packaged["id"]
     twice = pc.equal(ids[1:], ids[:-1]).to_pylist() if len(ids) > 1 else []
     if True in twice:
@@ -125,12 +174,6 @@ def decide(job: Job, shards: Sequence[str]) -> tuple[pa.Table, pa.Table, list[pa
             f"two utterances have the id {row['id']}; give the segments of {row['recording']} "
             "different ids"
         )
-    table = pa.concat_tables(tables)
-    order = pc.sort_indices(
-        table, sort_keys=[("recording", "ascending"), ("start", "ascending"),
-                          ("end", "ascending"), ("utterance", "ascending")],
-    )  # fmt: skip
-    return packaged, table.take(order), all_of_them
 
 
 def _row(job: Job, shard: str, u: view.Utterance) -> Row:
@@ -288,7 +331,7 @@ def _with_removed(table: pa.Table, newest: Path | None) -> pa.Table:
     return pa.concat_tables([table, pa.Table.from_pylist(rows, schema=LEDGER)])
 
 
-def fingerprint(job: Job, rows: pa.Table, table: pa.Table) -> str:
+def fingerprint(job: Job, rows: pa.Table, table: pa.Table, frozen: dict[str, Any]) -> str:
     """Hash of all that a version is made of; the layout follows from it and the versions before."""
     state = hashlib.sha256()
     for part in (rows.drop_columns([name for name, _ in SOURCE_COLUMNS]), table):
@@ -296,7 +339,7 @@ def fingerprint(job: Job, rows: pa.Table, table: pa.Table) -> str:
             for row in batch.to_pylist():
                 state.update(json.dumps(row, sort_keys=True).encode())
     formats = {name: plugins.load("formats", name).VERSION for name in job.package.formats}
-    what = [PACKAGE_VERSION, datacard.settings(job), formats]
+    what = [PACKAGE_VERSION, datacard.settings(job), formats, frozen]
     state.update(json.dumps(what, sort_keys=True).encode())
     return state.hexdigest()
 

@@ -190,6 +190,10 @@ class PackageSettings(StageSettings):
         description="All tars anew when the worst reader would get this fraction more than the "
         "mean.",
     )
+    refit: bool = Field(
+        False, json_schema_extra=THRESHOLD,
+        description="Work out anew the bounds that the first version froze.",
+    )  # fmt: skip
     max_failed_fraction: float = Field(
         0.10, ge=0, le=1, json_schema_extra=TRANSIENT,
         description="Nothing is published when more of the recordings failed.",

@@ -570,7 +570,8 @@ def break_everywhere(
 
 
 def test_a_failing_rename_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> None:
-    # shard, filter, blob, resample, transcribe, data.list, dataset.json, version, latest, decisions, inventory
+    # shard, filter, blob, resample, transcribe, decisions, data.list, dataset.json, version,
+    # latest, inventory
     assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, 20) == 11
 
 

@@ -29,6 +29,7 @@ URLS = [
     (f"https://host/x?a=b&api_key={WORD}#top", "https://host/x?a=b&api_key=***#top"),
     (f"https://b/x?X-Amz-Signature={WORD}&X-Amz-Credential={WORD}",
      "https://b/x?X-Amz-Signature=***&X-Amz-Credential=***"),
+    (f"az://b/x?sv=1&sig={WORD}", "az://b/x?sv=1&sig=***"),
     (f"gs://b/x?Access-Key={WORD}", "gs://b/x?Access-Key=***"),
     (f"it failed for http://u:{WORD}@h/ and ftp://v:{WORD}@h",
      "it failed for http://***@h/ and ftp://***@h"),
@@ -69,7 +70,7 @@ def test_no_password_gets_through(user: str, password: str, scheme: str) -> None
     [("api_key", True), ("openai_api_key", True), ("token", True), ("hf_token", True),
      ("password", True), ("client_secret", True), ("AWS_SECRET_ACCESS_KEY", True),
      ("auth_string", True), ("key", False), ("ca_file", False), ("max_tokens", False),
-     ("tokenizer", False), ("text_key", False), ("audio_key", False), ("author", False)],
+     ("tokenizer", False), ("text_key", False), ("audio_key", False), ("author", False), ("max_sig", False)],
 )  # fmt: skip
 def test_names_of_secrets(name: str, secret: bool) -> None:
     assert masking.is_secret(name) is secret

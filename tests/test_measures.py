@@ -127,8 +127,6 @@ NOT_FINITE = {
 @pytest.mark.parametrize("kind", [*CLIPS, *NOT_FINITE])
 def test_every_clip_gives_finite_numbers_or_null(name: str, kind: str) -> None:
     module = plugins.load("filters", name)
-    if name == "clipping" and kind in ("nan", "one nan"):
-        pytest.skip("clipping looks for its own extreme, which NaN has none of")
     samples, rate = CLIPS[kind] if kind in CLIPS else (NOT_FINITE[kind], 16_000)
     with np.errstate(invalid="ignore" if kind in NOT_FINITE else "warn"):
         found = measured(module, Clip.of(samples, rate))
@@ -310,7 +308,7 @@ def test_rate_and_channels_are_as_decoded() -> None:
 
 @pytest.mark.parametrize(
     ("header", "difference"),
-    [(None, None), (1.0, 0.0), (0.4, 0.6), (1.00001, -0.00001), (5.0, None)],
+    [(None, None), (1.0, 0.0), (0.4, 0.6), (1.00001, -0.00001), (5.0, -4.0)],
 )
 def test_a_header_is_compared_where_it_can_be(
     header: float | None, difference: float | None

@@ -51,6 +51,7 @@ STAGES: dict[str, Entry] = {
     "package.readers": Entry(THRESHOLD, 2),
     "package.rebalance": Entry(THRESHOLD, "full"),
     "package.rebalance_above": Entry(THRESHOLD, 0.5),
+    "package.refit": Entry(THRESHOLD, True),
     "package.max_failed_fraction": Entry(TRANSIENT, 0.5),
     "package.max_removed_fraction": Entry(TRANSIENT, 0.5),
 }
@@ -234,11 +235,7 @@ def test_recipes_hold_what_they_should(name: str, field: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "field"),
-    [
-        (n, f)
-        for n, f in PLUGIN_FIELDS
-        if SHELVES[n][f].role == THRESHOLD and n not in CORPUS_WIDE
-    ],
+    [(n, f) for n, f in PLUGIN_FIELDS if SHELVES[n][f].role == THRESHOLD and n not in CORPUS_WIDE],
 )
 def test_thresholds_reach_the_rules(name: str, field: str) -> None:
     """A limit that no rule takes up would be silently dead."""

@@ -26,7 +26,7 @@ BINS = FFT // 2 + 1
 PARTS = FFT // HOP  # frames that each sample lies in
 ITERATIONS, TOLERANCE = 500, 1e-4
 FRAMES = 64  # of one batch of FFTs: half a megabyte
-BLOCK = 384  # frames of one step of the factors: 1.5 MB, what a core's own cache holds
+BLOCK = 256  # frames of one step of the factors: 1 MB, what the cache of one core holds
 
 
 @lru_cache(maxsize=1)

@@ -55,7 +55,7 @@ class _Peak:
         if extreme > self.level:
             # A higher level: what was found below it were no flat tops of this clip.
             self.level, self.open, self.clipped, self.longest = extreme, 0, 0, 0
-        elif extreme < self.level:
+        elif extreme != self.level:  # lower, or not a number
             self.end()
             return
         where = np.flatnonzero(samples == np.float32(self.sign * self.level))  # at least one

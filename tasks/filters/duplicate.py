@@ -14,15 +14,26 @@ another speed (150 and 152 words a minute) has 0.1, but drifts by 12 ms or more.
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 from pydantic import Field
 
 from tasks.audio import Clip
 from tasks.filters import _fingerprint
-from tasks.rules import Rule
+from tasks.rules import Rejection, Rule
 from tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 1
 COLUMNS: dict[str, tuple[str, str]] = {}
+LOSSY = 1.0
+#: Codecs that lose nothing, by bits of a sample.
+BITS = {
+    "pcm_u8": 8.0, "pcm_s8": 8.0, "pcm_16": 16.0, "pcm_24": 24.0, "pcm_32": 25.0, "float": 25.0,
+    "double": 25.0, "alac_16": 16.0, "alac_24": 24.0, "alac": 16.0, "wavpack": 16.0,
+}  # fmt: skip
 
 
 class Settings(StageSettings):
@@ -66,3 +77,31 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
 def verdict(settings: Settings) -> tuple[Rule, ...]:
     """No rule on one clip tells it either."""
     return ()
+
+
+def decide(
+    rows: pa.Table, settings: Settings, frozen: dict[str, Any]
+) -> tuple[dict[str, Rejection], dict[str, Any]]:
+    """Copies among the rows that are kept: of each group one stays, published ones first."""
+    from tasks import duplicates  # which needs the settings above
+
+    kept = rows.filter(rows["kept"])
+    found = duplicates.find(
+        kept["print"], kept["id"], quality(kept), kept["published"].to_numpy(), settings
+    )
+    ids = kept["id"].to_pylist()
+    return {
+        ids[row]: Rejection(
+            "duplicate", float(found.error[row]), settings.max_error,
+            f"{'the samples' if found.exact[row] else 'a copy'} of {ids[found.original[row]]}",
+        )
+        for row in np.flatnonzero(found.original >= 0)
+    }, {}  # fmt: skip
+
+
+def quality(rows: pa.Table) -> NDArray[np.float64]:
+    """The higher the better: sample rate first, then codecs that lose nothing, then more bits."""
+    codec = rows["format"].to_pylist()
+    best = [BITS.get((name or "").rpartition("/")[2], LOSSY) for name in codec]
+    rates: NDArray[np.float64] = rows["native_rate"].to_numpy().astype(np.float64)
+    return rates + np.array(best, np.float64) / 100

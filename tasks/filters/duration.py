@@ -1,7 +1,7 @@
 """Length of the utterance as decoded, in seconds, and by how much the header is wrong about it.
 
-A header speaks of the whole recording. A clip that is shorter than it says is taken for a part of
-the recording, and its difference is null; so is that of a recording whose header says nothing.
+A header speaks of the whole recording: the difference is null for a clip that is a part of it, and
+where the header says nothing.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Settings(StageSettings):
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     header = clip.header_seconds
-    # Half a sample less is a header's rounding, not a part.
-    if header is None or clip.seconds < header - 0.5 / clip.rate:
-        return {"duration": clip.seconds, "duration_difference": None}
-    return {"duration": clip.seconds, "duration_difference": clip.seconds - header}
+    return {
+        "duration": clip.seconds,
+        "duration_difference": None if header is None else clip.seconds - header,
+    }
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:

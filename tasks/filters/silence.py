@@ -16,13 +16,13 @@ from tasks.audio import Clip
 from tasks.rules import Limit, Rule
 from tasks.settings import THRESHOLD, StageSettings
 
-VERSION = 1
+VERSION = 2
 FRAME_SECONDS = 0.02
 COLUMNS = {
     "silence_fraction": ("1", "share of the frames that are silent"),
     "silence_leading": ("s", "silence before the first frame that is not silent"),
     "silence_trailing": ("s", "silence after the last frame that is not silent"),
-    "silence_longest": ("s", "longest silence, edges included"),
+    "silence_longest": ("s", "longest silence between sounds"),
 }
 
 
@@ -91,7 +91,8 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     edges = np.minimum(np.arange(len(silent) + 1) * step, clip.num_samples) / clip.rate
     first, last = (loud[0], loud[-1] + 1) if len(loud) else (len(silent), 0)
     bounds = np.flatnonzero(np.diff(np.r_[0, silent, 0])).reshape(-1, 2)
-    runs = edges[bounds[:, 1]] - edges[bounds[:, 0]]
+    inner = bounds[(bounds[:, 0] >= first) & (bounds[:, 1] <= last)]
+    runs = edges[inner[:, 1]] - edges[inner[:, 0]]
     return {
         "silence_fraction": float(silent.mean()),
         "silence_leading": float(edges[first]),

@@ -7,9 +7,9 @@
 Frames are 32 ms (Hann) every 16 ms of the channel mean at the native rate, without what lies below
 about 60 Hz. The noise of a band is found where speech leaves it: speech never fills all bands at
 once, so this needs no pause, and it does not ask the detector what is noise. Of the band's power,
-smoothed over five frames, the lowest tenth is 0.73 of the mean if it is noise (a gamma
-distribution); from that start, the mean over frames of at most twice the noise is the noise, three
-times over (minimum statistics, Martin 2001, doi 10.1109/89.928915, with a quantile for the minimum).
+smoothed over three frames, the lowest twentieth is 0.56 of the mean if all is white noise; from
+that start on, the noise is the mean over frames of at most 1.7 times the noise, eight times over
+(minimum statistics, Martin 2001, doi 10.1109/89.928915, with a quantile in place of the minimum).
 Clips are taken in parts of up to 30 s, so noise may change slowly, and memory is bounded.
 
 What this does not see: noise that comes and goes (a bark, a second voice), and reverberation.
@@ -43,9 +43,9 @@ PART_SECONDS = 30.0
 SPEECH = 0.5  # least probability of a speech frame
 LEAST_SPEECH = 12  # frames: 0.2 s
 FIRST_BIN, BAND_BINS = 2, 8  # of 31.25 Hz each; a constant offset reaches bins 0 and 1
-SMOOTHED = 5  # frames
-QUANTILE, OF_MEAN = 0.1, 0.73  # of white noise in such bands, smoothed so; measured
-NOISE_BELOW, ROUNDS = 2.0, 3
+SMOOTHED = 3  # frames
+QUANTILE, OF_MEAN = 0.05, 0.56  # of white noise in such bands, smoothed so; measured
+NOISE_BELOW, ROUNDS = 1.7, 8
 LOWEST, HIGHEST = -20.0, 100.0  # dB
 STEP = 256  # frames of one batch of FFTs
 

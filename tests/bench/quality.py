@@ -3,7 +3,7 @@
     python -m tests.bench.quality [folder of recordings]
 
 One thread each, CPU seconds, the two ways in turn on each clip, so that they meet the same
-machine. Without a folder, the clips are noise in syllables of 3 to 30 s. The folder's files that
+machine. Without a folder, the clips are espeak-ng's, of 3 to 30 s. The folder's files that
 libsndfile reads are taken, from 2 to 40 s long, at most forty, spread over the folder.
 """
 
@@ -26,6 +26,8 @@ import soundfile as sf
 import soxr
 from numpy.typing import NDArray
 
+from flows import demo
+from flows.demo_sentences import ENGLISH
 from tasks.audio import Clip
 from tasks.filters import dnsmos, nmf_snr, snr
 from tests.corpus import speech
@@ -39,8 +41,15 @@ Floats = NDArray[np.float32]
 def clips(folder: str | None) -> Iterator[tuple[Floats, int]]:
     """Mono samples and their rate."""
     if folder is None:
-        for number, seconds in enumerate((3, 5, 7, 9, 11, 14, 17, 20, 25, 30)):
-            yield speech(number, seconds, 16_000)[:, 0].astype(np.float32), 16_000
+        lines = [demo.Line(text, "en-us", 130 + 2 * i) for i, text in enumerate(ENGLISH)]
+        said = np.concatenate(demo.speak(lines))
+        room = np.random.default_rng(0).normal(0, 1e-3, len(said))
+        heard = soxr.resample(said + room, demo.ESPEAK_RATE, 16_000).astype(np.float32)
+        at = 0
+        for seconds in (3, 5, 7, 9, 11, 14, 17, 20, 25, 30):
+            start = at % (len(heard) - 30 * 16_000)
+            yield heard[start : start + seconds * 16_000], 16_000
+            at += seconds * 16_000
         return
     found = []
     for path in sorted(Path(folder).rglob("*")):

@@ -39,7 +39,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         backend = TranscribeSettings(backend=Plugin(use="fake"))
         job = Job(out=Path(folder), transcribe=backend)
-        decisions.save(job, [table(job)])
+        decisions.save(job, table(job))
         for low in (0.1, 1.0):
             limits = {"use": "duration", "min": low, "max": 15.0}
             filters = (Plugin.model_validate(limits), *job.filter.filters[1:])

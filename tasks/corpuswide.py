@@ -1,0 +1,95 @@
+"""Verdicts that need the whole corpus, taken when it is packaged, from what is stored.
+
+A plug-in of the shelves `filters` and `text` that has `decide` takes part, in the order of the
+settings, each on the rows that those before it left:
+
+    def decide(rows: pa.Table, settings, frozen: dict) -> tuple[dict[str, Rejection], dict]
+
+`rows` are all utterances that were heard, packaged so far or not (`kept`), in the order of ids,
+with the columns of ROW. It returns rejections by id, of rows that are kept, and what is to be frozen:
+`frozen` is what it returned when the version before was published (`{}` at first, or on
+`package.refit`), so that bounds do not move under what is published already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import plugins
+from tasks.job import Job
+from tasks.manifest import Row
+from tasks.settings import Plugin
+from tasks.view import Outcome, Utterance, final_text
+
+ROW = pa.schema(
+    [
+        pa.field("id", pa.string()),
+        pa.field("dataset", pa.string()),
+        pa.field("recording", pa.string()),
+        pa.field("language", pa.string()),
+        pa.field("seconds", pa.float64()),
+        pa.field("text", pa.string()),
+        pa.field("native_rate", pa.int64()),
+        pa.field("format", pa.string()),  # container/codec of the recording
+        pa.field("print", pa.binary()),  # of the filter `duplicate`, where it is used
+        pa.field("work_shard", pa.string()),
+        pa.field("kept", pa.bool_()),  # no verdict so far rejects it
+        pa.field("published", pa.bool_()),  # in the newest version
+    ]
+)
+
+Verdicts = dict[str, Outcome]  # by id
+Decide = Callable[[pa.Table, Any, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
+
+
+def rows(job: Job, shard: str, utterances: Iterable[Utterance]) -> list[Row]:
+    """One row for each utterance that was heard."""
+    return [
+        {
+            "id": u.id, "dataset": u.recording["dataset"], "recording": u.recording["recording"],
+            "language": u.heard["language"], "seconds": u.seconds, "text": final_text(job, u)[0],
+            "native_rate": u.rate, "format": u.recording["format"],
+            "print": u.prints.get("duplicate"), "work_shard": shard,
+            "kept": u.outcome.outcome == "packaged", "published": False,
+        }
+        for u in utterances
+        if u.heard is not None and not u.heard["error_code"]
+    ]  # fmt: skip
+
+
+def _chosen(job: Job) -> Iterator[tuple[str, Plugin]]:
+    """(shelf, plug-in) of all that take part, in the order of the settings."""
+    for shelf, listed in (("filters", job.filter.filters), ("text", job.transcribe.verdicts)):
+        for plugin in listed:
+            if hasattr(plugins.load(shelf, plugin.use), "decide"):
+                yield shelf, plugin
+
+
+def takes_part(job: Job) -> bool:
+    return any(True for _ in _chosen(job))
+
+
+def verdicts(
+    job: Job, table: pa.Table, published: Iterable[str], frozen: dict[str, Any]
+) -> tuple[Verdicts, dict[str, Any]]:
+    """Who is rejected, as ledger outcomes by id, and what every plug-in froze, by its name."""
+    table = table.take(pc.sort_indices(table["id"]))
+    old = pc.is_in(table["id"], pa.array(list(published), pa.string()))
+    table = table.set_column(ROW.names.index("published"), "published", old)
+    found: Verdicts = {}
+    kept_frozen: dict[str, Any] = {}
+    for shelf, plugin in _chosen(job):
+        name = f"{shelf}.{plugin.use}"
+        module, settings = plugins.resolve(shelf, plugin)
+        before = {} if job.package.refit else frozen.get(name, {})
+        rejected, kept_frozen[name] = module.decide(table, settings, before)
+        for key, no in rejected.items():
+            found[key] = Outcome("dropped", "package", no.reason, no.value, no.threshold, no.detail)
+        gone = pc.is_in(table["id"], pa.array(list(rejected), pa.string()))
+        still = pc.and_(table["kept"], pc.invert(gone))
+        table = table.set_column(ROW.names.index("kept"), "kept", still)
+    return found, kept_frozen

@@ -103,6 +103,11 @@ class ClusterSettings(StageSettings):
         default=20.0, gt=0, json_schema_extra=TRANSIENT,
         description="A shard's deadline: item_timeout + this many times its audio.",
     )  # fmt: skip
+    cache_gb: float = Field(
+        default=1.0, ge=0, json_schema_extra=TRANSIENT,
+        description="Disk on which filter may leave a shard's PCM for resample, which else decodes "
+        "again; 0: none.",
+    )  # fmt: skip
     address: str | None = Field(
         default=None, json_schema_extra=TRANSIENT, description="Scheduler, as tcp://host:8786."
     )

@@ -245,7 +245,7 @@ def _finding(name: str, faults: list[str], good: str, remedy: str) -> Finding:
 def _pools() -> dict[str, int]:
     """Threads of the native pools in this process: BLAS, OpenMP, numba."""
     from numba import get_num_threads
-    from threadpoolctl import threadpool_info  # type: ignore[import-untyped]  # scikit-learn's
+    from threadpoolctl import threadpool_info  # scikit-learn's
 
     pools = {str(pool["internal_api"]): int(pool["num_threads"]) for pool in threadpool_info()}
     return {**pools, "numba": int(get_num_threads())}

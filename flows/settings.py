@@ -65,6 +65,7 @@ class PrepareSettings(StageSettings):
             transcribe=_with_threads(self.transcribe, self.cluster),
             package=self.package,
             item_timeout=self.cluster.item_timeout,
+            cache_bytes=int(self.cluster.cache_gb * 1e9),
             memory_limit=local_memory(self.cluster),
         )
 

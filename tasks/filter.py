@@ -156,12 +156,12 @@ def _cut(unit: Unit, job: Job, offers: handover.Offers) -> list[Row]:
     if known is not None:
         return rows
     ledger.check_cover(unit.name, walk.decoded, [(r["start"], r["end"]) for r in rows])
-    whole = {
+    recording = {
         "cut": unit.cut, "recording": unit.name, "kind": "recording", "start": 0,
         "end": walk.decoded, "rate": walk.rate, "channels": walk.channels,
         "decoded": walk.decoded, "measures": [],
     }  # fmt: skip
-    return [whole, *rows]
+    return [recording, *rows]
 
 
 class Taken(NamedTuple):

@@ -48,7 +48,7 @@ def value(module: Any, samples: NDArray[Any], rate: int = RATE, column: str = ""
 
 @pytest.fixture(scope="module")
 def voices() -> list[Floats]:
-    """Twelve utterances of espeak-ng at 16 kHz, no noise but rounding's; at a fifth of full scale."""
+    """Twelve utterances of espeak-ng at 16 kHz, a fifth of full scale, without noise."""
     pytest.importorskip("espeakng_loader")
     kinds = ("en-us+f2", "en-us+m3", "en-us", "en-us+f4")
     lines = [
@@ -96,7 +96,9 @@ def plain(samples: Floats) -> float:
         return plain_quality.plain_nmf_snr(samples)
 
 
-@pytest.mark.parametrize("count", [512, 513, 1023, 1024, 1535, 1536, 2047, 2048, 2560, 9000, 70_000])
+@pytest.mark.parametrize(
+    "count", [512, 513, 1023, 1024, 1535, 1536, 2047, 2048, 2560, 9000, 70_000]
+)
 def test_nmf_snr_is_data_juicers(count: int) -> None:
     samples = syllables(count, count / RATE, RATE)[:, 0].astype(np.float32)
     assert value(nmf_snr, samples) == pytest.approx(plain(samples), abs=0.01)
@@ -152,7 +154,8 @@ def noisy(samples: Floats, ratio: float, rate: int = RATE) -> Floats:
     spoken = derived.speech(Clip.of(samples, rate))[:whole] >= 0.5
     level = np.sqrt(powers[spoken].mean() / 10 ** (ratio / 10))
     noise = np.random.default_rng(len(samples)).standard_normal(len(samples))
-    return (samples + level * noise).astype(np.float32)
+    mixed: Floats = (samples + level * noise).astype(np.float32)
+    return mixed
 
 
 RATIOS = (30, 20, 10, 0)
@@ -274,6 +277,22 @@ def test_dnsmos_counts_the_windows_that_the_reference_loses(
     assert emilia != dnsmos.measure(clip, dnsmos.Settings())
 
 
+@on_corpus
+def test_dnsmos_of_real_clips_is_the_references(reference: Any) -> None:
+    worst = 0.0
+    clips = [(samples, rate) for _, samples, rate in real(0.5, 16, 12)]
+    clips.append((np.concatenate([samples for samples, rate in clips if rate == RATE]), RATE))
+    for samples, rate in clips:
+        clip = Clip.of(samples, rate)
+        theirs = plain_quality.plain_dnsmos(reference, derived.mono_16k(clip).clip(-1, 1))
+        ours = dnsmos.measure(clip, dnsmos.Settings(compat="emilia"))
+        worst = max(worst, *(abs(theirs[c] - (ours[c] or 0)) for c in theirs))
+    print(
+        f"\ndnsmos, {len(clips)} clips, {clip.seconds:.0f} s the longest: at most {worst:.1e} off"
+    )
+    assert worst < 1e-3
+
+
 def test_dnsmos_does_not_depend_on_blocks_and_groups(voices: list[Floats]) -> None:
     pytest.importorskip("speechmos")
     samples = np.concatenate(voices)[: round(14.5 * RATE)]
@@ -310,6 +329,10 @@ def test_dnsmos_of_a_long_stream_takes_the_memory_of_a_group(
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found == stub.windows == 25 * 60 - 9
+    kept = _dnsmos.windows((minute for _ in range(25)), dnsmos._kept_by_reference)
+    whole = [i for i in range(found) if int((i + 9.01) * RATE) - i * RATE == 144_160]
+    assert sum(len(scores) for scores in kept) == len(whole) < found - 16
+    assert stub.windows == 2 * (25 * 60 - 9) - 16  # two groups of eight are not run
     assert peak < 60e6
 
 
@@ -393,9 +416,7 @@ def test_snr_of_a_long_clip_is_that_of_its_parts(voices: list[Floats]) -> None:
 def test_costly_measures_are_the_same_every_time(module: Any, voices: list[Floats]) -> None:
     if module is dnsmos:
         pytest.importorskip("speechmos")
-    first, second = (
-        module.measure(Clip.of(voices[3], RATE), module.Settings()) for _ in range(2)
-    )
+    first, second = (module.measure(Clip.of(voices[3], RATE), module.Settings()) for _ in range(2))
     assert first == second
     assert module.COSTLY is True
 

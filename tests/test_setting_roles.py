@@ -142,6 +142,8 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "prompt": Entry(RECIPE, "Hello."), "batch_size": Entry(TRANSIENT, 2),
         "threads": Entry(TRANSIENT, 2),
     },
+    "text.char_duration": {"per": Entry(THRESHOLD, "recording"), "width": Entry(THRESHOLD, 2.0),
+                           "min_group": Entry(THRESHOLD, 5)},
     "text.empty_text": {"min_chars": Entry(THRESHOLD, 2)},
     "text.language": {"allowed": Entry(THRESHOLD, ["en"]),
                       "min_probability": Entry(THRESHOLD, 0.5)},
@@ -162,12 +164,12 @@ SOURCES: dict[str, set[str]] = {
 }  # fmt: skip
 
 #: Where the work is done never changes what comes out: transient, all of it.
-CLUSTER = {"kind", "workers", "memory_limit", "asr_threads", "item_timeout", "timeout_factor",
+CLUSTER = {"kind", "workers", "memory_limit", "asr_threads", "item_timeout", "timeout_factor", "cache_gb",
            "address", "class_name", "options", "dashboard", "tls"}  # fmt: skip
 TLS = {"ca_file", "cert", "key"}
 
 #: No rule on one clip: `test_duplicates.py` sees that these thresholds decide.
-CORPUS_WIDE = {"filters.duplicate"}
+CORPUS_WIDE = {"filters.duplicate", "text.char_duration"}
 PLUGIN_FIELDS = [(name, field) for name, fields in SHELVES.items() for field in fields]
 
 

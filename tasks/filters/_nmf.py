@@ -126,7 +126,7 @@ def _descend(factor: Floats, gram: Floats, projected: Floats) -> float:
                 distance += abs(gradient)
             if slope != 0:
                 factor[this, i] = max(value - gradient / slope, zero)
-        violation += distance
+        violation += float(distance)
     return violation
 
 

@@ -10,8 +10,9 @@ a window's raw scores r come
     BAK   -0.13166888 r² + 1.60915514 r - 0.39604546
 
 and a clip's scores are the means over its windows. The reference cuts windows at
-`int((i + 9.01) * 16000)`, which is a sample short for i from 7 to 23, and skips those: it judges a
-clip of 17 to 30 s by its first 16 s. Here every window counts; `compat: emilia` skips them too.
+`int((i + 9.01) * 16000)`, which is a sample short for i from 7 to 23 and a few later ones, and
+skips those: it judges a clip of 17 to 33 s by its first 15 s. Here every window counts;
+`compat: emilia` skips them too.
 
 Null for a clip without a sample at 16 kHz, or with samples that are not finite.
 """
@@ -69,15 +70,14 @@ def identity(settings: Settings) -> str:
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    keep = _kept_by_reference if settings.compat == "emilia" else None
     try:
-        found = list(_dnsmos.windows(_signal(clip)))
+        found = list(_dnsmos.windows(_signal(clip), keep))
     except _NotFiniteError:
         found = []
     if not found:
         return dict.fromkeys(COLUMNS)
     raw = np.concatenate(found).astype(np.float64)
-    if settings.compat == "emilia":
-        raw = raw[[_kept_by_reference(i) for i in range(len(raw))]]
     fitted = _FIT[:, 0] * raw**2 + _FIT[:, 1] * raw + _FIT[:, 2]
     return dict(zip(COLUMNS, fitted.mean(axis=0).tolist(), strict=True))
 

@@ -1,6 +1,6 @@
 """What-if over a million utterances, from the table that `package` leaves.
 
-    python -m tests.bench.what_if_million
+python -m tests.bench.what_if_million
 """
 
 from __future__ import annotations

@@ -125,6 +125,7 @@ def gated(site: Site, out: str) -> Path:
         resample={"resampler": {"use": "tests.plugins.gated_resampler"}},
         transcribe={"backend": {"use": "tests.plugins.gated_asr"}},
         package={"formats": ["tests.plugins.gated_wenet"]},
+        cluster={"workers": 2, "cache_gb": 0},  # so that resampling is done in its own stage
     )
 
 

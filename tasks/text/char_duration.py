@@ -1,0 +1,96 @@
+"""Seconds per character, against what is usual: a text that is far too short or long for its clip.
+
+Emilia's rule (He et al. 2024, arXiv 2407.05361): keep q1 - 1.5 IQR <= seconds / characters <=
+q3 + 1.5 IQR, characters without punctuation and spaces, quartiles by linear interpolation over all
+utterances with characters, whatever other verdicts say. Emilia takes the quartiles over one
+recording (`per: recording`); the default is a dataset's language, with at least `min_group`
+utterances, and its bounds stay as they were when the first version was published.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tasks.rules import Rejection, Rule
+from tasks.settings import THRESHOLD, StageSettings
+
+LEFT_OUT = str.maketrans("", "", ",.!?\"'，。！？“”‘’ ")
+
+Bounds = tuple[float, float]
+
+
+class Settings(StageSettings):
+    per: Literal["language", "recording"] = Field(
+        "language", json_schema_extra=THRESHOLD,
+        description="language: of each dataset, frozen; recording: as Emilia does it.",
+    )  # fmt: skip
+    width: float = Field(
+        1.5,
+        ge=0,
+        json_schema_extra=THRESHOLD,
+        description="Interquartile ranges beyond a quartile.",
+    )
+    min_group: int = Field(
+        20, ge=1, json_schema_extra=THRESHOLD,
+        description="Smaller groups have no bounds; 1 is Emilia's.",
+    )  # fmt: skip
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    """No rule on one text: it takes the others."""
+    return ()
+
+
+def characters(text: str) -> int:
+    return len(text.translate(LEFT_OUT))
+
+
+def bounds_of(values: NDArray[np.float64], width: float) -> Bounds:
+    """Lowest and highest value that is kept."""
+    low, high = np.percentile(values, [25, 75])
+    margin = width * (high - low)
+    return float(low - margin), float(high + margin)
+
+
+def decide(
+    rows: pa.Table, settings: Settings, frozen: dict[str, Any]
+) -> tuple[dict[str, Rejection], dict[str, Any]]:
+    """Rejections of kept rows that lie outside the bounds of their group, and the bounds by group
+    where they are to stay."""
+    chars = np.array([characters(text or "") for text in rows["text"].to_pylist()], np.float64)
+    has = chars > 0
+    ratio = np.divide(rows["seconds"].to_numpy(), chars, where=has, out=np.zeros(len(chars)))
+    members: dict[str, list[int]] = {}
+    for index, key in enumerate(_groups(rows, settings)):
+        if has[index]:
+            members.setdefault(key, []).append(index)
+    stay = settings.per == "language"
+    bounds: dict[str, Any] = dict(frozen) if stay else {}
+    for key, group in sorted(members.items()):
+        if key not in bounds and len(group) >= settings.min_group:
+            bounds[key] = bounds_of(ratio[group], settings.width)
+    kept, ids = rows["kept"].to_numpy(zero_copy_only=False), rows["id"].to_pylist()
+    found = {}
+    for key, group in members.items():
+        low, high = bounds.get(key, (-np.inf, np.inf))
+        for index in group:
+            if kept[index] and not low <= ratio[index] <= high:
+                fast = ratio[index] < low
+                found[ids[index]] = Rejection(
+                    "fast_speech" if fast else "slow_speech", float(ratio[index]),
+                    low if fast else high, "seconds per character",
+                )  # fmt: skip
+    return found, {key: list(pair) for key, pair in bounds.items()} if stay else {}
+
+
+def _groups(rows: pa.Table, settings: Settings) -> list[str]:
+    if settings.per == "recording":
+        found: list[str] = rows["recording"].to_pylist()
+        return found
+    pairs = zip(rows["dataset"].to_pylist(), rows["language"].to_pylist(), strict=True)
+    return [f"{dataset}/{language}" for dataset, language in pairs]

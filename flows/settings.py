@@ -195,7 +195,7 @@ def _index(place: list[Any], key: str, assignment: str) -> int:
 
 def check(settings: PrepareSettings) -> Job:
     """Everything that can be known before a worker starts; ConfigError in one sentence."""
-    from tasks import shard, transcribe
+    from tasks import recipe, shard, transcribe
 
     job = settings.job()
     for path in (settings.out, *(source.path for source in settings.sources)):
@@ -204,18 +204,17 @@ def check(settings: PrepareSettings) -> Job:
     names = [p.use for p in settings.filter.filters]
     if len(set(names)) != len(names):
         raise ConfigError("filter.filters names a filter twice; give each its limits in one entry")
-    for plugin in settings.filter.filters:
-        plugins.resolve("filters", plugin)
     for plugin in settings.transcribe.verdicts:
         plugins.resolve("text", plugin)
     for name in settings.package.formats:
         plugins.load("formats", name)
-    plugins.resolve("resamplers", settings.resample.resampler)
-    for plugin in settings.resample.levels:
-        plugins.resolve("levels", plugin)
-    module, chosen = plugins.resolve("segmenters", settings.filter.segmenter)
-    if hasattr(module, "identity"):
-        module.identity(chosen)
+    chosen = {
+        "segmenters": [settings.filter.segmenter], "filters": settings.filter.filters,
+        "resamplers": [settings.resample.resampler], "levels": settings.resample.levels,
+    }  # fmt: skip
+    for shelf, some in chosen.items():
+        for plugin in some:
+            recipe.of_plugin(shelf, plugin)  # which looks for its model, too
     for _, source, source_settings in shard.datasets(job.sources):
         next(iter(source.recordings(source_settings)), None)  # raises when it cannot be listed
     transcribe.weights(job)

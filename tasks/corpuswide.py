@@ -6,7 +6,7 @@ settings, each on the rows that those before it left:
     def decide(rows: pa.Table, settings, frozen: dict) -> tuple[dict[str, Rejection], dict]
 
 `rows` are all utterances that were heard, packaged so far or not (`kept`), in the order of ids,
-with the columns of ROW. It returns rejections by id, of rows that are kept, and what is to be frozen:
+with the columns of ROW. It returns rejections by id, of rows that are kept, and what it freezes:
 `frozen` is what it returned when the version before was published (`{}` at first, or on
 `package.refit`), so that bounds do not move under what is published already.
 """

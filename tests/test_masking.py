@@ -70,7 +70,8 @@ def test_no_password_gets_through(user: str, password: str, scheme: str) -> None
     [("api_key", True), ("openai_api_key", True), ("token", True), ("hf_token", True),
      ("password", True), ("client_secret", True), ("AWS_SECRET_ACCESS_KEY", True),
      ("auth_string", True), ("key", False), ("ca_file", False), ("max_tokens", False),
-     ("tokenizer", False), ("text_key", False), ("audio_key", False), ("author", False), ("max_sig", False)],
+     ("tokenizer", False), ("text_key", False), ("audio_key", False), ("author", False),
+     ("max_sig", False)],
 )  # fmt: skip
 def test_names_of_secrets(name: str, secret: bool) -> None:
     assert masking.is_secret(name) is secret

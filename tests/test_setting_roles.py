@@ -164,8 +164,8 @@ SOURCES: dict[str, set[str]] = {
 }  # fmt: skip
 
 #: Where the work is done never changes what comes out: transient, all of it.
-CLUSTER = {"kind", "workers", "memory_limit", "asr_threads", "item_timeout", "timeout_factor", "cache_gb",
-           "address", "class_name", "options", "dashboard", "tls"}  # fmt: skip
+CLUSTER = {"kind", "workers", "memory_limit", "asr_threads", "item_timeout", "timeout_factor",
+           "cache_gb", "address", "class_name", "options", "dashboard", "tls"}  # fmt: skip
 TLS = {"ca_file", "cert", "key"}
 
 #: No rule on one clip: `test_duplicates.py` sees that these thresholds decide.

@@ -121,7 +121,7 @@ def _kept_of_shards(job: Job, out: Path) -> dict[str, Any]:
     items, seconds, waiting, waiting_seconds, unmeasured = 0, 0.0, 0, 0.0, 0
     for each in manifest.shards(out):
         view = view_of(job, each)
-        unmeasured += len(plugins.module_of("filter").todo(view)[0])
+        unmeasured += sum(not unit.spared for unit in plugins.module_of("filter").todo(view)[0])
         for utterance in view.decided():
             if utterance.outcome.outcome == "packaged":
                 items, seconds = items + 1, seconds + utterance.seconds

@@ -50,7 +50,11 @@ class Tally:
 
 
 class _Died(Exception):
-    """The worker died or was restarted under the call; the text says which."""
+    """The worker died or was restarted under the call; the text says which. `late`: it hung."""
+
+    def __init__(self, what: str, late: bool = False) -> None:
+        super().__init__(what)
+        self.late = late
 
 
 class Guard:
@@ -58,8 +62,8 @@ class Guard:
 
     `deadline(seconds_of_audio, isolated)` gives the wall seconds that a call may take; an
     isolated one runs its items one after the other, each with a limit of its own.
-    Death rules: after the first death or missed deadline the call runs again (elsewhere: the
-    dead worker is still starting), after the second its items run one by one in disposable
+    Death rules: after the first death the call runs again (elsewhere: the dead worker is still
+    starting); after the second, or a missed deadline, its items run one by one in disposable
     processes. Errors that the function raises reach the caller unchanged.
     """
 
@@ -94,9 +98,12 @@ class Guard:
                 try:
                     return self._call(fn, args, self._deadline(seconds_of_audio, False))
                 except _Died as death:
-                    last = isolate_kw and attempt == SHARED_TRIES
+                    # What hangs is not given the same time once more.
+                    last = isolate_kw and (attempt == SHARED_TRIES or death.late)
                     then = "its items run one by one now" if last else "it runs again"
                     LOG.warning("%s: %s%s", what, death, f"; {then}" if attempt < most else "")
+                    if last:
+                        break
             if isolate_kw is not None:
                 self._count("isolated")
                 isolated = partial(fn, **{isolate_kw: True})
@@ -181,7 +188,7 @@ class Guard:
         if not self._cluster.restart_worker_of(future):
             raise _NeverStarted
         self._count("timeouts")
-        raise _Died(f"no result after {seconds:.0f} s, so its worker was restarted")
+        raise _Died(f"no result after {seconds:.0f} s, so its worker was restarted", late=True)
 
     def _count(self, what: str) -> None:
         with self._lock:

@@ -45,6 +45,12 @@ class Unit:
         return 1
 
     @property
+    def spared(self) -> bool:
+        """Whether nothing is lacking but costly measures that a threshold spared so far."""
+        lacking = [plugin for _, missing in self.spans or () for plugin in missing]
+        return self.spans is not None and all(map(view.costly, lacking))
+
+    @property
     def seconds(self) -> float:
         return float(self.recording["header_seconds"] or 0.0)
 

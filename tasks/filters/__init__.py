@@ -9,6 +9,8 @@
 and may have
 
     COSTLY = True                               # not measured where a cheap verdict rejects the row
+    def fingerprint(clip, settings) -> bytes    # kept beside the measures, for `decide`
+    def decide(rows, settings, frozen)          # a verdict over the whole corpus: tasks.corpuswide
     def identity(settings) -> str               # sha256 of its model; ConfigError if missing
 
 `clip` is `tasks.audio.Clip`: native rate, all channels, float32 in ±1. A column is named like its

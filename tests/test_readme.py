@@ -1,0 +1,36 @@
+"""What the README shows is true: its filter is complete and works."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests import corpus
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+def test_the_filter_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    package = tmp_path / "mine"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "crest.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    corpus.make(tmp_path / "in", 4)
+    try:
+        chosen = corpus.filters({"use": "mine.crest", "max": 100})
+        published, _ = corpus.run(corpus.job(tmp_path, filter=chosen))
+        rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+        assert all(5 < row["crest"] < 25 for row in rows), [row["crest"] for row in rows]
+        strict = corpus.filters({"use": "mine.crest", "max": 5})
+        job = corpus.job(tmp_path, filter=strict, package={"max_failed_fraction": 1.0})
+        with pytest.raises(Exception, match="nothing is left to package"):
+            corpus.run(job)
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
+            del sys.modules[name]

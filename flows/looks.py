@@ -12,7 +12,18 @@ import pyarrow.parquet as pq
 
 from flows import runs
 from flows.settings import assign, parse
-from tasks import decisions, manifest, package, plugins, schema, shard, stage, summary, versions
+from tasks import (
+    corpuswide,
+    decisions,
+    manifest,
+    package,
+    plugins,
+    schema,
+    shard,
+    stage,
+    summary,
+    versions,
+)
 from tasks.errors import CODES, ConfigError
 from tasks.job import Job
 from tasks.stage import view_of
@@ -79,7 +90,7 @@ def what_if(out: Path, sets: Sequence[str]) -> dict[str, Any]:
     for assignment in sets:
         assign(data, assignment)
     then = parse(data)
-    before, after = _kept(now.job(), out), _kept(then.job(), out)
+    before, after = _kept(now.job(), then.job(), out)
     if after["unmeasured"]:
         raise ConfigError(
             f"{after['unmeasured']} recordings have no stored measures for these settings: they "
@@ -94,10 +105,15 @@ def what_if(out: Path, sets: Sequence[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _kept(job: Job, out: Path) -> dict[str, Any]:
-    """Items and hours under these settings: from one table where it holds, else shard by shard."""
-    table = decisions.load(job)
-    return _kept_of_table(job, table) if table is not None else _kept_of_shards(job, out)
+def _kept(now: Job, then: Job, out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Items and hours under both settings: from one table where it holds for both, else shard by
+    shard. What the whole corpus decided stays in the table as it was: other settings of that are
+    answered from the shards."""
+    tables = [decisions.load(job) for job in (now, then)]
+    same = corpuswide.chosen(now) == corpuswide.chosen(then)
+    if same and tables[0] is not None and tables[1] is not None:
+        return _kept_of_table(now, tables[0]), _kept_of_table(then, tables[1])
+    return _kept_of_shards(now, out), _kept_of_shards(then, out)
 
 
 def _kept_of_table(job: Job, table: pa.Table) -> dict[str, Any]:
@@ -119,10 +135,13 @@ def _kept_of_table(job: Job, table: pa.Table) -> dict[str, Any]:
 
 def _kept_of_shards(job: Job, out: Path) -> dict[str, Any]:
     items, seconds, waiting, waiting_seconds, unmeasured = 0, 0.0, 0, 0.0, 0
+    verdicts = package.corpus_verdicts(job, manifest.shards(out))
     for each in manifest.shards(out):
         view = view_of(job, each)
         unmeasured += sum(not unit.spared for unit in plugins.module_of("filter").todo(view)[0])
         for utterance in view.decided():
+            if utterance.id in verdicts:
+                continue
             if utterance.outcome.outcome == "packaged":
                 items, seconds = items + 1, seconds + utterance.seconds
             elif utterance.outcome.outcome == "pending":

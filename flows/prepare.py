@@ -97,6 +97,7 @@ def line(job: Job, caller: OnCluster, progress: Progress) -> dict[str, Any]:
     """The whole line on a cluster, within a flow run; what `run --json` prints, but for time."""
     totals = Totals()
     assert job.scratch is not None
+    pipeline.prepare_retry(job)
     for attempt in range(pipeline.REPAIRS):
         progress.start("shard", 0.0)
         found: Sharded = value(prefect_tasks.shard(job, caller, job.scratch / "listing"))

@@ -32,7 +32,8 @@ def deal(seconds: Sequence[float], keys: Sequence[bytes], tars: int) -> list[lis
     for clip in sorted(range(len(seconds)), key=lambda i: (-seconds[i], keys[i])):
         load, index = heap[0]
         groups[index].append(clip)
-        heapreplace(heap, (load + seconds[clip], index))
+        # A clip of no length counts a little, so that no group stays empty.
+        heapreplace(heap, (load + max(seconds[clip], 1e-9), index))
     return [sorted(group, key=keys.__getitem__) for group in groups]
 
 

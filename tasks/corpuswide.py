@@ -35,7 +35,7 @@ ROW = pa.schema(
         pa.field("text", pa.string()),
         pa.field("native_rate", pa.int64()),
         pa.field("format", pa.string()),  # container/codec of the recording
-        pa.field("print", pa.binary()),  # of the filter `duplicate`, where it is used
+        pa.field("print", pa.large_binary()),  # of the filter `duplicate`, where it is used
         pa.field("work_shard", pa.string()),
         pa.field("kept", pa.bool_()),  # no verdict so far rejects it
         pa.field("published", pa.bool_()),  # in the newest version
@@ -61,8 +61,12 @@ def rows(job: Job, shard: str, utterances: Iterable[Utterance]) -> list[Row]:
     ]  # fmt: skip
 
 
-def _chosen(job: Job) -> Iterator[tuple[str, Plugin]]:
+def chosen(job: Job) -> list[tuple[str, Plugin]]:
     """(shelf, plug-in) of all that take part, in the order of the settings."""
+    return list(_chosen(job))
+
+
+def _chosen(job: Job) -> Iterator[tuple[str, Plugin]]:
     for shelf, listed in (("filters", job.filter.filters), ("text", job.transcribe.verdicts)):
         for plugin in listed:
             if hasattr(plugins.load(shelf, plugin.use), "decide"):
@@ -70,7 +74,7 @@ def _chosen(job: Job) -> Iterator[tuple[str, Plugin]]:
 
 
 def takes_part(job: Job) -> bool:
-    return any(True for _ in _chosen(job))
+    return bool(chosen(job))
 
 
 def verdicts(
@@ -81,11 +85,11 @@ def verdicts(
     old = pc.is_in(table["id"], pa.array(list(published), pa.string()))
     table = table.set_column(ROW.names.index("published"), "published", old)
     found: Verdicts = {}
-    kept_frozen: dict[str, Any] = {}
+    kept_frozen = {} if job.package.refit else dict(frozen)  # of those that rest, too
     for shelf, plugin in _chosen(job):
         name = f"{shelf}.{plugin.use}"
         module, settings = plugins.resolve(shelf, plugin)
-        before = {} if job.package.refit else frozen.get(name, {})
+        before = kept_frozen.get(name, {})
         rejected, kept_frozen[name] = module.decide(table, settings, before)
         for key, no in rejected.items():
             found[key] = Outcome("dropped", "package", no.reason, no.value, no.threshold, no.detail)

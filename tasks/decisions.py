@@ -24,7 +24,7 @@ from tasks.job import Job
 from tasks.manifest import Row
 from tasks.rules import Allowed, Rule
 from tasks.settings import Plugin, role
-from tasks.view import Utterance, text_values
+from tasks.view import Utterance, rules_of, text_values
 
 KEY = b"uttermill"
 FIXED = pa.schema(
@@ -123,7 +123,16 @@ def load(job: Job) -> pa.Table | None:
     except (OSError, pa.ArrowException):
         return None
     known = json.loads((table.schema.metadata or {}).get(KEY, b"{}"))
-    return table if known == _state(job) else None
+    columns = {rule.column for rule in rules_asked(job)}
+    whole = table.column_names == schema_of(job).names and columns <= set(table.column_names)
+    return table if whole and known == _state(job) else None
+
+
+def rules_asked(job: Job) -> tuple[Rule, ...]:
+    return (
+        *rules_of("filters", job.filter.filters),
+        *rules_of("text", job.transcribe.verdicts),
+    )
 
 
 def passes(table: pa.Table, rules: Iterable[Rule]) -> Any:

@@ -64,14 +64,13 @@ def meta(job: Job) -> dict[str, Any]:
 def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
     """Recordings that lack cuts or measures, and how many lack nothing."""
     units, reused = [], 0
-    stored = frozenset(shard.audio)
     for recording in shard.recordings:
         if recording["error_code"]:
             continue
         name = shard.cut_recipe(recording)
         cut = shard.cuts.get(name)
         if cut is None or not cut.known:
-            units.append(Unit(recording, name, None, stored))
+            units.append(Unit(recording, name, None, frozenset(shard.audio)))
             continue
         if cut.error_code:
             reused += 1
@@ -106,7 +105,9 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
             rows = failure(unit, "out_of_memory", str(error))
         locator = Locator.loads(unit.recording["locator"])
         # Whatever was read of a file that changed meanwhile is not what its digest names.
-        if not cutting.unchanged(locator, unit.recording["guard"]):
+        if cutting.unchanged(locator, unit.recording["guard"]):
+            offers.publish()
+        else:
             rows = []
             offers.withdraw()
         yield rows
@@ -126,7 +127,7 @@ def failure(unit: Unit, code: str, detail: str, decoded: int = 0, rate: int = 0)
 def _cut(unit: Unit, job: Job, offers: handover.Offers) -> list[Row]:
     segmenter, settings = plugins.resolve("segmenters", job.filter.segmenter)
     given = view.segments_of(unit.recording)
-    rules = view.rules_of("filters", job.filter.filters)
+    rules = view.filter_rules(job.filter.filters)
     known = None if unit.spans is None else dict(unit.spans)
     walk = cutting.Walk()
     rows: list[Row] = []

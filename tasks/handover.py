@@ -33,7 +33,7 @@ class Offers:
     job: Job
     content: str
     stored: Container[str] = frozenset()
-    _made: list[Path] = field(default_factory=list)
+    _made: list[tuple[Path, Path]] = field(default_factory=list)  # temporary and final names
 
     def add(self, start: int, end: int, clip: Clip) -> None:
         """Keep the PCM of a clip that is in memory for `take`, where there is room."""
@@ -49,21 +49,26 @@ class Offers:
             samples = pcm.of_clip(clip, self.job.resample)
         except Exception:  # whatever it is, it is resample's: raised again there, and said there
             return
-        temp = path.with_suffix(f".{os.getpid()}")
+        temp = path.with_suffix(f".{os.getpid()}-{len(self._made)}")
         try:
             with temp.open("wb") as handle:
                 data = samples.astype("<i2", copy=False).tobytes()
                 handle.write(hashlib.sha256(data).digest())
                 handle.write(data)
-            os.replace(temp, path)
-            self._made.append(path)
+            self._made.append((temp, path))
         except OSError:  # a full disk: the samples are decoded again, nothing is lost
             temp.unlink(missing_ok=True)
 
+    def publish(self) -> None:
+        """The recording did not change while it was read: they are of its content."""
+        for temp, path in self._made:
+            with suppress(OSError):
+                os.replace(temp, path)
+
     def withdraw(self) -> None:
-        """Forget them: the recording changed while it was read, so they are not of its content."""
-        for path in self._made:
-            path.unlink(missing_ok=True)
+        """It did change: forget them."""
+        for temp, _ in self._made:
+            temp.unlink(missing_ok=True)
 
 
 def holds(job: Job, audio: str) -> bool:

@@ -74,11 +74,16 @@ def lay_out(
     )
     if before is not None and not rewrite:
         grown = _grow(table, seconds, settings, generation, before)
-        loads = loads_of(grown, seconds)
-        if worst(loads, settings.readers)[1] <= settings.rebalance_above:
+        uneven = worst(loads_of(grown, seconds), settings.readers)[1]
+        if uneven <= settings.rebalance_above:
             return grown
-    rows = np.arange(table.num_rows)
-    return _dealt(table, rows, seconds, settings, generation, {})
+    full = _dealt(table, np.arange(table.num_rows), seconds, settings, generation, {})
+    if before is not None and not rewrite:
+        # Few clips for many readers are uneven however they are dealt: that is no reason.
+        best = worst(loads_of(full, seconds), settings.readers)[1]
+        if uneven <= best + settings.rebalance_above:
+            return grown
+    return full
 
 
 def _grow(
@@ -130,8 +135,8 @@ def _dealt(
         chosen = rows[splits == split]
         keys = [balance.shuffle_key(settings.seed, k) for k in ids.take(chosen).to_pylist()]
         lengths = seconds[chosen].tolist()
-        # A generation that is added need not serve all readers; a full one does.
-        readers = settings.readers if not first_numbers else 1
+        # A generation that is added need not serve all readers; the first one does.
+        readers = 1 if split in first_numbers else settings.readers
         tars = balance.count(sum(lengths), settings.tar_hours, len(lengths), readers)
         for number, group in enumerate(
             balance.deal(lengths, keys, tars), first_numbers.get(split, 0)
@@ -171,7 +176,8 @@ def same_as(
 ) -> list[int | None]:
     """For each group the number of the last version's tar whose clips equal it in all of `columns`
     (what a format writes), or None."""
-    if before is None or not set(columns) <= set(before.column_names):
+    both = set(before.column_names) & set(table.column_names) if before is not None else set()
+    if before is None or not set(columns) <= both:
         return [None] * len(groups)
     firsts = {(split, number): first for split, number, first, _ in groups_of(before)}
     now, then = table.select(columns), before.select(columns)

@@ -53,12 +53,17 @@ def shards(out: Path) -> list[str]:
 
 
 def commit(
-    out: Path, stage: str, shard: str, rows: list[Row], schema: pa.Schema, meta: dict[str, Any]
-) -> Path:
-    """Write rows as a new part of the shard; atomic, durable; returns its path."""
+    out: Path, stage: str, shard: str, rows: list[Row], schema: pa.Schema, meta: dict[str, Any],
+    number: int | None = None,
+) -> Path:  # fmt: skip
+    """Write rows as a new part of the shard; atomic, durable; returns its path.
+
+    `number` is its place among the parts: the last one, unless it is to take another's.
+    """
     home = folder(out, stage, shard)
-    numbers = [number_of(p) for p in home.glob("*.parquet")] if home.is_dir() else []
-    number = max(numbers, default=-1) + 1
+    if number is None:
+        numbers = [number_of(p) for p in home.glob("*.parquet")] if home.is_dir() else []
+        number = max(numbers, default=-1) + 1
     footer = {b"uttermill": json.dumps({"stage": stage, "shard": shard, **meta}).encode()}
     table = pa.Table.from_pylist(rows, schema=schema.with_metadata(footer))
     with staged(home) as (handle, publish):

@@ -71,7 +71,7 @@ def gather(job: Job, shards: Sequence[str]) -> dict[str, Any]:
     if newest and described.get("fingerprint") == print_:
         return {
             "fingerprint": print_, "version": versions.number(newest), "staging": "",
-            "new": False, "summary": counts, "balance": described["balance"],
+            "new": False, "summary": counts, "balance": described.get("balance", {}),
         }  # fmt: skip
     version = (versions.number(newest) if newest else 0) + 1
     staging = versions.stage(job.out)
@@ -111,16 +111,11 @@ class Decided(NamedTuple):
 def decide(job: Job, shards: Sequence[str]) -> Decided:
     """Everything that this run's version would hold, and why the rest is not in it."""
     parts = {shard: _decided(job, shard, {}) for shard in shards}
-    frozen: dict[str, Any] = {}
-    if corpuswide.takes_part(job):
-        newest = versions.newest(job.out)
-        published = pq.read_table(newest / "utterances.parquet")["id"] if newest else pa.array([])
-        before = versions.described(newest).get("frozen", {}) if newest else {}
-        heard = _stacked(corpuswide.ROW, [part.heard for part in parts.values()])
-        verdicts, frozen = corpuswide.verdicts(job, heard, published.to_pylist(), before)
-        hit = pc.is_in(heard["id"], pa.array(list(verdicts), pa.string()))
-        for shard in pc.unique(heard["work_shard"].filter(hit)).to_pylist():
-            parts[shard] = _decided(job, shard, verdicts)
+    heard = _stacked(corpuswide.ROW, [part.heard for part in parts.values()])
+    verdicts, frozen = _over_corpus(job, heard)
+    hit = pc.is_in(heard["id"], pa.array(list(verdicts), pa.string()))
+    for shard in pc.unique(heard["work_shard"].filter(hit)).to_pylist():
+        parts[shard] = _decided(job, shard, verdicts)
     packaged = _stacked(_row_schema(job), [part.rows for part in parts.values()])
     packaged = packaged.take(pc.sort_indices(packaged["id"])).combine_chunks()
     _no_twins(packaged)
@@ -131,6 +126,23 @@ def decide(job: Job, shards: Sequence[str]) -> Decided:
     )  # fmt: skip
     asked = _stacked(decisions.schema_of(job), [part.utterances for part in parts.values()])
     return Decided(packaged, table.take(order), asked, frozen)
+
+
+def corpus_verdicts(job: Job, shards: Sequence[str]) -> corpuswide.Verdicts:
+    """Only those verdicts that need the whole corpus, by id."""
+    if not corpuswide.takes_part(job):
+        return {}
+    heard = [_decided(job, shard, {}).heard for shard in shards]
+    return _over_corpus(job, _stacked(corpuswide.ROW, heard))[0]
+
+
+def _over_corpus(job: Job, heard: pa.Table) -> tuple[corpuswide.Verdicts, dict[str, Any]]:
+    newest = versions.newest(job.out)
+    before = versions.described(newest).get("frozen", {}) if newest else {}
+    if not corpuswide.takes_part(job):
+        return {}, before
+    published = pq.read_table(newest / "utterances.parquet")["id"] if newest else pa.array([])
+    return corpuswide.verdicts(job, heard, published.to_pylist(), before)
 
 
 class _Part(NamedTuple):
@@ -358,6 +370,8 @@ def _rows(staging: Path, piece: Piece) -> list[Row]:
 def write(job: Job, staging: Path, piece: Piece) -> bool:
     """On a worker: write a piece, or link the last version's file when it is sound and the same.
     Returns whether it was linked. CorruptManifest when a blob is damaged."""
+    # A dead worker's, and perhaps a link into a published version: never written through.
+    (staging / piece.path).unlink(missing_ok=True)
     if piece.same_as:
         if versions.link(Path(piece.same_as), staging / piece.path, piece.sha256, piece.size):
             return True

@@ -58,14 +58,18 @@ class Sharded:
     seconds: dict[str, float] = field(default_factory=dict)  # audio of each shard by header
 
 
+def prepare_retry(job: Job) -> None:
+    """Before the first round of a run: forget the deaths that it is to try again."""
+    if job.shard.retry:
+        again = quarantine.forget(job.out)
+        log.info("%d items that were quarantined for a death are tried again", again)
+
+
 def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
     """List, probe what is new on the workers, group, commit."""
     began = time.monotonic()
     manifest.sweep(job.out)
     inventory.missing(job.out)
-    if job.shard.retry:
-        again = quarantine.forget(job.out)
-        log.info("%d items that were quarantined for a death are tried again", again)
     found = shard.survey(job)
     rows: list[manifest.Row] = []
     if found.probe:
@@ -86,6 +90,7 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
     seconds = {name: sum(map(shard.seconds_of, found.present(name))) for name in shards}
     wall = time.monotonic() - began
     done = Done("shard", "", len(rows), found.reused, sum(seconds.values()), wall)
+    inventory.note(job.out)  # what is gone was said; what was superseded is not missing
     # The longest shards first: no straggler at the end.
     shards.sort(key=lambda name: (-seconds[name], name))
     return Sharded(shards, done, found.ignored, seconds)
@@ -194,6 +199,7 @@ def run_here(job: Job) -> tuple[Published, dict[str, Any]]:
     """The whole line in this process; returns what was published and the stages' counts."""
     caller = Here()
     totals = Totals()
+    prepare_retry(job)
     for attempt in range(REPAIRS):
         sharded = run_shard_stage(job, caller, job.out / "manifests" / ".listing")
         totals.add(sharded.done)

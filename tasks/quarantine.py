@@ -30,8 +30,9 @@ def forget(out: Path) -> int:
                 if bad:
                     rows = part.table.filter(pc.invert(dead)).to_pylist()
                     meta = {k: v for k, v in part.meta.items() if k not in ("stage", "shard")}
-                    if rows:
-                        manifest.commit(out, name, shard, rows, module_of(name).SCHEMA, meta)
+                    if rows:  # in the same place: of equal items the first part's stand
+                        schema = module_of(name).SCHEMA
+                        manifest.commit(out, name, shard, rows, schema, meta, part.number)
                     manifest.discard(part.path)
                     count += bad
     return count

@@ -110,7 +110,7 @@ def failure(unit: Unit, code: str, detail: str) -> list[Row]:
 
 
 def _convert(units: list[Unit], job: Job) -> Iterator[list[Row]]:
-    """Rows of the units of one recording; a failure is that of all spans from there on."""
+    """Rows of the units of one recording. Where decoding breaks, all spans from there on fail."""
     spans = [span for unit in units for span in unit.spans]
     recording = units[0].recording
     locator = Locator.loads(recording["locator"])
@@ -120,22 +120,34 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[Row]]:
     for unit in units:
         rows = []
         for span in unit.spans:
-            try:
-                if broken is None:
-                    held = None if span in absent else handover.take(job, span[2])
-                    if held is None:
-                        clip = next(clips if span in absent else _clips(locator, [span]))
+            held = None if span in absent else handover.take(job, span[2])
+            fault = broken
+            if held is None and fault is None:
+                shared = span in absent
+                try:
+                    clip = next(clips if shared else _clips(locator, [span]))
+                except (ItemError, MemoryError) as error:
+                    fault = _code(error)
+                    broken = fault if shared else None  # nothing more comes of the shared decode
+                else:
+                    try:
                         samples = pcm.of_clip(clip, job.resample)
                         held = samples, blobs.sha256(samples)
-                    rows.append(_row(unit, span, held, job))
-            except ItemError as error:
-                broken = (error.code, error.detail)
-            except MemoryError as error:
-                broken = ("out_of_memory", str(error))
-            if broken is not None:
-                rows += failure(replace(unit, spans=(span,)), *broken)
+                    except (ItemError, MemoryError) as error:
+                        fault = _code(error)
+            if held is not None:
+                rows.append(_row(unit, span, held, job))
+            else:
+                assert fault is not None
+                rows += failure(replace(unit, spans=(span,)), *fault)
         # Whatever was read of a file that changed meanwhile is not what its digest names.
         yield rows if cutting.unchanged(locator, recording["guard"]) else []
+
+
+def _code(error: ItemError | MemoryError) -> tuple[str, str]:
+    if isinstance(error, ItemError):
+        return error.code, error.detail
+    return "out_of_memory", str(error)
 
 
 def _clips(locator: Locator, spans: list[Wanted]) -> Iterator[audio.Clip]:

@@ -143,6 +143,12 @@ def costly(plugin: Plugin) -> bool:
     return bool(getattr(plugins.load("filters", plugin.use), "COSTLY", False))
 
 
+def filter_rules(chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
+    """Rules of all filters, those of cheap ones first: what rejects a row does not depend on
+    whether the costly measures of it were spared."""
+    return rules_of("filters", tuple(sorted(chosen, key=costly)))
+
+
 def cheap_rules(chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
     return rules_of("filters", tuple(p for p in chosen if not costly(p)))
 
@@ -243,7 +249,7 @@ class ShardView:
 
     def filtered(self) -> Iterator[Utterance]:
         """Utterances of all cut recordings with the filter stage's verdict on each."""
-        rules = rules_of("filters", self.job.filter.filters)
+        rules = filter_rules(self.job.filter.filters)
         for recording in self.recordings:
             if recording["error_code"]:
                 continue

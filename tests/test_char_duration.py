@@ -40,7 +40,8 @@ def test_characters_are_counted_without_punctuation(text: str, count: int) -> No
 
 def test_bounds_by_hand() -> None:
     """1..9: quartiles 3 and 7 by linear interpolation, so -3 to 13."""
-    assert char_duration.bounds_of(np.arange(1.0, 10.0), 1.5) == (-3.0, 13.0)
+    assert char_duration.quartiles(np.arange(1.0, 10.0)) == [3.0, 7.0]
+    assert char_duration.bounds(3.0, 7.0, 1.5) == (-3.0, 13.0)
 
 
 def test_outliers_fall_whatever_their_side() -> None:
@@ -51,7 +52,11 @@ def test_outliers_fall_whatever_their_side() -> None:
     }  # fmt: skip
     assert found["u030"].value == pytest.approx(0.45)
     assert list(frozen) == ["c/en"]
-    assert found["u030"].threshold == frozen["c/en"][1]
+    first, third = frozen["c/en"]
+    assert found["u030"].threshold == char_duration.bounds(first, third, 1.5)[1]
+    # The width is no part of what is frozen.
+    wide, _ = char_duration.decide(rows, Settings(width=1000), frozen)
+    assert wide == {}
 
 
 def test_bounds_that_are_frozen_do_not_move() -> None:

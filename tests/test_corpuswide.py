@@ -91,6 +91,25 @@ def test_what_is_published_wins_over_a_better_newcomer(voices: Path) -> None:
     assert counts["transcribe"][0] == 0, "it was heard before"
 
 
+def test_a_chain_of_copies_is_told_alike_by_the_next_run(tmp_path: Path) -> None:
+    """x and y are no copies of each other, and b is one of both: b's original does not change when
+    y is published."""
+    (tmp_path / "a").mkdir()
+    rate = {"x": 16000, "b": 16000, "y": 48000}
+    for name, padding in (("x", 0.0), ("b", 0.3), ("y", 0.6)):
+        samples = np.r_[voice(5, 4.0), 1e-4 * np.ones(round(padding * RATE), np.float32)]
+        samples = soxr.resample(samples, RATE, rate[name])
+        if name == "x":
+            sf.write(tmp_path / "a" / "x.wav", samples, rate[name], "PCM_16")
+            corpus.run(job(tmp_path, "a"))
+        else:
+            sf.write(tmp_path / "a" / f"{name}.wav", samples, rate[name], "PCM_16")
+    second, _ = corpus.run(job(tmp_path, "a"))
+    assert set(copies(second.path)) == {"a/b.wav"}
+    again, _ = corpus.run(job(tmp_path, "a"))
+    assert not again.new
+
+
 def test_thresholds_of_copies_are_free(voices: Path) -> None:
     corpus.run(job(voices, "a", "b"))
     exact = {"use": "duplicate", "max_error": 0}

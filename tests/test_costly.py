@@ -62,6 +62,20 @@ def test_only_what_cheap_filters_keep_is_measured(
     assert sorted(round(row["costly"], 1) for row in rows) == [0.4, 0.6, 0.8, 1.0, 1.2]
 
 
+def test_the_reason_does_not_depend_on_what_was_spared(
+    tmp_path: Path, measured: Callable[[], list[float]]
+) -> None:
+    corpus.make(tmp_path / "in", COUNT)
+    filters = ({**COSTLY, "max": 0.7}, {"use": "duration", "max": 0.9})
+    for measure_all in (False, True):
+        chosen = {"segmenter": {"use": "whole"}, "filters": filters, "measure_all": measure_all}
+        out = tmp_path / f"out-{measure_all}"
+        published, _ = corpus.run(corpus.job(tmp_path, out=out, filter=chosen))
+        reasons = published.summary["reasons"]
+        assert reasons["filter.too_long"]["items"] == 3
+        assert reasons["filter.too_costly"]["items"] == 1
+
+
 def test_measure_all_measures_all(tmp_path: Path, measured: Callable[[], list[float]]) -> None:
     corpus.make(tmp_path / "in", COUNT)
     corpus.run(job(tmp_path, 0.9))

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks import layout
+from tasks import layout, manifest, pipeline, stage
 from tasks.settings import PackageSettings
 from tasks.verify import verify
 from tests import corpus
@@ -160,6 +161,38 @@ def test_a_full_layout_deals_all_anew(own: Path, change: dict[str, Any]) -> None
     if "readers" in change:
         assert len(loads) % 3 == 0
     assert not corpus.run(corpus.job(own, package=package))[0].new
+
+
+def test_too_few_clips_for_the_readers_are_no_reason_to_write_all(own: Path) -> None:
+    package = {**TAR, "readers": 16}
+    corpus.run(corpus.job(own, package=package))
+    corpus.add(own / "in", 12)
+    _, counts = corpus.run(corpus.job(own, package=package))
+    assert counts["package"] == (1, 12)
+
+
+def test_a_piece_that_a_dead_worker_linked_is_made_again(own: Path) -> None:
+    """Written through the link, it would change the published version."""
+    from tasks import package
+
+    job = corpus.job(own, package=TAR)
+    one = own / "out/datasets/v0001"
+    corpus.add(own / "in", 12)
+    pipeline.run_shard_stage(job, pipeline.Here(), own / "listing")
+    for name in manifest.shards(job.out):
+        for step in stage.PER_SHARD:
+            stage.run(step, job, name)
+    gathered = package.gather(job, manifest.shards(job.out))
+    staging = Path(gathered["staging"])
+    piece = next(p for p in package.pieces_of(staging) if p.same_as)
+    assert package.write(job, staging, piece)
+    assert package.write(job, staging, piece)
+    before = Path(piece.same_as).read_bytes()
+    damaged = replace(piece, sha256="0" * 64)
+    assert not package.write(job, staging, damaged)
+    assert Path(piece.same_as).read_bytes() == before
+    assert (staging / piece.path).stat().st_ino != Path(piece.same_as).stat().st_ino
+    assert verify(one) == []
 
 
 def test_uneven_readers_are_dealt_anew(own: Path) -> None:

@@ -165,6 +165,7 @@ def test_a_clip_in_pieces_gives_the_same_pcm(filtered: Job) -> None:
     assert np.array_equal(clip.samples(), samples)
     offers = handover.Offers(filtered, "content")
     offers.add(0, len(samples), clip)
+    offers.publish()
     name = recipe.of_audio(filtered.resample, "content", 0, len(samples))
     held = handover.take(filtered, name)
     assert held is not None

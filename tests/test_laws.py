@@ -570,9 +570,9 @@ def break_everywhere(
 
 
 def test_a_failing_rename_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> None:
-    # shard, filter, blob, resample, transcribe, decisions, data.list, dataset.json, version,
-    # latest, inventory
-    assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, 20) == 11
+    # shard, inventory, filter, blob, resample, transcribe, decisions, data.list, dataset.json,
+    # version, latest, inventory
+    assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, 20) == 12
 
 
 def test_a_failing_sync_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> None:

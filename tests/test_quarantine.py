@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import soundfile as sf
 
 from tasks import pcm
 from tests import corpus
 
 RETRY = {"shard": {"retry": True}}
+
+
+def test_one_utterance_that_cannot_be_converted_costs_no_other(tmp_path: Path) -> None:
+    """A level that refuses one segment of a recording leaves the others alone."""
+    (tmp_path / "in").mkdir()
+    loud = corpus.speech(2, 3, 16000)
+    loud[16000:32000] *= 100
+    sf.write(tmp_path / "in" / "loud.wav", loud, 16000, "FLOAT")
+    rows = [{"wav": str(tmp_path / "in" / "loud.wav"), "key": f"k{n}", "txt": "words",
+             "start": float(n), "end": n + 1.0} for n in range(3)]  # fmt: skip
+    (tmp_path / "list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = [{"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}]
+    job = corpus.job(
+        tmp_path, sources=source, resample={"levels": [{"use": "applio"}]},
+        filter={"segmenter": {"use": "given"}, "filters": [{"use": "duration"}]},
+    )  # fmt: skip
+    published, _ = corpus.run(job)
+    assert published.summary["utterances"] == {"in": 3, "packaged": 2, "dropped": 0, "failed": 1}
+    assert published.summary["reasons"]["resample.over_full_scale"]["items"] == 1
 
 
 def test_a_machine_that_got_more_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from tasks.settings import THRESHOLD, StageSettings
 VERSION = 1
 COLUMNS: dict[str, tuple[str, str]] = {}
 LOSSY = 1.0
+ROUNDS = 4  # one settles it, but where a copy is found from one side only
 #: Codecs that lose nothing, by bits of a sample.
 BITS = {
     "pcm_u8": 8.0, "pcm_s8": 8.0, "pcm_16": 16.0, "pcm_24": 24.0, "pcm_32": 25.0, "float": 25.0,
@@ -86,9 +87,21 @@ def decide(
     from tasks import duplicates  # which needs the settings above
 
     kept = rows.filter(rows["kept"])
-    found = duplicates.find(
-        kept["print"], kept["id"], quality(kept), kept["published"].to_numpy(), settings
-    )
+    rank = quality(kept)
+
+    def find(first: NDArray[np.bool_]) -> duplicates.Found:
+        return duplicates.find(kept["print"], kept["id"], rank, first, settings)
+
+    published = kept["published"].to_numpy()
+    found = find(published)
+    # What stays is published next, and comes first then: told apart that way already now, a run
+    # with nothing to do names the same originals.
+    for _ in range(ROUNDS):
+        stays = found.original < 0
+        if (stays == published).all():
+            break
+        published = stays
+        found = find(published)
     ids = kept["id"].to_pylist()
     return {
         ids[row]: Rejection(

@@ -21,8 +21,6 @@ from tasks.settings import THRESHOLD, StageSettings
 
 LEFT_OUT = str.maketrans("", "", ",.!?\"'，。！？“”‘’ ")
 
-Bounds = tuple[float, float]
-
 
 class Settings(StageSettings):
     per: Literal["language", "recording"] = Field(
@@ -50,18 +48,22 @@ def characters(text: str) -> int:
     return len(text.translate(LEFT_OUT))
 
 
-def bounds_of(values: NDArray[np.float64], width: float) -> Bounds:
+def quartiles(values: NDArray[np.float64]) -> list[float]:
+    """First and third, by linear interpolation."""
+    return [float(quartile) for quartile in np.percentile(values, [25, 75])]
+
+
+def bounds(low: float, high: float, width: float) -> tuple[float, float]:
     """Lowest and highest value that is kept."""
-    low, high = np.percentile(values, [25, 75])
     margin = width * (high - low)
-    return float(low - margin), float(high + margin)
+    return low - margin, high + margin
 
 
 def decide(
     rows: pa.Table, settings: Settings, frozen: dict[str, Any]
 ) -> tuple[dict[str, Rejection], dict[str, Any]]:
-    """Rejections of kept rows that lie outside the bounds of their group, and the bounds by group
-    where they are to stay."""
+    """Rejections of kept rows that lie outside the bounds of their group, and the quartiles by
+    group where they are to stay."""
     chars = np.array([characters(text or "") for text in rows["text"].to_pylist()], np.float64)
     has = chars > 0
     ratio = np.divide(rows["seconds"].to_numpy(), chars, where=has, out=np.zeros(len(chars)))
@@ -70,14 +72,17 @@ def decide(
         if has[index]:
             members.setdefault(key, []).append(index)
     stay = settings.per == "language"
-    bounds: dict[str, Any] = dict(frozen) if stay else {}
+    known: dict[str, list[float]] = dict(frozen) if stay else {}
     for key, group in sorted(members.items()):
-        if key not in bounds and len(group) >= settings.min_group:
-            bounds[key] = bounds_of(ratio[group], settings.width)
+        if key not in known and len(group) >= settings.min_group:
+            known[key] = quartiles(ratio[group])
     kept, ids = rows["kept"].to_numpy(zero_copy_only=False), rows["id"].to_pylist()
     found = {}
     for key, group in members.items():
-        low, high = bounds.get(key, (-np.inf, np.inf))
+        if key not in known:
+            continue
+        first, third = known[key]
+        low, high = bounds(first, third, settings.width)
         for index in group:
             if kept[index] and not low <= ratio[index] <= high:
                 fast = ratio[index] < low
@@ -85,7 +90,7 @@ def decide(
                     "fast_speech" if fast else "slow_speech", float(ratio[index]),
                     low if fast else high, "seconds per character",
                 )  # fmt: skip
-    return found, {key: list(pair) for key, pair in bounds.items()} if stay else {}
+    return found, known if stay else {}
 
 
 def _groups(rows: pa.Table, settings: Settings) -> list[str]:

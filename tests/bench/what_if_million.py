@@ -45,7 +45,7 @@ def main() -> None:
             filters = (Plugin.model_validate(limits), *job.filter.filters[1:])
             then = Job(out=job.out, filter=FilterSettings(filters=filters), transcribe=backend)
             began = time.perf_counter()
-            kept = looks._kept(then, job.out)
+            _, kept = looks._kept(job, then, job.out)
             wall = time.perf_counter() - began
             print(f"min {low} s: {kept['items']} of {ROWS} utterances in {wall:.2f} s")
 

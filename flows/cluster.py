@@ -182,7 +182,11 @@ class Cluster:
                     memory_limit=local_memory(self.settings),
                     dashboard_address="127.0.0.1:0" if self.settings.dashboard else None,
                     # Its HTTP server runs without a dashboard too: on no fixed port, and only here.
-                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+                    # And its folder lies with the workers', which is swept after a killed run.
+                    scheduler_kwargs={
+                        "dashboard_address": "127.0.0.1:0",
+                        "local_directory": str(self._directory.path),
+                    },
                     local_directory=str(self._directory.path),
                     silence_logs=logging.ERROR,
                 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import multiprocessing.spawn
 import os
 import shutil
@@ -136,6 +137,8 @@ def abandon(clusters: Iterable[Any]) -> None:
     for their workers for ten seconds, or prints that one of them has a wrong status."""
     from distributed import Status
 
+    # Their folders go with the run's; that Dask then finds them gone is no news either.
+    logging.getLogger("distributed.diskutils").setLevel(logging.CRITICAL)
     for cluster in clusters:
         cluster.shutdown_on_close = False
         # That its nannies fail now is no news: else each one is printed with a traceback.

@@ -89,12 +89,14 @@ def _all(
 ) -> Listed:
     yield from ignored
     for name, path in files:
-        safe = sane_name(name)
+        safe, rest = sane_name(name), f"{source_text(path)}!rest"
         try:
             yield from _file(safe, path, settings, root or os.path.dirname(path))
         except ItemError as error:
-            rest = f"{source_text(path)}!rest"
             yield failed(f"{safe}!rest", rest, path, error.code, error.detail)
+        except UnicodeDecodeError:  # pyarrow's, of a name in a damaged footer
+            detail = "a name in its footer is not UTF-8"
+            yield failed(f"{safe}!rest", rest, path, "unreadable", detail)
 
 
 def _open(path: str) -> pq.ParquetFile:

@@ -36,11 +36,12 @@ def run(result: dict[str, Any], console: Console) -> None:
             f"on {result['scored']} packaged utterances with references."
         )
     tars = result["tars"]
-    console.print(
-        f"{tars['tars']} tars, {tars['written']} written and {tars['linked']} as they were; of "
-        f"{tars['readers']} readers the worst gets "
-        f"{tars['worst_reader_extra_hours']:.3f} h more than the mean."
-    )
+    if tars["linked"] or tars["readers"] > 1:
+        worst = tars["worst_reader_extra_hours"]
+        console.print(
+            f"{tars['tars']} tars, {tars['written']} written and {tars['linked']} as they were; of "
+            f"{tars['readers']} readers the worst gets {worst:.3f} h more than the mean."
+        )
     if any(result["deaths"].values()):
         d = result["deaths"]
         console.print(

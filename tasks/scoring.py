@@ -90,10 +90,12 @@ def score(reference: str, hypothesis: str, language: str) -> Score:
     )
 
 
-def columns(reference: str | None, heard: str, language: str | None) -> dict[str, Any]:
-    """Error counts against a reference as columns of a transcript; all null where there is none."""
-    if not reference:
-        return dict.fromkeys(("reference", "words", "word_errors", "chars", "char_errors"))
+def columns(reference: str | None, heard: str | None, language: str | None) -> dict[str, Any]:
+    """Error counts against a reference as columns of a transcript; null where there is none, or
+    where nobody listened."""
+    if not reference or heard is None:
+        counts = dict.fromkeys(("words", "word_errors", "chars", "char_errors"))
+        return {"reference": reference or None, **counts}
     s = score(reference, heard, language or "en")
     return {
         "reference": reference, "words": s.words, "word_errors": s.word_errors,

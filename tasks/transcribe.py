@@ -113,7 +113,9 @@ def _chunks(units: list[Unit]) -> Iterator[list[Unit]]:
         yield chunk
 
 
-def _clip(unit: Unit, out: Path, rate: int) -> SpeechClip:
+def _clip(unit: Unit, out: Path, rate: int | None) -> SpeechClip:
+    if rate is None:
+        return SpeechClip(np.zeros(0, np.float32), unit.language)
     samples = blobs.read(out, unit.shard, unit.pcm).astype(np.float32) / np.float32(32768.0)
     if unit.pcm["rate"] != rate:
         import soxr  # imported and warmed by tasks.preload before the first task

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from tasks import summary
 from tests import corpus
 
 NONE = {"backend": {"use": "none"}}
@@ -17,6 +18,8 @@ def test_references_are_packaged_and_the_rest_has_no_text(tmp_path: Path) -> Non
     source = [{"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}]
     published, _ = corpus.run(corpus.job(tmp_path, sources=source, transcribe=NONE))
     rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    assert {(row["hypothesis"], row["words"]) for row in rows} == {(None, None)}
+    assert summary.errors(pq.read_table(published.path / "utterances.parquet"))["scored"] == 0
     assert {(row["text"], row["text_source"]) for row in rows} == {
         (f"reference number {n}", "reference") for n in (0, 1, 3)
     }

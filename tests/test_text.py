@@ -72,7 +72,7 @@ def test_fake_rows_pass_the_default_verdicts() -> None:
     ]
     for heard in fake.Backend(fake.Settings()).transcribe(clips):
         row = {
-            "text": heard.text, "text_chars": len(heard.text), "language": heard.language,
+            "text": heard.text, "text_chars": len(heard.text or ""), "language": heard.language,
             "language_probability": heard.language_probability,
             "avg_logprob": heard.avg_logprob, "compression_ratio": heard.compression_ratio,
             "no_speech_probability": heard.no_speech_probability,

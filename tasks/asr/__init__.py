@@ -4,7 +4,7 @@
     class Settings(StageSettings)        # batch sizes and threads marked TRANSIENT
     def weights(settings) -> str         # identity (sha256) of the model; ConfigError if missing
     class Backend:                       # one per worker process, loaded once and kept
-        RATE: int                        # sample rate that it wants, Hz
+        RATE: int | None                 # sample rate that it wants, Hz; None: no samples
         def __init__(self, settings) -> None
         def transcribe(self, clips: Sequence[Clip]) -> Iterator[Transcript]   # in order
 
@@ -29,9 +29,10 @@ class SpeechClip:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What was heard. Probabilities in 0..1; `avg_logprob` in nats per token; null: not known."""
+    """What was heard. Probabilities in 0..1; `avg_logprob` in nats per token; null: not known.
+    `text` is null where nobody listened."""
 
-    text: str
+    text: str | None
     language: str | None = None
     language_probability: float | None = None
     avg_logprob: float | None = None

@@ -1,7 +1,8 @@
 """No recogniser: nothing is heard, so the texts are the sources' own, where they have any.
 
-For corpora that are transcribed already, and for training without text. A clip without a reference
-has an empty text, which the verdict `empty_text` drops; `transcribe.verdicts: []` keeps it.
+For corpora that are transcribed already, and for training without text; no audio is read. A clip
+without a reference has an empty text, which the verdict `empty_text` drops unless it is left out of
+`transcribe.verdicts`.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ def weights(settings: Settings) -> str:
 
 
 class Backend:
-    RATE = 16000
+    RATE = None
 
     def __init__(self, settings: Settings) -> None:
         pass
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
-        """An empty transcript a clip, in order; its language is the one that the source states."""
+        """A transcript without text a clip, in order; its language is what the source states."""
         for clip in clips:
-            yield Transcript(text="", language=clip.language)
+            yield Transcript(text=None, language=clip.language)

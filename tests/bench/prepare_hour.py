@@ -131,7 +131,7 @@ def ours(source: str, out: Path, scratch: Path, hours: float | None) -> dict[str
         out=out,
         sources=(Source(kind="folder", path=source),),
         shard=ShardSettings(settle_seconds=0, hours=hours),
-        transcribe=TranscribeSettings(backend=Plugin(use="fake")),
+        transcribe=TranscribeSettings(backend=Plugin(use="none"), verdicts=()),
         scratch=scratch,
     )
     out.mkdir()

@@ -60,7 +60,9 @@ def test_a_client_by_address_needs_the_certificate(
 
 
 @pytest.mark.cluster
-@pytest.mark.filterwarnings("default")  # what Dask leaves behind of a refused connection
+@pytest.mark.filterwarnings(
+    "ignore::RuntimeWarning", "ignore::ResourceWarning"
+)  # what Dask leaves behind of a refused connection
 def test_control_a_stranger_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     address: str = cluster.client.scheduler.address
     with pytest.raises(REFUSED):

@@ -13,7 +13,7 @@ with the columns of ROW. It returns rejections by id, of rows that are kept, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -43,7 +43,6 @@ ROW = pa.schema(
 )
 
 Verdicts = dict[str, Outcome]  # by id
-Decide = Callable[[pa.Table, Any, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
 
 
 def rows(job: Job, shard: str, utterances: Iterable[Utterance]) -> list[Row]:
@@ -63,14 +62,12 @@ def rows(job: Job, shard: str, utterances: Iterable[Utterance]) -> list[Row]:
 
 def chosen(job: Job) -> list[tuple[str, Plugin]]:
     """(shelf, plug-in) of all that take part, in the order of the settings."""
-    return list(_chosen(job))
-
-
-def _chosen(job: Job) -> Iterator[tuple[str, Plugin]]:
-    for shelf, listed in (("filters", job.filter.filters), ("text", job.transcribe.verdicts)):
-        for plugin in listed:
-            if hasattr(plugins.load(shelf, plugin.use), "decide"):
-                yield shelf, plugin
+    return [
+        (shelf, plugin)
+        for shelf, listed in (("filters", job.filter.filters), ("text", job.transcribe.verdicts))
+        for plugin in listed
+        if hasattr(plugins.load(shelf, plugin.use), "decide")
+    ]
 
 
 def takes_part(job: Job) -> bool:
@@ -86,7 +83,7 @@ def verdicts(
     table = table.set_column(ROW.names.index("published"), "published", old)
     found: Verdicts = {}
     kept_frozen = {} if job.package.refit else dict(frozen)  # of those that rest, too
-    for shelf, plugin in _chosen(job):
+    for shelf, plugin in chosen(job):
         name = f"{shelf}.{plugin.use}"
         module, settings = plugins.resolve(shelf, plugin)
         before = kept_frozen.get(name, {})

@@ -64,13 +64,15 @@ def meta(job: Job) -> dict[str, Any]:
 def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
     """Recordings that lack cuts or measures, and how many lack nothing."""
     units, reused = [], 0
+    stored: frozenset[str] | None = None  # one set for all units, and only if there are any
     for recording in shard.recordings:
         if recording["error_code"]:
             continue
         name = shard.cut_recipe(recording)
         cut = shard.cuts.get(name)
         if cut is None or not cut.known:
-            units.append(Unit(recording, name, None, frozenset(shard.audio)))
+            stored = frozenset(shard.audio) if stored is None else stored
+            units.append(Unit(recording, name, None, stored))
             continue
         if cut.error_code:
             reused += 1

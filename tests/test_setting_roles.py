@@ -113,7 +113,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "filters.duplicate": {
         "seconds": Entry(RECIPE, 60.0), "max_error": Entry(THRESHOLD, 0.1),
         "max_drift": Entry(THRESHOLD, 0.004), "max_padding": Entry(THRESHOLD, 0.1),
-        "min_sound": Entry(THRESHOLD, 1.0),
+        "min_sound": Entry(THRESHOLD, 0.5),
     },
     "resamplers.soxr_hq": {},
     "resamplers.soxr_vhq": {},

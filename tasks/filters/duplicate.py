@@ -7,9 +7,9 @@ earlier runs. Settings that are thresholds decide there, and cost nothing to cha
 Measured on 61 real clips of 0.5 to 120 s and on what 30 encodings and changes make of them: copies
 have at most 0.13 of their bits wrong (MP3 of 32 kbit/s, Opus of 24, A-law, telephone), 0.17
 (ADPCM at 8 kHz), 0.19 (WMA of 32 kbit/s), 0.21 (Opus of 12), 0.24 (quiet speech in 8 bits), and
-drift by at most 5 ms, 8 ms where less than a second sounds. Different utterances of like length
-have 0.375 or more; one sentence by two voices of espeak-ng 0.18. What one such voice says at
-another speed (150 and 152 words a minute) has 0.1, but drifts by 12 ms or more.
+drift by at most 5 ms. Different utterances of like length have 0.375 or more; one sentence by two
+voices of espeak-ng 0.18. What one such voice says at another speed (150 and 152 words a minute)
+has 0.1, but drifts by 12 ms or more.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ class Settings(StageSettings):
         "is no copy of it.",
     )  # fmt: skip
     min_sound: float = Field(
-        0.5, ge=0.1, json_schema_extra=THRESHOLD,
-        description="Clips with less sound are compared by their samples only, s.",
+        0.9, ge=0.1, json_schema_extra=THRESHOLD,
+        description="Clips with less sound are compared by their samples only, s: one word that "
+        "a voice of a synthesiser says twice would be a copy.",
     )  # fmt: skip
 
 

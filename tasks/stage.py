@@ -27,7 +27,7 @@ log = logging.getLogger("uttermill")
 
 PER_SHARD = ("filter", "resample", "transcribe")
 COMMIT_EVERY = 120.0  # s; a kill costs at most this much work of a long shard
-COMMIT_BYTES = 64 * 2**20  # PCM that is held in memory at most, and one unit's
+COMMIT_BYTES = 16 * 2**20  # PCM that is held in memory at most, and one unit's
 
 
 @lru_cache(maxsize=8)

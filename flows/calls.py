@@ -8,7 +8,9 @@ from typing import Any
 
 from flows import remote
 from flows.cluster import Cluster, ClusterSettings
+from flows.fleet import CPU, GPU
 from flows.runner import Guard, map_chains
+from tasks import gpu
 from tasks.job import Done, Job
 
 
@@ -33,14 +35,17 @@ class OnCluster:
         return self._on_worker(work, args)
 
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
+        # A stage that wants a GPU goes to whoever is there where no worker has one.
+        kind = GPU if GPU in self.cluster.kinds and name in gpu.stages(job) else CPU
+        what = f"{name} of {shard}"
         done: Done = self.guard.run(
-            remote.work, name, job, shard, seconds_of_audio=seconds, name=f"{name} of {shard}"
+            remote.work, name, job, shard, seconds_of_audio=seconds, name=what, kind=kind
         )
         return done
 
     def map(self, work: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
         call = partial(self._on_worker, work)
-        return map_chains(args, call, self.cluster.size, self.guard.cancel)
+        return map_chains(args, call, self.cluster.count(CPU), self.guard.cancel)
 
     def _on_worker(self, work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         return self.guard.run(

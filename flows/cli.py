@@ -57,9 +57,24 @@ def parser() -> argparse.ArgumentParser:
     what_if = add("what-if", "hours and items that other thresholds would keep")
     what_if.add_argument("out", metavar="OUT")
     sets(what_if)
-    add("verify", "reopen everything published: hashes, decodes, keys, counts").add_argument(
-        "dataset", metavar="DATASET"
+    verify = add("verify", "reopen everything published: hashes, decodes, keys, counts")
+    verify.add_argument("dataset", metavar="DATASET")
+    verify.add_argument(
+        "--deep", action="store_true", help="also every checkpoint of the OUT that it lies in"
     )
+    prune = add("prune", "list what no kept version and no current settings need; remove it")
+    prune.add_argument("out", metavar="OUT")
+    prune.add_argument(
+        "--keep", type=int, default=3, metavar="N", help="versions that stay, the newest (3)"
+    )
+    prune.add_argument(
+        "--runs", type=int, default=None, metavar="N", help="folders of runs that stay (all)"
+    )
+    prune.add_argument(
+        "--keep-recipes", action="store_true",
+        help="what the settings of kept versions reach stays, not only the newest run's",
+    )  # fmt: skip
+    prune.add_argument("--yes", action="store_true", help="remove it; without, it is only listed")
     listing = add("list", "data.list with absolute or prefixed paths, for a trainer")
     listing.add_argument("dataset", metavar="DATASET")
     listing.add_argument("--prefix", metavar="P", help="put before each path instead")

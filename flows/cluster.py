@@ -1,4 +1,4 @@
-"""The Dask cluster of a run: spawned workers that are capped, preloaded and never orphaned.
+"""The Dask cluster of a run: spawned workers that are capped, pinned, preloaded, never orphaned.
 
 `Cluster` is a handle: nothing starts before the first use, so that a run with nothing to do
 starts no worker. Dask is imported late for the same reason.
@@ -15,35 +15,37 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from flows import spawning
-from flows.cluster_settings import ClusterSettings, cluster_class, local_memory, local_size
+from flows import fleet, nannies, spawning
+from flows.cluster_settings import ClusterSettings, cluster_class
+from flows.fleet import CPU, GPU
 from tasks.errors import RunError
 
 __all__ = ["Cluster", "ClusterSettings"]
 
 log = logging.getLogger("uttermill")
 
-STARTS = 3  # a worker that something kills while it starts is no reason to end the run
-KILLED = "Nanny failed to start worker process"  # what Dask says of one that said nothing itself
-
 
 class Cluster:
     """Lazy handle of a run's workers; thread-safe; a context manager that leaves nothing behind.
 
-    `scratch` is where local workers keep what lasts as long as they do.
+    `scratch` is where local workers keep what lasts as long as they do. `gpu`: whether any call
+    wants a GPU; without, all workers are alike and none sees one.
     """
 
-    def __init__(self, settings: ClusterSettings, scratch: Path) -> None:
+    def __init__(self, settings: ClusterSettings, scratch: Path, gpu: bool = False) -> None:
         """ConfigError when the settings name what is not there. Starts nothing."""
         settings.check()
         self.settings = settings
         self._security = settings.tls.security() if settings.tls else None
         self._scratch = scratch
+        self._gpu = gpu and settings.gpus != "none"
+        self._fleet = fleet.of(settings, gpu)
         self._lock = threading.RLock()
         self._on_start: list[Callable[[Any], object]] = []
         self._client: Any = None
         self._cluster: Any = None
         self._config: Any = None
+        self._kinds: tuple[str, ...] | None = None
         self._directory: spawning.RunDirectory | None = None
         self._closed = False
 
@@ -67,27 +69,66 @@ class Cluster:
             return self._client
 
     @property
-    def size(self) -> int:
-        """Worker processes; for a local cluster known before it starts."""
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of workers: `(CPU,)` where all are alike, else `(CPU, GPU)`.
+
+        For workers that others started, what they were when this was first asked.
+        """
+        if self._kinds is None:
+            if self.settings.kind == "local":
+                mixed = bool(self._fleet.pins)
+            else:
+                mixed = self._gpu and len(set(map(_kind, self._resources().values()))) > 1
+            self._kinds = (CPU, GPU) if mixed else (CPU,)
+        return self._kinds
+
+    def count(self, kind: str) -> int:
+        """Worker processes of a kind; for a local cluster known before it starts."""
         if self.settings.kind == "local":
-            return local_size(self.settings)
-        return self.settings.workers or max(1, len(self.client.nthreads()))
+            return self._fleet.count(kind)
+        return (kind == CPU and self.settings.workers) or max(1, len(self._there(kind)))
 
     @property
-    def live(self) -> int:
-        """Workers that are there now: fewer than `size` while a dead one is replaced."""
-        client = self.client
-        # Ours runs in this process: no message to it, which would cost each call some ms.
-        ours = getattr(self._cluster, "scheduler", None)
-        return len(ours.workers) if ours is not None else len(client.nthreads())
+    def size(self) -> int:
+        """Worker processes of all kinds."""
+        return sum(map(self.count, self.kinds))
 
-    def submit(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Run an importable function on a worker; a `distributed.Future`.
+    def live(self, kind: str) -> int:
+        """Workers that are there now: fewer than `count` while a dead one is replaced."""
+        return len(self._there(kind))
+
+    def submit(self, function: Callable[..., Any], *args: Any, kind: str = CPU) -> Any:
+        """Run an importable function on a worker of a kind; a `distributed.Future`.
 
         Dask neither merges equal calls nor repeats one whose worker died: the future then fails
         with `distributed.KilledWorker`, and the caller decides.
         """
-        return self.client.submit(function, *args, pure=False, retries=0)
+        place = self._place(kind)
+        return self.client.submit(function, *args, pure=False, retries=0, **place)
+
+    def _place(self, kind: str) -> dict[str, Any]:
+        if len(self.kinds) == 1:
+            return {}
+        # Of those that others started, only the ones with a GPU need to say what they have.
+        if self.settings.kind != "local" and kind == CPU and (there := self._there(CPU)):
+            return {"workers": there}
+        return {"resources": {kind: 1}}
+
+    def _there(self, kind: str) -> list[str]:
+        """Addresses of the workers of a kind that are there now."""
+        found = self._resources()
+        return [a for a, has in found.items() if len(self.kinds) == 1 or _kind(has) == kind]
+
+    def _resources(self) -> dict[str, dict[str, float]]:
+        """Each worker's resources, by its address."""
+        client = self.client
+        # Ours runs in this process: no message to it, which would cost each call some ms.
+        ours = getattr(getattr(self._cluster, "scheduler", None), "workers", None)
+        if ours is None:
+            workers = client.scheduler_info()["workers"]
+            return {address: worker["resources"] for address, worker in workers.items()}
+        # As a plain dictionary it is copied in one step; the scheduler's thread may change it.
+        return {address: worker.resources for address, worker in dict.copy(ours).items()}
 
     def restart_worker_of(self, future: Any) -> bool:
         """Cancel a running call and put a fresh worker in the place of its own.
@@ -150,9 +191,11 @@ class Cluster:
                 client_class: Any = distributed.Client  # untyped
                 self._client = client_class(target, set_as_default=False, security=self._security)
             except (OSError, RuntimeError, TimeoutError) as error:
-                raise RunError(f"the Dask cluster does not start: {_root(error)}") from error
+                raise RunError(f"the Dask cluster does not start: {nannies.root(error)}") from error
         if self.settings.kind != "local":
             self._agree()
+            if self._gpu and len(self.kinds) == 1:
+                log.info("the workers are all alike in the resource GPU: any one takes any stage")
         for action in self._on_start:
             action(self._client)
 
@@ -165,39 +208,14 @@ class Cluster:
             if self.settings.workers and hasattr(self._cluster, "scale"):
                 self._cluster.scale(self.settings.workers)
             return self._cluster
-        import distributed
-
-        local_class: Any = distributed.LocalCluster  # untyped
         self._directory = spawning.RunDirectory(self._scratch)
-        before = set(local_class._instances)
-        for left in reversed(range(STARTS)):
-            try:
-                self._cluster = local_class(
-                    n_workers=local_size(self.settings),
-                    threads_per_worker=1,
-                    processes=True,
-                    host="127.0.0.1",
-                    protocol="tls://" if self._security else "tcp://",
-                    security=self._security,
-                    memory_limit=local_memory(self.settings),
-                    dashboard_address="127.0.0.1:0" if self.settings.dashboard else None,
-                    # Its HTTP server runs without a dashboard too: on no fixed port, and only here.
-                    # And its folder lies with the workers', which is swept after a killed run.
-                    scheduler_kwargs={
-                        "dashboard_address": "127.0.0.1:0",
-                        "local_directory": str(self._directory.path),
-                    },
-                    local_directory=str(self._directory.path),
-                    silence_logs=logging.ERROR,
-                )
-                break
-            except RuntimeError as error:
-                if not left or str(_root(error)) != KILLED:
-                    raise
-                log.warning("a worker was killed while it started; all start again")
-            except BaseException:  # an interrupt; no variable holds what has begun
-                spawning.abandon(set(local_class._instances) - before)
-                raise
+        self._cluster = nannies.start(
+            self._fleet,
+            fleet.memory(self.settings, self._fleet),
+            self._directory.path,
+            self._security,
+            self.settings.dashboard,
+        )
         return self._cluster
 
     def _agree(self) -> None:
@@ -231,7 +249,5 @@ class Cluster:
                 self._directory = None
 
 
-def _root(error: BaseException) -> BaseException:
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return error
+def _kind(resources: dict[str, float]) -> str:
+    return GPU if resources.get(GPU) else CPU

@@ -11,13 +11,10 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from flows.gpus import NAME, Chosen, check_devices
 from tasks import masking
 from tasks.errors import ConfigError
 from tasks.settings import TRANSIENT, StageSettings
-
-#: A worker's imports take 0.4 GB, a Whisper base model 0.3 GB, blocks and batches the rest.
-LEAST_MEMORY = 1_500_000_000
-MOST_WORKERS = 8
 
 
 class TlsSettings(StageSettings):
@@ -84,7 +81,17 @@ class ClusterSettings(StageSettings):
     )  # fmt: skip
     workers: int | None = Field(
         default=None, ge=1, json_schema_extra=TRANSIENT,
-        description="Worker processes; default: one a CPU, at most 8, each with 1.5 GB at least.",
+        description="Worker processes without a GPU; default: one a CPU that no GPU worker takes, "
+        "at most 8, each with 1.5 GB at least.",
+    )  # fmt: skip
+    gpus: Chosen = Field(
+        default="auto", json_schema_extra=TRANSIENT,
+        description="GPUs for what can use one: auto (all that CUDA_VISIBLE_DEVICES allows), none, "
+        "or a list of indices or UUIDs, as nvidia-smi -L has them.",
+    )  # fmt: skip
+    workers_per_gpu: int = Field(
+        default=1, ge=1, json_schema_extra=TRANSIENT,
+        description="Worker processes on each GPU; each one loads the model.",
     )  # fmt: skip
     memory_limit: str = Field(
         default="auto", json_schema_extra=TRANSIENT,
@@ -93,7 +100,7 @@ class ClusterSettings(StageSettings):
     )  # fmt: skip
     asr_threads: int | None = Field(
         default=None, ge=1, json_schema_extra=TRANSIENT,
-        description="Threads of a recogniser on the CPU; default: CPUs per worker.",
+        description="CPU threads of a recogniser; default: CPUs per worker; 1 beside a GPU.",
     )  # fmt: skip
     item_timeout: float = Field(
         default=600.0, gt=0, json_schema_extra=TRANSIENT,
@@ -137,6 +144,17 @@ class ClusterSettings(StageSettings):
             parse_bytes(value)  # a ValueError of its own says what it wants
         return value
 
+    @field_validator("gpus")
+    @classmethod
+    def _names(cls, value: Chosen) -> Chosen:
+        names = list(map(str, value)) if isinstance(value, tuple) else []
+        wrong = [name for name in names if not NAME.fullmatch(name)]
+        if wrong or len(set(names)) < len(names) or value == ():
+            raise ValueError(
+                "give auto, none, or a list of indices or UUIDs (GPU-…, MIG-…), each one once"
+            )
+        return value
+
     @field_validator("address")
     @classmethod
     def _no_credentials(cls, value: str | None) -> str | None:
@@ -150,6 +168,11 @@ class ClusterSettings(StageSettings):
             raise ValueError("kind address needs cluster.address, as tcp://host:8786")
         if self.kind == "class" and not self.class_name:
             raise ValueError("kind class needs cluster.class_name, as dask_jobqueue.SLURMCluster")
+        if self.kind != "local" and isinstance(self.gpus, tuple):
+            raise ValueError(
+                "a list in cluster.gpus is for the kind local; workers that others start have the "
+                "Dask resource GPU=1 each, and CUDA_VISIBLE_DEVICES"
+            )
         if self.tls and self.kind == "class":
             raise ValueError("cluster.tls is for the kinds local and address; use options")
         if self.tls and self.kind == "address" and not str(self.address).startswith("tls://"):
@@ -166,33 +189,9 @@ class ClusterSettings(StageSettings):
             raise ConfigError("cluster.dashboard needs bokeh: pip install bokeh, or turn it off")
         if self.kind == "class":
             cluster_class(self.class_name)
+        check_devices(self.gpus)
         if self.tls:
             self.tls.check()
-
-
-def local_size(settings: ClusterSettings) -> int:
-    """Number of local worker processes."""
-    from dask.system import CPU_COUNT  # this and the next know cgroups
-    from distributed.system import MEMORY_LIMIT
-
-    return settings.workers or max(1, min(CPU_COUNT, MOST_WORKERS, MEMORY_LIMIT // LEAST_MEMORY))
-
-
-def local_memory(settings: ClusterSettings) -> int:
-    """Memory limit of a local worker, bytes."""
-    from dask.utils import parse_bytes
-    from distributed.system import MEMORY_LIMIT
-
-    if settings.memory_limit != "auto":
-        return int(parse_bytes(settings.memory_limit))
-    return max(LEAST_MEMORY, int(0.9 * MEMORY_LIMIT) // local_size(settings))
-
-
-def asr_threads(settings: ClusterSettings) -> int:
-    """CPU threads of one worker's recogniser: its share of the CPUs."""
-    from dask.system import CPU_COUNT
-
-    return settings.asr_threads or max(1, CPU_COUNT // (settings.workers or local_size(settings)))
 
 
 def cluster_class(name: str | None) -> Callable[..., Any]:

@@ -58,11 +58,27 @@ def what_if(args: Any) -> int:
 
 def verify(args: Any) -> int:
     from flows import show
+    from tasks import deep
     from tasks.verify import verify as faults_of
 
-    faults = faults_of(_dataset(args.dataset))
-    _tell(args, {"ok": not faults, "faults": faults}, show.verify)
+    dataset = _dataset(args.dataset)
+    out = deep.out_of(dataset) if args.deep else None
+    faults = faults_of(dataset)
+    result: dict[str, Any] = {"ok": not faults, "faults": faults}
+    if out is not None:
+        found = deep.verify(out)
+        faults += found.faults
+        read = {"parts": found.parts, "blobs": found.blobs, "bytes": found.bytes}
+        result = {"ok": not faults, "faults": faults, "checkpoints": read}
+    _tell(args, result, show.verify)
     return FAULT if faults else DONE
+
+
+def prune(args: Any) -> int:
+    from flows import pruning, show
+
+    result = pruning.prune(_out(args.out), args.keep, args.runs, args.keep_recipes, args.yes)
+    return _tell(args, result, show.prune)
 
 
 def list(args: Any) -> int:

@@ -14,6 +14,7 @@ from flows import runs
 from flows.settings import assign, parse
 from tasks import (
     corpuswide,
+    datacard,
     decisions,
     manifest,
     package,
@@ -23,6 +24,7 @@ from tasks import (
     stage,
     summary,
     versions,
+    weights,
 )
 from tasks.errors import CODES, ConfigError
 from tasks.job import Job
@@ -90,6 +92,7 @@ def what_if(out: Path, sets: Sequence[str]) -> dict[str, Any]:
     for assignment in sets:
         assign(data, assignment)
     then = parse(data)
+    weights.check(then.job())
     before, after = _kept(now.job(), then.job(), out)
     if after["unmeasured"]:
         raise ConfigError(
@@ -119,12 +122,14 @@ def _kept(now: Job, then: Job, out: Path) -> tuple[dict[str, Any], dict[str, Any
 def _kept_of_table(job: Job, table: pa.Table) -> dict[str, Any]:
     # What the whole corpus decided (copies, outliers) stays as it is.
     across = pc.and_(pc.equal(table["outcome"], "dropped"), pc.equal(table["stage"], "package"))
+    across = pc.and_(across, pc.not_equal(table["reason"], "weight"))
     failed = pc.or_(pc.equal(table["outcome"], "failed"), across)
+    draw, weight = weights.chances(job.package, table)
     good = decisions.passes(table, rules_of("filters", job.filter.filters))
     good = pc.and_(good, pc.invert(failed))
     waiting = pc.and_(good, pc.invert(table["heard"]))
     texts = decisions.passes(table, rules_of("text", job.transcribe.verdicts))
-    packaged = pc.and_(good, pc.and_(table["heard"], texts))
+    packaged = pc.and_(pc.and_(good, pa.array(~(draw >= weight))), pc.and_(table["heard"], texts))
 
     def of(mask: Any) -> tuple[int, float]:
         chosen = table["seconds"].filter(mask)
@@ -143,6 +148,8 @@ def _kept_of_shards(job: Job, out: Path) -> dict[str, Any]:
             if utterance.id in verdicts:
                 continue
             if utterance.outcome.outcome == "packaged":
+                if not weights.keeps(job.package, utterance.recording["dataset"], utterance.id):
+                    continue
                 items, seconds = items + 1, seconds + utterance.seconds
             elif utterance.outcome.outcome == "pending":
                 waiting, waiting_seconds = waiting + 1, waiting_seconds + utterance.seconds
@@ -160,12 +167,22 @@ def _counted(
 
 
 def data_list(dataset: Path, prefix: str | None, split: str | None) -> list[str]:
-    """Lines of data.list with absolute paths, or with `prefix` before the relative ones."""
-    lists = sorted(dataset.glob(f"wenet/{split or '*'}/data.list"))
-    if not lists:
-        raise ConfigError(f"{dataset} holds no wenet/*/data.list; package it with format wenet")
+    """Lines of the list of clips, of `wenet` or else of the first format that has one, with
+    absolute paths or with `prefix` before the relative ones."""
+    names = datacard.formats_of(versions.described(dataset)) if _is_version(dataset) else {}
     head = (prefix if prefix is not None else str(dataset)).rstrip("/")
-    return [f"{head}/{line}" for each in lists for line in each.read_text().splitlines()]
+    for name in sorted(names, key=lambda name: name != "wenet"):
+        module = plugins.load("formats", name)
+        lines: list[str] = []
+        if hasattr(module, "listing"):
+            lines = module.listing(dataset, split or "*", head)
+        if lines:
+            return lines
+    raise ConfigError(f"{dataset} holds no list of clips; package it with format wenet")
+
+
+def _is_version(dataset: Path) -> bool:
+    return (dataset / "dataset.json").is_file()
 
 
 def shelves() -> dict[str, Any]:
@@ -197,7 +214,8 @@ def columns() -> dict[str, Any]:
     }  # fmt: skip
     found["measures"] = [
         {"column": column, "type": "double", "unit": unit, "meaning": text}
-        for name in plugins.names("filters")
-        for column, (unit, text) in plugins.load("filters", name).COLUMNS.items()
+        for shelf in ("filters", "text")
+        for name in plugins.names(shelf)
+        for column, (unit, text) in getattr(plugins.load(shelf, name), "COLUMNS", {}).items()
     ]
     return found

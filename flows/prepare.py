@@ -26,7 +26,7 @@ from flows.cluster import Cluster, ClusterSettings
 from flows.progress import Progress
 from flows.runner import map_chains
 from flows.settings import PrepareSettings, check
-from tasks import pipeline, prefect_tasks, summary
+from tasks import gpu, pipeline, prefect_tasks, summary, versions
 from tasks.errors import CorruptManifest
 from tasks.job import Done, Job
 from tasks.pipeline import Published, Sharded, Totals
@@ -87,7 +87,9 @@ def _record(out: Path) -> None:
 
 
 def _run(job: Job, settings: PrepareSettings, scratch: Path) -> dict[str, Any]:
-    with Progress() as progress, Cluster(settings.cluster, scratch / "workers") as cluster:
+    on_gpu = bool(gpu.stages(job))
+    workers = Cluster(settings.cluster, scratch / "workers", on_gpu)
+    with Progress() as progress, workers as cluster:
         cluster.subscribe(remote.TOPIC, progress.on_event)
         cluster.forward_logging()
         return line(job, OnCluster(cluster, settings.cluster), progress)
@@ -118,12 +120,15 @@ def line(job: Job, caller: OnCluster, progress: Progress) -> dict[str, Any]:
     progress.start("package", packaged)
     progress.advance("package", packaged, reused=not published.new)
     progress.finish("package")
+    splits = versions.described(published.path)["splits"]
     return {
         **summary.errors(pq.read_table(published.path / "utterances.parquet")),
         "dataset": str(published.path), "version": int(published.path.name[1:]),
         "new": published.new, **published.summary, "ignored": found.ignored,
         "stages": totals.as_dict(), "package_walls": published.walls,
         "tars": {**published.balance, "written": published.written, "linked": published.linked},
+        "splits": {n: {"utterances": s["utterances"], "hours": s["hours"]}
+                   for n, s in splits.items()},
         "deaths": vars(caller.guard.tally), "task_runs": totals.calls,
     }  # fmt: skip
 
@@ -140,7 +145,7 @@ def _show(progress: Progress, found: Sharded) -> None:
 def _all_chains(job: Job, found: Sharded, caller: OnCluster, progress: Progress) -> list[Done]:
     """Every shard's chain; beyond 100 shards in child flow runs, of which two overlap."""
     chain = partial(_chain, job, found.seconds, caller, progress)
-    width = caller.cluster.size + 1  # one more, so that no worker waits for a guard
+    width = caller.cluster.size + 1  # of both kinds; one more, so that none waits for a guard
     groups = [found.shards[i : i + SHARDS_PER_FLOW]
               for i in range(0, len(found.shards), SHARDS_PER_FLOW)]  # fmt: skip
     if len(groups) <= 1:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
+from flows.fleet import CPU
 from tasks.errors import RunError
 
 LOG = logging.getLogger("uttermill")
@@ -32,11 +33,9 @@ Result = TypeVar("Result")
 class Workers(Protocol):
     """What the guard needs of `flows.cluster.Cluster`."""
 
-    @property
-    def size(self) -> int: ...
-    @property
-    def live(self) -> int: ...
-    def submit(self, function: Callable[..., Any], *args: Any) -> Any: ...
+    def count(self, kind: str) -> int: ...
+    def live(self, kind: str) -> int: ...
+    def submit(self, function: Callable[..., Any], *args: Any, kind: str) -> Any: ...
     def restart_worker_of(self, future: Any) -> bool: ...
 
 
@@ -47,6 +46,16 @@ class Tally:
     deaths: int = 0
     timeouts: int = 0
     isolated: int = 0
+
+
+class _Lane:
+    """Workers of one kind: a slot for each one, and the calls that they run."""
+
+    def __init__(self, kind: str, size: int) -> None:
+        self.kind = kind
+        self.slots = threading.BoundedSemaphore(size)
+        self.running: set[Any] = set()
+        self.handing_out = threading.Lock()
 
 
 class _Died(Exception):
@@ -60,6 +69,8 @@ class _Died(Exception):
 class Guard:
     """Runs calls on the workers, at most one a worker, so that a death has one suspect.
 
+    Each kind of workers (`flows.fleet`) has slots of its own: calls that wait for a GPU hold up
+    no call that wants none.
     `deadline(seconds_of_audio, isolated)` gives the wall seconds that a call may take; an
     isolated one runs its items one after the other, each with a limit of its own.
     Death rules: after the first death the call runs again (elsewhere: the dead worker is still
@@ -72,9 +83,7 @@ class Guard:
         self._cluster = cluster
         self._deadline = deadline
         self._lock = threading.Lock()
-        self._slots: threading.BoundedSemaphore | None = None
-        self._running: set[Any] = set()
-        self._handing_out = threading.Lock()
+        self._lanes: dict[str, _Lane] = {}
         self._no_worker: RunError | None = None
         self._cancelled = threading.Event()
 
@@ -85,18 +94,20 @@ class Guard:
         seconds_of_audio: float,
         isolate_kw: str | None = "isolate",
         name: str | None = None,
+        kind: str = CPU,
     ) -> Any:
-        """`fn(*args)` on a worker. `name` (default: the last argument) is for messages.
+        """`fn(*args)` on a worker of a kind. `name` (default: the last argument) is for messages.
 
         With `isolate_kw=None` the function cannot isolate: it is tried as often in all, because
         what kills it may well be something else.
         """
         what = name if name is not None else str(args[-1]) if args else fn.__name__
         most = SHARED_TRIES + ISOLATED_TRIES
-        with self._slot():
+        lane = self._lane(kind)
+        with lane.slots:
             for attempt in range(1, (SHARED_TRIES if isolate_kw else most) + 1):
                 try:
-                    return self._call(fn, args, self._deadline(seconds_of_audio, False))
+                    return self._call(lane, fn, args, self._deadline(seconds_of_audio, False))
                 except _Died as death:
                     # What hangs is not given the same time once more.
                     last = isolate_kw and (attempt == SHARED_TRIES or death.late)
@@ -109,7 +120,8 @@ class Guard:
                 isolated = partial(fn, **{isolate_kw: True})
                 for _ in range(ISOLATED_TRIES):
                     try:
-                        return self._call(isolated, args, self._deadline(seconds_of_audio, True))
+                        limit = self._deadline(seconds_of_audio, True)
+                        return self._call(lane, isolated, args, limit)
                     except _Died as death:
                         LOG.warning("%s, item by item: %s", what, death)
         one_by_one = ", even with its items run one by one" if isolate_kw else ""
@@ -122,41 +134,41 @@ class Guard:
         """Ends waiting calls with KeyboardInterrupt and starts no more; for interrupts."""
         self._cancelled.set()
         with self._lock:
-            running = list(self._running)
+            running = [future for lane in self._lanes.values() for future in lane.running]
         for future in running:
             future.cancel()
 
-    def _slot(self) -> threading.BoundedSemaphore:
-        size = self._cluster.size  # may start the cluster: not under our lock
+    def _lane(self, kind: str) -> _Lane:
+        size = self._cluster.count(kind)  # may start the cluster: not under our lock
         with self._lock:
-            if self._slots is None:
-                self._slots = threading.BoundedSemaphore(size)
-            return self._slots
+            return self._lanes.setdefault(kind, _Lane(kind, size))
 
-    def _call(self, fn: Callable[..., Any], args: tuple[Any, ...], seconds: float) -> Any:
+    def _call(
+        self, lane: _Lane, fn: Callable[..., Any], args: tuple[Any, ...], seconds: float
+    ) -> Any:
         while True:
-            future = self._hand_out(fn, args)
+            future = self._hand_out(lane, fn, args)
             try:
                 return self._wait(future, seconds)
             except _NeverStarted:
                 LOG.warning("no worker took a shard for %.0f s; it is handed out again", seconds)
             finally:
                 with self._lock:
-                    self._running.discard(future)
+                    lane.running.discard(future)
 
-    def _hand_out(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    def _hand_out(self, lane: _Lane, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Submit when a living worker has nothing to do: while a dead one is replaced, two calls
         would share one worker, and the innocent one would die, or be late, with the other."""
         while True:
-            with self._handing_out:
+            with lane.handing_out:
                 if self._cancelled.is_set():
                     raise KeyboardInterrupt
                 if self._no_worker is not None:
                     raise self._no_worker
-                if not self._running or len(self._running) < self._cluster.live:
-                    future = self._cluster.submit(fn, *args)
+                if not lane.running or len(lane.running) < self._cluster.live(lane.kind):
+                    future = self._cluster.submit(fn, *args, kind=lane.kind)
                     with self._lock:
-                        self._running.add(future)
+                        lane.running.add(future)
                     return future
             time.sleep(0.05)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from math import isfinite
 from pathlib import Path
@@ -12,9 +13,9 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from flows import yaml_text
-from flows.cluster_settings import ClusterSettings, asr_threads, local_memory
-from tasks import plugins
+from flows import fleet, yaml_text
+from flows.cluster_settings import ClusterSettings
+from tasks import gpu, plugins
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.settings import (
@@ -24,6 +25,7 @@ from tasks.settings import (
     ResampleSettings,
     ShardSettings,
     Source,
+    Split,
     StageSettings,
     TranscribeSettings,
 )
@@ -50,23 +52,31 @@ class PrepareSettings(StageSettings):
             update={
                 "sources": tuple(map(_rooted, self.sources)),
                 "out": os.path.abspath(self.out),
+                "package": _with_rooted_lists(self.package),
                 "cluster": self.cluster.rooted(),
             }
         )
 
     def job(self) -> Job:
         """What workers are told; checks nothing."""
-        return Job(
+        job = Job(
             out=Path(os.path.abspath(self.out)),
             sources=tuple(map(_rooted, self.sources)),
             shard=self.shard,
             filter=self.filter,
             resample=self.resample,
-            transcribe=_with_threads(self.transcribe, self.cluster),
-            package=self.package,
+            transcribe=self.transcribe,
+            package=_with_rooted_lists(self.package),
             item_timeout=self.cluster.item_timeout,
             cache_bytes=int(self.cluster.cache_gb * 1e9),
-            memory_limit=local_memory(self.cluster),
+        )
+        on_gpu = gpu.stages(job)
+        workers = fleet.of(self.cluster, bool(on_gpu))
+        threads = fleet.asr_threads(self.cluster, workers, "transcribe" in on_gpu)
+        return replace(
+            job,
+            transcribe=_with_threads(self.transcribe, threads),
+            memory_limit=fleet.memory(self.cluster, workers),
         )
 
 
@@ -77,13 +87,23 @@ def _rooted(source: Source) -> Source:
     return source.model_copy(update={k: os.path.abspath(v) for k, v in local.items()})
 
 
-def _with_threads(settings: TranscribeSettings, cluster: ClusterSettings) -> TranscribeSettings:
+def _with_rooted_lists(package: PackageSettings) -> PackageSettings:
+    """The same with absolute paths of the lists of splits."""
+    splits = {
+        name: share.model_copy(update={"list": os.path.abspath(share.list)})
+        if isinstance(share, Split) and share.list
+        else share
+        for name, share in package.splits.items()
+    }
+    return package.model_copy(update={"splits": splits})
+
+
+def _with_threads(settings: TranscribeSettings, threads: int) -> TranscribeSettings:
     """A recogniser that has a setting `threads` gets the cluster's, unless it names its own."""
     backend = settings.backend
     module = plugins.load("asr", backend.use)
     if "threads" not in module.Settings.model_fields or "threads" in backend.options:
         return settings
-    threads = asr_threads(cluster)
     return settings.model_copy(
         update={"backend": Plugin(use=backend.use, **backend.options, threads=threads)}
     )
@@ -175,7 +195,10 @@ def _defaults() -> dict[str, Any]:
 
 def _step(place: Any, key: str, assignment: str, default: Any) -> Any:
     if isinstance(place, list):
-        return place[_index(place, key, assignment)]
+        index = _index(place, key, assignment)
+        if isinstance(place[index], str):  # a format by its bare name
+            place[index] = {"use": place[index]}
+        return place[index]
     whole = isinstance(default, list) or (isinstance(default, dict) and "use" in default)
     found = place.setdefault(key, default if whole else {})
     if not isinstance(found, dict | list):
@@ -188,6 +211,8 @@ def _index(place: list[Any], key: str, assignment: str) -> int:
     for index, entry in enumerate(place):
         if isinstance(entry, dict) and key in (entry.get("use"), entry.get("name")):
             return index
+        if entry == key:
+            return index
     if key.isdecimal() and int(key) < len(place):
         return int(key)
     raise ConfigError(f"--set {assignment!r}: the list has no entry {key}")
@@ -195,7 +220,7 @@ def _index(place: list[Any], key: str, assignment: str) -> int:
 
 def check(settings: PrepareSettings) -> Job:
     """Everything that can be known before a worker starts; ConfigError in one sentence."""
-    from tasks import recipe, shard, transcribe
+    from tasks import recipe, shard, sharing, transcribe
 
     job = settings.job()
     for path in (settings.out, *(source.path for source in settings.sources)):
@@ -206,8 +231,8 @@ def check(settings: PrepareSettings) -> Job:
         raise ConfigError("filter.filters names a filter twice; give each its limits in one entry")
     for plugin in settings.transcribe.verdicts:
         plugins.resolve("text", plugin)
-    for name in settings.package.formats:
-        plugins.load("formats", name)
+    for plugin in settings.package.formats:
+        plugins.resolve("formats", plugin)
     chosen = {
         "segmenters": [settings.filter.segmenter], "filters": settings.filter.filters,
         "resamplers": [settings.resample.resampler], "levels": settings.resample.levels,
@@ -217,8 +242,10 @@ def check(settings: PrepareSettings) -> Job:
             recipe.of_plugin(shelf, plugin)  # which looks for its model, too
     for _, source, source_settings in shard.datasets(job.sources):
         next(iter(source.recordings(source_settings)), None)  # raises when it cannot be listed
+    sharing.check(job)
     transcribe.weights(job)
     settings.cluster.check()
+    fleet.check(job, settings.cluster)
     _writable(job.out)
     return job
 

@@ -36,12 +36,15 @@ def run(result: dict[str, Any], console: Console) -> None:
             f"on {result['scored']} packaged utterances with references."
         )
     tars = result["tars"]
-    if tars["linked"] or tars["readers"] > 1:
-        worst = tars["worst_reader_extra_hours"]
-        console.print(
-            f"{tars['tars']} tars, {tars['written']} written and {tars['linked']} as they were; of "
-            f"{tars['readers']} readers the worst gets {worst:.3f} h more than the mean."
-        )
+    worst = tars["worst_reader_extra_hours"]
+    console.print(
+        f"{tars['tars']} tars, {tars['written']} written and {tars['linked']} as they were; of "
+        f"{tars['readers']} readers the worst gets {worst:.3f} h more than the mean."
+    )
+    splits = result.get("splits", {})
+    if len(splits) > 1:
+        parts = (f"{name} {split['hours']:.3f} h" for name, split in splits.items())
+        console.print(f"Splits: {', '.join(parts)}.")
     if any(result["deaths"].values()):
         d = result["deaths"]
         console.print(
@@ -116,8 +119,34 @@ def what_if(result: dict[str, Any], console: Console) -> None:
 def verify(result: dict[str, Any], console: Console) -> None:
     if result["ok"]:
         console.print("Whole: every file, hash, clip, text and count is as published.")
+    if read := result.get("checkpoints"):
+        console.print(f"Read too: {read['parts']} checkpoints, {read['blobs']} blobs.")
     for fault in result["faults"]:
         console.print(f"fault: {fault}", markup=False, soft_wrap=True)
+
+
+def prune(result: dict[str, Any], console: Console) -> None:
+    table = _table("", ("", "<"), ("items", ">"), ("files", ">"), ("bytes", ">"), ("freed", ">"))
+    for kind, entry in result["kinds"].items():
+        numbers = (f"{entry[n]:,}" for n in ("items", "files", "bytes", "freed"))
+        table.add_row(kind, *numbers)
+    console.print(table)
+    for kind in ("versions", "runs"):
+        if names := result[kind]:
+            console.print(f"{kind}: {', '.join(names)}", markup=False, soft_wrap=True)
+    if result["uncut"]:
+        console.print(
+            f"{result['uncut']} recordings have still to be cut: audio and transcripts of their "
+            "shards stay until a run has done it."
+        )
+    freed = f"{result['freed']:,} bytes"
+    if not any(entry["items"] for entry in result["kinds"].values()):
+        console.print("Nothing to remove.")
+    elif result["removed"]:
+        console.print(f"Removed; {freed} are free.")
+    else:
+        console.print(f"Nothing was removed yet; --yes removes it and frees {freed}.")
+    console.print(f"Kept versions: {', '.join(result['kept']) or 'none yet'}.", markup=False)
 
 
 def shelves(result: dict[str, Any], console: Console) -> None:

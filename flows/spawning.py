@@ -47,6 +47,7 @@ DASK_CONFIG: dict[str, Any] = {
             "no-workers-timeout": "2 minutes",
         },
         "deploy": {"lost-worker-timeout": "1 hour"},
+        "diagnostics": {"nvml": False},
         "admin": {"tick": {"limit": "10 minutes"}},
     }
 }

@@ -29,8 +29,9 @@ from tasks.extensions import KNOWN_EXTENSIONS
 from tasks.recording import Locator
 
 __all__ = [
-    "BLOCK_FRAMES", "KNOWN_EXTENSIONS", "Clip", "Header", "Stream", "as_file", "digest",
-    "open_stream", "probe", "read_span", "write_wav_bytes",
+    "BLOCK_FRAMES", "KNOWN_EXTENSIONS", "MP3_FRAME", "MP3_RATES", "Clip", "Header", "Stream",
+    "as_file", "digest", "open_stream", "probe", "read_span", "wav_header", "write_flac_bytes",
+    "write_mp3_bytes", "write_wav_bytes",
 ]  # fmt: skip
 
 Samples = NDArray[np.float32]
@@ -52,6 +53,9 @@ _PLAIN = ("PCM_", "FLOAT", "DOUBLE", "ULAW", "ALAW")
 #: of joined files, with no error; and its floats differ by a bit from one decode to the next.
 #: FFmpeg reads to the end and trims the encoder's padding alike.
 _MPEG = "mp3/"
+
+MP3_RATES = {8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000}  # Hz
+MP3_FRAME = 1152  # samples of a frame, at most
 
 #: Demuxers that read one file of audio (or video). No playlist, script, image or device.
 _FFMPEG_FORMATS = (
@@ -472,19 +476,46 @@ class Clip:
             yield from _span_blocks(*self.source)
 
 
-def write_wav_bytes(pcm: NDArray[np.int16], rate: int) -> bytes:
-    """Mono int16 as WAV with the canonical header of 44 bytes; the same bytes every time."""
-    data = np.ascontiguousarray(pcm, dtype="<i2").tobytes()
-    header = b"".join(
+def wav_header(num_samples: int, rate: int) -> bytes:
+    """The canonical 44 bytes before mono int16 samples."""
+    size = 2 * num_samples
+    return b"".join(
         (
-            b"RIFF", (36 + len(data)).to_bytes(4, "little"), b"WAVEfmt ",
+            b"RIFF", (36 + size).to_bytes(4, "little"), b"WAVEfmt ",
             (16).to_bytes(4, "little"), (1).to_bytes(2, "little"), (1).to_bytes(2, "little"),
             rate.to_bytes(4, "little"), (2 * rate).to_bytes(4, "little"),
             (2).to_bytes(2, "little"), (16).to_bytes(2, "little"),
-            b"data", len(data).to_bytes(4, "little"),
+            b"data", size.to_bytes(4, "little"),
         )
     )  # fmt: skip
-    return header + data
+
+
+def write_wav_bytes(pcm: NDArray[np.int16], rate: int) -> bytes:
+    """Mono int16 as WAV with the canonical header of 44 bytes; the same bytes every time."""
+    return wav_header(len(pcm), rate) + np.ascontiguousarray(pcm, dtype="<i2").tobytes()
+
+
+def write_flac_bytes(pcm: NDArray[np.int16], rate: int) -> bytes:
+    """Mono int16 as 16-bit FLAC: smaller, and the same samples when it is decoded."""
+    memory = io.BytesIO()
+    sf.write(memory, np.ascontiguousarray(pcm, dtype=np.int16), rate, "PCM_16", format="FLAC")
+    return memory.getvalue()
+
+
+def write_mp3_bytes(pcm: NDArray[np.int16], rate: int) -> bytes:
+    """Mono int16 as MP3 of 128 kbit/s, or the most that its rate allows, with the length that a
+    decoder cuts its padding off by. `rate` is one of MP3_RATES."""
+    memory = io.BytesIO()
+    with av.open(memory, "w", format="mp3") as out:
+        stream: Any = out.add_stream("libmp3lame", rate=rate, layout="mono")
+        stream.codec_context.format, stream.bit_rate = "s16p", 128_000
+        frame = av.AudioFrame.from_ndarray(
+            np.ascontiguousarray(pcm, dtype=np.int16)[None], format="s16p", layout="mono"
+        )
+        frame.sample_rate, frame.pts = rate, 0
+        for each in (frame, None):
+            out.mux(stream.encode(each))
+    return memory.getvalue()
 
 
 def decode_int16(data: bytes) -> tuple[NDArray[np.int16], int]:

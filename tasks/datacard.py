@@ -12,17 +12,32 @@ from typing import Any
 import pyarrow.parquet as pq
 from pydantic import BaseModel
 
-from tasks import masking, plugins, recipe, summary, transcribe, versions
+from tasks import (
+    card_readme,
+    composition,
+    manifest,
+    masking,
+    normalisers,
+    plugins,
+    recipe,
+    split_lists,
+    summary,
+    transcribe,
+    versions,
+)
 from tasks.job import Job
 from tasks.settings import SECRET, TRANSIENT, Plugin, role
 from tasks.shard import datasets
 
 LIBRARIES = (
     "uttermill", "numpy", "scipy", "soundfile", "av", "soxr", "samplerate", "resampy", "librosa",
-    "onnxruntime", "faster-whisper", "ctranslate2", "rapidfuzz", "pyarrow",
+    "onnxruntime", "faster-whisper", "ctranslate2", "rapidfuzz", "whisper-normalizer",
+    "opencc-python-reimplemented", "unicode-rbnf", "pyarrow",
 )  # fmt: skip
 SEAL = "sealed"  # sha256 of dataset.json with this value all zeros
 NO_SEAL = "0" * 64
+#: Columns of `utterances.parquet` that are counted.
+COUNTED = ("dataset", "split", "language", "speaker", "recording", "num_samples", "sample_rate")
 STAGES = ("shard", "filter", "resample", "transcribe", "package")
 
 
@@ -36,11 +51,13 @@ def settings(job: Job) -> dict[str, Any]:
         for name, value in found[stage].items():
             original = getattr(getattr(job, stage), name)
             if name in shelf:
-                found[stage][name] = _plugin(shelf[name], original)
+                found[stage][name] = of_plugin(shelf[name], original)
             elif isinstance(original, tuple) and original and isinstance(original[0], Plugin):
-                lists = {"filters": "filters", "verdicts": "text", "levels": "levels"}
-                value = [_plugin(lists[name], plugin) for plugin in original]
+                lists = {"filters": "filters", "verdicts": "text", "levels": "levels",
+                         "formats": "formats"}  # fmt: skip
+                value = [of_plugin(lists[name], plugin) for plugin in original]
                 found[stage][name] = value
+    found["package"]["splits"] = split_lists.without_paths(found["package"]["splits"])
     found["sources"] = [
         {**_lasting(chosen), "name": name} for name, _, chosen in datasets(job.sources)
     ]
@@ -56,9 +73,17 @@ def _lasting(model: BaseModel) -> dict[str, Any]:
     }
 
 
-def _plugin(shelf: str, plugin: Plugin) -> dict[str, Any]:
+def of_plugin(shelf: str, plugin: Plugin) -> dict[str, Any]:
+    """A plug-in with its settings, defaults filled in, nothing transient."""
     _, chosen = plugins.resolve(shelf, plugin)
     return {"use": plugin.use, **_lasting(chosen)}
+
+
+def formats_of(described: dict[str, Any]) -> dict[str, Plugin]:
+    """The formats of a dataset.json in their order; older releases wrote only their names."""
+    entries = described["settings"]["package"]["formats"]
+    chosen = [Plugin(use=e) if isinstance(e, str) else Plugin.model_validate(e) for e in entries]
+    return {plugin.use: plugin for plugin in chosen}
 
 
 def recipes(job: Job) -> dict[str, Any]:
@@ -69,25 +94,41 @@ def recipes(job: Job) -> dict[str, Any]:
         "resampler": recipe.of_plugin("resamplers", job.resample.resampler),
         "backend": recipe.of_plugin("asr", job.transcribe.backend),
         "weights": transcribe.weights(job),
-    }
+        "stages": {
+            "decode": recipe.DECODE_VERSION, "filter": recipe.FILTER_VERSION,
+            "resample": recipe.RESAMPLE_VERSION, "transcribe": recipe.TRANSCRIBE_VERSION,
+            "scoring": normalisers.VERSION,
+        },
+    }  # fmt: skip
 
 
 def libraries() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
 
 
-def describe(
+def write(
     job: Job, gathered: dict[str, Any], staging: Path, hashes: dict[str, tuple[str, int]]
-) -> bytes:
-    """dataset.json of a staged version: counts, hours, settings, recipes, a hash of every file."""
+) -> None:
+    """README.md and dataset.json of a staged version, whose other files are all there.
+
+    `hashes` are those that are known already: (sha256, bytes) by path in the version.
+    """
+    facts = describe(job, gathered, staging)
+    columns = pq.read_schema(staging / "utterances.parquet")
+    manifest.write_atomic(staging / "README.md", card_readme.text(facts, columns).encode())
     files = {}
     for path in sorted(p for p in staging.rglob("*") if p.is_file()):
         name = path.relative_to(staging).as_posix()
         digest, size = hashes.get(name) or versions.hash_file(path)
         files[name] = {"sha256": digest, "bytes": size}
+    manifest.write_atomic(staging / "dataset.json", sealed({**facts, "files": files}))
+
+
+def describe(job: Job, gathered: dict[str, Any], staging: Path) -> dict[str, Any]:
+    """What dataset.json says but for the files: counts, hours, speakers, settings, recipes."""
     ledger = pq.read_table(staging / "ledger.parquet")
-    kept = pq.read_table(staging / "utterances.parquet")
-    data = {
+    kept = pq.read_table(staging / "utterances.parquet", columns=list(COUNTED))
+    return {
         "format": 1,
         "version": gathered["version"],
         "fingerprint": gathered["fingerprint"],
@@ -97,19 +138,18 @@ def describe(
             "by_dataset": summary.hours_by(ledger, "dataset", "outcome"),
             "by_language": summary.hours_by(ledger, "language", "outcome"),
         },
-        "splits": _splits(kept),
+        **composition.of_utterances(kept),
         "balance": gathered["balance"],
         "frozen": gathered["frozen"],
-        "formats": {name: plugins.load("formats", name).VERSION for name in job.package.formats},
+        "split_lists": gathered["split_lists"],
+        "formats": {p.use: plugins.load("formats", p.use).VERSION for p in job.package.formats},
         "licences": masking.value(
             {name: chosen.licence for name, _, chosen in datasets(job.sources)}
         ),
         "settings": settings(job),
         "recipes": recipes(job),
         "libraries": libraries(),
-        "files": files,
     }
-    return sealed(data)
 
 
 def sealed(data: dict[str, Any]) -> bytes:
@@ -123,12 +163,3 @@ def intact(text: bytes, seal: str) -> bool:
     """Whether the text of a dataset.json is the one that was sealed."""
     bare = text.replace(seal.encode(), NO_SEAL.encode(), 1)
     return hashlib.sha256(bare).hexdigest() == seal
-
-
-def _splits(kept: Any) -> dict[str, Any]:
-    found: dict[str, dict[str, Any]] = {}
-    for row in kept.select(["split", "num_samples", "sample_rate"]).to_pylist():
-        entry = found.setdefault(row["split"], {"utterances": 0, "hours": 0.0})
-        entry["utterances"] += 1
-        entry["hours"] += row["num_samples"] / row["sample_rate"] / 3600
-    return found

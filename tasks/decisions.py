@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import datacard, inventory, manifest, plugins
+from tasks import datacard, inventory, manifest, plugins, rules
 from tasks.job import Job
 from tasks.manifest import Row
 from tasks.rules import Allowed, Rule
 from tasks.settings import Plugin, role
-from tasks.view import Utterance, rules_of, text_values
+from tasks.view import Utterance, rules_of, text_columns
 
 KEY = b"uttermill"
 FIXED = pa.schema(
@@ -59,7 +59,8 @@ def schema_of(job: Job) -> pa.Schema:
         for plugin in job.filter.filters
         for column in plugins.load("filters", plugin.use).COLUMNS
     ]
-    return pa.schema([*FIXED, *TEXT, *measures])
+    texts = [pa.field(column, pa.float64()) for column in text_columns(job.transcribe.verdicts)]
+    return pa.schema([*FIXED, *TEXT, *texts, *measures])
 
 
 def rows(job: Job, utterances: Iterable[Utterance]) -> list[Row]:
@@ -69,7 +70,7 @@ def rows(job: Job, utterances: Iterable[Utterance]) -> list[Row]:
         heard = u.heard is not None and not u.heard["error_code"]
         found.append(
             {
-                **u.measures, **(text_values(job, u) if heard else {}),
+                **u.measures, **u.texts,
                 "id": u.id, "dataset": u.recording["dataset"],
                 "recording": u.recording["recording"],
                 "language": u.heard["language"] if heard and u.heard else u.language,
@@ -102,8 +103,11 @@ def _measuring(job: Job) -> dict[str, Any]:
             value = getattr(model, name)
             if role(type(model), name) is None and not isinstance(value, Plugin | tuple):
                 found[f"{stage}.{name}"] = value
-    # No threshold of its own, but it decides which text the verdicts are taken on.
-    found["keep_reference"] = job.transcribe.keep_reference
+    # No thresholds of a verdict, but they decide which text the verdicts are taken on.
+    found["text"] = [job.transcribe.text, job.transcribe.close_wer]
+    # Settings of a verdict that change what it measures, if it has such.
+    texts = {p.use: plugins.resolve("text", p)[1].recipe() for p in job.transcribe.verdicts}
+    found["texts"] = {use: recipe for use, recipe in texts.items() if recipe}
     return found
 
 
@@ -123,8 +127,9 @@ def load(job: Job) -> pa.Table | None:
     except (OSError, pa.ArrowException):
         return None
     known = json.loads((table.schema.metadata or {}).get(KEY, b"{}"))
-    columns = {rule.column for rule in rules_asked(job)}
-    whole = table.column_names == schema_of(job).names and columns <= set(table.column_names)
+    columns = {column for rule in rules_asked(job) for column in rules.columns(rule)}
+    # Verdicts that are no longer asked for may have left columns.
+    whole = columns.union(schema_of(job).names) <= set(table.column_names)
     return table if whole and known == _state(job) else None
 
 
@@ -135,18 +140,28 @@ def rules_asked(job: Job) -> tuple[Rule, ...]:
     )
 
 
-def passes(table: pa.Table, rules: Iterable[Rule]) -> Any:
+def passes(table: pa.Table, asked: Iterable[Rule]) -> Any:
     """Which rows no rule rejects: `rules.judge` over columns. Boolean [rows]."""
     kept = pa.array([True] * table.num_rows)
-    for rule in rules:
+    for rule in asked:
         column = table[rule.column]
         null = pc.is_null(column)
         if isinstance(rule, Allowed):
             good = pc.is_in(column, pa.array(rule.values, pa.string()))
             good = pc.if_else(null, not rule.refuse_null, good)
         else:
-            above = True if rule.min is None else pc.greater_equal(column, rule.min)
-            below = True if rule.max is None else pc.less_equal(column, rule.max)
-            good = pc.or_(null, pc.fill_null(pc.and_(above, below), False))
+            good = pc.or_(null, _inside(column, rule.min, rule.max))
+            for within in rule.unless:
+                good = pc.or_(good, _inside(table[within.column], within.min, within.max))
         kept = pc.and_(kept, good)
     return kept
+
+
+def _inside(column: Any, low: float | None, high: float | None) -> Any:
+    """Which values are known and not outside the limits. Boolean [rows]."""
+    good = pc.is_valid(column)
+    if low is not None:
+        good = pc.and_(good, pc.fill_null(pc.greater_equal(column, low), False))
+    if high is not None:
+        good = pc.and_(good, pc.fill_null(pc.less_equal(column, high), False))
+    return good

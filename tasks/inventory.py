@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from tasks.manifest import write_atomic
@@ -34,13 +35,17 @@ def there(out: Path) -> list[str]:
     return sorted(found)
 
 
+def forget(out: Path, gone: Collection[str]) -> None:
+    """Take files off the list that are about to be removed on purpose, relative to OUT; before they
+    are, so that a kill in between leaves nothing to report. Only while holding OUT's lock."""
+    known = _known(out)
+    if not known.isdisjoint(gone):
+        _write(out, sorted(known.difference(gone)))
+
+
 def missing(out: Path) -> list[str]:
     """Say in the log, and return, what was there when the last run ended and is gone now."""
-    try:
-        known = _path(out).read_text().splitlines()
-    except (OSError, UnicodeDecodeError):
-        return []
-    gone = sorted(set(known) - set(there(out)))
+    gone = lost(out)
     if gone:
         more = f" and {len(gone) - NAMED} more" if len(gone) > NAMED else ""
         log.warning(
@@ -50,9 +55,25 @@ def missing(out: Path) -> list[str]:
     return gone
 
 
+def lost(out: Path) -> list[str]:
+    """What was there when the last run ended and is gone now, sorted."""
+    return sorted(_known(out).difference(there(out)))
+
+
 def note(out: Path) -> None:
     """Write down what is there now; only while holding OUT's lock."""
-    text = "".join(f"{name}\n" for name in there(out)).encode()
+    _write(out, there(out))
+
+
+def _known(out: Path) -> set[str]:
+    try:
+        return set(_path(out).read_text().splitlines())
+    except (OSError, UnicodeDecodeError):
+        return set()
+
+
+def _write(out: Path, names: list[str]) -> None:
+    text = "".join(f"{name}\n" for name in names).encode()
     path = _path(out)
     if not path.is_file() or path.read_bytes() != text:
         write_atomic(path, text)

@@ -62,8 +62,8 @@ def lay_out(
     number, numbers without gaps.
 
     `before` is the last version's utterances, in its order, and `before_settings` its package
-    settings: without them, with other settings of the layout, on `rebalance: full`, or when the
-    worst of the readers would get too much, all clips are dealt anew.
+    settings: without them, with other settings of the layout, or on `rebalance: full`, all clips
+    are dealt anew; and those of a split of which the worst of the readers would get too much.
     """
     seconds = seconds_of(table)
     rewrite = (
@@ -72,18 +72,22 @@ def lay_out(
         or before_settings is None
         or any(getattr(settings, n) != before_settings.get(n) for n in LAYOUT_SETTINGS)
     )
-    if before is not None and not rewrite:
-        grown = _grow(table, seconds, settings, generation, before)
-        uneven = worst(loads_of(grown, seconds), settings.readers)[1]
-        if uneven <= settings.rebalance_above:
-            return grown
-    full = _dealt(table, np.arange(table.num_rows), seconds, settings, generation, {})
-    if before is not None and not rewrite:
-        # Few clips for many readers are uneven however they are dealt: that is no reason.
-        best = worst(loads_of(full, seconds), settings.readers)[1]
-        if uneven <= best + settings.rebalance_above:
-            return grown
-    return full
+    if before is None or rewrite:
+        return _dealt(table, np.arange(table.num_rows), seconds, settings, generation, {})
+    grown = _grow(table, seconds, settings, generation, before)
+    above = {
+        split: fraction
+        for split, (_, fraction) in skews(loads_of(grown, seconds), settings.readers).items()
+        if fraction > settings.rebalance_above
+    }
+    uneven = pc.is_in(table["split"], pa.array(list(above), pa.string())).to_numpy()
+    full = _dealt(table, np.flatnonzero(uneven), seconds, settings, generation, {})
+    best = skews(loads_of(full, seconds), settings.readers)
+    # Few clips for many readers are uneven however they are dealt: that is no reason.
+    anew = {s for s in above if above[s] > best[s][1] + settings.rebalance_above}
+    chosen = [group for group in grown if group.split not in anew]
+    chosen += [group for group in full if group.split in anew]
+    return sorted(chosen, key=lambda group: (group.split, group.number))
 
 
 def _grow(
@@ -97,9 +101,11 @@ def _grow(
     now = pc.index_in(before["id"], table["id"]).to_numpy(zero_copy_only=False)
     # A clip that changed sides is new where it comes to, and gone where it was.
     index = np.where(np.isnan(now), -1, now).astype(np.int64) if len(now) else np.zeros(0, int)
-    split_now = table["split"].to_numpy(zero_copy_only=False)
-    split_then = before["split"].to_numpy(zero_copy_only=False)
-    stays = (index >= 0) & (split_now[index] == split_then)
+    names = pc.unique(before["split"])
+    split_now = pc.index_in(table["split"], names).fill_null(-1).to_numpy()
+    split_then = pc.index_in(before["split"], names).to_numpy()
+    stays = index >= 0
+    stays[stays] = split_now[index[stays]] == split_then[stays]
     generations = before["generation"].to_numpy(zero_copy_only=False)
     kept: list[Group] = []
     numbers: dict[str, int] = {}
@@ -128,16 +134,18 @@ def _dealt(
     first_numbers: dict[str, int],
 ) -> list[Group]:
     """One generation of tars of equal duration per split, from these rows."""
-    splits = table["split"].to_numpy(zero_copy_only=False)[rows]
+    coded = table["split"].combine_chunks().dictionary_encode()
+    names = coded.dictionary.to_pylist()
+    splits = coded.indices.to_numpy(zero_copy_only=False)[rows]
     ids = table["id"]
     found = []
-    for split in sorted(set(splits.tolist())):
-        chosen = rows[splits == split]
-        keys = [balance.shuffle_key(settings.seed, k) for k in ids.take(chosen).to_pylist()]
-        lengths = seconds[chosen].tolist()
+    for split in sorted(names[code] for code in np.unique(splits)):
+        chosen = rows[splits == names.index(split)]
+        keys = balance.draws(str(settings.seed), ids.take(chosen).to_pylist())
+        lengths = seconds[chosen]
         # A generation that is added need not serve all readers; the first one does.
         readers = 1 if split in first_numbers else settings.readers
-        tars = balance.count(sum(lengths), settings.tar_hours, len(lengths), readers)
+        tars = balance.count(sum(lengths.tolist()), settings.tar_hours, len(lengths), readers)
         for number, group in enumerate(
             balance.deal(lengths, keys, tars), first_numbers.get(split, 0)
         ):
@@ -161,14 +169,18 @@ def loads_of(groups: list[Group], seconds: NDArray[np.float64]) -> dict[str, lis
     return loads
 
 
-def worst(loads: dict[str, list[float]], readers: int) -> tuple[float, float]:
-    """(seconds, fraction of the mean share) that the worst reader of any split has too much."""
-    found = [
-        (extra, extra * readers / sum(tars) if sum(tars) else 0.0)
-        for tars in loads.values()
+def skews(loads: dict[str, list[float]], readers: int) -> dict[str, tuple[float, float]]:
+    """(seconds, fraction of the mean share) that the worst reader of each split has too much."""
+    return {
+        split: (extra, extra * readers / sum(tars) if sum(tars) else 0.0)
+        for split, tars in loads.items()
         for extra in [balance.skew(tars, readers)]
-    ]
-    return max(found, key=lambda pair: pair[1], default=(0.0, 0.0))
+    }
+
+
+def worst(loads: dict[str, list[float]], readers: int) -> tuple[float, float]:
+    """The same of the split where it is most seconds."""
+    return max(skews(loads, readers).values(), default=(0.0, 0.0))
 
 
 def same_as(

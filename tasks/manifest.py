@@ -80,7 +80,7 @@ def read(out: Path, stage: str, shard: str) -> list[Part]:
     parts = []
     for path in sorted(home.glob("*.parquet")) if home.is_dir() else []:
         try:
-            parts.append(_open(path))
+            parts.append(open_part(path))
         except CorruptManifest as fault:
             log.warning("%s; its items are computed again", fault)
             discard(path)
@@ -108,7 +108,8 @@ PARTS_HELD = 64
 _parts: dict[Path, Part] = {}
 
 
-def _open(path: Path) -> Part:
+def open_part(path: Path) -> Part:
+    """A part, checked against the hash in its name; CorruptManifest when it is another or gone."""
     known = _parts.get(path)
     if known is not None and path.exists():
         return known

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from tasks import inventory, manifest, package, quarantine, shard, stage, versions
+from tasks import inventory, manifest, package, pieces, quarantine, shard, stage, versions
 from tasks.errors import CorruptManifest, RunError
 from tasks.job import Done, Job
 
@@ -136,8 +136,8 @@ class Published:
     summary: dict[str, Any]
     done: Done
     walls: dict[str, float] = field(default_factory=dict)  # s of each step
-    written: int = 0  # files with audio that were written
-    linked: int = 0  # and those that the last version had already
+    written: int = 0  # pieces that were written: one a tar in most formats
+    linked: int = 0  # and those whose files the last version had already
     balance: dict[str, Any] = field(default_factory=dict)
 
 
@@ -167,15 +167,14 @@ def run_package_stage(job: Job, shards: Sequence[str], caller: Caller) -> Publis
             done = Done("package", "", 0, count, 0, wall)
             return Published(path, False, gathered["summary"], done, balance=gathered["balance"])
         staging = Path(gathered["staging"])
-        pieces = package.pieces_of(staging)
-        linked = caller.map(package.write, [(job, staging, piece) for piece in pieces])
+        planned = pieces.pieces_of(staging)
+        numbers = range(len(planned))
+        linked = caller.map(pieces.write, [(job, staging, number) for number in numbers])
         lap("write")
-        written = [piece for piece, old in zip(pieces, linked, strict=True) if not old]
-        checked = caller.map(package.check, [(staging, piece) for piece in written])
+        written = [number for number, old in zip(numbers, linked, strict=True) if not old]
+        caller.map(pieces.check, [(job, staging, number) for number in written])
         lap("verify")
-        hashes = {piece.path: (piece.sha256, piece.size) for piece in pieces}
-        hashes |= {piece.path: found for piece, found in zip(written, checked, strict=True)}
-        path = package.publish(job, gathered, pieces, hashes)
+        path = package.publish(job, gathered)
         inventory.note(job.out)
         lap("publish")
     except CorruptManifest as fault:
@@ -187,10 +186,10 @@ def run_package_stage(job: Job, shards: Sequence[str], caller: Caller) -> Publis
         versions.clean(job.out)
         raise
     wall = time.monotonic() - began
-    computed = sum({piece.group: piece.clips for piece in written}.values())
+    computed = sum({planned[n].group: planned[n].clips for n in written}.values())
     done = Done("package", "", computed, count - computed, seconds, wall, new=True)
     return Published(
-        path, True, gathered["summary"], done, walls, len(written), len(pieces) - len(written),
+        path, True, gathered["summary"], done, walls, len(written), len(planned) - len(written),
         gathered["balance"],
     )  # fmt: skip
 

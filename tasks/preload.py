@@ -68,6 +68,9 @@ def agree(expected: str | None, found: str) -> None:
         )
 
 
+#: The GPUs that this worker sees, as its nanny set it before anything was loaded below.
+VISIBLE = os.environ.get("CUDA_VISIBLE_DEVICES")
+
 if not started_afresh(command_line()):
     raise RunError(
         "this process was forked or is no Dask worker; set "

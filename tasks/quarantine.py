@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from tasks import manifest, stage
 from tasks.plugins import module_of
 
-DEATHS = ("crashed", "timeout", "out_of_memory")
+#: A recogniser may be a remote server, whose faults pass.
+MAY_PASS = ("crashed", "timeout", "out_of_memory", "asr_error")
 
 
 def forget(out: Path) -> int:
@@ -25,7 +26,7 @@ def forget(out: Path) -> int:
     for name in stage.PER_SHARD:
         for shard in manifest.shards(out):
             for part in manifest.read(out, name, shard):
-                dead = pc.is_in(part.table["error_code"], pa.array(DEATHS))
+                dead = pc.is_in(part.table["error_code"], pa.array(MAY_PASS))
                 bad = int(pc.sum(pc.cast(dead, pa.int64())).as_py() or 0)
                 if bad:
                     rows = part.table.filter(pc.invert(dead)).to_pylist()

@@ -29,23 +29,18 @@ def digest(*parts: Any) -> str:
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()[:24]
 
 
-@lru_cache(maxsize=256)
-def _plugin_cached(shelf: str, text: str) -> str:
-    plugin = Plugin.model_validate_json(text)
+@lru_cache(maxsize=256)  # asked for with each utterance
+def of_plugin(shelf: str, plugin: Plugin) -> str:
+    """Recipe of a plug-in: its name, VERSION, output-affecting settings and model identity."""
     module, settings = plugins.resolve(shelf, plugin)
     identity = module.identity(settings) if hasattr(module, "identity") else None
     return digest(plugin.use, module.VERSION, settings.recipe(), identity)
 
 
-def of_plugin(shelf: str, plugin: Plugin) -> str:
-    """Recipe of a plug-in: its name, VERSION, output-affecting settings and model identity."""
-    return _plugin_cached(shelf, plugin.model_dump_json())
-
-
 def of_cut(segmenter: Plugin, content: str, given: Sequence[Segment] | None) -> str:
     """Recipe of a recording's cuts. Texts of given segments do not move a cut: not in; their
     speakers are in where the segmenter goes by them."""
-    module, settings = _segmenter(segmenter.model_dump_json())
+    module, settings = _segmenter(segmenter)
     by_speaker = hasattr(module, "uses_speakers") and module.uses_speakers(settings)
     spans: Any = None if given is None else [(s.start, s.end) for s in given]
     if given is not None and by_speaker:
@@ -55,8 +50,8 @@ def of_cut(segmenter: Plugin, content: str, given: Sequence[Segment] | None) -> 
 
 
 @lru_cache(maxsize=8)
-def _segmenter(text: str) -> tuple[Any, Any]:
-    return plugins.resolve("segmenters", Plugin.model_validate_json(text))
+def _segmenter(plugin: Plugin) -> tuple[Any, Any]:
+    return plugins.resolve("segmenters", plugin)
 
 
 def of_audio(settings: ResampleSettings, content: str, start: int, end: int) -> str:

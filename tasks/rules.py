@@ -12,14 +12,33 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
+class Within:
+    """Holds where `column` is known, at least `min` and at most `max`."""
+
+    column: str
+    min: float | None = None
+    max: float | None = None
+
+    def holds(self, values: Mapping[str, Any]) -> bool:
+        value = values.get(self.column)
+        return (
+            value is not None
+            and (self.min is None or value >= self.min)
+            and (self.max is None or value <= self.max)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Limit:
-    """Reject where `column` is below `min` or above `max`; a null measure is never rejected."""
+    """Reject where `column` is below `min` or above `max`; a null measure is never rejected, nor
+    a row in which one of `unless` holds."""
 
     column: str
     min: float | None = None
     max: float | None = None
     low: str = ""  # reason when below min
     high: str = ""  # reason when above max
+    unless: tuple[Within, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +64,12 @@ class Rejection:
     detail: str = ""
 
 
+def columns(rule: Rule) -> set[str]:
+    """All columns that a rule looks at."""
+    spared = rule.unless if isinstance(rule, Limit) else ()
+    return {rule.column, *(within.column for within in spared)}
+
+
 def judge(values: Mapping[str, Any], rules: Iterable[Rule]) -> Rejection | None:
     """The first rule that rejects a row of columns, or None."""
     for rule in rules:
@@ -54,10 +79,15 @@ def judge(values: Mapping[str, Any], rules: Iterable[Rule]) -> Rejection | None:
                 value is not None and value not in rule.values
             ):
                 return Rejection(rule.reason, detail=f"{value}, allowed {', '.join(rule.values)}")
-        elif value is None:
             continue
-        elif rule.min is not None and value < rule.min:
-            return Rejection(rule.low, float(value), rule.min)
+        if value is None:
+            continue
+        if rule.min is not None and value < rule.min:
+            found = Rejection(rule.low, float(value), rule.min)
         elif rule.max is not None and value > rule.max:
-            return Rejection(rule.high, float(value), rule.max)
+            found = Rejection(rule.high, float(value), rule.max)
+        else:
+            continue
+        if not any(within.holds(values) for within in rule.unless):
+            return found
     return None

@@ -15,6 +15,9 @@ SEGMENT = pa.struct(
     [("start", F64), ("end", F64), ("source_id", S), ("text", S), ("speaker", S), ("language", S)]
 )
 
+#: When a word was heard, in seconds of the utterance.
+WORD = pa.struct([("word", S), ("start", F64), ("end", F64), ("probability", F64)])
+
 #: One row a recording; the newest part of a shard is the shard as it is now.
 RECORDINGS = pa.schema(
     [
@@ -85,17 +88,22 @@ TRANSCRIPTS = pa.schema(
     [
         _field("transcript", S, "recipe of the transcript"),
         _field("audio", S, "recipe of the PCM that was heard"),
-        _field("text", S, "what the recogniser heard"),
+        _field("raw_text", S, "what the recogniser heard, as it gave it"),
+        _field("text", S, "the same clean: NFC, no control characters, single spaces"),
+        _field("normalised", S, "the same as it is compared, by the rule of `scoring`"),
         _field("language", S, "language heard or forced"),
         _field("language_probability", F64, "probability of that language; null when forced"),
         _field("avg_logprob", F64, "mean log-probability", "nats per token"),
         _field("no_speech_probability", F64, "probability of no speech"),
         _field("compression_ratio", F64, "bytes of text / bytes compressed"),
-        _field("reference", S, "reference that the errors were counted against"),
+        _field("word_times", pa.list_(WORD), "words of `raw_text`; null: not asked for", "s"),
+        _field("reference", S, "the source's text, clean, that errors were counted against"),
+        _field("reference_normalised", S, "the same as it is compared"),
         _field("words", I64, "words of the reference"),
         _field("word_errors", I64, "substitutions, deletions and insertions of words"),
         _field("chars", I64, "characters of the reference"),
         _field("char_errors", I64, "the same for characters"),
+        _field("scoring", S, "version of the rules of comparison, and language that chose one"),
         _field("error_code", S, "why it is quarantined"),
         _field("error_detail", S, "the same in words"),
     ]
@@ -137,14 +145,18 @@ UTTERANCES = pa.schema(
         _field("end", F64, "end in the recording", "s"),
         _field("num_samples", I64, "length", "samples at sample_rate"),
         _field("sample_rate", pa.int32(), "rate of the packaged audio", "Hz"),
-        _field("text", S, "the text to train on"),
+        _field("text", S, "the text to train on: NFC, no control characters, single spaces"),
+        _field(
+            "normalised", S, "the same as it is compared: case, punctuation, numbers in one form"
+        ),
         _field("text_source", S, "reference or asr"),
-        _field("hypothesis", S, "what the recogniser heard"),
+        _field("hypothesis", S, "what the recogniser heard, clean like `text`"),
         _field("language", S, "language heard or forced"),
         _field("language_probability", F64, "probability of that language"),
         _field("avg_logprob", F64, "mean log-probability", "nats per token"),
         _field("no_speech_probability", F64, "probability of no speech"),
         _field("compression_ratio", F64, "bytes of text / bytes compressed"),
+        _field("word_times", pa.list_(WORD), "words of `hypothesis`; null: not asked for", "s"),
         _field("words", I64, "words of the reference"),
         _field("word_errors", I64, "word errors against the reference"),
         _field("chars", I64, "characters of the reference"),
@@ -157,6 +169,16 @@ UTTERANCES = pa.schema(
     ]
 )
 
+#: One row for each speaker, recording and PCM that was ever on a side; only where splits are asked
+#: for. A speaker is named with its dataset: `dataset/speaker`.
+SPLITS = pa.schema(
+    [
+        _field("kind", S, "speaker, recording or pcm"),
+        _field("name", S, "its name; of PCM the sha256"),
+        _field("split", S, "the split where it stays"),
+    ]
+)
+
 TABLES = {
     "recordings": RECORDINGS,
     "cuts": CUTS,
@@ -164,4 +186,5 @@ TABLES = {
     "transcripts": TRANSCRIPTS,
     "ledger": LEDGER,
     "utterances": UTTERANCES,
+    "splits": SPLITS,
 }

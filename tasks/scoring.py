@@ -2,31 +2,43 @@
 
 Error rate = (substitutions + deletions + insertions) / length of the reference, over the whole
 set, never a mean of the clips' rates: a clip of two words would weigh as much as one of forty.
+
+Both sides go through one rule, that of the language which the source states; where it states none,
+of the script of its reference; only then of the language that was heard, because one heard wrongly
+would bring the wrong rule with it (`language_of`). What is derived from the stored texts carries
+`scoring`, its language and the rules' version: another version is counted again, never heard again.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from rapidfuzz.distance import Levenshtein
 
-#: Scripts written without spaces; a character stands for a word, by script and not by language,
-#: since the language that was heard may be wrong. Han, kana, bopomofo; Thai, Lao, Burmese, Khmer.
-UNSPACED = (
-    "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f"
-    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
-)
-_AROUND = re.compile(rf"\s*([{UNSPACED}])\s*")
+from tasks.cleaning import clean
+from tasks.normalisers import LONGEST, VERSION, base, normalise
+from tasks.normalisers._plain import UNSPACED
+
+__all__ = [
+    "UNSPACED",
+    "Score",
+    "clean",
+    "language_of",
+    "normalise",
+    "score",
+    "scored",
+    "total",
+    "words",
+]
+
 _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
-_APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ＇`´", "'"))
-_LOOSE_APOSTROPHE = re.compile(r"(?<!\w)'|'(?!\w)")
-#: Turkish and Azeri have a dotless i, which casefold() does not know.
-_DOTLESS = {"tr", "az"}
+_KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa]")
+_HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]")
+_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_EAST_ASIAN = {"ja", "ko", "yue", "zh"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +62,26 @@ class Score:
         return self.char_errors / self.chars if self.chars else None
 
 
-def normalise(text: str, language: str) -> str:
-    """Text as it is compared: "“It's — GOOD!”" -> "it's good".
+def language_of(stated: str | None, reference: str | None, heard: str | None) -> str:
+    """Language whose rule texts are compared by; "" is the plain rule.
 
-    NFKC, casefold, punctuation and symbols out (apostrophes inside words stay), whitespace
-    squeezed, none around characters of scripts that write none.
+    Of scripts only those are told apart that one language writes: kana, Hangul, Han. A reference in
+    another script is not compared as Chinese, Japanese or Korean, whatever was heard.
     """
-    # Before NFKC, which makes a space with an accent of an acute one that serves as apostrophe.
-    text = unicodedata.normalize("NFKC", text.translate(_APOSTROPHES))
-    if language in _DOTLESS:
-        text = text.replace("I", "ı").replace("İ", "i")
-    text = unicodedata.normalize("NFKC", text.casefold())
-    text = "".join(c if _kept(c) else " " for c in text)
-    text = _LOOSE_APOSTROPHE.sub(" ", text)
-    return _AROUND.sub(r"\1", " ".join(text.split()))
-
-
-def _kept(char: str) -> bool:
-    return char == "'" or unicodedata.category(char)[0] in "LMN"
+    if stated:
+        return base(stated)
+    guess = base(heard or "")
+    if not reference:
+        return guess
+    letters = sum(map(str.isalpha, reference))
+    kana, hangul, han = (len(s.findall(reference)) for s in (_KANA, _HANGUL, _HAN))
+    if 2 * (kana + hangul + han) <= letters:
+        return "" if guess in _EAST_ASIAN else guess
+    if hangul > kana + han:
+        return "ko"
+    if kana:
+        return "ja"
+    return guess if guess in ("ja", "yue") else "zh"
 
 
 def words(normalised: str) -> list[str]:
@@ -80,7 +94,16 @@ def score(reference: str, hypothesis: str, language: str) -> Score:
 
     Characters count the single spaces between words, as in jiwer.
     """
-    said, heard = normalise(reference, language), normalise(hypothesis, language)
+    return _counts(*_both(reference, hypothesis, language))
+
+
+def _both(reference: str, hypothesis: str, language: str) -> tuple[str, str]:
+    if max(len(reference), len(hypothesis)) > LONGEST:  # one rule for both, even then
+        language = ""
+    return normalise(reference, language), normalise(hypothesis, language)
+
+
+def _counts(said: str, heard: str) -> Score:
     said_words = words(said)
     return Score(
         words=len(said_words),
@@ -90,16 +113,27 @@ def score(reference: str, hypothesis: str, language: str) -> Score:
     )
 
 
-def columns(reference: str | None, heard: str | None, language: str | None) -> dict[str, Any]:
-    """Error counts against a reference as columns of a transcript; null where there is none, or
-    where nobody listened."""
-    if not reference or heard is None:
-        counts = dict.fromkeys(("words", "word_errors", "chars", "char_errors"))
-        return {"reference": reference or None, **counts}
-    s = score(reference, heard, language or "en")
+def scored(row: dict[str, Any], reference: str | None, stated: str | None) -> dict[str, Any]:
+    """A row of TRANSCRIPTS with all that follows from `raw_text`, the language heard, and what the
+    source says now, both text (clean) and language; the row itself where it has that already.
+
+    Counts are null where there is no reference, or where nobody listened. A row of an older release
+    has its raw text in `text`.
+    """
+    reference = reference or None
+    if (row.get("scoring") or "").startswith(f"{VERSION} ") and row["reference"] == reference:
+        return row
+    raw = row["raw_text"] if "raw_text" in row else row["text"]
+    language = language_of(stated, reference, row["language"])
+    said, heard = _both(reference or "", raw or "", language)
+    s = _counts(said, heard) if reference and raw is not None else None
     return {
-        "reference": reference, "words": s.words, "word_errors": s.word_errors,
-        "chars": s.chars, "char_errors": s.char_errors,
+        **row, "raw_text": raw, "text": None if raw is None else clean(raw),
+        "normalised": None if raw is None else heard,
+        "reference": reference, "reference_normalised": said if reference else None,
+        "words": s and s.words, "word_errors": s and s.word_errors,
+        "chars": s and s.chars, "char_errors": s and s.char_errors,
+        "scoring": f"{VERSION} {language}",
     }  # fmt: skip
 
 

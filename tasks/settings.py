@@ -16,10 +16,11 @@ Plug-ins are named `{use: <file on the shelf>, ...its own settings}`; `plugins.p
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     field_validator,
@@ -27,7 +28,7 @@ from pydantic import (
     model_validator,
 )
 
-from tasks import masking
+from tasks import masking, portions
 
 THRESHOLD: dict[str, Any] = {"role": "threshold"}
 TRANSIENT: dict[str, Any] = {"role": "transient"}
@@ -120,7 +121,7 @@ class ShardSettings(StageSettings):
     )
     retry: bool = Field(
         False, json_schema_extra=TRANSIENT,
-        description="Try again what was quarantined as crashed, timeout or out_of_memory.",
+        description="Try crashed, timeout, out_of_memory and asr_error items again.",
     )  # fmt: skip
 
 
@@ -157,20 +158,72 @@ class TranscribeSettings(StageSettings):
 
     backend: Plugin = Plugin(use="faster_whisper")
     verdicts: tuple[Plugin, ...] = Field(
-        (Plugin(use="empty_text"), Plugin(use="language")), json_schema_extra=THRESHOLD
+        (
+            Plugin(use="empty_text"),
+            Plugin(use="language"),
+            Plugin(use="no_speech"),
+            Plugin(use="logprob"),
+            Plugin(use="compression"),
+            Plugin(use="repetition"),
+            Plugin(use="hallucination"),
+            Plugin(use="char_rate"),
+            Plugin(use="error_rate"),
+        ),
+        json_schema_extra=THRESHOLD,
     )
-    keep_reference: bool = Field(
-        True, json_schema_extra=THRESHOLD,
-        description="Package the source's own text where there is one, else the ASR's.",
+    text: Literal["reference", "asr", "reference_if_close"] = Field(
+        "reference", json_schema_extra=THRESHOLD,
+        description="Text to package: the source's own where there is one; what was heard; or the "
+        "source's where it is close to what was heard, else what was heard.",
     )  # fmt: skip
+    close_wer: float = Field(
+        0.3, ge=0, json_schema_extra=THRESHOLD,
+        description="Largest word error rate (characters, where a script has no spaces) of a "
+        "reference that is close.",
+    )  # fmt: skip
+
+
+class Split(StageSettings):
+    """What a split beside `train` gets: so many hours, or the groups that a list names."""
+
+    hours: float | None = Field(
+        None, gt=0, json_schema_extra=THRESHOLD, description="Audio hours, about."
+    )
+    list: str | None = Field(
+        None, min_length=1, json_schema_extra=THRESHOLD,
+        description="Text file, one name a line: utterance ids, recordings, keys or speakers.",
+    )  # fmt: skip
+
+
+def _named(value: Any) -> Any:
+    return {"use": value} if isinstance(value, str) else value
+
+
+#: `wenet` stands for `{use: wenet}`.
+Format = Annotated[Plugin, BeforeValidator(_named, json_schema_input_type=Plugin | str)]
 
 
 class PackageSettings(StageSettings):
     """What is published, and when publishing is refused."""
 
-    formats: tuple[str, ...] = Field(("wenet",), json_schema_extra=THRESHOLD, min_length=1)
+    formats: tuple[Format, ...] = Field(
+        (Plugin(use="wenet"),), json_schema_extra=THRESHOLD, min_length=1
+    )
     compression: Literal["none"] = Field("none", json_schema_extra=THRESHOLD)
     seed: int = Field(0, json_schema_extra=THRESHOLD, description="Order of clips in shards.")
+    splits: dict[str, float | Split] = Field(
+        {}, json_schema_extra=THRESHOLD,
+        description="Splits beside train: a fraction of the hours, {hours: …} or {list: …} each. "
+        "No speaker and no recording is in two, and what was published stays where it is.",
+    )  # fmt: skip
+    resplit: bool = Field(
+        False, json_schema_extra=THRESHOLD,
+        description="Deal the splits anew: what was published may come to another one.",
+    )  # fmt: skip
+    weights: dict[str, float] = Field(
+        {}, json_schema_extra=THRESHOLD,
+        description="Share of a dataset's clips that is packaged, by its name; above 0, up to 1.",
+    )  # fmt: skip
     tar_hours: float = Field(
         0.25, gt=0, json_schema_extra=THRESHOLD, description="Audio hours per tar shard, about."
     )
@@ -205,10 +258,13 @@ class PackageSettings(StageSettings):
 
     @field_validator("formats")
     @classmethod
-    def _refuse_twice(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(value)) != len(value):
+    def _refuse_twice(cls, value: tuple[Plugin, ...]) -> tuple[Plugin, ...]:
+        if len({plugin.use for plugin in value}) != len(value):
             raise ValueError("a format is named twice")
         return value
+
+    _splits = field_validator("splits", mode="before")(portions.check_splits)
+    _weights = field_validator("weights", mode="before")(portions.check_weights)
 
     @model_validator(mode="before")
     @classmethod

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from tasks import blobs, manifest, transcribe
-from tasks.errors import CorruptManifest
+from tasks.errors import CorruptManifest, RunError
 from tasks.job import Done, Job
 from tasks.manifest import Row
 from tasks.plugins import module_of
+from tasks.settings import TranscribeSettings
 from tasks.view import ShardView
 
 log = logging.getLogger("uttermill")
@@ -31,12 +32,12 @@ COMMIT_BYTES = 16 * 2**20  # PCM that is held in memory at most, and one unit's
 
 
 @lru_cache(maxsize=8)
-def _weights(job: Job) -> str:
-    return transcribe.weights(job)
+def _weights(settings: TranscribeSettings) -> str:  # not the job: its mappings have no hash
+    return transcribe.weights(Job(Path(), transcribe=settings))
 
 
 def view_of(job: Job, shard: str) -> ShardView:
-    return ShardView(job, shard, _weights(job))
+    return ShardView(job, shard, _weights(job.transcribe))
 
 
 def pending(stage: str, job: Job, shard: str) -> tuple[int, int]:
@@ -75,6 +76,9 @@ def run(
     except CorruptManifest as fault:
         log.warning("%s; what it held is made again", fault)
         manifest.discard(Path(fault.path))
+        raise
+    except RunError:  # a server is away, say: what it gave until then is kept
+        sink.commit()
         raise
     computed = sum(unit.items for unit in units)
     return Done(stage, shard, computed, reused, seconds, time.monotonic() - began)

@@ -7,14 +7,14 @@ language, the recogniser's own scores, and exact error counts against the source
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tasks import blobs, plugins, scoring, view
+from tasks import blobs, gpu, plugins, scoring, view
 from tasks.asr import SpeechClip, Transcript
 from tasks.job import Job
 from tasks.manifest import Row
@@ -71,7 +71,7 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
     """One row a unit, in order. PCM is read chunk by chunk, so memory stays bounded."""
-    backend = _backend(job.transcribe.backend.model_dump_json())
+    backend = _backend(job.transcribe.backend)
     for chunk in _chunks(units):
         clips = [_clip(unit, job.out, backend.RATE) for unit in chunk]
         for unit, heard in zip(chunk, backend.transcribe(clips), strict=True):
@@ -88,10 +88,15 @@ def failure(unit: Unit, code: str, detail: str) -> list[Row]:
 
 
 @lru_cache(maxsize=1)
-def _backend(text: str) -> Any:
-    """The model of this worker process: loaded once, kept."""
-    module, settings = plugins.resolve("asr", Plugin.model_validate_json(text))
-    return module.Backend(settings)
+def _backend(plugin: Plugin) -> Any:  # itself: as JSON its secrets would be hidden
+    """The model of this worker process: loaded and warmed before its first shard, then kept."""
+    module, settings = plugins.resolve("asr", plugin)
+    if gpu.wants(module, settings):
+        gpu.load_libraries()
+    backend = module.Backend(settings)
+    if warm := getattr(backend, "warm", None):
+        warm()
+    return backend
 
 
 def weights(job: Job) -> str:
@@ -128,9 +133,10 @@ def _row(unit: Unit, heard: Transcript) -> Row:
     if heard.error:
         return failure(unit, "asr_error", heard.error)[0]
     row: Row = {
-        "transcript": unit.transcript, "audio": unit.pcm["audio"], "text": heard.text,
+        "transcript": unit.transcript, "audio": unit.pcm["audio"], "raw_text": heard.text,
         "language": heard.language, "language_probability": heard.language_probability,
         "avg_logprob": heard.avg_logprob, "no_speech_probability": heard.no_speech_probability,
         "compression_ratio": heard.compression_ratio,
+        "word_times": None if heard.words is None else [asdict(word) for word in heard.words],
     }  # fmt: skip
-    return {**row, **scoring.columns(unit.reference, heard.text, heard.language)}
+    return scoring.scored(row, unit.reference, unit.language)

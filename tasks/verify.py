@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks import datacard, layout, plugins, summary, versions
+from tasks import datacard, layout, pieces, plugins, splits, summary, versions
 from tasks.errors import ConfigError
 from tasks.formats import Piece
 
@@ -35,6 +35,8 @@ def verify(version: Path) -> list[str]:
         rows = pq.read_table(version / "utterances.parquet")
         ledger = pq.read_table(version / "ledger.parquet")
         faults += _counts(described, rows, ledger)
+        if splits.FILE in files:
+            faults += splits.faults(rows, pq.read_table(version / splits.FILE))
         faults += _contents(version, described, rows)
     except Exception as error:
         faults.append(f"a table cannot be read, or lacks something: {error!r}")
@@ -85,12 +87,15 @@ def _contents(version: Path, described: dict[str, Any], table: pa.Table) -> list
     """Every format reads back: order, texts, decoded samples."""
     faults = []
     groups = layout.groups_of(table)
-    for name in described["formats"]:
-        module = plugins.load("formats", name)
+    for plugin in datacard.formats_of(described).values():
+        module, settings = plugins.resolve("formats", plugin)
+        whole, _ = pieces.with_derived(module, settings, table)
         for index, (split, number, first, count) in enumerate(groups):
-            piece = Piece(name, module.path(split, number), index, count)
+            rows = whole.slice(first, count)
+            files = module.files(split, number, pieces.seen_by(module, rows), settings)
+            piece = Piece(plugin.use, split, number, index, count, tuple(files))
             try:
-                faults += module.check(piece, table.slice(first, count).to_pylist(), version)
+                faults += module.check(piece, pieces.rows_for(module, rows), version, settings)
             except Exception as error:  # any way in which a damaged file can fail is a fault of it
                 faults.append(f"{piece.path} cannot be read: {error}")
     return faults

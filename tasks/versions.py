@@ -101,13 +101,9 @@ def link(old: Path, new: Path, sha256: str, size: int) -> bool:
 
 def hash_file(path: Path) -> tuple[str, int]:
     """(sha256, bytes) of a file, read in blocks."""
-    state = hashlib.sha256()
-    size = 0
-    with path.open("rb") as handle:
-        while block := handle.read(1 << 20):
-            state.update(block)
-            size += len(block)
-    return state.hexdigest(), size
+    with path.open("rb", buffering=0) as handle:
+        digest = hashlib.file_digest(handle, "sha256").hexdigest()
+        return digest, handle.tell()
 
 
 def _fsync(path: Path) -> None:

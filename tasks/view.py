@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from types import ModuleType
 from typing import Any
 
 from tasks import blobs, ids, manifest, plugins, recipe, scoring
@@ -17,6 +18,7 @@ from tasks.manifest import Row
 from tasks.recording import Segment
 from tasks.rules import Rule, judge
 from tasks.settings import Plugin
+from tasks.text import Heard
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Cut:
         return tuple(plugin for plugin in missing if not costly(plugin))
 
 
-@dataclass(slots=True)
+@dataclass
 class Utterance:
     """One utterance span with all that is known of it."""
 
@@ -88,6 +90,7 @@ class Utterance:
     whole: bool = False  # the utterance is the whole recording
     pcm: Row | None = None
     heard: Row | None = None
+    texts: dict[str, Any] = field(default_factory=dict)  # `text_values`, where it was heard
 
     @property
     def seconds(self) -> float:
@@ -114,28 +117,19 @@ class Utterance:
     def language(self) -> str | None:
         return self._stated("language")
 
-    @property
+    @cached_property
     def reference(self) -> str | None:
-        """Text that the source gives for exactly this span: a recording's text is the text of
-        an utterance only where the utterance is the whole recording."""
+        """Text that the source gives for exactly this span, clean: a recording's text is the text
+        of an utterance only where the utterance is the whole recording."""
         if self.segment is not None:
-            return self.segment.text or None
-        return self.recording["text"] or None if self.whole else None
+            return scoring.clean(self.segment.text or "") or None
+        return scoring.clean(self.recording["text"] or "") or None if self.whole else None
 
-    @property
+    @cached_property
     def id(self) -> str:
         start, end = self.start / self.rate, self.end / self.rate
         key = self.segment.source_id if self.segment else None
         return ids.utterance_id(self.recording["dataset"], self.recording["path"], start, end, key)
-
-
-@lru_cache(maxsize=64)
-def _rules(shelf: str, texts: tuple[str, ...]) -> tuple[Rule, ...]:
-    rules: list[Rule] = []
-    for text in texts:
-        module, settings = plugins.resolve(shelf, Plugin.model_validate_json(text))
-        rules.extend(module.verdict(settings))
-    return tuple(rules)
 
 
 def costly(plugin: Plugin) -> bool:
@@ -153,9 +147,14 @@ def cheap_rules(chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
     return rules_of("filters", tuple(p for p in chosen if not costly(p)))
 
 
+@lru_cache(maxsize=64)
 def rules_of(shelf: str, chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
     """Rules of all chosen plug-ins of a shelf, in the order of the settings."""
-    return _rules(shelf, tuple(p.model_dump_json() for p in chosen))
+    rules: list[Rule] = []
+    for plugin in chosen:
+        module, settings = plugins.resolve(shelf, plugin)
+        rules.extend(module.verdict(settings))
+    return tuple(rules)
 
 
 def segments_of(recording: Row) -> tuple[Segment, ...] | None:
@@ -164,25 +163,51 @@ def segments_of(recording: Row) -> tuple[Segment, ...] | None:
 
 
 def final_text(job: Job, utterance: Utterance) -> tuple[str, str]:
-    """(text to train on, `reference` or `asr`)."""
-    reference = utterance.reference
-    if job.transcribe.keep_reference and reference:
+    """(text to train on, `reference` or `asr`). Where nobody listened, a reference is close."""
+    heard = utterance.heard or {}
+    reference, spoken = utterance.reference, heard.get("text")
+    wanted = job.transcribe.text
+    if reference and wanted == "reference_if_close" and spoken is not None:
+        wer = _rate(heard["word_errors"], heard["words"])
+        wanted = "reference" if wer is not None and wer <= job.transcribe.close_wer else "asr"
+    if reference and wanted != "asr":
         return reference, "reference"
-    return str((utterance.heard or {}).get("text") or ""), "asr"
+    return str(spoken or ""), "asr"
 
 
-def text_values(job: Job, utterance: Utterance) -> dict[str, Any]:
-    """What the verdicts on text are taken from: the transcript's columns and what follows."""
+def text_columns(verdicts: tuple[Plugin, ...]) -> dict[str, tuple[str, str]]:
+    """(unit, meaning) of all columns that the chosen verdicts on text work out, by name."""
+    return {
+        name: about
+        for plugin in verdicts
+        for name, about in getattr(plugins.load("text", plugin.use), "COLUMNS", {}).items()
+    }
+
+
+def _listens(job: Job) -> bool:
+    return bool(getattr(plugins.load("asr", job.transcribe.backend.use), "LISTENS", True))
+
+
+def text_values(
+    job: Job, utterance: Utterance, measures: Iterable[tuple[ModuleType, Any]]
+) -> dict[str, Any]:
+    """What the verdicts on text are taken from: the transcript's columns and what follows, by the
+    plug-ins of `measures` with their settings."""
     assert utterance.heard is not None
     row = utterance.heard
-    text, _ = final_text(job, utterance)
-    return {
-        **row,
-        "text": text,
-        "text_chars": len(text.strip()),
-        "wer": _rate(row["word_errors"], row["words"]),
-        "cer": _rate(row["char_errors"], row["chars"]),
-    }
+    text, source = final_text(job, utterance)
+    wer = _rate(row["word_errors"], row["words"])
+    cer = _rate(row["char_errors"], row["chars"])
+    heard = Heard(
+        text, source, utterance.seconds, row["text"], utterance.reference, row["normalised"],
+        row["reference_normalised"], row["language"], row["language_probability"],
+        row["avg_logprob"], row["no_speech_probability"], row["compression_ratio"], wer, cer,
+        _listens(job) and row["text"] is not None,
+    )  # fmt: skip
+    values = {**row, "text": text, "text_chars": len(text.strip()), "wer": wer, "cer": cer}
+    for module, settings in measures:
+        values.update(module.measure(heard, settings))
+    return values
 
 
 class ShardView:
@@ -307,17 +332,21 @@ class ShardView:
                     utterance.outcome = Outcome("pending", "transcribe")
             yield utterance
 
+    @cached_property
+    def text_measures(self) -> tuple[tuple[ModuleType, Any], ...]:
+        """The verdicts on text that work out columns of their own, with their settings."""
+        chosen = [plugins.resolve("text", plugin) for plugin in self.job.transcribe.verdicts]
+        return tuple((module, own) for module, own in chosen if hasattr(module, "measure"))
+
     def decided(self) -> Iterator[Utterance]:
         """The same with transcripts and the verdicts on text; what is missing is pending."""
         rules = rules_of("text", self.job.transcribe.verdicts)
         for utterance in self.resampled():
             if utterance.outcome == Outcome("pending", "transcribe"):
                 row = self.transcripts.get(self.transcript_recipe(utterance))
-                if row and not row["error_code"] and row["reference"] != utterance.reference:
-                    # The source's text changed since: counted again, nothing is heard again.
-                    row = {**row, **scoring.columns(
-                        utterance.reference, row["text"], row["language"]
-                    )}  # fmt: skip
+                if row and not row["error_code"]:
+                    # Counted again where the source's text or the rules changed; nothing is heard.
+                    row = scoring.scored(row, utterance.reference, utterance.language)
                 utterance.heard = row
                 if row and row["error_code"]:
                     utterance.outcome = _failed("transcribe", row)
@@ -326,7 +355,8 @@ class ShardView:
             yield utterance
 
     def _verdict_on_text(self, utterance: Utterance, rules: tuple[Rule, ...]) -> Outcome:
-        no = judge(text_values(self.job, utterance), rules)
+        utterance.texts = text_values(self.job, utterance, self.text_measures)
+        no = judge(utterance.texts, rules)
         if no:
             return Outcome("dropped", "transcribe", no.reason, no.value, no.threshold, no.detail)
         return Outcome("packaged", "package", "packaged")

@@ -11,7 +11,6 @@ import os
 import random
 import signal
 import sys
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,12 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from tasks import manifest, pipeline
+from tasks.formats import _tar
 from tests import corpus
 
 CALLS: list[tuple[Any, str]] = [
     (manifest.HashedFile, "write"), (pq, "write_table"), (Path, "write_text"),
-    (tarfile.TarFile, "addfile"), (os, "replace"), (os, "rename"), (os, "fsync"),
+    (_tar.Tar, "add"), (os, "replace"), (os, "rename"), (os, "fsync"),
 ]  # fmt: skip
 
 

@@ -21,9 +21,8 @@ import yaml
 from distributed import KilledWorker, get_worker
 from pydantic import ValidationError
 
-from flows import doctor, spawning
+from flows import facts, fleet, proofs, spawning
 from flows.cluster import Cluster, ClusterSettings
-from flows.cluster_settings import LEAST_MEMORY, local_memory, local_size
 from tasks.errors import ConfigError, RunError
 from tasks.settings import TRANSIENT
 
@@ -111,10 +110,15 @@ def test_bad_settings(values: dict[str, Any], words: str) -> None:
 
 
 def test_sizes() -> None:
-    assert 1 <= local_size(ClusterSettings()) <= 8
-    assert local_size(ClusterSettings(workers=13)) == 13
-    assert local_memory(ClusterSettings(workers=1000)) == LEAST_MEMORY
-    assert local_memory(ClusterSettings(memory_limit="3 GB")) == 3_000_000_000
+    def sized(**values: Any) -> tuple[int, int]:
+        settings = ClusterSettings(**values)
+        workers = fleet.of(settings, gpu=False)
+        return workers.size, fleet.memory(settings, workers)
+
+    assert 1 <= sized()[0] <= 8
+    assert sized(workers=13)[0] == 13
+    assert sized(workers=1000)[1] == fleet.LEAST_MEMORY
+    assert sized(memory_limit="3 GB")[1] == 3_000_000_000
 
 
 def test_what_is_not_installed_is_told_before_any_start(tmp_path: Path) -> None:
@@ -198,8 +202,8 @@ def test_a_killed_worker_fails_its_call_only_and_its_replacement_is_proven(
         cluster.submit(kill_me).result()
     assert quiet.result() is None
     assert soon(lambda: len(cluster.client.nthreads()) == 2)
-    workers = cluster.client.run(doctor.facts)
-    for proof in doctor.PROOFS:
+    workers = cluster.client.run(facts.gather)
+    for proof in (*proofs.PROOFS, proofs.pinned):
         assert proof(workers).ok, proof(workers)
     seen = cluster.client.run(look)
     assert {fact["pid"] for fact in seen.values()} != before

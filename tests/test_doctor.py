@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from flows import doctor, spawning
+from flows import doctor, facts, proofs, spawning
 from flows.cluster import ClusterSettings
-from flows.doctor import Facts, Finding
+from flows.proofs import Finding
 from tasks import codecs
 from tasks.process import started_afresh
 
@@ -24,9 +24,9 @@ ROOT = Path(__file__).parent.parent
 CONTROL = """
 import json, sys, dask.config
 from distributed import Client, LocalCluster
-from flows import doctor
+from flows import facts, proofs
 if __name__ == "__main__":
-    setattr(sys, doctor.SENTINEL, True)
+    setattr(sys, facts.SENTINEL, True)
     dask.config.set({{
         "distributed.worker.multiprocessing-method": {method!r},
         "distributed.worker.preload": [],
@@ -34,8 +34,8 @@ if __name__ == "__main__":
     }})
     with LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None,
                       local_directory={scratch!r}) as made, Client(made) as client:
-        workers = client.run(doctor.facts)
-    print(json.dumps({{p.__name__: p(workers).ok for p in doctor.PROOFS}}))
+        workers = client.run(facts.gather)
+    print(json.dumps({{p.__name__: p(workers).ok for p in proofs.PROOFS}}))
 """
 
 
@@ -64,57 +64,92 @@ def good() -> dict[str, dict[str, Any]]:
     fact: dict[str, Any] = {
         "command": "python -c from multiprocessing.spawn import spawn_main; spawn_main()",
         "sentinel": False,
-        "modules": dict.fromkeys(doctor.ENGINES, True),
+        "modules": dict.fromkeys(facts.ENGINES, True),
         "loaded_at": 1.0,
         "ready_at": 2.0,
         "prefect": False,
-        "caps": dict.fromkeys(doctor.CAPS, "1"),
+        "caps": dict.fromkeys(facts.CAPS, "1"),
         "pools": {"openblas": 1},
-        "versions": doctor.versions(),
+        "versions": facts.versions(),
         "local": "/w",
         "temp_fault": None,
         "providers": ["CPUExecutionProvider"],
         "cuda": 0,
+        "cuda_fault": None,
+        "host": "h",
+        "resources": {"CPU": 1},
+        "visible": "",
+        "visible_at_start": "",
         "codecs": dict.fromkeys(codecs.FORMATS),
         "free": 10**10,
     }
-    return {"a": {**fact, "temp": "/w/a"}, "b": {**fact, "temp": "/w/b"}}
+    return {name: {**fact, "name": name, "temp": f"/w/{name}"} for name in ("a", "b")}
+
+
+def on_gpus(*devices: str, **wrong: Any) -> dict[str, dict[str, Any]]:
+    """Facts of sound workers with a GPU each, and of one without; the first may be wrong."""
+    pins = [{"resources": {"GPU": 1}, "visible": d, "visible_at_start": d} for d in devices]
+    workers = {f"gpu-{n}": {**good()["a"], **pin, "name": f"gpu-{n}"} for n, pin in enumerate(pins)}
+    workers["gpu-0"].update(wrong)
+    return {**workers, "b": good()["b"]}
 
 
 def test_sound_facts_pass_every_proof() -> None:
-    assert [proof(good()).name for proof in doctor.PROOFS if not proof(good()).ok] == []
+    assert [proof(good()).name for proof in proofs.PROOFS if not proof(good()).ok] == []
 
 
 @pytest.mark.parametrize(
     ("proof", "wrong"),
     [
-        (doctor.start_method, {"command": "python flow.py"}),
-        (doctor.start_method, {"command": "python -c from multiprocessing.forkserver import main"}),
-        (doctor.start_method, {"sentinel": True}),
-        (doctor.modules_loaded, {"loaded_at": None}),
-        (doctor.modules_loaded, {"ready_at": None}),
-        (doctor.modules_loaded, {"loaded_at": 3.0}),
-        (doctor.modules_loaded, {"modules": {"resampy": False}}),
-        (doctor.thread_caps, {"caps": {"OMP_NUM_THREADS": "8"}}),
-        (doctor.thread_caps, {"caps": {"OMP_NUM_THREADS": None}}),
-        (doctor.thread_caps, {"pools": {"openblas": 2}}),
-        (doctor.onnx_providers, {"providers": []}),
-        (doctor.codecs_readable, {"codecs": {"mp3": "LibsndfileError: no"}}),
-        (doctor.temporary_directories, {"temp": "/w/b"}),
-        (doctor.temporary_directories, {"temp": "/tmp"}),
-        (doctor.temporary_directories, {"temp_fault": "read-only"}),
-        (doctor.disk_free, {"free": 10**6}),
-        (doctor.versions_equal, {"versions": {"numpy": "1.0"}}),
-        (doctor.no_prefect, {"prefect": True}),
+        (proofs.start_method, {"command": "python flow.py"}),
+        (proofs.start_method, {"command": "python -c from multiprocessing.forkserver import main"}),
+        (proofs.start_method, {"sentinel": True}),
+        (proofs.modules_loaded, {"loaded_at": None}),
+        (proofs.modules_loaded, {"ready_at": None}),
+        (proofs.modules_loaded, {"loaded_at": 3.0}),
+        (proofs.modules_loaded, {"modules": {"resampy": False}}),
+        (proofs.thread_caps, {"caps": {"OMP_NUM_THREADS": "8"}}),
+        (proofs.thread_caps, {"caps": {"OMP_NUM_THREADS": None}}),
+        (proofs.thread_caps, {"pools": {"openblas": 2}}),
+        (proofs.onnx_providers, {"providers": []}),
+        (proofs.cuda_devices, {"cuda_fault": "no driver"}),
+        (proofs.pinned, {"visible": "0", "visible_at_start": "0"}),
+        (proofs.pinned, {"visible": None, "visible_at_start": None}),
+        (proofs.codecs_readable, {"codecs": {"mp3": "LibsndfileError: no"}}),
+        (proofs.temporary_directories, {"temp": "/w/b"}),
+        (proofs.temporary_directories, {"temp": "/tmp"}),
+        (proofs.temporary_directories, {"temp_fault": "read-only"}),
+        (proofs.disk_free, {"free": 10**6}),
+        (proofs.versions_equal, {"versions": {"numpy": "1.0"}}),
+        (proofs.no_prefect, {"prefect": True}),
     ],
 )
 def test_each_proof_has_a_control(proof: Any, wrong: dict[str, Any]) -> None:
     workers = good()
     workers["a"].update(wrong)
-    facts: Facts = workers
-    found: Finding = proof(facts)
+    found: Finding = proof(workers)
     assert not found.ok
     assert "a" in found.detail
+
+
+def test_pins() -> None:
+    assert proofs.pinned(good()).ok
+    found = proofs.pinned(on_gpus("0", "1"))
+    assert (found.ok, found.detail) == (True, "2 workers on 2 GPUs")
+    assert "2 workers share GPU 1" in proofs.pinned(on_gpus("1", "1")).detail
+    assert proofs.pinned(on_gpus("1", "1"), per_gpu=2).ok
+    assert proofs.pinned(on_gpus("1", "1", host="another")).ok
+    for seen in ("", None, "0,1"):
+        found = proofs.pinned(on_gpus("0", visible=seen, visible_at_start=seen))
+        assert (found.ok, found.detail.startswith("gpu-0 has CUDA_VISIBLE")) == (False, True)
+    assert "when it loaded" in proofs.pinned(on_gpus("0", visible_at_start="0,1")).detail
+
+
+def test_what_each_worker_sees_is_shown() -> None:
+    shown = proofs.each_worker(on_gpus("GPU-8f1c"))
+    assert [(finding.name, finding.ok) for finding in shown] == [("b", True), ("gpu-0", True)]
+    assert "CPU 1; CUDA_VISIBLE_DEVICES ''; CPUExecutionProvider" in shown[0].detail
+    assert "GPU 1; CUDA_VISIBLE_DEVICES 'GPU-8f1c'" in shown[1].detail
 
 
 @pytest.mark.parametrize(
@@ -148,7 +183,7 @@ def test_doctor_proves_real_workers(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(out.splitlines()) == 1
     found = json.loads(out)
     assert found["ok"] is True
-    assert len(found["findings"]) == 1 + len(doctor.PROOFS)
+    assert len(found["findings"]) == 4 + len(proofs.PROOFS)  # joined, two workers, their pins
     assert all(set(finding) == {"name", "ok", "detail"} for finding in found["findings"])
 
 

@@ -29,6 +29,7 @@ from hypothesis import strategies as st
 
 from tasks import ledger, manifest, pipeline, scoring, stage, summary, versions
 from tasks.errors import ConservationError, CorruptManifest, MillError, RunError
+from tasks.formats import _tar
 from tasks.job import Job
 from tasks.verify import verify
 from tests import corpus
@@ -79,8 +80,9 @@ def table(published: pipeline.Published, name: str = "ledger") -> list[dict[str,
 
 
 def bodies(version: Path) -> dict[str, bytes]:
-    """All files but dataset.json, which holds the version's number."""
-    return {k: v for k, v in corpus.content(version).items() if k != "dataset.json"}
+    """All files but dataset.json and the data card, which hold the version's number."""
+    numbered = ("dataset.json", "README.md")
+    return {k: v for k, v in corpus.content(version).items() if k not in numbered}
 
 
 def clips(version: Path) -> list[dict[str, Any]]:
@@ -487,7 +489,7 @@ def test_control_other_seed_gives_other_bytes(again: Callable[..., Job], base: P
     expect(counts, package=(10, 0))
     old = corpus.content(base / "out/datasets/v0001")
     assert {k for k, v in corpus.content(published.path).items() if v != old[k]} == {
-        "dataset.json", "utterances.parquet", "wenet/train/shards_000000000.tar",
+        "README.md", "dataset.json", "utterances.parquet", "wenet/train/shards_000000000.tar",
     }  # fmt: skip
 
 
@@ -524,10 +526,8 @@ SYNCS = [(os, "fsync")]
 
 
 def _writes() -> list[tuple[Any, str]]:
-    import tarfile
-
     return [(manifest.HashedFile, "write"), (pq, "write_table"), (Path, "write_text"),
-            (tarfile.TarFile, "addfile"), (Path, "mkdir")]  # fmt: skip
+            (_tar.Tar, "add"), (Path, "mkdir")]  # fmt: skip
 
 
 def broken_run(job: Job, where: list[tuple[Any, str]], at: int | None, code: int) -> Breaker:
@@ -570,9 +570,9 @@ def break_everywhere(
 
 
 def test_a_failing_rename_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> None:
-    # shard, inventory, filter, blob, resample, transcribe, decisions, data.list, dataset.json,
-    # version, latest, inventory
-    assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, 20) == 12
+    # shard, inventory, filter, blob, resample, transcribe, decisions, data.list, data card,
+    # dataset.json, version, latest, inventory
+    assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, 20) == 13
 
 
 def test_a_failing_sync_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> None:

@@ -35,5 +35,5 @@ def test_a_recipe_is_accepted(path: Path) -> None:
         plugins.resolve(shelf, plugin)
     for source in read.sources:
         plugins.resolve_source(source)
-    for name in read.package.formats:
-        plugins.load("formats", name)
+    for plugin in read.package.formats:
+        plugins.resolve("formats", plugin)

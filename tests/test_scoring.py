@@ -1,18 +1,19 @@
-"""Hand-counted errors, and what the normaliser leaves."""
+"""Hand-counted errors, what the plain rule leaves, and what stored transcripts are counted as."""
 
 from __future__ import annotations
 
 import pytest
 
-from tasks.scoring import Score, normalise, score, total, words
+from tasks.normalisers import LONGEST, VERSION
+from tasks.scoring import Score, language_of, normalise, score, scored, total, words
 
 
 @pytest.mark.parametrize(
     ("text", "language", "expected"),
     [
-        ("“It’s — GOOD!”", "en", "it's good"),
-        ("  well-known,\tisn`t\u00a0it? ", "en", "well known isn't it"),
-        ("'twas the dogs' day", "en", "twas the dogs day"),
+        ("“It’s — GOOD!”", "", "it's good"),
+        ("  well-known,\tisn`t\u00a0it? ", "", "well known isn't it"),
+        ("'twas the dogs' day", "", "twas the dogs day"),
         ("¿Dónde está Muñoz?", "es", "dónde está muñoz"),
         ("Straße", "de", "strasse"),
         ("cafe\u0301", "fr", "café"),
@@ -42,9 +43,13 @@ def test_words_of_mixed_scripts() -> None:
         ("the cat sat", "the sat", "en", Score(3, 1, 11, 4)),  # deletion of "cat "
         ("the cat sat", "the cat sat down", "en", Score(3, 1, 11, 5)),  # insertion of " down"
         ("the cat sat", "", "en", Score(3, 3, 11, 11)),
-        ("one", "one two three", "en", Score(1, 2, 3, 10)),  # more errors than words
+        ("yes", "yes but why", "en", Score(1, 2, 3, 8)),  # more errors than words
+        ("Mr. Ng owes 25 dollars", "mister ng owes twenty-five dollars", "en", Score(4, 0, 18, 0)),
+        ("It's colour", "it is color", "en", Score(3, 0, 11, 0)),
+        ("es waren 25", "es waren fünfundzwanzig", "de", Score(3, 0, 23, 0)),
+        ("es waren 24", "es waren fünfundzwanzig", "de", Score(3, 1, 23, 4)),  # vier -> fünf
         ("今天天气", "今天 天汽。", "zh", Score(4, 1, 4, 1)),
-        ("", "uh huh", "en", Score(0, 2, 0, 6)),
+        ("", "well then", "en", Score(0, 2, 0, 9)),
         ("", "", "en", Score(0, 0, 0, 0)),
     ],
 )
@@ -53,7 +58,7 @@ def test_score(reference: str, hypothesis: str, language: str, expected: Score) 
 
 
 def test_rates() -> None:
-    assert score("one", "one two three", "en").wer == 2.0
+    assert score("yes", "yes but why", "en").wer == 2.0
     assert score("今天天气", "今天天汽", "zh").cer == 0.25
     assert Score(0, 2, 0, 6).wer is None
     assert Score(0, 2, 0, 6).cer is None
@@ -64,3 +69,75 @@ def test_total_is_of_the_set_not_a_mean_of_clips() -> None:
     assert both == Score(40, 2, 208, 8)
     assert both.wer == 0.05
     assert total([]) == Score(0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("stated", "reference", "heard", "expected"),
+    [
+        ("en", "你好", "zh", "en"),  # what the source states
+        ("en-GB", None, None, "en"),
+        ("zh_TW", "hello", "en", "zh"),
+        (None, "this is English", "nn", "nn"),
+        (None, "this is English", "zh", ""),  # heard wrongly: no Chinese rule for Latin letters
+        (None, "this is English", None, ""),
+        (None, "今天天气", "en", "zh"),
+        (None, "今天天气", "yue", "yue"),
+        (None, "今日はいい天気", "zh", "ja"),
+        (None, "오늘 날씨", "ja", "ko"),
+        (None, "we said 你好", "en", "en"),
+        (None, None, "de", "de"),
+        (None, None, None, ""),
+    ],
+)
+def test_language_of_the_rule(
+    stated: str | None, reference: str | None, heard: str | None, expected: str
+) -> None:
+    assert language_of(stated, reference, heard) == expected
+
+
+def test_both_sides_have_one_rule_when_one_is_very_long() -> None:
+    assert score("two " * LONGEST, "two", "en").word_errors == LONGEST - 1
+
+
+HEARD = {"raw_text": "It\u2019s\u200b  25.", "language": "en"}
+COUNTED = {
+    "raw_text": "It\u2019s\u200b  25.", "text": "It\u2019s 25.", "normalised": "it is 25",
+    "language": "en",
+    "reference": "It is twenty-four", "reference_normalised": "it is 24",
+    "words": 3, "word_errors": 1, "chars": 8, "char_errors": 1, "scoring": f"{VERSION} en",
+}  # fmt: skip
+
+
+def test_a_transcript_is_counted() -> None:
+    assert scored(HEARD, "It is twenty-four", None) == COUNTED
+
+
+def test_what_is_counted_by_these_rules_stays() -> None:
+    row = {**COUNTED, "word_errors": 77}
+    assert scored(row, "It is twenty-four", None) is row
+
+
+@pytest.mark.parametrize("scoring", [None, f"{VERSION - 1} en", f"{VERSION}0 en"])
+def test_what_other_rules_counted_is_counted_again(scoring: str | None) -> None:
+    row = {**COUNTED, "word_errors": 77, "normalised": "?", "scoring": scoring}
+    assert scored(row, "It is twenty-four", None) == COUNTED
+
+
+def test_a_changed_reference_is_counted_again() -> None:
+    again = scored(COUNTED, "it's 25", None)
+    assert (again["reference_normalised"], again["word_errors"]) == ("it is 25", 0)
+    gone = scored(again, None, None)
+    assert (gone["text"], gone["reference"], gone["words"]) == ("It\u2019s 25.", None, None)
+    assert gone["normalised"] == "it is 25"
+
+
+def test_a_row_of_an_older_release_is_counted_from_its_text() -> None:
+    old = {"text": "It\u2019s\u200b  25.", "language": "en", "reference": "It is twenty-four",
+           "words": 3, "word_errors": 2, "chars": 17, "char_errors": 9}  # fmt: skip
+    assert scored(old, "It is twenty-four", None) == COUNTED
+
+
+def test_where_nobody_listened_there_is_nothing_to_count() -> None:
+    row = scored({"raw_text": None, "language": None}, "Zwei", "de")
+    assert (row["text"], row["normalised"], row["words"]) == (None, None, None)
+    assert (row["reference"], row["reference_normalised"]) == ("Zwei", "zwei")

@@ -9,14 +9,14 @@ import pytest
 
 from flows import runs, settings
 from tasks.errors import ConfigError
-from tasks.settings import FilterSettings
+from tasks.settings import FilterSettings, Plugin
 
 
 def test_source_on_the_command_line_expects_broken_files(tmp_path: Path) -> None:
     read = settings.read(None, [str(tmp_path)], str(tmp_path / "out"), [])
     assert read.sources[0].kind == "folder"
     assert read.sources[0].options == {"expect_broken": True}
-    assert (read.resample.rate, read.package.formats) == (16000, ("wenet",))
+    assert (read.resample.rate, read.package.formats) == (16000, (Plugin(use="wenet"),))
     assert read.filter.segmenter.use == "auto"
     assert read.transcribe.backend.use == "faster_whisper"
 

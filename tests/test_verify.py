@@ -19,7 +19,7 @@ from tasks.verify import verify
 from tests import corpus
 
 FILES = (
-    "dataset.json", "utterances.parquet", "ledger.parquet", "wenet/train/data.list",
+    "dataset.json", "README.md", "utterances.parquet", "ledger.parquet", "wenet/train/data.list",
     "wenet/train/shards_000000000.tar",
 )  # fmt: skip
 

@@ -7,7 +7,6 @@ one bit of difference gives another text. Its rows pass every default verdict on
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -16,7 +15,8 @@ from pydantic import Field
 from tasks.asr import SpeechClip, Transcript
 from tasks.settings import StageSettings
 
-VERSION = 1
+VERSION = 2
+LISTENS = False  # no reference is doubted for what it hears
 WORDS_PER_SECOND = 2.5
 WORDS = (
     "amber", "bridge", "candle", "distant", "evening", "forest", "garden", "harbour",
@@ -55,7 +55,8 @@ class Backend:
                 language_probability=1.0,
                 avg_logprob=-0.1,
                 no_speech_probability=0.0,
-                compression_ratio=len(text) / len(zlib.compress(text.encode())),
+                # Its few words do compress: half a minute of them looks like a loop.
+                compression_ratio=1.0,
             )
 
 

@@ -1,32 +1,75 @@
-"""Shelf of published formats. A plug-in has
+"""Shelf of published formats: one file here is one format. A plug-in has
 
-    VERSION: int                         # raise it when the bytes of a piece change
-    COLUMNS: tuple[str, ...]             # of `utterances.parquet`: what a piece's bytes depend on
-    def path(split: str, number: int) -> str                    # of a piece, in the version
-    def offsets(rows: pa.Table) -> NDArray[int64]               # optional: of each row in its piece
-    def write(piece: Piece, rows: list[Row], pcm, home: Path) -> None  # a worker; pcm(row) -> int16
-    def check(piece: Piece, rows: list[Row], home: Path) -> list[str]  # reopen, decode; faults
-    def finish(pieces: Sequence[Piece], home: Path) -> None     # lists over all pieces
+    VERSION: int                # raise it when the bytes of a piece change
+    COLUMNS: tuple[str, ...]    # what the names and bytes of a piece's files depend on: columns of
+                                # `utterances.parquet`, and those of `derived`
+    class Settings(StageSettings)            # mark fields THRESHOLD: they change what is published
 
-A piece is what one worker call writes: one file of the format's folder, from one group of clips.
-All formats of a version have the same groups.
+    def files(split: str, number: int, rows: pa.Table, settings) -> Sequence[str]
+    def write(piece: Piece, rows: list[Row], pcm: Callable[[Row], Pcm], home: Path, settings)
+    def check(piece: Piece, rows: list[Row], home: Path, settings) -> list[str]
+    def finish(pieces: Sequence[Piece], home: Path, settings) -> None
+
+and, where it needs them,
+
+    NUMBERED = True             # the number of a piece stands in its bytes
+    def offsets(rows: pa.Table, settings) -> NDArray[int64]
+    def derived(rows: pa.Table, settings) -> dict[str, pa.Array]
+    def listing(home: Path, split: str, head: str) -> list[str]
+
+A version's clips are dealt into groups of about `package.tar_hours`, numbered from 0 in each split,
+and a piece is what one worker call writes of one group. All formats have the same groups. `home` is
+the folder of the version, in which everything lies under `<format>/`; all paths are relative to it.
+
+`files` names every file of a piece before a byte is written; `rows` has the columns COLUMNS, in the
+piece's order (`write` and `check` get `shard` and `offset` too, where the first format has them).
+The first file is the main one: no two pieces share it, and that of the first format asked for
+stands in the column `shard`. No other piece or list may have any of these paths. When nothing in
+COLUMNS has changed since the last version, all files of a piece are linked from it; else it is
+written whole. `write` makes parent folders, writes exactly these files, and must give equal bytes
+for equal rows, whatever the machine or the clock; `pcm(row)` reads a clip, int16 [num_samples].
+`check` reads them all back: order, names, texts, decoded samples against the row's `sha256`; it
+returns faults in words, and may fail in any way on a damaged file. It runs after `write`, and again
+in `uttermill verify`. `finish` writes lists over all pieces (in their order); what it needs of rows
+it streams from `home/utterances.parquet` (`_rows.stream`), which has the groups in the order of the
+pieces.
+
+`derived` gives columns that follow from ALL rows of the version (a clip's place in its recording),
+one value a row. They reach `files`, `write` and `check` as columns of the rows and are never
+published: `verify` works them out again. So they must not depend on the order of the rows, nor on
+`shard`, `generation` and `offset`; and published columns that they follow from belong in COLUMNS.
+`offsets` tells where each row of a piece begins in its main file; `listing` is what `uttermill
+list` prints, each path with `head/` before it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Published(NamedTuple):
+    """A file of the last version: its full path, sha256 and size."""
+
+    path: str
+    sha256: str
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One file of a version, from the `clips` clips of group `group` of its plan. `same_as`, where
-    not empty, is the file with the same content that the last version has, with its sha256 and
-    size."""
+    """`files` hold, in one format, the `clips` clips of group `group`, which is number `number` of
+    its split. `same`, where not empty, are the last version's files with the same content."""
 
     format: str
-    path: str
+    split: str
+    number: int
     group: int
     clips: int
-    same_as: str = ""
-    sha256: str = ""
-    size: int = 0
+    files: tuple[str, ...]
+    same: tuple[Published, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """The main file."""
+        return self.files[0]

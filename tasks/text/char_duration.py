@@ -2,7 +2,8 @@
 
 Emilia's rule (He et al. 2024, arXiv 2407.05361): keep q1 - 1.5 IQR <= seconds / characters <=
 q3 + 1.5 IQR, characters without punctuation and spaces, quartiles by linear interpolation over all
-utterances with characters, whatever other verdicts say. Emilia takes the quartiles over one
+utterances with characters that were heard, whatever verdicts on text say; Emilia hears what its
+filters drop later, here it is spared and not among them. Emilia takes the quartiles over one
 recording (`per: recording`); the default is a dataset's language, with at least `min_group`
 utterances, and its bounds stay as they were when the first version was published.
 """

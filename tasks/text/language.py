@@ -1,6 +1,7 @@
 """Drops utterances in another language than wanted, or whose language is a guess.
 
-A forced language has no probability: a person said so, and nothing is left to doubt.
+A forced language has no probability: a person said so, and nothing is left to doubt. Nor is a guess
+doubted where a reference in that language says what was heard.
 """
 
 from __future__ import annotations
@@ -8,10 +9,11 @@ from __future__ import annotations
 from pydantic import Field, field_validator
 
 from tasks.rules import Allowed, Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import THRESHOLD
+from tasks.text import Spares
 
 
-class Settings(StageSettings):
+class Settings(Spares):
     allowed: tuple[str, ...] | None = Field(
         default=None, min_length=1, json_schema_extra=THRESHOLD,
         description="Languages to keep, ISO 639-1 codes; none given: any.",
@@ -32,7 +34,10 @@ class Settings(StageSettings):
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
-    certain = Limit("language_probability", min=settings.min_probability, low="language_uncertain")
+    certain = Limit(
+        "language_probability", min=settings.min_probability, low="language_uncertain",
+        unless=settings.confirmed,
+    )  # fmt: skip
     if settings.allowed is None:
         return (certain,)
     return (Allowed("language", settings.allowed, "wrong_language"), certain)

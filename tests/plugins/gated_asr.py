@@ -10,6 +10,7 @@ from tests.plugins import gate
 VERSION = fake.VERSION
 Settings = fake.Settings
 weights = fake.weights
+LISTENS = fake.LISTENS
 
 
 class Backend(fake.Backend):

@@ -12,19 +12,26 @@ from tests.plugins import gate
 
 VERSION = wenet.VERSION
 COLUMNS = wenet.COLUMNS
-path = wenet.path
+Settings = wenet.Settings
+files = wenet.files
 offsets = wenet.offsets
 check = wenet.check
 
 
-def write(piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path) -> None:
+def write(
+    piece: Piece,
+    rows: Sequence[Row],
+    pcm: Callable[[Row], Pcm],
+    home: Path,
+    settings: wenet.Settings,
+) -> None:
     def waiting(row: Row) -> Pcm:
         gate.wait("package", row["num_samples"] / row["sample_rate"])
         return pcm(row)
 
-    wenet.write(piece, rows, waiting, home)
+    wenet.write(piece, rows, waiting, home, settings)
 
 
-def finish(pieces: Sequence[Piece], home: Path) -> None:
-    wenet.finish(pieces, home)
+def finish(pieces: Sequence[Piece], home: Path, settings: wenet.Settings) -> None:
+    wenet.finish(pieces, home, settings)
     gate.wait("publish", 0.0)

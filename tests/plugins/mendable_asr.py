@@ -14,6 +14,7 @@ from tests.plugins import gate, gated_asr
 VERSION = gated_asr.VERSION
 Settings = gated_asr.Settings
 weights = gated_asr.weights
+LISTENS = gated_asr.LISTENS
 
 
 class Backend(gated_asr.Backend):

@@ -1,0 +1,119 @@
+"""The GPUs of this machine, by the names that CUDA_VISIBLE_DEVICES takes. Never touches CUDA."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+from tasks.errors import ConfigError
+
+VARIABLE = "CUDA_VISIBLE_DEVICES"
+#: An index, or a UUID of a GPU or of a slice of one (MIG, in its two spellings).
+NAME = re.compile(r"[0-9]+|(GPU|MIG)-[\w/-]+")
+KERNEL = Path("/proc/driver/nvidia/gpus")  # one folder a GPU, where the driver is loaded
+
+Chosen = Literal["auto", "none"] | tuple[int | str, ...]
+
+
+def devices(chosen: Chosen) -> tuple[str, ...]:
+    """The GPUs that the workers get; `auto`: all that this process may see."""
+    if chosen == "none":
+        return ()
+    if chosen != "auto":
+        return tuple(map(str, chosen))
+    allowed = visible(os.environ.get(VARIABLE))
+    return installed() if allowed is None else allowed
+
+
+def check_devices(chosen: Chosen) -> None:
+    """ConfigError when a list names what this process may not see, or what is not there."""
+    if not isinstance(chosen, tuple):
+        return
+    names = devices(chosen)
+    allowed = visible(os.environ.get(VARIABLE))
+    if allowed is not None and (others := [name for name in names if name not in allowed]):
+        raise ConfigError(
+            f"cluster.gpus names {', '.join(others)}, but {VARIABLE} here allows "
+            f"{', '.join(allowed) or 'no GPU'}; name GPUs as it does, or unset it"
+        )
+    there = _by_nvml()
+    if there is not None and all(map(str.isdecimal, there)):
+        beyond = [name for name in names if name.isdecimal() and int(name) >= len(there)]
+        if beyond:
+            raise ConfigError(
+                f"cluster.gpus names {', '.join(beyond)}, but GPUs here are numbered below "
+                f"{len(there)}; `nvidia-smi -L` lists them"
+            )
+
+
+def visible(value: str | None) -> tuple[str, ...] | None:
+    """Devices that the variable shows, as CUDA reads it: nothing from the first wrong name on.
+
+    None when it is not set: all are visible.
+    """
+    if value is None:
+        return None
+    found: list[str] = []
+    for name in map(str.strip, value.split(",")):
+        if not NAME.fullmatch(name) or name in found:
+            break
+        found.append(name)
+    return tuple(found)
+
+
+def installed() -> tuple[str, ...]:
+    """All GPUs of this machine, by NVML's word, else by the kernel's."""
+    found = _by_nvml()
+    if found is not None:
+        return found
+    count = len(list(KERNEL.iterdir())) if KERNEL.is_dir() else 0
+    return tuple(map(str, range(count)))
+
+
+def _by_nvml() -> tuple[str, ...] | None:
+    """Indices, or UUIDs where a GPU is divided into slices; None without NVML or a driver."""
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    try:
+        count = pynvml.nvmlDeviceGetCount()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+        slices = [_slices(pynvml, handle) for handle in handles]
+        if not any(slices):
+            return tuple(map(str, range(count)))
+        # CUDA shows one slice only of a divided GPU that is named by its index.
+        return tuple(
+            _text(name)
+            for handle, some in zip(handles, slices, strict=True)
+            for name in (some or [pynvml.nvmlDeviceGetUUID(handle)])
+        )
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _slices(pynvml: Any, handle: Any) -> list[Any]:
+    """UUIDs of the slices of a GPU; empty when it is not divided."""
+    found = []
+    try:
+        current, _ = pynvml.nvmlDeviceGetMigMode(handle)
+        most = pynvml.nvmlDeviceGetMaxMigDeviceCount(handle) if current else 0
+    except pynvml.NVMLError:  # a GPU that cannot be divided
+        return []
+    for index in range(most):
+        try:
+            part = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+        except pynvml.NVMLError:  # a free place
+            continue
+        found.append(pynvml.nvmlDeviceGetUUID(part))
+    return found
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

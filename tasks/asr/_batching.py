@@ -1,0 +1,99 @@
+"""Batches of clips for an engine, and what is done when it refuses one.
+
+Clips of like lengths go together: an engine pads a batch to its longest clip, and a search ends
+with its longest text.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+log = logging.getLogger("uttermill")
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+#: What engines raise for a batch; anything else is a bug and stays loud.
+REFUSALS = (RuntimeError, ValueError, MemoryError)
+_NO_MEMORY = re.compile(r"out of memory|bad_alloc|alloc_failed|(failed to|cannot) allocate", re.I)
+_DEVICE = re.compile("cuda|cublas|cudnn", re.I)
+
+
+def batches(seconds: Sequence[float], budget: float, most: int) -> list[list[int]]:
+    """Indices of clips, longest first, each once. Longest × count is at most `budget` seconds and
+    count at most `most`; a clip that is beyond the budget is a batch of its own."""
+    found: list[list[int]] = []
+    for index in sorted(range(len(seconds)), key=lambda i: (-seconds[i], i)):
+        last = found[-1] if found else []
+        if last and len(last) < most and seconds[last[0]] * (len(last) + 1) <= budget:
+            last.append(index)
+        else:
+            found.append([index])
+    return found
+
+
+class Limit:
+    """Most clips that fit into memory at once, as far as this process has found out."""
+
+    def __init__(self) -> None:
+        self.most: int | None = None
+
+    def lower(self, most: int) -> None:
+        """For the rest of the process's life: what is too much once is too much again."""
+        if self.most is None or most < self.most:
+            self.most = most
+            log.warning("the recogniser ran out of memory; from here on %d clips at once", most)
+
+
+def shared(
+    items: Sequence[Item],
+    compute: Callable[[list[Item]], list[Result]],
+    failed: Callable[[Exception], Result],
+    limit: Limit,
+) -> list[Result]:
+    """Results of a batch; where the engine refuses it, of its halves. Only what is refused alone
+    `failed`. A device that is lost raises: it would fail for every clip after this one."""
+    return _shared(items, compute, failed, limit)[0]
+
+
+def _shared(
+    items: Sequence[Item],
+    compute: Callable[[list[Item]], list[Result]],
+    failed: Callable[[Exception], Result],
+    limit: Limit,
+) -> tuple[list[Result], bool]:
+    """Results, and whether every part was taken as it came."""
+    found: list[Result] = []
+    smooth = True
+    while len(found) < len(items):
+        part = list(items[len(found) :][: limit.most])
+        try:
+            found += compute(part)
+            continue
+        except REFUSALS as error:
+            if device_lost(error):
+                raise
+            smooth = False
+            short = out_of_memory(error)
+            if len(part) == 1:
+                found.append(failed(error))
+                continue
+        half = (len(part) + 1) // 2
+        first, one = _shared(part[:half], compute, failed, limit)
+        second, two = _shared(part[half:], compute, failed, limit)
+        if short and one and two:  # else a clip was to blame, or they lowered it themselves
+            limit.lower(half)
+        found += [*first, *second]
+    return found, smooth
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether an engine lacked memory, of the machine or of a GPU."""
+    return isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))
+
+
+def device_lost(error: Exception) -> bool:
+    """Whether a GPU failed in another way than by lack of memory."""
+    return bool(_DEVICE.search(str(error))) and not out_of_memory(error)

@@ -1,0 +1,111 @@
+"""What a transcription server answers: JSON in, Transcript out.
+
+`json` has a text alone; `verbose_json` has the language and segments with Whisper's own scores.
+Servers differ in what they leave out, so each part is taken where it is there and sound.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tasks.asr import Transcript
+
+#: Whisper's own names of languages (openai/whisper, tokenizer.py), which `verbose_json` gives
+#: instead of codes. Name, code, name, code.
+_NAMES = """
+afrikaans af albanian sq amharic am arabic ar armenian hy assamese as azerbaijani az bashkir ba
+basque eu belarusian be bengali bn bosnian bs breton br bulgarian bg burmese my cantonese yue
+castilian es catalan ca chinese zh croatian hr czech cs danish da dutch nl english en estonian et
+faroese fo finnish fi flemish nl french fr galician gl georgian ka german de greek el gujarati gu
+haitian ht hausa ha hawaiian haw hebrew he hindi hi hungarian hu icelandic is indonesian id
+italian it japanese ja javanese jw kannada kn kazakh kk khmer km korean ko lao lo latin la
+latvian lv letzeburgesch lb lingala ln lithuanian lt luxembourgish lb macedonian mk malagasy mg
+malay ms malayalam ml maltese mt mandarin zh maori mi marathi mr moldavian ro mongolian mn
+myanmar my nepali ne norwegian no nynorsk nn occitan oc panjabi pa pashto ps persian fa polish pl
+portuguese pt punjabi pa pushto ps romanian ro russian ru sanskrit sa serbian sr shona sn sindhi sd
+sinhala si sinhalese si slovak sk slovenian sl somali so spanish es sundanese su swahili sw
+swedish sv tagalog tl tajik tg tamil ta tatar tt telugu te thai th tibetan bo turkish tr turkmen tk
+ukrainian uk urdu ur uzbek uz valencian ca vietnamese vi welsh cy yiddish yi yoruba yo
+"""
+CODES = dict(re.findall(r"(\w+)\s+(\w+)", _NAMES))
+
+
+def parse(body: bytes) -> dict[str, Any]:
+    """The answer's object. ValueError when it is no JSON object with a text."""
+    answer = json.loads(body)
+    if not isinstance(answer, dict) or not isinstance(answer.get("text"), str):
+        raise ValueError("no JSON object with a text")
+    return answer
+
+
+def transcript(answer: Mapping[str, Any], forced: str | None) -> Transcript:
+    """What was heard. Scores as for long clips of our own Whisper: log-probability is the mean
+    over tokens, no-speech the mean over time, compression ratio the worst segment's."""
+    listed = answer.get("segments")
+    segments = [s for s in listed if isinstance(s, dict)] if isinstance(listed, list) else []
+    no_speech = _mean(segments, "no_speech_prob", _seconds)
+    return Transcript(
+        text=" ".join(answer["text"].split()),
+        language=forced or code(answer.get("language")),
+        language_probability=None if forced else _share(answer.get("language_probability")),
+        avg_logprob=_mean(segments, "avg_logprob", _tokens),
+        no_speech_probability=_share(no_speech),
+        compression_ratio=max(
+            filter(None, (_number(s.get("compression_ratio")) for s in segments)), default=None
+        ),
+    )
+
+
+def code(name: Any) -> str | None:
+    """ISO code of a language's name (`english`) or code (`en`, `en-US`); None when unknown."""
+    if not isinstance(name, str):
+        return None
+    word = name.strip().lower()
+    first = re.split("[-_]", word)[0]
+    return CODES.get(word) or (first if re.fullmatch("[a-z]{2,3}", first) else None)
+
+
+def words(body: bytes) -> str:
+    """What the server says about a failure, at most 300 characters."""
+    said = body.decode("utf-8", "replace")
+    try:
+        found = json.loads(said)
+        for name in ("error", "detail", "message"):
+            found = found.get(name, found) if isinstance(found, dict) else found
+        said = found if isinstance(found, str) else said
+    except ValueError:
+        pass
+    return " ".join(said.split())[:300]
+
+
+def _mean(
+    segments: list[dict[str, Any]], name: str, weight: Callable[[Any], float]
+) -> float | None:
+    found = [(_number(s.get(name)), weight(s)) for s in segments]
+    known = [(value, share) for value, share in found if value is not None]
+    total = sum(share for _, share in known)
+    return sum(value * share for value, share in known) / total if total else None
+
+
+def _seconds(segment: Mapping[str, Any]) -> float:
+    start, end = _number(segment.get("start")), _number(segment.get("end"))
+    return max(end - start, 1e-3) if start is not None and end is not None else 1.0
+
+
+def _tokens(segment: Mapping[str, Any]) -> float:
+    tokens = segment.get("tokens")
+    return len(tokens) + 1.0 if isinstance(tokens, list) else 1.0
+
+
+def _number(value: Any) -> float | None:
+    sound = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if sound else None
+
+
+def _share(value: Any) -> float | None:
+    found = _number(value)
+    return found if found is not None and 0 <= found <= 1 else None

@@ -1,0 +1,150 @@
+"""One clip to a transcription server and its answer back, with patience.
+
+answered            the JSON object
+Refused             the server is well and takes other clips: 400, 413, 422
+Unanswered          no usable answer in all tries: whose fault it is, a control clip tells
+RunError            key, address, model or server: every other clip would fare the same
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from tasks.asr import _openai_answer
+from tasks.errors import RunError
+
+PATH = "/audio/transcriptions"
+REFUSALS = (400, 413, 422)
+BUSY = (408, 409, 429)  # and all from 500 on: tried again
+LONGEST_PAUSE = 30.0  # s between tries, unless the server asks for more
+MOST_BYTES = 4 << 20  # of an answer; that of a quarter of an hour has some 100 KiB
+
+
+class Refused(Exception):
+    """This clip, or these settings, the server does not want."""
+
+
+class Unanswered(Exception):
+    """All tries are used up. `busy`: the server asked to wait until the end."""
+
+    def __init__(self, fault: str, busy: bool = False) -> None:
+        super().__init__(fault)
+        self.busy = busy
+
+
+class Stopped(Exception):
+    """Another clip ended the run."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A client (`httpx.Client`) and how patient it is; safe to use from many threads."""
+
+    http: Any = field(repr=False)
+    url: str
+    model: str
+    key: str = field(repr=False)
+    timeout: float  # s, one try
+    retries: int
+    backoff: float  # s before the second try
+    patience: float  # s, all tries
+    stop: threading.Event
+
+    def ask(
+        self, wav: bytes, fields: Mapping[str, str], retries: int | None = None
+    ) -> dict[str, Any]:
+        """The answer to a clip, a WAV file."""
+        until = time.monotonic() + self.patience
+        most = self.retries if retries is None else retries
+        for attempt in range(most + 1):
+            fault, pause, busy = "", None, False
+            status, headers, body = self._post(wav, fields, until)
+            if status == 200:
+                try:
+                    return _openai_answer.parse(body)
+                except (ValueError, RecursionError):
+                    fault = "its answer is no JSON object with a text; is transcribe.backend.url "
+                    fault += "that of an OpenAI-compatible server?"
+            elif not status:
+                fault = body.decode()
+            else:
+                said = self.hidden(_openai_answer.words(body))
+                fault = f"it answers {status} ({said})"
+                if status in REFUSALS:
+                    raise Refused(fault)
+                if status not in BUSY and status < 500:
+                    raise RunError(self._blame(status, fault))
+                pause, busy = retry_after(headers), status in BUSY
+            asked = f", and asks to wait {pause:.0f} s" if pause else ""
+            if pause is None:
+                pause = min(self.backoff * 2**attempt, LONGEST_PAUSE) * random.uniform(0.5, 1)
+            if attempt == most or time.monotonic() + pause > until:
+                raise Unanswered(f"{fault}{asked}, after {attempt + 1} tries", busy)
+            if self.stop.wait(pause):
+                raise Stopped
+        raise AssertionError("unreachable")
+
+    def _post(
+        self, wav: bytes, fields: Mapping[str, str], until: float
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """(status, headers, body); status 0 and the fault as body when there is no answer."""
+        import httpx
+
+        seconds = max(min(self.timeout, until - time.monotonic()), 0.001)
+        end = time.monotonic() + seconds
+        body = bytearray()
+        try:
+            with self.http.stream(
+                "POST", self.url + PATH, data=fields, timeout=seconds,
+                files={"file": ("clip.wav", wav, "audio/wav")},
+            ) as response:  # fmt: skip
+                for block in response.iter_bytes():
+                    body += block
+                    if len(body) > MOST_BYTES:
+                        return 0, {}, f"its answer is larger than {MOST_BYTES} bytes".encode()
+                    if time.monotonic() > end:  # the client's limit is for each block
+                        raise httpx.ReadTimeout("slow")
+                return response.status_code, response.headers, bytes(body)
+        except httpx.TimeoutException:
+            return 0, {}, f"no answer within {seconds:.0f} s".encode()
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            return 0, {}, self.hidden(f"{type(error).__name__}: {error}").encode()
+
+    def hidden(self, said: str) -> str:
+        """Words of the server without the key, which some repeat."""
+        return said.replace(self.key, "***") if self.key else said
+
+    def _blame(self, status: int, fault: str) -> str:
+        if status in (401, 403):
+            cure = "give a valid key by transcribe.backend.api_key_env (the name of a variable)"
+        elif status == 404:
+            cure = f"check transcribe.backend.model ({self.model!r}), and transcribe.backend.url, "
+            cure += "which ends in /v1 mostly"
+        elif status < 400:
+            cure = "redirects are not followed: give the final address as transcribe.backend.url"
+        else:
+            cure = "check transcribe.backend.url and the account"
+        return f"the transcription server {self.url} takes no clips: {fault}; {cure}"
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the server asks to wait (RFC 9110, 10.2.3: a number or a date)."""
+    for name, scale in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) * scale
+            if seconds >= 0 and math.isfinite(seconds):
+                return seconds
+        except ValueError:
+            pass
+    try:
+        then = parsedate_to_datetime(headers.get("retry-after", ""))
+        return max(then.timestamp() - time.time(), 0.0)
+    except (ValueError, TypeError):
+        return None

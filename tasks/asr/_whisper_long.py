@@ -1,0 +1,124 @@
+"""Clips of more than 30 s: the engine cuts windows at the timestamps that it hears.
+
+It makes the spectrogram of all that it is given at once, at 25 kB for each 0.01 s of its way there;
+so it is given pieces of five minutes. A piece ends where a window starts that would reach beyond
+it, and the next piece starts with that window: the windows are those of one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.asr import SpeechClip, Transcript, Word
+from tasks.asr._whisper_settings import Settings
+from tasks.asr._whisper_windows import LOOP_RATIO, LOOP_RETRY, RATE, SECONDS
+from tasks.asr._whisper_words import APPENDED, PREPENDED, ordered
+
+HOP = 160  # samples of a frame
+PIECE = 300 * RATE  # samples
+WINDOW = SECONDS * RATE
+
+
+@dataclass(frozen=True, slots=True)
+class Long:
+    """One loaded model for long clips."""
+
+    model: Any
+    settings: Settings
+
+    def hear(self, clip: SpeechClip, language: str, probability: float | None) -> Transcript:
+        """One transcript. RuntimeError, ValueError or MemoryError when the engine refuses it."""
+        segments: list[Any] = []
+        words: list[Word] = []
+        at = 0
+        while at < len(clip.samples):
+            piece = clip.samples[at : at + PIECE]
+            found = self._piece(piece, language)
+            step = len(piece)
+            if at + len(piece) < len(clip.samples):
+                found, step = whole_windows(found, len(piece))
+            segments += found
+            words += list(_words(found, at / RATE))
+            at += step
+        times = ordered(words, len(clip.samples) / RATE) if self.settings.word_timestamps else None
+        return transcript(segments, language, probability, times)
+
+    def _piece(self, samples: NDArray[np.float32], language: str) -> list[Any]:
+        segments = self._segments(samples, language)
+        if _loops(segments):
+            again = self._segments(samples, language, **LOOP_RETRY)
+            segments = segments if _loops(again) else again
+        return segments
+
+    def _segments(self, samples: NDArray[np.float32], language: str, **options: Any) -> list[Any]:
+        segments, _ = self.model.transcribe(
+            samples.astype(np.float32, copy=False),
+            language=language,
+            beam_size=self.settings.beam_size,
+            temperature=0.0,  # others draw lots
+            condition_on_previous_text=False,  # else one loop goes on to the end
+            vad_filter=False,
+            initial_prompt=self.settings.prompt_of(language),
+            word_timestamps=self.settings.word_timestamps,
+            prepend_punctuations=PREPENDED,
+            append_punctuations=APPENDED,
+            **options,
+        )
+        return list(segments)
+
+
+def whole_windows(segments: list[Any], samples: int) -> tuple[list[Any], int]:
+    """Segments whose windows lie in a piece of so many samples, and where the next piece starts.
+
+    That is the first window that reaches beyond, or, where silence let none begin there, as late as
+    a window would still have fitted.
+    """
+    kept = [s for s in segments if s.seek * HOP + WINDOW <= samples]
+    if len(kept) < len(segments):
+        return kept, int(segments[len(kept)].seek * HOP)
+    last = max((round(s.end * RATE) for s in kept), default=0)
+    return kept, min(max(samples - WINDOW, last), samples)
+
+
+def transcript(
+    segments: list[Any],
+    language: str,
+    probability: float | None,
+    words: tuple[Word, ...] | None = None,
+) -> Transcript:
+    """Segments of the engine as one text. Silent windows, it leaves out by itself.
+
+    Log-probability: mean over tokens; no-speech: mean over time; compression ratio: the worst
+    window's, since that of a long text grows with its length.
+    """
+    if not segments:
+        return Transcript("", language, probability, no_speech_probability=1.0, words=words)
+    tokens = [len(s.tokens) + 1 for s in segments]
+    seconds = [max(s.end - s.start, 1e-3) for s in segments]
+    return Transcript(
+        text=" ".join("".join(s.text for s in segments).split()),
+        language=language,
+        language_probability=probability,
+        avg_logprob=float(np.average([s.avg_logprob for s in segments], weights=tokens)),
+        no_speech_probability=float(
+            np.average([s.no_speech_prob for s in segments], weights=seconds)
+        ),
+        compression_ratio=max(s.compression_ratio for s in segments),
+        words=words,
+    )
+
+
+def _words(segments: list[Any], offset: float) -> Iterator[Word]:
+    """Words of a piece that starts `offset` seconds into its clip."""
+    for segment in segments:
+        for word in segment.words or ():
+            yield Word(word.word, word.start + offset, word.end + offset, word.probability)
+
+
+def _loops(segments: list[Any]) -> bool:
+    return any(s.compression_ratio > LOOP_RATIO for s in segments)

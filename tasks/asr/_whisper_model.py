@@ -1,0 +1,138 @@
+"""Which Whisper model, from where, on which device. Nothing is ever downloaded."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasks.asr import _bundled
+from tasks.asr._whisper_settings import Settings, code
+from tasks.errors import ConfigError
+
+log = logging.getLogger("uttermill")
+
+KERNEL = Path("/proc/driver/nvidia/gpus")  # one folder a GPU, where the driver is loaded
+
+
+def weights(settings: Settings) -> str:
+    """sha256 of model.bin. ConfigError when the model is missing or another than expected, or when
+    a setting names a language that no Whisper knows."""
+    if settings.languages():
+        from faster_whisper.tokenizer import _LANGUAGE_CODES
+
+        check_languages(settings, _LANGUAGE_CODES)
+    folder = locate(settings)
+    found = _bundled.SHA256 if settings.model == "base" else _hash(folder / "model.bin")
+    if settings.sha256 not in (None, found):
+        raise ConfigError(
+            f"transcribe.backend.sha256 is {settings.sha256}, but model.bin of {settings.model!r} "
+            f"has {found}: another model than you expect"
+        )
+    return found
+
+
+def locate(settings: Settings) -> Path:
+    """The model's folder. ConfigError with the remedy when there is none: nothing is fetched."""
+    if settings.model == "base":
+        return _bundled.folder()
+    folder = Path(settings.model).expanduser()
+    if not folder.is_dir():
+        raise ConfigError(
+            f"transcribe.backend.model {settings.model!r} is neither `base` (bundled) nor a folder "
+            "here; models are never downloaded: fetch a CTranslate2 Whisper model (for example "
+            "Systran/faster-whisper-small from Hugging Face) and give its folder"
+        )
+    lacking = [
+        n for n in ("model.bin", "config.json", "tokenizer.json") if not (folder / n).exists()
+    ]
+    if lacking:
+        # Without tokenizer.json the engine would fetch one.
+        raise ConfigError(f"transcribe.backend.model {settings.model!r} lacks {', '.join(lacking)}")
+    return folder
+
+
+def _hash(path: Path) -> str:
+    status = path.stat()
+    return _hashed(str(path), status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=16)
+def _hashed(path: str, size: int, mtime_ns: int) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_languages(settings: Settings, known: Iterable[str]) -> None:
+    """ConfigError when a setting names a language that is not known."""
+    codes = set(known)
+    for name, language in settings.languages().items():
+        if code(language) not in codes:
+            raise ConfigError(f"transcribe.backend.{name}: {unknown(language)}")
+
+
+def unknown(language: str) -> str:
+    return f"the model does not know the language {language!r}"
+
+
+def load(settings: Settings) -> Any:
+    """The engine's model, ready to run. ConfigError names what a device or compute type lacks."""
+    from faster_whisper import WhisperModel
+
+    folder = locate(settings)
+    device = device_of(settings.device)
+    compute = settings.compute_type
+    if compute == "auto":
+        compute = "float16" if device == "cuda" else "int8"
+    try:
+        return WhisperModel(
+            str(folder),
+            device=device,
+            compute_type=compute,
+            cpu_threads=settings.threads or 0,
+            local_files_only=True,
+        )
+    except (RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"Whisper model {settings.model!r} cannot run on {device} as {compute}: {error}"
+        ) from error
+
+
+def device_of(wanted: str) -> str:
+    """`cpu` or `cuda`. A GPU that is there and cannot be used is never passed over in silence."""
+    from tasks import gpu
+
+    if wanted == "cpu":
+        return "cpu"
+    fault = gpu.ctranslate2_fault()
+    if fault is None:
+        return "cuda"
+    if wanted == "cuda":
+        raise ConfigError(f"transcribe.backend.device is cuda, but {fault}; or set device: cpu")
+    if gpu_is_visible():
+        log.warning("a GPU is here, but Whisper runs on the CPU: %s", fault)
+    return "cpu"
+
+
+def gpu_is_visible() -> bool:
+    """Whether the driver shows a GPU that nobody has hidden from this process."""
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES", "0") not in ("", "-1")
+    return shown and KERNEL.is_dir() and any(KERNEL.iterdir())
+
+
+def warm(model: Any) -> None:
+    """On a GPU, one window: its first run builds kernels, and shows what libraries are missing.
+    On a CPU there is nothing to prepare."""
+    if model.model.device != "cuda":
+        return
+    mels = model.feature_extractor.mel_filters.shape[0]
+    try:
+        model.encode(np.zeros((mels, 3000), np.float32))
+    except RuntimeError as error:
+        raise ConfigError(f"Whisper does not run on the GPU: {error}") from error

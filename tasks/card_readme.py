@@ -1,0 +1,180 @@
+"""README.md of a version: a data card for the Hugging Face Hub, and for people.
+
+Made of what dataset.json says, so it is as deterministic: no clock, no path of this machine, no
+credentials.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import yaml
+
+from tasks import card_header, masking, plugins
+from tasks.errors import CODES
+
+#: What reads a format. `{split}` is a split of the version.
+READING = {
+    "wenet": "uttermill list <this folder> --split {split} > data.list  # data_type: shard",
+    "wenet_raw": "data_type: raw, with wenet_raw/{split}/data.list",
+    "webdataset": 'webdataset.WebDataset(sorted(glob.glob("webdataset/{split}/*.tar")))',
+    "lhotse_shar": 'lhotse.CutSet.from_shar(in_dir="lhotse_shar/{split}")',
+    "hf_parquet": 'datasets.load_dataset("<this folder>", split="{split}")',
+}
+SHOWN = ("filter", "resample", "transcribe", "package")
+
+
+def text(facts: Mapping[str, Any], columns: pa.Schema) -> str:
+    """The whole file. `columns` is the schema of `utterances.parquet`."""
+    name = f"{', '.join(facts['licences'])}, version {facts['version']}"
+    header = yaml.safe_dump(card_header.of_version(facts, name), sort_keys=False,
+                            allow_unicode=True)  # fmt: skip
+    parts = [
+        f"---\n{header}---",
+        f"# {cell(name)}",
+        *_about(facts),
+        *_contents(facts),
+        *_funnel(facts),
+        *_making(facts),
+        *_licences(facts),
+        *_reading(facts),
+        *_columns(columns),
+    ]
+    return masking.text("\n\n".join(parts) + "\n")
+
+
+def _about(facts: Mapping[str, Any]) -> Iterator[str]:
+    hours = facts["seconds"]["packaged"] / 3600
+    spoken = facts["speakers"]["count"]
+    speakers = f" of {spoken:,} named speakers" if spoken else ""
+    yield (
+        f"{facts['utterances']['packaged']:,} utterances of speech with text{speakers}, "
+        f"{hours:.3f} h, at {facts['settings']['resample']['rate']} Hz, one channel, 16 bits. "
+        f"Prepared by uttermill {facts['libraries']['uttermill']}; every number here is in "
+        "`dataset.json`, with the hash of every file. `uttermill verify <this folder>` checks all."
+    )
+
+
+def _contents(facts: Mapping[str, Any]) -> Iterator[str]:
+    yield "## Contents"
+    rows = [
+        (r["split"], r["dataset"], r["language"] or "unknown", f"{r['utterances']:,}",
+         f"{r['hours']:.3f}")
+        for r in facts["packaged"]
+    ]  # fmt: skip
+    yield table(("split", "dataset", "language", "utterances", "hours"), rows)
+    rows = []
+    for name, split in facts["splits"].items():
+        lengths = (f"{split['durations'][n]:.2f}" for n in ("min", "mean", "median", "max"))
+        who = split["speakers"]
+        rows.append((name, f"{split['utterances']:,}", f"{split['hours']:.3f}", *lengths,
+                     f"{who['count']:,}", f"{who['hours_unknown']:.3f}"))  # fmt: skip
+    yield table(
+        ("split", "utterances", "hours", "shortest, s", "mean, s", "median, s", "longest, s",
+         "speakers", "hours of unknown speakers"), rows,
+    )  # fmt: skip
+
+
+def _funnel(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Where all audio that came in went."""
+    yield "## From recordings to utterances"
+    seconds = facts["seconds"]
+    whole = seconds["in"] or 1.0
+
+    def row(name: str, items: int, length: float, meaning: str = "") -> tuple[str, ...]:
+        share = f"{100 * length / whole:.1f} %"
+        return name, f"{items:,}", f"{length / 3600:.3f}", share, meaning
+
+    rows = [row("recordings in", facts["recordings"]["in"], seconds["in"])]
+    for name, entry in facts["reasons"].items():
+        meaning = CODES.get(name.partition(".")[2], "")
+        rows.append(row(f"− {name}", entry["items"], entry["seconds"], meaning))
+    rows.append(row("packaged", facts["utterances"]["packaged"], seconds["packaged"]))
+    yield table(("", "items", "hours", "share", "meaning"), rows)
+    yield "`ledger.parquet` names the outcome of every span of every recording."
+
+
+def _making(facts: Mapping[str, Any]) -> Iterator[str]:
+    yield "## How it was made"
+    stages, recipes = facts["settings"], facts["recipes"]
+    measured = ", ".join(cell(plugin["use"]) for plugin in stages["filter"]["filters"]) or "none"
+    resample, backend = stages["resample"], stages["transcribe"]["backend"]
+    weights = f", weights `{cell(recipes['weights'])}`" if recipes["weights"] else ""
+    yield "\n".join(
+        [
+            f"1. Cut into utterances: `{cell(stages['filter']['segmenter']['use'])}`.",
+            f"2. Measured and filtered: {measured}.",
+            f"3. Resampled to {resample['rate']} Hz: `{cell(resample['resampler']['use'])}`.",
+            f"4. Transcribed: `{cell(backend['use'])}`{weights}. The column `text_source` says "
+            "whether a text is the source's or the recogniser's.",
+            f"5. Packaged: {', '.join(map(cell, facts['formats']))}.",
+        ]
+    )
+    shown = {stage: _elsewhere(stages[stage]) for stage in SHOWN}
+    dumped = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, default_flow_style=None)
+    yield "All settings that shape it:"
+    yield f"```yaml\n{dumped.replace('```', '')}```"
+
+
+def _elsewhere(value: Any) -> Any:
+    """Settings without paths of the machine that they were used on: only the last name stays."""
+    if isinstance(value, dict):
+        return {key: _elsewhere(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_elsewhere(inner) for inner in value]
+    if isinstance(value, str) and re.match(r"(file://|~|\.{0,2}/|[A-Za-z]:[\\/]|\\\\)", value):
+        return re.split(r"[\\/]", value.rstrip("\\/"))[-1]
+    return value
+
+
+def _licences(facts: Mapping[str, Any]) -> Iterator[str]:
+    yield "## Licences"
+    given = facts["licences"]
+    rows = [(name, licence or "not given") for name, licence in given.items()]
+    yield table(("source", "licence"), rows)
+    if bare := [cell(name) for name, licence in given.items() if not licence]:
+        yield (
+            f"> **Warning:** no licence was given for {', '.join(bare)}. Find out what its owner "
+            "allows before you share this dataset, or what was trained on it."
+        )
+
+
+def _reading(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Each format in its own words: what its plug-in says of itself and of its files."""
+    yield "## How to read it"
+    yield 'Texts, sources and measures: `pyarrow.parquet.read_table("utterances.parquet")`.'
+    split = next(iter(facts["splits"]), "train")
+    for name in facts["formats"]:
+        yield f"### {cell(name)}"
+        about = inspect.cleandoc(plugins.load("formats", name).__doc__ or "").split("\n\n")
+        yield " ".join(about[0].split())
+        lines = [line for line in "\n".join(about).splitlines() if line.startswith(f"{name}/")]
+        if how := READING.get(name):
+            lines = [*lines, *[""][: len(lines)], how.format(split=split)]
+        if lines:
+            yield "\n".join(["```text", *lines, "```"])
+
+
+def _columns(columns: pa.Schema) -> Iterator[str]:
+    yield "## Columns of `utterances.parquet`"
+    rows = []
+    for field in columns:
+        about = {k.decode(): v.decode() for k, v in (field.metadata or {}).items()}
+        rows.append((field.name, str(field.type), about.get("unit", ""), about.get("doc", "")))
+    yield table(("column", "type", "unit", "meaning"), rows)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; whatever stands in a cell stays in it."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(cell, line))} |" for line in lines)
+
+
+def cell(words: str) -> str:
+    """A text from outside on one line, without meaning to Markdown or HTML."""
+    flat = masking.sentence(" ".join(words.split()))
+    return re.sub(r"([\\`*\[\]|])", r"\\\1", flat).replace("<", "&lt;")

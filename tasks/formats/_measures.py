@@ -1,0 +1,35 @@
+"""What is known of a clip beside its text: columns that a trainer filters or weighs by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from tasks import plugins
+from tasks.manifest import Row
+from tasks.schema import UTTERANCES
+
+_HEARD = (
+    "language_probability", "avg_logprob", "no_speech_probability", "compression_ratio", "words",
+    "word_errors", "chars", "char_errors",
+)  # fmt: skip
+_OF_SHELVES = {
+    column
+    for shelf in ("filters", "text")
+    for name in plugins.names(shelf)
+    for column in getattr(plugins.load(shelf, name), "COLUMNS", {})
+}
+#: All that plug-ins of the shelves measure, but for the duration at native rate: readers take a
+#: column of that name for the clip's own. A measure of a plug-in of one's own is not among them.
+NAMES = (*_HEARD, *sorted(_OF_SHELVES - {"duration"}))
+
+
+def of(row: Row) -> dict[str, Any]:
+    """Those that were taken."""
+    return {name: row[name] for name in NAMES if name in row}
+
+
+def type_of(name: str) -> pa.DataType:
+    known = UTTERANCES.get_field_index(name)
+    return UTTERANCES.field(known).type if known >= 0 else pa.float64()

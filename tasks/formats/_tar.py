@@ -1,0 +1,161 @@
+"""Plain USTAR tars, written and read without a detour: this is most of what packaging does.
+
+Members have mode 0644, uid and gid 0, no owner's name and mtime 0, as WeNet's: equal members give
+equal bytes, whatever the machine, the clock or Python's release.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Data = bytes | memoryview
+
+BLOCK = 512
+RECORD = 20 * BLOCK  # a tar's length is a multiple of it
+LONGEST_NAME = 100  # bytes
+LONGEST_SUFFIX = 5  # with its dot
+CHUNK = 1 << 16  # bytes that are written at once: more takes Linux several times as long
+
+
+class Member(NamedTuple):
+    name: str
+    offset: int  # of its header
+    data: memoryview
+    plain: bool  # its header is the one that is written here
+
+
+def key(utterance: str) -> str:
+    """An id as the stem of a member's name: itself, or, of one so long that no suffix fits beside
+    it, its beginning and a hash."""
+    if len(utterance) <= LONGEST_NAME - LONGEST_SUFFIX:
+        return utterance
+    return f"{utterance[:70]}-{hashlib.sha256(utterance.encode()).hexdigest()[:16]}"
+
+
+def size_of(size: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Bytes that members of `size` bytes take in a tar: header and data, padded to blocks."""
+    return BLOCK + -(-size // BLOCK) * BLOCK
+
+
+class Tar:
+    """A tar that is being written; makes its folder. What `add` gets is copied nowhere."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        self._waiting: list[memoryview] = []
+        self._held = 0
+        self._size = 0
+
+    def add(self, name: str, *parts: Data) -> None:
+        """A member whose data are these buffers of bytes, one after the other."""
+        size = sum(map(len, parts))
+        for part in (header(name, size), *parts, _ZEROS[: -size % BLOCK]):
+            self._put(part)
+
+    def _put(self, part: Data) -> None:
+        rest = memoryview(part)
+        while rest:
+            taken = rest[: CHUNK - self._held]
+            self._waiting.append(taken)
+            self._held += len(taken)
+            rest = rest[len(taken) :]
+            if self._held == CHUNK:
+                self._flush()
+
+    def _flush(self) -> None:
+        _write(self._file, self._waiting)
+        self._size += self._held
+        self._waiting, self._held = [], 0
+
+    def __enter__(self) -> Tar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                end = 2 * BLOCK
+                self._put(bytes(end + -(self._size + self._held + end) % RECORD))
+                self._flush()
+        finally:
+            os.close(self._file)
+
+
+def write(path: Path, members: Iterable[tuple[str, Data | Sequence[Data]]]) -> None:
+    """A tar of these members, in order; a member's data is one buffer or several."""
+    with Tar(path) as tar:
+        for name, data in members:
+            tar.add(name, *([data] if isinstance(data, bytes | memoryview) else data))
+
+
+def _write(file: int, parts: list[memoryview]) -> None:
+    done = os.writev(file, parts)
+    rest = memoryview(b"".join(parts))[done:] if done < sum(map(len, parts)) else None
+    while rest:  # a disk that is nearly full
+        rest = rest[os.write(file, rest) :]
+
+
+def header(name: str, size: int) -> bytes:
+    """512 bytes as POSIX.1-1988 has them: octal numbers, and the sum of all bytes."""
+    raw = name.encode("ascii")
+    if len(raw) > LONGEST_NAME or size >= 8**11:
+        raise ValueError(f"{name} of {size} bytes does not fit into a USTAR header")
+    head = b"%b0000644\0%b%b%011o\0%011o\0" % (raw.ljust(100, b"\0"), _NOBODY, _NOBODY, size, 0)
+    return b"%b%06o\0 %b" % (head, sum(head) + _TAIL_SUM, _TAIL)
+
+
+_ZEROS = bytes(BLOCK)
+_NOBODY = b"0000000\0"
+_TAIL = b"0".ljust(101, b"\0") + b"ustar\x0000" + bytes(BLOCK - 148 - 8 - 101 - 8)
+_TAIL_SUM = sum(_TAIL) + 8 * ord(" ")  # the sum counts its own field as blanks
+
+
+def read(path: Path) -> Iterator[Member]:
+    """Members of a tar as it is written here, in order; ValueError where it is no such tar."""
+    with path.open("rb", buffering=0) as file:
+        whole = os.fstat(file.fileno()).st_size
+        at, head = 0, file.read(BLOCK)
+        while head.strip(b"\0"):
+            name, size = head[:100].rstrip(b"\0").decode("ascii"), int(head[124:135], 8)
+            padding = -size % BLOCK
+            after = at + BLOCK + size + padding
+            if size < 0 or after > whole:
+                raise ValueError(f"{path.name}: {name} is cut off")
+            data = memoryview(file.read(size + padding + BLOCK))  # and the next header
+            if bytes(data[size : size + padding]).strip(b"\0"):
+                raise ValueError(f"{path.name}: something stands behind {name}")
+            yield Member(name, at, data[:size], head == header(name, size))
+            at, head = after, bytes(data[size + padding :])
+        if whole % RECORD or whole - at < 2 * BLOCK or file.read().strip(b"\0"):
+            raise ValueError(f"{path.name} does not end as a tar does")
+
+
+def expect(home: Path, path: str, names: Sequence[str], faults: list[str]) -> Iterator[Member]:
+    """The members of a tar as long as they are those of `names`, in order; adds to `faults` what
+    is missing, in another place, not plain or too much."""
+    members = read(home / path)
+    for name in names:
+        member = next(members, None)
+        if member is None or member.name != name:
+            faults.append(
+                f"{path}: {member.name} stands where {name} should"
+                if member
+                else f"{path}: ends before {name}"
+            )
+            return
+        if not member.plain:
+            faults.append(f"{path}: {name} has another owner, mode or time")
+        yield member
+    extra = next(members, None)
+    if extra is not None:
+        faults.append(f"{path}: {extra.name} is in no row")

@@ -1,0 +1,136 @@
+"""Hugging Face: a Parquet file a group, with the audio in it, in a folder for each split.
+
+hf_parquet/<split>/000000000.parquet    a row a clip, in row groups of at most 100 rows or 32 MB
+
+`datasets.load_dataset("hf_parquet")` finds the splits by the folders' names, as the Hub does, and
+the types in the metadata `huggingface`: `audio` is an `Audio`, stored as struct<bytes, path>.
+Beside it stand `id`, `text`, `language`, `speaker`, `duration` (s), where the clip comes from, and
+its measures. Names do not tell how many files there are, so that a version that grows keeps them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import Field
+
+from tasks.blobs import Pcm
+from tasks.formats import Piece, _clips, _measures
+from tasks.manifest import Row
+from tasks.settings import THRESHOLD, StageSettings
+
+VERSION = 1
+#: Columns that are those of the row.
+SPOKEN = ("text", "language", "speaker")
+ORIGIN = ("dataset", "source_id", "recording", "start", "end", "text_source")
+COLUMNS = ("id", *SPOKEN, *ORIGIN, *_clips.COLUMNS, *_measures.NAMES)
+
+GROUP_ROWS = 100
+GROUP_BYTES = 32 << 20  # of audio; a group has one row at least
+AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+REPEATED = ["language", "speaker", "dataset", "recording", "text_source"]
+_NAMES = {pa.string(): "string", pa.int64(): "int64", pa.float64(): "float64"}
+
+
+class Settings(StageSettings):
+    """How a clip's audio is stored."""
+
+    audio: _clips.Suffix = Field(
+        "wav", json_schema_extra=THRESHOLD, description="wav, or flac: smaller, equal samples."
+    )
+
+
+def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
+    return [f"hf_parquet/{split}/{number:09d}.parquet"]
+
+
+def _schema(row: Row) -> pa.Schema:
+    """Columns of a file, by one of its rows: a version has the same measures in all of them."""
+    taken = _measures.of(row)
+    kinds = {"id": pa.string(), "audio": AUDIO, **{name: pa.string() for name in SPOKEN}}
+    kinds |= {"duration": pa.float64()}
+    kinds |= {name: _measures.type_of(name) for name in (*ORIGIN, *taken)}
+    features: dict[str, Any] = {
+        name: {"dtype": _NAMES[kind], "_type": "Value"}
+        for name, kind in kinds.items()
+        if name != "audio"
+    }
+    features["audio"] = {"sampling_rate": row["sample_rate"], "_type": "Audio"}
+    ordered = {"info": {"features": {name: features[name] for name in kinds}}}
+    return pa.schema(list(kinds.items()), metadata={"huggingface": json.dumps(ordered)})
+
+
+def _facts(row: Row) -> dict[str, Any]:
+    """All columns of a row but `audio`."""
+    return {
+        **{name: row[name] for name in ("id", *SPOKEN, *ORIGIN)},
+        "duration": row["num_samples"] / row["sample_rate"],
+        **_measures.of(row),
+    }
+
+
+def _groups(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """Rows of each row group."""
+    first, size = 0, 0
+    for index, row in enumerate(rows):
+        add = 2 * row["num_samples"]
+        if index > first and (size + add > GROUP_BYTES or index - first == GROUP_ROWS):
+            yield rows[first:index]
+            first, size = index, 0
+        size += add
+    yield rows[first:]
+
+
+def write(
+    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings
+) -> None:
+    path = home / piece.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    schema = _schema(rows[0])
+    told = [name for name in schema.names if name != "audio"]
+    with pq.ParquetWriter(
+        path, schema,
+        # Samples hardly shrink, and a reader that wants one clip should not unpack a page.
+        compression={**dict.fromkeys(told, "zstd"), "audio.bytes": "none", "audio.path": "zstd"},
+        use_dictionary=REPEATED, write_statistics=told, write_page_checksum=True,
+    ) as out:  # fmt: skip
+        for group in _groups(rows):
+            entries = []
+            for row in group:
+                data = _clips.encode(pcm(row), row["sample_rate"], settings.audio)
+                audio = {"bytes": data, "path": f"{row['id']}.{settings.audio}"}
+                entries.append({**_facts(row), "audio": audio})
+            out.write_table(pa.Table.from_pylist(entries, schema=schema), row_group_size=len(group))
+
+
+def check(piece: Piece, rows: Sequence[Row], home: Path, settings: Settings) -> list[str]:
+    """Schema, order, all values and the decoded PCM."""
+    faults: list[str] = []
+    at = 0
+    with pq.ParquetFile(home / piece.path, page_checksum_verification=True) as file:
+        if not file.schema_arrow.equals(_schema(rows[0]), check_metadata=True):
+            return [f"{piece.path} has other columns or types than it should"]
+        if file.metadata.num_rows != len(rows):
+            return [f"{piece.path} has {file.metadata.num_rows} rows, not {len(rows)}"]
+        for number in range(file.num_row_groups):
+            table = file.read_row_group(number, use_threads=False)
+            audio = table["audio"].combine_chunks()
+            held = zip(audio.field("bytes"), audio.field("path").to_pylist(), strict=True)
+            told = table.drop_columns("audio").to_pylist()
+            for (data, path), facts in zip(held, told, strict=True):
+                row = rows[at]
+                at += 1
+                place = f"{piece.path}: {row['id']}"
+                if facts != _facts(row) or path != f"{row['id']}.{settings.audio}":
+                    faults.append(f"{place} does not say what its row says")
+                faults += _clips.faults(row, place, memoryview(data.as_buffer()))
+    return faults
+
+
+def finish(pieces: Sequence[Piece], home: Path, settings: Settings) -> None:
+    """There are no lists: readers look at the folder."""

@@ -1,0 +1,125 @@
+"""Lhotse Shar: cuts as gzipped JSON lines, and beside each file of cuts a tar with their audio.
+
+lhotse_shar/<split>/cuts.000000.jsonl.gz      a `MonoCut` a line, with one supervision
+lhotse_shar/<split>/recording.000000.tar      `<cut>.wav` (or `.flac`), `<cut>.json` of each
+
+`CutSet.from_shar(in_dir="lhotse_shar/train")` takes every file in the folder for a field of the
+cuts, so nothing else lies there. A cut's id must be its members' name: of an id that is too long
+for one it is `_tar.key`; the supervision has the id itself. `custom` tells where the clip comes
+from (`dataset`, `source_id`, `source_recording`, and `source_start`, `source_end` in s) and its
+measures. JSON is ASCII: Lhotse opens it in the encoding of the locale.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pydantic import Field
+
+from tasks.blobs import Pcm
+from tasks.formats import Piece, _clips, _measures, _tar
+from tasks.manifest import Row
+from tasks.settings import THRESHOLD, StageSettings
+
+VERSION = 1
+COLUMNS = (
+    "id", "text", "language", "speaker", "dataset", "source_id", "recording", "start", "end",
+    "text_source", *_clips.COLUMNS, *_measures.NAMES,
+)  # fmt: skip
+
+
+class Settings(StageSettings):
+    """How a cut's audio is stored."""
+
+    audio: _clips.Suffix = Field(
+        "wav", json_schema_extra=THRESHOLD, description="wav, or flac: smaller, equal samples."
+    )
+
+
+def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
+    home = f"lhotse_shar/{split}"
+    return [f"{home}/recording.{number:06d}.tar", f"{home}/cuts.{number:06d}.jsonl.gz"]
+
+
+def _recording(row: Row) -> dict[str, Any]:
+    """A `Recording` whose audio lies beside it."""
+    return {
+        "id": _tar.key(row["id"]),
+        "sources": [{"type": "shar", "channels": [0], "source": ""}],
+        "sampling_rate": row["sample_rate"],
+        "num_samples": row["num_samples"],
+        "duration": row["num_samples"] / row["sample_rate"],
+        "channel_ids": [0],
+    }
+
+
+def _cut(row: Row) -> dict[str, Any]:
+    recording = _recording(row)
+    span = {"start": 0, "duration": recording["duration"], "channel": 0}
+    spoken = {name: row[name] for name in ("text", "language", "speaker") if row[name] is not None}
+    supervision = {"id": row["id"], "recording_id": recording["id"], **span, **spoken}
+    custom = {
+        "dataset": row["dataset"],
+        "source_id": row["source_id"],
+        "source_recording": row["recording"],
+        "source_start": row["start"],
+        "source_end": row["end"],
+        "text_source": row["text_source"],
+        **_measures.of(row),
+    }
+    return {
+        "id": recording["id"], **span, "supervisions": [supervision], "recording": recording,
+        "custom": custom, "type": "MonoCut",
+    }  # fmt: skip
+
+
+def _line(entry: dict[str, Any]) -> bytes:
+    return json.dumps(entry, allow_nan=False).encode("ascii") + b"\n"
+
+
+def _gzip(data: bytes) -> bytes:
+    """A gzip member (RFC 1952) without a time or a name: Python's `gzip` writes another header
+    from release to release."""
+    packer = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
+    body = packer.compress(data) + packer.flush()
+    ends = zlib.crc32(data).to_bytes(4, "little") + (len(data) % 2**32).to_bytes(4, "little")
+    return b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + body + ends
+
+
+def write(
+    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings
+) -> None:
+    tar_path, cuts = (home / path for path in piece.files)
+    with _tar.Tar(tar_path) as tar:
+        for row in rows:
+            key = _tar.key(row["id"])
+            data = _clips.parts(pcm(row), row["sample_rate"], settings.audio)
+            tar.add(f"{key}.{settings.audio}", *data)
+            tar.add(f"{key}.json", _line(_recording(row)))
+    cuts.write_bytes(_gzip(b"".join(_line(_cut(row)) for row in rows)))
+
+
+def check(piece: Piece, rows: Sequence[Row], home: Path, settings: Settings) -> list[str]:
+    """Order, headers, recordings and decoded PCM of the tar; the cuts to the letter."""
+    tar, cuts = piece.files
+    faults: list[str] = []
+    names = [f"{_tar.key(row['id'])}.{s}" for row in rows for s in (settings.audio, "json")]
+    for index, member in enumerate(_tar.expect(home, tar, names, faults)):
+        row, place = rows[index // 2], f"{tar}: {member.name}"
+        if index % 2 == 0:
+            faults += _clips.faults(row, place, member.data)
+        elif member.data != _line(_recording(row)):
+            faults.append(f"{place} does not say what its row says")
+    found = zlib.decompress((home / cuts).read_bytes(), wbits=31)
+    if found != b"".join(_line(_cut(row)) for row in rows):
+        faults.append(f"{cuts} does not say what its rows say")
+    return faults
+
+
+def finish(pieces: Sequence[Piece], home: Path, settings: Settings) -> None:
+    """There are no lists: readers look at the folder."""

@@ -1,0 +1,127 @@
+"""Which plug-ins want a GPU, and what a machine lacks to give them one.
+
+A plug-in of any shelf may have
+
+    def wants_gpu(settings) -> bool         # it runs on a GPU where its worker sees one
+    def gpu_fault(settings) -> str | None   # what is missing here for that, and the remedy
+
+Without the first it runs on CPUs. A setting `device` of `cuda` means: there, or not at all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tasks import plugins
+from tasks.job import Job
+from tasks.settings import Plugin
+
+CUBLAS = "libcublas.so.12"  # what PyPI's CTranslate2 opens by itself, when it first multiplies
+INSTALL = "pip install 'uttermill[gpu]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A plug-in that would run on a GPU."""
+
+    stage: str
+    name: str
+    module: ModuleType
+    settings: Any
+
+    @property
+    def insists(self) -> bool:
+        return getattr(self.settings, "device", None) == "cuda"
+
+    def fault(self) -> str | None:
+        """Why it could not, seen from this process; None when nothing is known to be wrong."""
+        look = getattr(self.module, "gpu_fault", None)
+        return str(found) if look and (found := look(self.settings)) else None
+
+
+def wishes(job: Job) -> list[Wish]:
+    """All plug-ins of a run's stages that want a GPU."""
+    found = []
+    for stage, shelf, plugin in _chosen(job):
+        module, settings = plugins.resolve(shelf, plugin)
+        if wants(module, settings):
+            found.append(Wish(stage, f"{shelf}.{plugin.use}", module, settings))
+    return found
+
+
+def stages(job: Job) -> frozenset[str]:
+    """Stages whose work is for workers with a GPU, where there are any."""
+    return frozenset(wish.stage for wish in wishes(job))
+
+
+def wants(module: ModuleType, settings: Any) -> bool:
+    ask = getattr(module, "wants_gpu", None)
+    return bool(ask and ask(settings))
+
+
+def _chosen(job: Job) -> Iterator[tuple[str, str, Plugin]]:
+    """(stage, shelf, plug-in) of the stages that run shard by shard."""
+    yield "filter", "segmenters", job.filter.segmenter
+    for plugin in job.filter.filters:
+        yield "filter", "filters", plugin
+    yield "resample", "resamplers", job.resample.resampler
+    for plugin in job.resample.levels:
+        yield "resample", "levels", plugin
+    yield "transcribe", "asr", job.transcribe.backend
+
+
+def ctranslate2_fault() -> str | None:
+    """What CTranslate2 lacks here to run on a GPU: a build for it, a driver, a device, cuBLAS."""
+    import ctranslate2
+
+    try:
+        ctranslate2.get_supported_compute_types("cuda")
+    except ValueError as error:
+        return (
+            f"CTranslate2 {ctranslate2.__version__} is a build without CUDA ({error}): PyPI has "
+            "one with it for Linux on x86-64, others are built from source"
+        )
+    except RuntimeError as error:
+        return (
+            f"CTranslate2 finds no CUDA device ({error}): it needs NVIDIA's driver for CUDA 12 "
+            "(`nvidia-smi` shows what there is)"
+        )
+    load_libraries()
+    try:
+        ctypes.CDLL(CUBLAS)
+    except OSError as error:
+        return f"CTranslate2 needs cuBLAS 12 ({error}): {INSTALL}"
+    return None
+
+
+def onnxruntime_fault() -> str | None:
+    """What ONNX Runtime lacks here to run on a GPU: its CUDA provider is in another package."""
+    import onnxruntime
+
+    providers = onnxruntime.get_available_providers()
+    if "CUDAExecutionProvider" in providers:
+        return None
+    return (
+        f"ONNX Runtime {onnxruntime.__version__} has only {', '.join(providers)}: "
+        "pip uninstall onnxruntime, then pip install onnxruntime-gpu"
+    )
+
+
+def load_libraries() -> None:
+    """Load cuBLAS from NVIDIA's wheel, if it is there: engines open it by its bare name, for which
+    the loader looks in no wheel, but takes what the process has loaded already."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        return  # a worker that sees no GPU
+    spec = find_spec("nvidia")
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    for folder in (Path(place) / "cublas" / "lib" for place in places):
+        for library in (folder / CUBLAS.replace("cublas", "cublasLt"), folder / CUBLAS):
+            if library.is_file():
+                ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)

@@ -1,0 +1,48 @@
+"""The rule of every language that has none of its own, and the last step of most that have one."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+#: Scripts written without spaces; a character stands for a word, by script and not by language,
+#: since the language that was heard may be wrong. Han, kana, bopomofo; Thai, Lao, Burmese, Khmer.
+UNSPACED = (
+    "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f"
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+)
+_AROUND = re.compile(rf"\s*([{UNSPACED}])\s*")
+_APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ＇`´", "'"))
+_LOOSE_APOSTROPHE = re.compile(r"(?<!\w)'|'(?!\w)")
+_JOINERS = re.compile("[\u200c\u200d]")
+_DIGITS = re.compile(r"\d+")
+#: Turkish and Azeri have a dotless i, which casefold() does not know.
+_DOTLESS = {"tr", "az"}
+
+
+def compatible(text: str) -> str:
+    """One form of apostrophes, of full-width and other compatibility characters, of decimal digits:
+    "Ｉｔ’s ٣" -> "It's 3"."""
+    # Apostrophes before NFKC, which makes a space with an accent of an acute one.
+    text = unicodedata.normalize("NFKC", text.translate(_APOSTROPHES))
+    if text.isascii():
+        return text
+    return _DIGITS.sub(lambda m: "".join(str(int(digit)) for digit in m[0]), text)
+
+
+def folded(text: str, language: str) -> str:
+    """Casefold; punctuation and symbols out (apostrophes inside words stay), joiners too;
+    whitespace squeezed."""
+    if language in _DOTLESS:
+        text = text.replace("I", "ı").replace("İ", "i")
+    # In Persian a ZWNJ stands between the parts of a word, and often a space in its stead.
+    text = _JOINERS.sub(" " if language == "fa" else "", text)
+    text = unicodedata.normalize("NFKC", text.casefold()).replace("ʼ", "'")  # that of ŉ
+    text = "".join(c if c == "'" or unicodedata.category(c)[0] in "LMN" else " " for c in text)
+    return squeezed(_LOOSE_APOSTROPHE.sub(" ", text))
+
+
+def squeezed(text: str) -> str:
+    """Single spaces, none around characters of scripts that write none."""
+    return _AROUND.sub(r"\1", " ".join(text.split()))

@@ -1,0 +1,284 @@
+"""Pieces: what is written into a version, format by format, and checked; one worker call each.
+
+In the staging folder, until the version is published, lies `.plan/`:
+
+    rows.arrow     all rows in the order of the groups: a record batch for each group
+    pieces.arrow   a record batch for each piece, so that a worker is told only its number
+    hashes/<n>     what `check` found of the files of piece n
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tasks import blobs, datacard, layout, plugins, versions
+from tasks.errors import ConfigError, RunError
+from tasks.formats import Piece, Published
+from tasks.job import Job
+from tasks.layout import Group
+from tasks.manifest import Row
+from tasks.schema import UTTERANCES
+from tasks.settings import Plugin
+
+log = logging.getLogger("uttermill")
+
+# where a planned row's PCM lies; not published
+SOURCE_COLUMNS = [("work_shard", pa.string()), ("blob", pa.string()), ("blob_offset", pa.int64())]
+READ = ("sha256", "num_samples", *(name for name, _ in SOURCE_COLUMNS))  # to read and to verify it
+LAID_OUT = ("shard", "generation", "offset")  # columns that the layout fills in
+PLAN = ".plan"
+PIECE = pa.schema(
+    [("format", pa.string()), ("split", pa.string()), ("number", pa.int64()),
+     ("group", pa.int64()), ("clips", pa.int64()), ("files", pa.list_(pa.string())),
+     ("same", pa.list_(pa.struct([("path", pa.string()), ("sha256", pa.string()),
+                                  ("size", pa.int64())])))]
+)  # fmt: skip
+
+
+def plan(
+    job: Job, staging: Path, groups: list[Group], rows: pa.Table, before: Before | None
+) -> pa.Table:
+    """Write the plan of a version; returns its `utterances.parquet`."""
+    (staging / PLAN / "hashes").mkdir(parents=True)
+    published = rows.drop_columns([name for name, _ in SOURCE_COLUMNS])
+    pieces: list[Piece] = []
+    extra: dict[str, pa.Array] = {}
+    for plugin in job.package.formats:
+        found, derived = _of_format(plugin, groups, published, before)
+        pieces += found
+        extra |= {_hidden(plugin.use, name): values for name, values in derived.items()}
+    for name, values in extra.items():
+        rows = rows.append_column(name, values)
+    first = [piece for piece in pieces if piece.format == job.package.formats[0].use]
+    laid_out = _laid_out(job, groups, first, rows)
+    ends = np.cumsum([len(group.rows) for group in groups]).tolist()
+    batches = (
+        laid_out.slice(low, high - low) for low, high in zip([0, *ends[:-1]], ends, strict=True)
+    )
+    _save(staging / PLAN / "rows.arrow", laid_out.schema, batches)
+    tables = (pa.Table.from_pylist([_as_row(piece)], schema=PIECE) for piece in pieces)
+    _save(staging / PLAN / "pieces.arrow", PIECE, tables)
+    return laid_out.drop_columns([*(name for name, _ in SOURCE_COLUMNS), *extra])
+
+
+class Before:
+    """The last version: its folder, dataset.json and utterances."""
+
+    def __init__(self, home: Path, described: dict[str, Any], rows: pa.Table) -> None:
+        self.home, self.described, self.rows = home, described, rows
+
+    def holds(self, plugin: Plugin) -> bool:
+        """Whether it has the format, of this release, with these settings."""
+        module = plugins.load("formats", plugin.use)
+        if self.described.get("formats", {}).get(plugin.use) != module.VERSION:
+            return False
+        try:
+            then = datacard.of_plugin("formats", datacard.formats_of(self.described)[plugin.use])
+        except ConfigError:  # a setting that this release does not know
+            return False
+        return then == datacard.of_plugin("formats", plugin)
+
+    def files(self, paths: Iterable[str]) -> tuple[Published, ...]:
+        """These files of it; empty when one is not there."""
+        known: Mapping[str, Any] = self.described["files"]
+        wanted = list(paths)
+        if any(path not in known for path in wanted):
+            return ()
+        return tuple(
+            Published(str(self.home / path), known[path]["sha256"], known[path]["bytes"])
+            for path in wanted
+        )
+
+
+def _of_format(
+    plugin: Plugin, groups: list[Group], published: pa.Table, before: Before | None
+) -> tuple[list[Piece], dict[str, pa.Array]]:
+    """The pieces of one format, with the files of the last version where they can stay; and the
+    format's derived columns."""
+    module, settings = plugins.resolve("formats", plugin)
+    now, derived = with_derived(module, settings, published)
+    then = None
+    # An older release's rows may lack what the derived columns follow from.
+    other = set(published.column_names) ^ set(before.rows.column_names) if before else set()
+    if before and before.holds(plugin) and not other & set(module.COLUMNS):
+        then, _ = with_derived(module, settings, before.rows)
+    old_groups = layout.groups_of(then) if then is not None else []
+    places = {(split, number): (first, count) for split, number, first, count in old_groups}
+    now = seen_by(module, now)
+    pieces = []
+    for index, (group, old) in enumerate(
+        zip(groups, layout.same_as(groups, now, then, tuple(now.column_names)), strict=True)
+    ):
+        rows = now.take(group.rows)
+        files = tuple(module.files(group.split, group.number, rows, settings))
+        same: tuple[Published, ...] = ()
+        if old is not None and (old == group.number or not getattr(module, "NUMBERED", False)):
+            assert then is not None
+            assert before is not None
+            rows = seen_by(module, then).slice(*places[group.split, old])
+            same = before.files(module.files(group.split, old, rows, settings))
+        size = len(group.rows)
+        pieces.append(Piece(plugin.use, group.split, group.number, index, size, files, same))
+    return pieces, derived
+
+
+def with_derived(
+    module: ModuleType, settings: Any, table: pa.Table
+) -> tuple[pa.Table, dict[str, pa.Array]]:
+    """The table with the columns that a format derives from it, and these alone."""
+    columns = module.derived(table, settings) if hasattr(module, "derived") else {}
+    for name, values in columns.items():
+        table = table.append_column(name, values)
+    return table, columns
+
+
+def seen_by(module: ModuleType, table: Any, *more: str) -> Any:
+    """The columns that a format's files depend on; a measure that is not taken is no column."""
+    wanted = dict.fromkeys((*module.COLUMNS, *more))
+    return table.select([name for name in wanted if name in table.schema.names])
+
+
+def _hidden(use: str, column: str) -> str:
+    """Name in the plan of a derived column: two formats may have columns of one name."""
+    return f"{use}:{column}"
+
+
+def _laid_out(job: Job, groups: list[Group], pieces: list[Piece], rows: pa.Table) -> pa.Table:
+    """All rows in the order of the groups, with their places in the first format."""
+    module, settings = plugins.resolve("formats", job.package.formats[0])
+    table = rows.take(np.concatenate([group.rows for group in groups]))
+    shards, generations, offsets = [], [], []
+    at = 0
+    for group, piece in zip(groups, pieces, strict=True):
+        shards += [piece.path] * piece.clips
+        generations += [group.generation] * piece.clips
+        if hasattr(module, "offsets"):
+            offsets.append(module.offsets(table.slice(at, piece.clips), settings))
+        at += piece.clips
+    places = {
+        "shard": pa.array(shards, pa.string()),
+        "generation": pa.array(generations, pa.int32()),
+        "offset": pa.array(np.concatenate(offsets)) if offsets else pa.nulls(at, pa.int64()),
+    }
+    fields = {field.name: field for field in [*UTTERANCES, *table.schema]}
+    schema = pa.schema([*UTTERANCES, *[f for n, f in fields.items() if n not in UTTERANCES.names]])
+    columns = [places[n] if n in places else table[n] for n in schema.names]
+    return pa.table(columns, schema=schema)
+
+
+def _save(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    """An Arrow file with a record batch for each table: a worker reads no other rows."""
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as out:
+        for table in tables:
+            for batch in table.combine_chunks().to_batches():
+                out.write_batch(batch)
+
+
+def _load(path: Path, number: int) -> pa.RecordBatch:
+    with pa.OSFile(str(path), "rb") as file:
+        return pa.ipc.open_file(file).get_batch(number)
+
+
+def _as_row(piece: Piece) -> Row:
+    return {**asdict(piece), "same": [each._asdict() for each in piece.same]}
+
+
+def _as_piece(row: Row) -> Piece:
+    same = tuple(Published(**each) for each in row["same"])
+    return Piece(**{**row, "files": tuple(row["files"]), "same": same})
+
+
+def pieces_of(staging: Path) -> list[Piece]:
+    """What is to be written, in order."""
+    with pa.OSFile(str(staging / PLAN / "pieces.arrow"), "rb") as file:
+        return [_as_piece(row) for row in pa.ipc.open_file(file).read_all().to_pylist()]
+
+
+def piece_of(staging: Path, number: int) -> Piece:
+    return _as_piece(_load(staging / PLAN / "pieces.arrow", number).to_pylist()[0])
+
+
+def _rows(staging: Path, piece: Piece, *more: str) -> list[Row]:
+    batch = _load(staging / PLAN / "rows.arrow", piece.group)
+    mark = _hidden(piece.format, "")
+    own = batch.rename_columns([name.removeprefix(mark) for name in batch.schema.names])
+    return rows_for(plugins.load("formats", piece.format), own, *more)
+
+
+def rows_for(module: ModuleType, table: pa.Table | pa.RecordBatch, *more: str) -> list[Row]:
+    """Rows as `write` and `check` get them."""
+    rows: list[Row] = seen_by(module, table, "shard", "offset", *more).to_pylist()
+    return rows
+
+
+def _format(job: Job, piece: Piece) -> tuple[ModuleType, Any]:
+    plugin = next(plugin for plugin in job.package.formats if plugin.use == piece.format)
+    return plugins.resolve("formats", plugin)
+
+
+def write(job: Job, staging: Path, number: int) -> bool:
+    """On a worker: write a piece, or link the last version's files when all are sound and the
+    same. Returns whether they were linked. CorruptManifest when a blob is damaged."""
+    piece = piece_of(staging, number)
+    _unlink(staging, piece)
+    if piece.same:
+        if all(versions.link(Path(old.path), staging / new, old.sha256, old.size)
+               for old, new in zip(piece.same, piece.files, strict=True)):  # fmt: skip
+            return True
+        log.warning(
+            "%s is damaged or gone; the new version gets a new one",
+            piece.same[0].path if len(piece.same) == 1 else f"a file of {piece.same[0].path}",
+        )
+        _unlink(staging, piece)
+
+    def pcm(row: Row) -> blobs.Pcm:
+        return blobs.read(job.out, row["work_shard"], {**row, "offset": row["blob_offset"]})
+
+    module, settings = _format(job, piece)
+    module.write(piece, _rows(staging, piece, *READ), pcm, staging, settings)
+    return False
+
+
+def _unlink(staging: Path, piece: Piece) -> None:
+    """A dead worker's, and perhaps links into a published version: never written through."""
+    for path in piece.files:
+        (staging / path).unlink(missing_ok=True)
+
+
+def check(job: Job, staging: Path, number: int) -> None:
+    """On a worker: reopen a piece that was written, decode everything, note its hashes."""
+    piece = piece_of(staging, number)
+    module, settings = _format(job, piece)
+    faults = module.check(piece, _rows(staging, piece), staging, settings)
+    if faults:
+        raise RunError(f"what was written does not read back: {'; '.join(faults[:3])}")
+    found = {path: versions.hash_file(staging / path) for path in piece.files}
+    (staging / PLAN / "hashes" / str(number)).write_text(json.dumps(found))
+
+
+def finish(job: Job, staging: Path) -> dict[str, tuple[str, int]]:
+    """Write the formats' lists and remove the plan; (sha256, bytes) of every file of a piece."""
+    pieces = pieces_of(staging)
+    for plugin in job.package.formats:
+        module, settings = plugins.resolve("formats", plugin)
+        module.finish([p for p in pieces if p.format == plugin.use], staging, settings)
+    hashes: dict[str, tuple[str, int]] = {}
+    for number, piece in enumerate(pieces):
+        noted = staging / PLAN / "hashes" / str(number)
+        if noted.exists():
+            hashes |= {path: tuple(found) for path, found in json.loads(noted.read_text()).items()}
+        else:
+            old = zip(piece.files, piece.same, strict=True)
+            hashes |= {path: (each.sha256, each.size) for path, each in old}
+    shutil.rmtree(staging / PLAN)
+    return hashes

@@ -1,0 +1,66 @@
+"""Which settings `package.splits` and `package.weights` may have, in words that name the remedy.
+
+Pydantic's own words for a value that may be a number or a mapping name every type that it is not.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+SPLIT_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
+REST = "train"  # what the other splits leave
+
+
+def check_splits(value: Any) -> Any:
+    """The value, or ValueError: `{name: fraction | {hours: …} | {list: …}}`."""
+    if not isinstance(value, dict):
+        raise ValueError("write it as {dev: 0.05, test: {hours: 2}}")
+    for name, share in value.items():
+        if not isinstance(name, str) or not SPLIT_NAME.fullmatch(name):
+            raise ValueError(f"a split's name has letters, digits, _ and - only, not {name!r}")
+        if name.casefold() == REST:
+            raise ValueError(f"{REST} is what the other splits leave; name only those")
+        if not _is_share(share):
+            raise ValueError(
+                f"{name} must be a fraction between 0 and 1, or {{hours: …}}, or {{list: …}} with "
+                "the path of a text file"
+            )
+    if len({name.casefold() for name in value}) != len(value):
+        raise ValueError("two splits differ in upper and lower case only")
+    total = sum(share for share in value.values() if isinstance(share, int | float))
+    if total >= 1:
+        raise ValueError(f"the fractions add up to {total:g}: nothing would be left for {REST}")
+    return value
+
+
+def _is_share(share: Any) -> bool:
+    if not isinstance(share, dict):
+        return hasattr(share, "hours") or (_is_number(share) and 0 < share < 1)
+    given = {key: value for key, value in share.items() if value is not None}
+    if set(given) == {"hours"}:
+        return _is_number(given["hours"]) and 0 < given["hours"] < 1e9
+    path = given.get("list")
+    return set(given) == {"list"} and isinstance(path, str) and path != "" and "://" not in path
+
+
+def check_weights(value: Any) -> Any:
+    """The value, or ValueError: `{dataset: share}`."""
+    if not isinstance(value, dict):
+        raise ValueError("write it as {<dataset>: 0.5}")
+    for name, weight in value.items():
+        if _is_number(weight) and weight > 1:
+            raise ValueError(
+                f"{name} is more than 1, but a clip cannot be twice in a dataset, where ids are "
+                "unique; name its tars more often in the trainer's list"
+            )
+        if not _is_number(weight) or not weight > 0:
+            raise ValueError(
+                f"{name} must be a number above 0 and up to 1; to have nothing of it, leave its "
+                "source out"
+            )
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,83 @@
+"""Drops texts that nobody can have said in the time: characters a second.
+
+Letters and figures count, punctuation and spaces do not. Scripts whose characters are syllables
+(Han, kana, Hangul) have a column and limits of their own; in the others a syllable takes about
+three letters. A figure stands for a spoken word: one syllable there, four letters here.
+
+The limits are wide. Languages are spoken with 5 to 8 syllables a second (Coupé et al. 2019,
+doi 10.1126/sciadv.aaw2594), fast speakers reach 10: 30 letters; kana are morae, up to 12. Slower
+than the least is a text over silence or music. One second is the least time that counts, since a
+clip of one short word may be cut tightly. The text of a reference is judged where a recogniser
+listened, and may confirm it: a dry run without one takes any text.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import Field
+
+from tasks.rules import Limit, Rule
+from tasks.settings import THRESHOLD
+from tasks.text import Heard, Spares
+
+COLUMNS = {
+    "char_rate_alphabetic": ("1/s", "letters a second; null for texts in syllabic scripts"),
+    "char_rate_syllabic": ("1/s", "Han, kana or Hangul characters a second; null for others"),
+}
+LEAST_SECONDS = 1.0
+LETTERS = 3.0  # of a syllable
+FIGURE_LETTERS = 4.0  # of a figure's name: zero to nine have four on average
+_SYLLABIC = re.compile(
+    "[\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u3400-\u4dbf"
+    "\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+_FIGURE = re.compile(r"\d")
+_SYLLABIC_LANGUAGES = {"zh", "yue", "ja", "ko"}
+
+
+class Settings(Spares):
+    min_alphabetic: float | None = Field(
+        default=1.0, ge=0, json_schema_extra=THRESHOLD, description="Fewest letters a second."
+    )
+    max_alphabetic: float | None = Field(
+        default=30.0, gt=0, json_schema_extra=THRESHOLD, description="Most letters a second."
+    )
+    min_syllabic: float | None = Field(
+        default=0.5, ge=0, json_schema_extra=THRESHOLD,
+        description="Fewest Han, kana or Hangul characters a second.",
+    )  # fmt: skip
+    max_syllabic: float | None = Field(
+        default=12.0, gt=0, json_schema_extra=THRESHOLD,
+        description="Most Han, kana or Hangul characters a second.",
+    )  # fmt: skip
+
+
+def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:
+    rates: dict[str, float | None] = dict.fromkeys(COLUMNS)
+    text = "".join(heard.words)
+    if not text or (heard.text_source == "reference" and not heard.listened):
+        return rates
+    figures = len(_FIGURE.findall(text))
+    syllables = 0 if text.isascii() else len(_SYLLABIC.findall(text))
+    letters = len(text) - figures - syllables
+    seconds = max(heard.seconds, LEAST_SECONDS)
+    only_figures = not letters and not syllables
+    if LETTERS * syllables > letters or (only_figures and heard.language in _SYLLABIC_LANGUAGES):
+        rates["char_rate_syllabic"] = (syllables + figures + letters / LETTERS) / seconds
+    else:
+        spoken = letters + FIGURE_LETTERS * figures + LETTERS * syllables
+        rates["char_rate_alphabetic"] = spoken / seconds
+    return rates
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    s = settings
+    limits = (
+        ("char_rate_alphabetic", s.min_alphabetic, s.max_alphabetic),
+        ("char_rate_syllabic", s.min_syllabic, s.max_syllabic),
+    )
+    return tuple(
+        Limit(column, low, high, "too_slow", "too_fast", s.confirmed)
+        for column, low, high in limits
+    )

@@ -1,0 +1,26 @@
+"""Drops texts that run in a loop: they compress too well.
+
+Bytes of UTF-8 over bytes of its zlib stream. Whisper takes more than 2.4 for a loop (Radford et al.
+2022, arXiv 2212.04356, section 4.5). Texts of a few words never come near it: see `repetition`.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tasks.rules import Limit, Rule
+from tasks.settings import THRESHOLD
+from tasks.text import Spares
+
+
+class Settings(Spares):
+    max: float | None = Field(
+        default=2.4, gt=0, json_schema_extra=THRESHOLD, description="Largest compression ratio."
+    )
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    unless = settings.confirmed
+    return (
+        Limit("compression_ratio", max=settings.max, high="compresses_too_well", unless=unless),
+    )  # fmt: skip

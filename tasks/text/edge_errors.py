@@ -1,0 +1,57 @@
+"""Drops utterances whose text begins or ends elsewhere than their audio: a bad cut.
+
+Reference and hypothesis are aligned by least edits. Before the first word that both have (after the
+last one), the difference of their word counts is what is missing or extra at that edge; a misheard
+word is none. Characters are words where a script has no spaces. Null without a reference, and where
+the two have no word in common: `error_rate` judges that.
+
+Not among the defaults: small recognisers leave out a short first word of a sound clip, too.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+from rapidfuzz.distance import Levenshtein
+
+from tasks.rules import Limit, Rule
+from tasks.scoring import words
+from tasks.settings import THRESHOLD, StageSettings
+from tasks.text import Heard
+
+COLUMNS = {
+    "edge_errors_first": ("words", "missing or extra before the first word that was heard right"),
+    "edge_errors_last": ("words", "missing or extra after the last word that was heard right"),
+}
+
+
+class Settings(StageSettings):
+    max_first: float | None = Field(
+        default=0, ge=0, json_schema_extra=THRESHOLD,
+        description="Most words missing or extra at the start.",
+    )  # fmt: skip
+    max_last: float | None = Field(
+        default=0, ge=0, json_schema_extra=THRESHOLD,
+        description="Most words missing or extra at the end.",
+    )  # fmt: skip
+
+
+def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:
+    if heard.reference_normalised is None or heard.normalised is None:
+        return dict.fromkeys(COLUMNS)
+    said, heard_words = words(heard.reference_normalised), words(heard.normalised)
+    equal = [block for block in Levenshtein.opcodes(said, heard_words) if block.tag == "equal"]
+    if not equal:
+        return dict.fromkeys(COLUMNS)
+    first, last = equal[0], equal[-1]
+    after = (len(said) - last.src_end) - (len(heard_words) - last.dest_end)
+    return {
+        "edge_errors_first": float(abs(first.src_start - first.dest_start)),
+        "edge_errors_last": float(abs(after)),
+    }
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    return (
+        Limit("edge_errors_first", max=settings.max_first, high="first_word"),
+        Limit("edge_errors_last", max=settings.max_last, high="last_word"),
+    )

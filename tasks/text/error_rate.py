@@ -1,0 +1,64 @@
+"""Drops utterances whose reference is another text than what was heard.
+
+The character error rate tells an unrelated text from a badly heard one: a misheard word keeps most
+of its letters. Two unrelated English sentences differ in 0.7 and more of the characters, in scripts
+without spaces in nearly all of them, so each kind has its column and limit. `max_wer` is for who
+wants good agreement rather than no mix-up: words, or characters where a script has no spaces.
+
+Nothing is judged without a reference; nor, but for `max_wer`, where the recogniser is `fake` or the
+reference is so short (one word, or four characters without spaces) that one misheard word takes it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import Field
+
+from tasks.rules import Limit, Rule
+from tasks.scoring import UNSPACED
+from tasks.settings import THRESHOLD, StageSettings
+from tasks.text import Heard, words
+
+COLUMNS = {
+    "error_rate_spaced": ("1", "CER against a reference in a script with spaces"),
+    "error_rate_unspaced": ("1", "CER against a reference in a script without spaces"),
+}
+LEAST_WORDS = {"spaced": 2, "unspaced": 5}
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+
+
+class Settings(StageSettings):
+    max_spaced: float | None = Field(
+        default=0.6, ge=0, json_schema_extra=THRESHOLD,
+        description="Largest character error rate in scripts with spaces.",
+    )  # fmt: skip
+    max_unspaced: float | None = Field(
+        default=0.8, ge=0, json_schema_extra=THRESHOLD,
+        description="Largest character error rate in scripts without spaces.",
+    )  # fmt: skip
+    max_wer: float | None = Field(
+        default=None, ge=0, json_schema_extra=THRESHOLD,
+        description="Largest word error rate; characters, where a script has no spaces.",
+    )  # fmt: skip
+
+
+def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:
+    rates: dict[str, float | None] = dict.fromkeys(COLUMNS)
+    if heard.cer is None or heard.reference is None or not heard.listened:
+        return rates
+    said = heard.words if heard.text_source == "reference" else words(heard.reference)
+    letters = "".join(said)
+    unspaced = 0 if letters.isascii() else len(_UNSPACED.findall(letters))
+    kind = "unspaced" if 2 * unspaced > len(letters) else "spaced"
+    if len(said) >= LEAST_WORDS[kind]:
+        rates[f"error_rate_{kind}"] = heard.cer
+    return rates
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    return (
+        Limit("error_rate_spaced", max=settings.max_spaced, high="high_error_rate"),
+        Limit("error_rate_unspaced", max=settings.max_unspaced, high="high_error_rate"),
+        Limit("wer", max=settings.max_wer, high="high_error_rate"),
+    )

@@ -1,0 +1,91 @@
+"""Drops what recognisers are known to write where nobody speaks: credits of subtitles, thanks.
+
+Credits ("subtitles by the amara.org community") count as the whole text or as its end, "thanks for
+watching" as the whole text. So does "thank you", which people say alone too, but by how slowly it
+would be spoken, and not where the recogniser was sure. A phrase said over again is one still. The
+text of a reference is no recogniser's: not judged. The phrases stand in `_hallucinations.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from pydantic import Field
+
+from tasks.rules import Limit, Rule, Within
+from tasks.settings import THRESHOLD
+from tasks.text import Heard, Spares, _hallucinations, words
+
+COLUMNS = {
+    "hallucination_credits": ("1", "1 where the text is a credit or ends with one, else 0"),
+    "hallucination_pace": ("s", "audio for each word of a text that may be one, else 0"),
+}
+Phrases = dict[str, set[tuple[str, ...]]]  # by their last word
+
+
+class Settings(Spares):
+    max_credits: float | None = Field(
+        default=0, ge=0, json_schema_extra=THRESHOLD, description="0 drops credits, 1 keeps them."
+    )
+    max_pace: float | None = Field(
+        default=0.8, ge=0, json_schema_extra=THRESHOLD,
+        description="Most seconds for each word of an ordinary sentence that may be one.",
+    )  # fmt: skip
+    unless_logprob: float | None = Field(
+        default=-0.5, le=0, json_schema_extra=THRESHOLD,
+        description="A mean log-probability from here on says that an ordinary sentence was said; "
+        "null: none does.",
+    )  # fmt: skip
+
+
+def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:
+    if heard.text_source != "asr" or not heard.words:
+        return dict.fromkeys(COLUMNS)
+    said = _without_year(heard.words)
+    ends, whole, ordinary = _lists()
+    credit = any(said[-len(p) :] == p for p in ends.get(said[-1], ())) or _is_one(said, whole)
+    pace = heard.seconds / len(said) if _is_one(said, ordinary) else 0.0
+    return {"hallucination_credits": float(credit), "hallucination_pace": pace}
+
+
+@lru_cache(maxsize=1)
+def _lists() -> tuple[Phrases, ...]:
+    kinds = (_hallucinations.CREDITS, _hallucinations.CHANNELS, _hallucinations.ORDINARY)
+    return tuple(_by_last_word(kind.values()) for kind in kinds)
+
+
+def _by_last_word(groups: Iterable[tuple[str, ...]]) -> Phrases:
+    found: Phrases = {}
+    for text in (text for group in groups for text in group):
+        phrase = _without_year(words(text))
+        found.setdefault(phrase[-1], set()).add(phrase)
+    return found
+
+
+def _without_year(said: Sequence[str]) -> tuple[str, ...]:
+    """Words without figures at the end; those of figures alone stay as they are."""
+    end = len(said)
+    while end > 1 and said[end - 1].isdigit():
+        end -= 1
+    return tuple(said[:end])
+
+
+def _is_one(said: tuple[str, ...], phrases: Phrases) -> bool:
+    """Whether a text is one of the phrases, once or several times."""
+    return any(
+        len(said) % len(phrase) == 0 and phrase * (len(said) // len(phrase)) == said
+        for phrase in phrases.get(said[-1], ())
+    )
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    sure = settings.unless_logprob
+    likely = () if sure is None else (Within("avg_logprob", min=sure),)
+    unless = settings.confirmed
+    return (
+        Limit("hallucination_credits", max=settings.max_credits, high="hallucination",
+              unless=unless),
+        Limit("hallucination_pace", max=settings.max_pace, high="hallucination",
+              unless=(*likely, *unless)),
+    )  # fmt: skip

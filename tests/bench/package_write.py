@@ -1,0 +1,140 @@
+"""Writing one hour of clips into WeNet tars, and reading them back, against a bare copy.
+
+    python -m tests.bench.package_write [ROUNDS]
+
+The bare copy puts the same bytes, ready-made WAV files that lie one after the other in one file,
+into the same tars with Python's `tarfile`: no hash, no header of ours. Ours is what a worker does
+in the package stage: `pieces.write` reads each clip from its blob, checks its hash, makes the WAV
+and the tar; `pieces.check` reopens the tar, decodes everything, compares texts and hashes with the
+rows and hashes the file. One process, A B A B; the medians are compared, by wall clock and by CPU.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import statistics
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from tasks import audio, blobs, layout, package, pieces
+from tasks.job import Job
+
+RATE = 16000
+SECONDS = 5.0  # of a clip, about
+CLIPS = 720
+BLOBS = 60  # as many work shards as an hour has by default
+
+
+def clips() -> list[np.ndarray]:
+    chance = np.random.default_rng(5)
+    lengths = (SECONDS * RATE * chance.uniform(0.4, 1.6, CLIPS)).astype(int)
+    return [(3000 * chance.standard_normal(n)).astype("<i2") for n in lengths]
+
+
+def prepare(out: Path) -> tuple[Job, pa.Table, list[layout.Group]]:
+    """Blobs, and the rows that point at them."""
+    job = Job(out=out)
+    rows = []
+    for number, pcm in enumerate(clips()):
+        shard = f"s{number % BLOBS:04d}"
+        blob = blobs.folder(out, shard) / "all.pcm"
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        with blob.open("ab") as file:
+            offset = file.tell()
+            file.write(pcm.tobytes())
+        rows.append(
+            {
+                "id": f"bench-clip-{number:05d}-0123456789abcdef-00000000-00005000",
+                "text": f"the text of the clip with the number {number}", "dataset": "bench",
+                "split": "train", "num_samples": len(pcm), "sample_rate": RATE,
+                "sha256": hashlib.sha256(pcm.tobytes()).hexdigest(),
+                "work_shard": shard, "blob": "all.pcm", "blob_offset": offset,
+            }
+        )  # fmt: skip
+    table = pa.Table.from_pylist(rows, schema=package._row_schema(job))
+    return job, table, layout.lay_out(table, job.package, 1)
+
+
+def ready_made(out: Path, table: pa.Table, groups: list[layout.Group], path: Path) -> list[Files]:
+    """WAV files in the order of the tars, in one file; name, text, place and size of each."""
+    tars = []
+    with path.open("wb") as file:
+        for group in groups:
+            files = []
+            for row in table.take(group.rows).to_pylist():
+                pcm = blobs.read(out, row["work_shard"], {**row, "offset": row["blob_offset"]})
+                at = file.tell()
+                size = file.write(audio.write_wav_bytes(pcm, RATE))
+                files.append((row["id"], row["text"].encode(), at, size))
+            tars.append(files)
+    return tars
+
+
+Files = list[tuple[str, bytes, int, int]]
+
+
+def bare(source: Path, tars: list[Files], home: Path) -> None:
+    home.mkdir()
+    with source.open("rb") as file:
+        for number, files in enumerate(tars):
+            with tarfile.open(home / f"{number}.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
+                for key, text, at, size in files:
+                    file.seek(at)
+                    for suffix, data in (("txt", text), ("wav", file.read(size))):
+                        info = tarfile.TarInfo(f"{key}.{suffix}")
+                        info.size = len(data)
+                        tar.addfile(info, io.BytesIO(data))
+
+
+def each(work: Callable[..., object], job: Job, staging: Path, count: int) -> None:
+    for number in range(count):
+        work(job, staging, number)
+
+
+def timed(work: Callable[[], object]) -> tuple[float, float]:
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def main() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    found: dict[str, list[tuple[float, float]]] = {"bare": [], "write": [], "check": []}
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        job, table, groups = prepare(home / "out")
+        tars = ready_made(job.out, table, groups, home / "ready")
+        size = (home / "ready").stat().st_size
+        for number in range(rounds):
+            staging = home / f"staging{number}"
+            staging.mkdir()
+            pieces.plan(job, staging, groups, table, None)
+            copied = home / f"bare{number}"
+            found["bare"].append(timed(partial(bare, home / "ready", tars, copied)))
+            for name, work in (("write", pieces.write), ("check", pieces.check)):
+                found[name].append(timed(partial(each, work, job, staging, len(groups))))
+    print(f"{CLIPS} clips, {sum(table['num_samples'].to_pylist()) / RATE / 3600:.2f} h, "
+          f"{size / 1e6:.0f} MB, {len(groups)} tars, {rounds} rounds")  # fmt: skip
+    wall, cpu = (
+        {name: statistics.median(pair[kind] for pair in pairs) for name, pairs in found.items()}
+        for kind in (0, 1)
+    )
+    for kind, medians in (("wall", wall), ("CPU", cpu)):
+        print(
+            f"{kind}: bare copy {medians['bare']:.3f} s, write {medians['write']:.3f} s "
+            f"({medians['write'] / medians['bare']:.2f} x), verify {medians['check']:.3f} s "
+            f"({medians['check'] / medians['write']:.2f} x the write)"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""What a format makes of rows, without a run: for tests that read it by another library."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import soundfile as sf
+
+from tasks import pieces, plugins
+from tasks.blobs import Pcm
+from tasks.formats import Piece
+from tasks.manifest import Row
+from tasks.schema import UTTERANCES
+from tasks.settings import Plugin
+
+RATE = 16000
+MEASURES = {"dnsmos_ovrl": 3.25, "snr": None, "silence_fraction": 0.5, "duration": 9.0}
+TEXTS = (
+    "plain words", "广州话 录音", "مرحبا بالعالم", "👩‍👩‍👧 emoji 🎙", 'say "it\'s" \\ / ok',
+    "élève e\u0301",
+)  # fmt: skip
+
+
+def pcm(number: int) -> Pcm:
+    """0.13 s and more, of full scale, a length of its own for each; int16 [n]."""
+    samples = np.random.default_rng(number).integers(-32768, 32768, 2101 + 37 * number)
+    samples[:2] = -32768, 32767
+    return samples.astype(np.int16)
+
+
+def row(number: int, **changes: Any) -> Row:
+    """A clip without a speaker, the only one of its recording."""
+    samples = pcm(number)
+    facts = {
+        "id": f"d-r{number:02d}-{number:016x}-00000500-00000900", "source_id": f"key {number}",
+        "dataset": "d", "split": "train", "recording": f"d/r{number:02d}.wav", "start": 0.5,
+        "end": 0.9, "num_samples": len(samples), "sample_rate": RATE,
+        "text": TEXTS[number % len(TEXTS)], "text_source": "reference",
+        "language": "en", "avg_logprob": -0.25, "words": 2,
+        "sha256": hashlib.sha256(samples.tobytes()).hexdigest(),
+    }  # fmt: skip
+    return {**dict.fromkeys(UTTERANCES.names), **MEASURES, **facts, **changes, "number": number}
+
+
+def publish(home: Path, use: str, groups: Sequence[Sequence[Row]], **settings: Any) -> list[Piece]:
+    """Write these groups, each of one split, and read them back as `verify` does."""
+    fields = [*UTTERANCES, *(pa.field(name, pa.float64()) for name in MEASURES)]
+    flat = [each for group in groups for each in group]
+    table = pa.Table.from_pylist(flat, schema=pa.schema(fields))
+    home.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, home / "utterances.parquet")
+    module, checked = plugins.resolve("formats", Plugin.model_validate({"use": use, **settings}))
+    whole, _ = pieces.with_derived(module, checked, table)
+    numbers = {each["id"]: each["number"] for each in flat}
+    made: list[Piece] = []
+    at = 0
+    for index, group in enumerate(groups):
+        split = group[0]["split"]
+        rows, at = whole.slice(at, len(group)), at + len(group)
+        number = sum(piece.split == split for piece in made)
+        names = module.files(split, number, pieces.seen_by(module, rows), checked)
+        piece = Piece(use, split, number, index, len(group), tuple(names))
+        told = pieces.rows_for(module, rows, "id")
+        module.write(piece, told, lambda row: pcm(numbers[row["id"]]), home, checked)
+        assert module.check(piece, pieces.rows_for(module, rows), home, checked) == []
+        assert all((home / name).is_file() for name in names)
+        made.append(piece)
+    module.finish(made, home, checked)
+    return made
+
+
+def sha256(file: Any) -> str:
+    """Of the int16 PCM of a path or a file object, by libsndfile."""
+    samples, rate = sf.read(file, dtype="int16")
+    assert rate == RATE
+    assert samples.ndim == 1
+    return hashlib.sha256(samples.tobytes()).hexdigest()

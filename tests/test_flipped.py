@@ -1,0 +1,123 @@
+"""Every kind of file of a version, and every checkpoint: flipped, emptied, deleted, added."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows import cli
+from tasks import manifest, plugins, prune
+from tasks.reach import Asked
+from tests import corpus
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An OUT with one version in every format of the shelf; never changed."""
+    tmp = tmp_path_factory.mktemp("flipped")
+    corpus.make(tmp / "in", 3)
+    corpus.run(corpus.job(tmp, package={"formats": plugins.names("formats")}))
+    return tmp / "out"
+
+
+@pytest.fixture
+def out(whole: Path, tmp_path: Path) -> Path:
+    shutil.copytree(whole, tmp_path / "out", symlinks=True)
+    return tmp_path / "out"
+
+
+def kinds(version: Path) -> list[str]:
+    """A file of each kind: names are equal but for their digits."""
+    found: dict[str, str] = {}
+    for name in corpus.content(version):
+        found.setdefault(re.sub(r"\d+", "0", name), name)
+    return sorted(found.values())
+
+
+def said(capsys: pytest.CaptureFixture[str], version: Path, *flags: str, code: int = 3) -> str:
+    """What `verify` says; its exit code must be `code`."""
+    capsys.readouterr()
+    assert cli.main(["verify", str(version), *flags, "--json"]) == code
+    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert answer["ok"] == (code == 0)
+    return "\n".join(answer["faults"])
+
+
+def test_every_kind_of_file_of_a_version(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    version = out / "datasets/v0001"
+    every = kinds(version)
+    assert {"README.md", "dataset.json", "ledger.parquet", "utterances.parquet"} < set(every)
+    assert {name.split("/")[0] for name in every if "/" in name} == set(plugins.names("formats"))
+    chance = random.Random(11)
+    for name in every:
+        path = version / name
+        data = path.read_bytes()
+        corpus.flip(path, chance.randrange(len(data)))
+        assert name in said(capsys, version), f"a flipped byte of {name}"
+        path.write_bytes(b"")
+        assert name in said(capsys, version), f"{name} was emptied"
+        path.unlink()
+        if name != "dataset.json":  # without it, nothing is a version
+            assert name in said(capsys, version), f"{name} was deleted"
+        else:
+            assert cli.main(["verify", str(version)]) == 2
+        path.write_bytes(data)
+    for folder in sorted({(version / name).parent for name in every}):
+        extra = folder / "added.txt"
+        extra.write_bytes(b"")
+        assert extra.relative_to(version).as_posix() in said(capsys, version)
+        extra.unlink()
+    assert said(capsys, version, code=0) == ""
+
+
+def test_checkpoints_are_verified_on_request(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    version = out / "datasets/v0001"
+    assert said(capsys, version, "--deep", code=0) == ""
+    chance = random.Random(12)
+    paths = [p for p in corpus.parts(out) if p.suffix in (".parquet", ".pcm")]
+    paths = [p for p in paths if p.parent.name != "package"]
+    assert {p.relative_to(out).parts[-3:-1][0] for p in paths} >= {"filter", "resample", "audio"}
+    for path in paths:
+        name = path.relative_to(out).as_posix()
+        data = path.read_bytes()
+        corpus.flip(path, chance.randrange(len(data)))
+        assert name in said(capsys, version, "--deep"), f"a flipped byte of {name}"
+        path.write_bytes(b"")
+        assert name in said(capsys, version, "--deep"), f"{name} was emptied"
+        path.unlink()
+        assert name in said(capsys, version, "--deep"), f"{name} was deleted"
+        path.write_bytes(data)
+    assert said(capsys, version, "--deep", code=0) == ""
+    assert said(capsys, version, code=0) == ""
+    assert corpus.parts(out) == sorted(corpus.parts(out)), "it sets nothing aside"
+
+
+def test_a_version_that_was_moved_has_no_checkpoints(
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moved = (out / "datasets/v0001").rename(tmp_path / "v0001")
+    assert said(capsys, moved, code=0) == ""
+    assert cli.main(["verify", str(moved), "--deep"]) == 2
+    assert "lies in no OUT" in capsys.readouterr().err
+
+
+def test_what_runs_and_prunes_take_away_is_no_fault(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A snapshot of a shard that a newer one replaced, and what a prune removed."""
+    (path,) = (out / "manifests/shard/shard-000000").iterdir()
+    newer = manifest.read(out, "shard", "shard-000000")[-1].table
+    manifest.commit(out, "shard", "shard-000000", newer.to_pylist(), newer.schema, {})
+    path.unlink()
+    assert said(capsys, out / "datasets/latest", "--deep", code=0) == ""
+    job = corpus.job(out.parent, out=out, resample={"rate": 8000})
+    plan = prune.plan(out, prune.kept(out, 1), [Asked(job, "")])
+    assert plan.goes["audio"]
+    prune.carry_out(plan, job)
+    assert said(capsys, out / "datasets/latest", "--deep", code=0) == ""

@@ -1,0 +1,347 @@
+"""The contract of formats, over every file of the shelf: a new one is tested at once."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import io
+import os
+import random
+import re
+import shutil
+import tarfile
+from collections import defaultdict
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tasks import datacard, layout, pieces, pipeline, plugins, schema, versions
+from tasks.formats import Piece, _tar, nemo
+from tasks.settings import THRESHOLD, TRANSIENT, Plugin, role
+from tasks.verify import verify
+from tests import corpus
+from tests.test_setting_roles import SHELVES
+from tests.test_verify import reseal
+
+PLACED = "tests.plugins.placed_format"
+FORMATS = [*plugins.names("formats"), PLACED]
+PACKAGE = {"tar_hours": 2.5 / 3600}  # two groups of six short recordings
+COMMON = {"dataset.json", "README.md", "utterances.parquet", "ledger.parquet"}
+SAFE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9]+)*")
+
+
+def package(*formats: Any, **more: Any) -> dict[str, Any]:
+    return {**PACKAGE, "formats": formats, **more}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six recordings and one version of them in all formats; never changed."""
+    tmp = tmp_path_factory.mktemp("formats")
+    corpus.make(tmp / "in", 6)
+    corpus.run(corpus.job(tmp, package=package(*FORMATS)))
+    return tmp
+
+
+@pytest.fixture(scope="module")
+def grown(made: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two versions in all formats, the second with one recording more."""
+    tmp = tmp_path_factory.mktemp("grown")
+    shutil.copytree(made / "in", tmp / "in")
+    one = corpus.run(corpus.job(tmp, package=package(*FORMATS)))[0]
+    corpus.add(tmp / "in", 6)
+    two = corpus.run(corpus.job(tmp, package=package(*FORMATS)))[0]
+    return one.path, two.path
+
+
+def packaged(made: Path, out: Path, *formats: Any) -> pipeline.Published:
+    """The next version in `out`, from what `made` has computed."""
+    if not out.exists():
+        shutil.copytree(made / "out", out, ignore=shutil.ignore_patterns("datasets"))
+    return corpus.run(corpus.job(made, out=out, package=package(*formats)))[0]
+
+
+@pytest.fixture(scope="module")
+def alone(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """One version with one format: whoever damages it repairs it."""
+    tmp = tmp_path_factory.mktemp("alone")
+    return cache(lambda use: packaged(made, tmp / use, use).path)
+
+
+def pieces_of(version: Path, use: str) -> list[Piece]:
+    """The pieces of a published version, as `verify` makes them."""
+    table = pq.read_table(version / "utterances.parquet")
+    plugin = datacard.formats_of(versions.described(version))[use]
+    module, settings = plugins.resolve("formats", plugin)
+    whole, _ = pieces.with_derived(module, settings, table)
+    found = []
+    for index, (split, number, first, count) in enumerate(layout.groups_of(table)):
+        rows = pieces.seen_by(module, whole.slice(first, count))
+        files = tuple(module.files(split, number, rows, settings))
+        found.append(Piece(use, split, number, index, count, files))
+    return found
+
+
+def folder(use: str) -> str:
+    return "placed" if use == PLACED else use
+
+
+def of_format(version: Path, use: str) -> list[str]:
+    return [name for name in corpus.content(version) if name.split("/")[0] == folder(use)]
+
+
+def test_all_formats_in_one_version(made: Path) -> None:
+    version = made / "out/datasets/v0001"
+    assert verify(version) == []
+    held = [name for use in FORMATS for name in of_format(version, use)]
+    assert set(corpus.content(version)) == {*held, *COMMON}
+    assert len(layout.groups_of(pq.read_table(version / "utterances.parquet"))) == 2
+
+
+@pytest.mark.parametrize("use", FORMATS)
+def test_a_plugin_has_what_the_contract_asks(use: str) -> None:
+    module = plugins.load("formats", use)
+    assert isinstance(module.VERSION, int)
+    unknown = set(module.COLUMNS) - set(schema.UTTERANCES.names)
+    assert not set(module.COLUMNS) & set(pieces.LAID_OUT)
+    if unknown and not hasattr(module, "derived"):
+        measures = (
+            getattr(plugins.load(shelf, name), "COLUMNS", {})
+            for shelf in ("filters", "text")
+            for name in plugins.names(shelf)
+        )
+        assert unknown <= {column for columns in measures for column in columns}
+    expected = {
+        "files": ["split", "number", "rows", "settings"],
+        "write": ["piece", "rows", "pcm", "home", "settings"],
+        "check": ["piece", "rows", "home", "settings"],
+        "finish": ["pieces", "home", "settings"],
+        "offsets": ["rows", "settings"],
+        "derived": ["rows", "settings"],
+        "listing": ["home", "split", "head"],
+    }
+    for name, parameters in expected.items():
+        if name in ("files", "write", "check", "finish") or hasattr(module, name):
+            assert list(inspect.signature(getattr(module, name)).parameters) == parameters
+    roles = {role(module.Settings, field) for field in module.Settings.model_fields}
+    assert roles <= {THRESHOLD["role"], TRANSIENT["role"]}, "nothing upstream depends on a format"
+
+
+@pytest.mark.parametrize("use", FORMATS)
+def test_every_file_belongs_to_one_piece_or_is_a_list(made: Path, use: str) -> None:
+    version = made / "out/datasets/v0001"
+    found = [path for piece in pieces_of(version, use) for path in piece.files]
+    assert len(found) == len(set(found))
+    assert set(found) <= set(of_format(version, use))
+    assert all(SAFE.fullmatch(part) for name in of_format(version, use) for part in name.split("/"))
+
+
+@pytest.mark.parametrize("use", FORMATS)
+def test_alone_it_is_what_it_is_among_others(
+    made: Path, alone: Callable[[str], Path], use: str
+) -> None:
+    """Equal bytes at another time, in another OUT, and as the first format."""
+    one = corpus.content(alone(use))
+    among = corpus.content(made / "out/datasets/v0001")
+    assert {name: one[name] for name in of_format(alone(use), use)} == {
+        name: data for name, data in among.items() if name.split("/")[0] == folder(use)
+    }
+    rows = pq.read_table(alone(use) / "utterances.parquet").to_pylist()
+    assert {row["shard"] for row in rows} == {piece.path for piece in pieces_of(alone(use), use)}
+
+
+@pytest.mark.parametrize("use", FORMATS)
+def test_growth_links_what_stayed(grown: tuple[Path, Path], use: str) -> None:
+    one, two = grown
+    old = pieces_of(one, use)
+    new = pieces_of(two, use)
+    assert len(old) == 2
+    assert len(new) == 3
+    if use == PLACED:  # places moved: each clip's depends on all others
+        return
+    for before, after in zip(old, new, strict=False):
+        assert [(one / path).stat().st_ino for path in before.files] == [
+            (two / path).stat().st_ino for path in after.files
+        ]
+    assert verify(two) == []
+    assert verify(one) == []
+
+
+def test_what_follows_from_all_rows_is_written_anew(grown: tuple[Path, Path]) -> None:
+    """The seventh id comes last, so that no place has moved; one before them moves all."""
+    _, two = grown
+    ids = sorted(pq.read_table(two / "utterances.parquet")["id"].to_pylist())
+    places = {path.rpartition("/")[2] for p in pieces_of(two, PLACED) for path in p.files}
+    assert places == {f"{place}-{key}.txt" for place, key in enumerate(ids)}
+
+
+def kinds(version: Path, use: str) -> dict[str, str]:
+    """One file of each kind: of each suffix, in a piece and among the lists."""
+    held = {path for piece in pieces_of(version, use) for path in piece.files}
+    found: dict[str, str] = {}
+    for name in of_format(version, use):
+        found.setdefault(f"{name in held} {name.rpartition('.')[2]}", name)
+    return found
+
+
+@pytest.mark.parametrize("use", FORMATS)
+def test_a_flipped_byte_is_found(alone: Callable[[str], Path], use: str) -> None:
+    version = alone(use)
+    assert verify(version) == []
+    for name in kinds(version, use).values():
+        at = random.Random(name).randrange((version / name).stat().st_size)
+        corpus.flip(version / name, at)
+        assert any(name in fault for fault in verify(version)), f"byte {at} of {name}"
+        corpus.flip(version / name, at)
+
+
+@pytest.mark.parametrize("use", FORMATS)
+def test_other_samples_or_texts_are_found_without_a_hash(
+    alone: Callable[[str], Path], use: str
+) -> None:
+    """Damage from before the hash was taken: a piece is read back against its rows."""
+    version = alone(use)
+    module, settings = plugins.resolve("formats", Plugin(use=use))
+    table = pq.read_table(version / "utterances.parquet")
+    table, _ = pieces.with_derived(module, settings, table)
+    piece = pieces_of(version, use)[0]
+    rows = table.slice(0, piece.clips).to_pylist()
+    assert module.check(piece, rows, version, settings) == []
+    other = {"sha256": hashlib.sha256(b"").hexdigest(), "text": "other words", "num_samples": 1}
+    for name in set(other) & set(module.COLUMNS):
+        changed = [{**rows[0], name: other[name]}, *rows[1:]]
+        assert faults(module, piece, changed, version, settings), name
+    assert faults(module, piece, [*rows[1:], rows[0]], version, settings), "another order"
+    for path in piece.files:
+        os.rename(version / path, version / "gone")
+        assert faults(module, piece, rows, version, settings), f"{path} is missing"
+        os.rename(version / "gone", version / path)
+
+
+def faults(module: Any, piece: Piece, rows: Any, home: Path, settings: Any) -> list[str]:
+    try:
+        found: list[str] = module.check(piece, rows, home, settings)
+    except Exception as error:
+        return [str(error)]
+    return found
+
+
+@pytest.mark.parametrize("use", FORMATS)
+def test_random_damage_under_a_right_hash_is_no_traceback(
+    alone: Callable[[str], Path], tmp_path: Path, use: str
+) -> None:
+    version = tmp_path / "v0001"
+    shutil.copytree(alone(use), version)
+    for name in kinds(version, use).values():
+        size = (version / name).stat().st_size
+        for at in random.Random(name).sample(range(size), min(size, 3)):
+            corpus.flip(version / name, at)
+            reseal(version)
+            verify(version)
+            corpus.flip(version / name, at)
+
+
+SETTINGS = [
+    (name.partition(".")[2], field, entry.other)
+    for name, fields in SHELVES.items()
+    if name.startswith("formats.")
+    for field, entry in fields.items()
+    if entry.role == "threshold"
+]
+
+
+@pytest.mark.parametrize(("use", "field", "value"), [*SETTINGS, (PLACED, "times", 2)])
+def test_another_setting_writes_that_format_anew(
+    made: Path, tmp_path: Path, use: str, field: str, value: Any
+) -> None:
+    with_it = {"use": use, field: value}
+    packaged(made, tmp_path / "out", "wenet", use)
+    two = packaged(made, tmp_path / "out", "wenet", with_it)
+    assert two.new
+    assert (two.written, two.linked) == (2, 2)
+    assert verify(two.path) == []
+    fresh = packaged(made, tmp_path / "fresh", "wenet", with_it).path
+    assert {name: (two.path / name).read_bytes() for name in of_format(two.path, use)} == {
+        name: (fresh / name).read_bytes() for name in of_format(fresh, use)
+    }
+
+
+def test_a_renumbered_piece_is_linked_unless_its_number_is_in_it(
+    made: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(made / "in", tmp_path / "in")
+    chosen = [use for use in FORMATS if use != PLACED]
+    one, _ = corpus.run(corpus.job(tmp_path, package=package(*chosen)))
+    rows = pq.read_table(one.path / "utterances.parquet").to_pylist()
+    first = rows[0]["shard"]
+    for row in rows:
+        if row["shard"] == first:
+            os.unlink(row["source_path"])
+    two, _ = corpus.run(corpus.job(tmp_path, package=package(*chosen, max_removed_fraction=1)))
+    moved = 0
+    for use in chosen:
+        before, (after,) = pieces_of(one.path, use)[1], pieces_of(two.path, use)
+        same = [(one.path / a).stat().st_ino == (two.path / b).stat().st_ino
+                for a, b in zip(before.files, after.files, strict=True)]  # fmt: skip
+        numbered = getattr(plugins.load("formats", use), "NUMBERED", False)
+        assert same == [not numbered] * len(same), use
+        moved += numbered
+    assert two.written == moved
+    assert verify(two.path) == []
+
+
+def test_one_damaged_file_costs_its_piece_alone(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "in", tmp_path / "in")
+    one, _ = corpus.run(corpus.job(tmp_path, package=package("wenet_raw", "wenet")))
+    victim = pieces_of(one.path, "wenet_raw")[0].files[1]
+    corpus.flip(one.path / victim, 60)
+    corpus.add(tmp_path / "in", 6)
+    two, _ = corpus.run(corpus.job(tmp_path, package=package("wenet_raw", "wenet")))
+    assert (two.written, two.linked) == (3, 3)
+    assert verify(two.path) == []
+    assert verify(one.path) != []
+
+
+def test_ids_and_texts_of_all_formats_agree(made: Path) -> None:
+    """The groups are the same in all formats, so that they can be compared file by file."""
+    version = made / "out/datasets/v0001"
+    clips: dict[str, list[int]] = defaultdict(list)
+    for use in FORMATS:
+        clips[use] = [piece.clips for piece in pieces_of(version, use)]
+    assert len({tuple(found) for found in clips.values()}) == 1
+
+
+@pytest.mark.parametrize("length", [0, 1, 511, 512, 513, _tar.CHUNK, 3 * _tar.CHUNK + 7])
+def test_tars_are_those_of_python(tmp_path: Path, length: int) -> None:
+    """To the byte, and both readers find the same."""
+    members = {"a.txt": b"text", "x" * 96 + ".wav": bytes(range(256)) * 4, "z.bin": b"z" * length}
+    _tar.write(tmp_path / "ours.tar", [(n, (d[:7], memoryview(d)[7:])) for n, d in members.items()])
+    with tarfile.open(tmp_path / "python.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(data), 0o644
+            tar.addfile(info, io.BytesIO(data))
+    assert (tmp_path / "ours.tar").read_bytes() == (tmp_path / "python.tar").read_bytes()
+    found = list(_tar.read(tmp_path / "ours.tar"))
+    assert {member.name: bytes(member.data) for member in found} == members
+    assert all(member.plain for member in found)
+
+
+def test_names_fit_into_a_header() -> None:
+    long = "d" * 99
+    assert _tar.key("short-id") == "short-id"
+    assert len(_tar.key(long)) <= 95
+    assert _tar.key(long) != _tar.key(long + "d")
+    with pytest.raises(ValueError, match="does not fit"):
+        _tar.header("n" * 101, 1)
+    row = {"id": "talk-sub1"}
+    assert "-sub" not in nemo.member(row, nemo.Settings())
+
+
+def test_plain_names_stand_for_plugins() -> None:
+    read = corpus.job(Path("x"), package={"formats": ["wenet", {"use": "webdataset"}]})
+    assert read.package.formats == (Plugin(use="wenet"), Plugin(use="webdataset"))

@@ -51,6 +51,7 @@ def work(marks: str, shard: str, isolate: bool = False) -> str:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     import dask.config
+    import distributed  # noqa: F401 - its defaults first: they would go with what is set
 
     # Dask ends a nanny for good whose worker is away 15 s after one of its deaths: these tests
     # kill the same worker again and again.

@@ -39,6 +39,7 @@ def folded(text: str, language: str) -> str:
     # In Persian a ZWNJ stands between the parts of a word, and often a space in its stead.
     text = _JOINERS.sub(" " if language == "fa" else "", text)
     text = unicodedata.normalize("NFKC", text.casefold()).replace("ʼ", "'")  # that of ŉ
+    text = text.replace("i\u0307", "i")  # of İ: the mark would part it from what follows
     text = "".join(c if c == "'" or unicodedata.category(c)[0] in "LMN" else " " for c in text)
     return squeezed(_LOOSE_APOSTROPHE.sub(" ", text))
 

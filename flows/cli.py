@@ -52,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
     for name, text in (
         ("status", "what is done, stage by stage, and what a run would still compute"),
         ("ledger", "where every item and second went"),
+        ("report", "(re)build the newest run's report.html"),
     ):
         add(name, text).add_argument("out", metavar="OUT")
     what_if = add("what-if", "hours and items that other thresholds would keep")

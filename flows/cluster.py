@@ -234,7 +234,7 @@ class Cluster:
                     self._client.close(timeout=spawning.CLOSE_S)
             # Dask would wait for what still runs, cancelled calls too. What a worker writes is
             # atomic and its other files are ours, so nothing is lost by a kill.
-            spawning.end_now(self._cluster, workers)
+            spawning.end_now(self._cluster)
             if self._cluster is not None:
                 with suppress(TimeoutError, OSError, RuntimeError):
                     self._cluster.close(timeout=spawning.CLOSE_S)

@@ -50,6 +50,13 @@ def ledger(args: Any) -> int:
     return _tell(args, looks.ledger(_out(args.out)), show.ledger)
 
 
+def report(args: Any) -> int:
+    from flows import report as making
+    from flows import show
+
+    return _tell(args, making.newest(_out(args.out)), show.report)
+
+
 def what_if(args: Any) -> int:
     from flows import looks, show
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from prefect import flow
 from prefect.context import FlowRunContext
 
-from flows import history, lock, remote, runs
+from flows import history, lock, remote, report, runs
 from flows.calls import OnCluster
 from flows.cluster import Cluster, ClusterSettings
 from flows.progress import Progress
@@ -75,6 +75,7 @@ def prepare(
             result = _run(replace(job, scratch=scratch), settings, scratch)
             result["wall_seconds"] = round(time.monotonic() - began, 3)
             run.finish(result)
+            report.of_run(job, run.folder, result["new"])
     return result
 
 

@@ -105,6 +105,10 @@ def ledger(result: dict[str, Any], console: Console) -> None:
         console.print(f"[dim]{code}: {meaning}[/dim]")
 
 
+def report(result: dict[str, Any], console: Console) -> None:
+    console.print(f"Report: {result['report']}", soft_wrap=True, markup=False)
+
+
 def what_if(result: dict[str, Any], console: Console) -> None:
     table = _table("", ("", "<"), ("items", ">"), ("hours", ">"), ("of these not heard yet", ">"))
     for name in ("now", "then"):

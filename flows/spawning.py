@@ -117,19 +117,22 @@ def local_processes(cluster: Any) -> list[psutil.Process]:
     return found
 
 
-def end_now(cluster: Any, workers: list[psutil.Process]) -> None:
+def end_now(cluster: Any) -> None:
     """Kill local workers and let their nannies see it: a scheduler that still believes in a dead
-    or busy worker would ask it to retire, and wait."""
-    if not workers:
-        return
-    from distributed import Status
+    or busy worker would ask it to retire, and wait.
 
-    nannies = [n for n in cluster.workers.values() if n.status == Status.running]
-    for nanny in nannies:
+    A worker may have died before (a signal to the whole process group), and its nanny be starting
+    another one, which would outlive the run's folders: it is killed as soon as it is there.
+    """
+    from distributed import Nanny, Status
+
+    nannies = [n for n in getattr(cluster, "workers", {}).values() if isinstance(n, Nanny)]
+    open_ = [n for n in nannies if n.status not in (Status.closed, Status.failed)]
+    for nanny in open_:
         nanny.status = Status.closing_gracefully  # else it would start a new worker
-    kill(workers)
     end = time.monotonic() + CLOSE_S
-    while time.monotonic() < end and any(n.status != Status.closed for n in nannies):
+    while time.monotonic() < end and any(n.status != Status.closed for n in open_):
+        kill(local_processes(cluster))
         time.sleep(0.02)
 
 

@@ -502,13 +502,13 @@ def write_flac_bytes(pcm: NDArray[np.int16], rate: int) -> bytes:
     return memory.getvalue()
 
 
-def write_mp3_bytes(pcm: NDArray[np.int16], rate: int) -> bytes:
-    """Mono int16 as MP3 of 128 kbit/s, or the most that its rate allows, with the length that a
-    decoder cuts its padding off by. `rate` is one of MP3_RATES."""
+def write_mp3_bytes(pcm: NDArray[np.int16], rate: int, bit_rate: int = 128_000) -> bytes:
+    """Mono int16 as MP3 of `bit_rate` bit/s, or the most that its rate allows, with the length that
+    a decoder cuts its padding off by. `rate` is one of MP3_RATES."""
     memory = io.BytesIO()
     with av.open(memory, "w", format="mp3") as out:
         stream: Any = out.add_stream("libmp3lame", rate=rate, layout="mono")
-        stream.codec_context.format, stream.bit_rate = "s16p", 128_000
+        stream.codec_context.format, stream.bit_rate = "s16p", bit_rate
         frame = av.AudioFrame.from_ndarray(
             np.ascontiguousarray(pcm, dtype=np.int16)[None], format="s16p", layout="mono"
         )

@@ -120,17 +120,26 @@ def save(job: Job, table: pa.Table) -> None:
         publish(lambda _: path.name)
 
 
-def load(job: Job) -> pa.Table | None:
-    """The table, when it still holds for these settings but for thresholds; else None."""
+def where(job: Job) -> Path | None:
+    """The table's file, when it still holds for these settings but for thresholds; else None."""
     try:
-        table = pq.read_table(_path(job.out))
+        schema = pq.read_schema(_path(job.out))
     except (OSError, pa.ArrowException):
         return None
-    known = json.loads((table.schema.metadata or {}).get(KEY, b"{}"))
+    known = json.loads((schema.metadata or {}).get(KEY, b"{}"))
     columns = {column for rule in rules_asked(job) for column in rules.columns(rule)}
     # Verdicts that are no longer asked for may have left columns.
-    whole = columns.union(schema_of(job).names) <= set(table.column_names)
-    return table if whole and known == _state(job) else None
+    whole = columns.union(schema_of(job).names) <= set(schema.names)
+    return _path(job.out) if whole and known == _state(job) else None
+
+
+def load(job: Job) -> pa.Table | None:
+    """The whole table, when `where` finds it and it is sound; else None."""
+    path = where(job)
+    try:
+        return None if path is None else pq.read_table(path)
+    except (OSError, pa.ArrowException):
+        return None
 
 
 def rules_asked(job: Job) -> tuple[Rule, ...]:

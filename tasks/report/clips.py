@@ -1,0 +1,211 @@
+"""What is heard and seen of a sample: MP3 of 16 kHz in mono, and a small log-mel spectrogram.
+
+MP3, because every browser plays it and 8 s of it take 32 kB; a WAV takes eight times as much. Kept
+clips are the packaged samples; a span that was rejected before it was resampled is decoded again
+from its source, within a budget of audio that has to be decoded to get there.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks import audio, blobs
+from tasks.audio import Samples
+from tasks.errors import CorruptManifest, ItemError
+from tasks.recording import Locator
+from tasks.report.samples import Sample
+
+RATE = 16_000  # Hz
+BIT_RATE = 32_000  # bit/s
+SECONDS = 8.0  # of a clip, at most
+WIDTH, HEIGHT = 160, 64  # of a spectrogram
+WINDOW = 512  # samples of its frames at RATE
+RANGE_DB = 60.0  # from its lightest grey to its darkest
+SEARCH = 3600.0  # s of audio that is decoded, at most, to reach rejected spans
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """Data addresses of a clip, or why there is none."""
+
+    audio: str | None = None
+    picture: str | None = None
+    seconds: float = 0.0  # of what is heard
+    why: str = ""  # no audio; in words
+
+    @property
+    def size(self) -> int:
+        return len(self.audio or "") + len(self.picture or "")
+
+
+class Studio:
+    """Makes the media of samples; reads each source once, however many spans of it are shown."""
+
+    def __init__(self, out: Path, rate: int, samples: Sequence[Sample]) -> None:
+        self.out, self.rate = out, rate  # of the resampled audio, Hz
+        self.samples = samples
+        self.searched = 0.0  # s of sources
+
+    def make(self, sample: Sample) -> Media:
+        """The media of one of the samples."""
+        try:
+            mono = self._kept(sample) if sample.pcm is not None else self._rejected[id(sample)]
+        except (CorruptManifest, OSError) as error:
+            mono = f"its audio cannot be read: {error}"
+        if isinstance(mono, str):
+            return Media(why=mono)
+        pcm = (mono * 32767).round().clip(-32768, 32767).astype(np.int16)
+        return Media(
+            address("audio/mpeg", audio.write_mp3_bytes(pcm, RATE, BIT_RATE)),
+            address("image/png", png(spectrogram(mono))), len(mono) / RATE,
+        )  # fmt: skip
+
+    def _kept(self, sample: Sample) -> Samples:
+        assert sample.pcm is not None
+        assert sample.shard is not None
+        pcm = blobs.read(self.out, sample.shard, sample.pcm)
+        scaled = pcm[: round(SECONDS * self.rate)].astype(np.float32) * np.float32(1 / 32768)
+        return at_rate(scaled, self.rate)
+
+    @cached_property
+    def _rejected(self) -> dict[int, Samples | str]:
+        """Mono float32 [n] at RATE, or why there is none, of every sample without PCM."""
+        found: dict[int, Samples | str] = {}
+        spans: dict[Locator, list[Sample]] = {}
+        for sample in self.samples:
+            if sample.pcm is None:
+                found[id(sample)] = why = _no_source(sample)
+                if not why and sample.locator is not None:
+                    spans.setdefault(sample.locator, []).append(sample)
+        for locator, wanted in spans.items():
+            try:
+                found.update(self._read(locator, wanted))
+            except (ItemError, OSError) as error:
+                lacking = [s for s in wanted if isinstance(found[id(s)], str)]
+                found.update((id(s), f"it cannot be decoded now: {error}") for s in lacking)
+        return found
+
+    def _read(self, locator: Locator, wanted: list[Sample]) -> Iterator[tuple[int, Samples | str]]:
+        """The spans of one source, in the order of their starts."""
+        wanted.sort(key=lambda s: s.row["start"])
+        with audio.open_stream(locator) as stream:
+            far = wanted[-1].row["start"] + SECONDS
+            seeks = stream.skip_to(0)
+            if not seeks and self.searched + far > SEARCH:
+                why = "it stands too far into its recording to be decoded again for this page"
+                yield from ((id(s), why) for s in wanted)
+                return
+        self.searched += 0.0 if seeks else far
+        if seeks:
+            for sample in wanted:
+                start, stop = _span(sample)
+                samples = audio.read_span(locator, start, stop)
+                yield id(sample), _mono(samples, sample)
+            return
+        with audio.open_stream(locator) as stream:
+            yield from _passing(stream, wanted)
+
+
+def _passing(stream: audio.Stream, wanted: Sequence[Sample]) -> Iterator[tuple[int, Samples]]:
+    """Spans, by rising start, of a stream that is decoded once until the last of them ends."""
+    spans: list[tuple[int, int, Sample, list[Samples]]]
+    spans = [(*_span(sample), sample, []) for sample in wanted]
+    at = 0
+    for block in stream.blocks():
+        for start, stop, _, pieces in spans:
+            low, high = max(start - at, 0), min(stop - at, len(block))
+            if low < high:
+                pieces.append(block[low:high])
+        at += len(block)
+        for _, _, sample, pieces in [s for s in spans if s[1] <= at]:
+            yield id(sample), _mono(np.concatenate(pieces), sample)
+        spans = [s for s in spans if s[1] > at]
+        if not spans:
+            return
+
+
+def _span(sample: Sample) -> tuple[int, int]:
+    """First sample and the one after the last of what is heard, at the native rate."""
+    rate = sample.row["sample_rate"]
+    start, stop = round(sample.row["start"] * rate), round(sample.row["end"] * rate)
+    return start, min(stop, start + round(SECONDS * rate))
+
+
+def _mono(samples: Samples, sample: Sample) -> Samples:
+    return at_rate(samples.mean(axis=1, dtype=np.float32), sample.row["sample_rate"])
+
+
+def _no_source(sample: Sample) -> str:
+    """Why a rejected sample has no audio to decode; empty where it has."""
+    if sample.row["outcome"] == "failed":
+        return "it failed, and is not decoded again here"
+    if sample.locator is None:
+        return "its recording was not looked up: this report reads a part of the shards"
+    if not Path(sample.locator.path).is_file():
+        return "its source is not there any more"
+    start, stop = _span(sample)
+    return "" if start < stop else "it has no samples"
+
+
+def at_rate(mono: Samples, rate: int) -> Samples:
+    """float32 [n] at RATE."""
+    import soxr
+
+    if rate == RATE or not len(mono):
+        return mono
+    found: Samples = soxr.resample(mono, rate, RATE)
+    return found
+
+
+def spectrogram(mono: Samples) -> NDArray[np.uint8]:
+    """Log-mel levels [HEIGHT, WIDTH], 0 loud to 15 silent, low notes at the bottom.
+
+    For the eye only. librosa has it too, but its import alone takes as long as all the pictures.
+    """
+    padded = np.pad(mono, (0, max(WINDOW - len(mono), 0)))
+    starts = np.linspace(0, len(padded) - WINDOW, WIDTH).astype(np.int64)
+    frames = padded[starts[:, None] + np.arange(WINDOW)] * np.hanning(WINDOW).astype(np.float32)
+    power = _mel_bands() @ np.square(np.abs(np.fft.rfft(frames))).T
+    level = 10 * np.log10(np.maximum(power / max(float(power.max()), 1e-10), 1e-10))
+    grey: NDArray[np.uint8] = np.clip(-level / RANGE_DB * 15, 0, 15).astype(np.uint8)[::-1]
+    return grey
+
+
+@cache
+def _mel_bands() -> NDArray[np.float32]:
+    """Triangles of equal width in mel (2595 log10(1 + Hz / 700), O'Shaughnessy 1987) from 0 Hz to
+    half of RATE; float32 [HEIGHT, bins]."""
+    top = 2595 * np.log10(1 + RATE / 2 / 700)
+    edges = 700 * (10 ** (np.linspace(0, top, HEIGHT + 2) / 2595) - 1)
+    bins = np.fft.rfftfreq(WINDOW, 1 / RATE)
+    step = RATE / WINDOW  # a band is at least as wide as a bin, so that none is empty
+    low, mid, high = edges[:-2, None], edges[1:-1, None], edges[2:, None]
+    up = (bins - low) / np.maximum(mid - low, step)
+    down = (high - bins) / np.maximum(high - mid, step)
+    return np.clip(np.minimum(up, down), 0, None).astype(np.float32)
+
+
+def png(grey: NDArray[np.uint8]) -> bytes:
+    """A PNG of 16 greys from [rows, columns] of 0 to 15; columns even."""
+    rows, columns = grey.shape
+    packed = (grey[:, ::2] << 4) | grey[:, 1::2]
+    lines = np.concatenate([np.zeros((rows, 1), np.uint8), packed], axis=1)  # 0: no prediction
+    head = struct.pack(">IIBBBBB", columns, rows, 4, 0, 0, 0, 0)
+    parts = ((b"IHDR", head), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in parts
+    )
+
+
+def address(kind: str, data: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"

@@ -1,0 +1,163 @@
+"""The table of decisions, a column at a time: a million rows need tens of MB, not the whole table.
+
+`decisions.parquet` has one row an utterance. What every chart needs of it (seconds, outcome, the
+rules that reject it, its dataset and language) is held in small arrays; measures come and go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tasks import decisions, plugins, rules, schema, weights
+from tasks.job import Job
+from tasks.rules import Rule
+from tasks.settings import Plugin
+from tasks.view import rules_of
+
+Flags = NDArray[np.bool_]
+GROUPS = 8  # datasets, and languages, that are shown on their own
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One rule of a verdict, and who asks for it."""
+
+    shelf: str
+    use: str
+    rule: Rule
+
+
+def asked_of(job: Job) -> list[Asked]:
+    chosen: list[tuple[str, Plugin]] = [("filters", p) for p in job.filter.filters]
+    chosen += [("text", p) for p in job.transcribe.verdicts]
+    return [Asked(s, p.use, rule) for s, p in chosen for rule in rules_of(s, (p,))]
+
+
+def units(job: Job) -> dict[str, tuple[str, str]]:
+    """(unit, meaning) of every measure."""
+    found = {
+        f.name: ((f.metadata or {}).get(b"unit", b"").decode(),
+                 (f.metadata or {}).get(b"doc", b"").decode())
+        for f in schema.TRANSCRIPTS
+    }  # fmt: skip
+    found["text_chars"] = ("characters", "length of the text")
+    found["wer"] = ("", "word errors / words of the reference")
+    found["cer"] = ("", "character errors / characters of the reference")
+    found["seconds"] = ("s", "length of the utterance")
+    for shelf, chosen in (("filters", job.filter.filters), ("text", job.transcribe.verdicts)):
+        for plugin in chosen:
+            found.update(getattr(plugins.load(shelf, plugin.use), "COLUMNS", {}))
+    return found
+
+
+class Columns:
+    """Decisions on all utterances, and the measures that they were taken from."""
+
+    def __init__(self, job: Job, path: Path) -> None:
+        self.job, self.path = job, path
+        self.names: list[str] = pq.read_schema(path).names
+        self.asked = asked_of(job)
+        self._refused: dict[Asked, Flags] = {}
+        self._last: tuple[str, NDArray[np.float64]] | None = None
+
+    def read(self, *names: str) -> pa.Table:
+        return pq.read_table(self.path, columns=sorted(set(names)))
+
+    def values(self, name: str) -> NDArray[np.float64]:
+        """A measure of each utterance; NaN where it has none. float64 [rows], not to be written.
+        The last one is remembered: histogram and curves of a measure are made one after another.
+        """
+        if self._last is None or self._last[0] != name:
+            self._last = name, _numbers(self.read(name)[name])
+        return self._last[1]
+
+    @cached_property
+    def seconds(self) -> NDArray[np.float64]:
+        return self.values("seconds")
+
+    @cached_property
+    def packaged(self) -> Flags:
+        return _flags(pc.equal(self.read("outcome")["outcome"], "packaged"))
+
+    @cached_property
+    def heard(self) -> Flags:
+        return _flags(self.read("heard")["heard"])
+
+    @cached_property
+    def blocked(self) -> Flags:
+        """Rows that no limit of a measure lets in: failed ones, those that the whole corpus decided
+        on (copies, outliers, splits), those that were not drawn for their dataset's share."""
+        table = self.read("outcome", "stage", "reason")
+        across = pc.and_(pc.equal(table["outcome"], "dropped"), pc.equal(table["stage"], "package"))
+        across = pc.and_(across, pc.not_equal(table["reason"], "weight"))
+        found = _flags(pc.or_(pc.equal(table["outcome"], "failed"), across))
+        if any(weight < 1 for weight in self.job.package.weights.values()):
+            draw, weight = weights.chances(self.job.package, self.read("id", "dataset"))
+            found |= (draw >= weight) & self.heard
+        return found
+
+    def refused(self, asked: Asked) -> Flags:
+        """Which rows one rule rejects; a rule on text rejects nothing that was not heard."""
+        if asked not in self._refused:
+            table = self.read(*rules.columns(asked.rule))
+            no = ~_flags(decisions.passes(table, [asked.rule]))
+            self._refused[asked] = no & self.heard if asked.shelf == "text" else no
+        return self._refused[asked]
+
+    @cached_property
+    def refusals(self) -> NDArray[np.uint8]:
+        """How many rules reject each row."""
+        count = np.zeros(len(self.seconds), np.uint8)
+        for asked in self.asked:
+            count += self.refused(asked)
+        return count
+
+    def only(self, asked: Asked) -> Flags:
+        """Rows that would be kept if this one rule were not there."""
+        found: Flags = ~self.blocked & (self.refusals == self.refused(asked))
+        return found
+
+    def inside(self, name: str, low: float | None, high: float | None) -> Flags:
+        """Which rows have a known value of this column, within limits."""
+        values = self.values(name)
+        good = ~np.isnan(values)
+        good &= np.ones_like(good) if low is None else values >= low
+        good &= np.ones_like(good) if high is None else values <= high
+        return np.asarray(good, dtype=bool)
+
+    @cached_property
+    def groups(self) -> list[tuple[str, str | None, NDArray[np.int32]]]:
+        """(`dataset` or `language`, name, its rows) of the largest by hours, where there are
+        several; row numbers rise."""
+        return [(kind, *group) for kind in ("dataset", "language") for group in self._largest(kind)]
+
+    def _largest(self, kind: str) -> list[tuple[str | None, NDArray[np.int32]]]:
+        table = pq.read_table(self.path, columns=[kind], read_dictionary=[kind])
+        column = table.unify_dictionaries()[kind].combine_chunks()
+        names: list[str | None] = [*column.dictionary.to_pylist(), None]
+        codes = column.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
+        hours = np.bincount(codes, self.seconds, len(names))
+        largest = sorted(range(len(names)), key=lambda i: (-hours[i], str(names[i])))
+        largest = [i for i in largest if hours[i] > 0][:GROUPS]
+        if len(largest) < 2:
+            return []
+        return [(names[i], np.flatnonzero(codes == i).astype(np.int32)) for i in largest]
+
+
+def _flags(column: Any) -> Flags:
+    found: Flags = pc.fill_null(column, False).to_numpy(zero_copy_only=False).astype(bool)
+    return found
+
+
+def _numbers(column: Any) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
+    return found

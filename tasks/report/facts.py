@@ -1,0 +1,158 @@
+"""The ledger as a report reads it: a few columns of all rows, and all columns of a few rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tasks import summary
+from tasks.errors import CODES
+from tasks.manifest import Row
+
+REMOVED = "source_removed"  # of an earlier version: no audio of this run
+LARGE = 8  # reasons that the funnel shows before the small ones are opened
+ROWS = 40  # of a table by dataset or language; smaller ones are added up
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """A version's ledger.parquet, or the table of what is done so far."""
+
+    source: Path | pa.Table
+
+    def columns(self, *names: str) -> pa.Table:
+        """Texts that repeat (reasons, datasets) as dictionaries: a byte or two a row."""
+        if isinstance(self.source, pa.Table):
+            return self.source.select(list(names))
+        repeated = [n for n in names if n in ("outcome", "stage", "reason", "dataset", "language")]
+        return pq.read_table(self.source, columns=list(names), read_dictionary=repeated)
+
+    def rows(self, numbers: Sequence[int]) -> list[Row]:
+        """These rows, by rising number, with all columns; a row group in memory at a time."""
+        wanted = np.array(sorted(numbers), dtype=np.int64)
+        found: list[Row] = []
+        at = 0
+        for part in self._parts():
+            inside = wanted[(wanted >= at) & (wanted < at + part.num_rows)] - at
+            found += part.take(pa.array(inside)).to_pylist()
+            at += part.num_rows
+        return found
+
+    def _parts(self) -> Iterator[pa.Table]:
+        if isinstance(self.source, pa.Table):
+            yield self.source
+            return
+        with pq.ParquetFile(self.source) as file:
+            for number in range(file.num_row_groups):
+                yield file.read_row_group(number)
+
+    def reasons(self) -> tuple[NDArray[np.int32], list[tuple[str, str]]]:
+        """(code of each row, (stage, reason) of each code), in the order of names."""
+        table = self.columns("stage", "reason")
+        names, codes = [], []
+        for column in ("stage", "reason"):
+            words = _dictionary(table[column])
+            names.append([word or "" for word in words.dictionary.to_pylist()])
+            codes.append(words.indices.fill_null(0).to_numpy(zero_copy_only=False))
+        joint = codes[0].astype(np.int64) * max(len(names[1]), 1) + codes[1]
+        unique, back = np.unique(joint, return_inverse=True)
+        pairs = [(names[0][c // len(names[1])], names[1][c % len(names[1])]) for c in unique]
+        order = sorted(range(len(pairs)), key=pairs.__getitem__)
+        rank = np.empty(len(pairs), np.int32)
+        rank[order] = np.arange(len(pairs), dtype=np.int32)
+        return rank[back], [pairs[i] for i in order]
+
+
+def _dictionary(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    column = column.unify_dictionaries().combine_chunks()
+    if pa.types.is_dictionary(column.type):
+        return column
+    return column.dictionary_encode()
+
+
+def funnel(counts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The steps from all audio to what is packaged: what each reason takes away, and what is left
+    `after` it; seconds. Those that take least come last, as `small`. `counts` as in dataset.json.
+    """
+    whole = left = counts["seconds"]["in"]
+    steps = []
+    large = _large(counts["reasons"])
+    order = sorted(_in_order(counts["reasons"]), key=lambda entry: entry[0] not in large)
+    for name, entry in order:
+        stage, _, reason = name.partition(".")
+        gone = reason == REMOVED
+        taken = 0.0 if gone else entry["seconds"]
+        steps.append(
+            {
+                "stage": stage, "reason": reason, "name": name, "items": entry["items"],
+                "seconds": entry["seconds"], "after": max(left - taken, 0.0),
+                "small": name not in large, "share": taken / whole if whole else 0.0, "gone": gone,
+                "meaning": "no longer in its source; not part of the hours in" if gone
+                else CODES.get(reason, MEANINGS.get(reason, "")),
+            }
+        )  # fmt: skip
+        left = max(left - taken, 0.0)
+    return steps
+
+
+def _large(reasons: Mapping[str, Any]) -> set[str]:
+    """The reasons that are shown at once: those that take most; all of a few."""
+    if len(reasons) <= LARGE:
+        return set(reasons)
+    order = sorted(reasons, key=lambda name: (-reasons[name]["seconds"], name))[:LARGE]
+    return {name for name in order if reasons[name]["seconds"] > 0}
+
+
+#: What is no fault has no code in `errors.CODES`.
+MEANINGS = {
+    "non_speech": "no speech was found there",
+    "below_min_seconds": "shorter than the segmenter's least",
+    "duplicate": "another copy of it is packaged",
+    "weight": "not drawn for its dataset's share",
+    "split_conflict": "it would stand on two sides of a split",
+    "packaged": "in the dataset",
+}
+
+
+def _in_order(reasons: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    """By stage as they follow each other, then the largest first."""
+    order = ("shard", "filter", "resample", "transcribe", "package")
+
+    def key(item: tuple[str, Any]) -> tuple[int, float, str]:
+        stage = item[0].partition(".")[0]
+        return order.index(stage) if stage in order else -1, -item[1]["seconds"], item[0]
+
+    return sorted(reasons.items(), key=key)
+
+
+def shares(ledger: Ledger, column: str) -> list[dict[str, Any]]:
+    """Hours in and packaged of every dataset or language, the largest first; the smallest of more
+    than ROWS are one row."""
+    table = ledger.columns(column, "outcome", "reason", "samples", "sample_rate", "recording")
+    table = table.filter(pc.not_equal(pc.cast(table["reason"], pa.string()), REMOVED))
+    found: dict[str | None, dict[str, Any]] = {}
+    for row in summary.hours_by(_plain(table), column, "outcome"):
+        entry = found.setdefault(row[column], {"name": row[column], "in": 0.0, "packaged": 0.0,
+                                               "items": 0, "names": 1})  # fmt: skip
+        entry["in"] += row["hours"]
+        if row["outcome"] == "packaged":
+            entry["packaged"], entry["items"] = row["hours"], row["items"]
+    rows = sorted(found.values(), key=lambda r: (-r["in"], str(r["name"])))
+    if len(rows) > ROWS:
+        rest = rows[ROWS - 1 :]
+        summed = {key: sum(r[key] for r in rest) for key in ("in", "packaged", "items")}
+        rows = [*rows[: ROWS - 1], {"name": None, "names": len(rest), **summed}]
+    return rows
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """One dictionary a column: grouping cannot join several."""
+    return table.unify_dictionaries()

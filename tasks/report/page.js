@@ -1,0 +1,143 @@
+// Draws the histograms, moves limits, chooses clips. No library, no network, no markup from data.
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const SVG = "http://www.w3.org/2000/svg";
+  const WIDTH = 320, TOP = 16, BASE = 128;
+
+  const number = (value) => {
+    const size = Math.abs(value);
+    if (value !== 0 && (size < 1e-3 || size >= 1e6)) return value.toPrecision(3);
+    return size >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(4)));
+  };
+  const length = (hours) => {
+    const [value, unit] = hours >= 1 ? [hours, "h"] : hours * 60 >= 1 ? [hours * 60, "min"] : [hours * 3600, "s"];
+    const digits = value >= 100 ? 0 : value >= 10 ? 1 : 2;
+    return `${value.toLocaleString("en", { maximumFractionDigits: digits })} ${unit}`;
+  };
+  const draw = (parent, name, attributes, text) => {
+    const node = document.createElementNS(SVG, name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    if (text !== undefined) node.textContent = text;
+    parent.append(node);
+    return node;
+  };
+
+  let group = { kind: "all", name: "" };
+  const charts = [];
+
+  class Chart {
+    constructor(figure, measure) {
+      this.measure = measure;
+      this.svg = figure.querySelector("svg");
+      this.sliders = [...figure.querySelectorAll("input[type=range]")].map((input) => {
+        const slider = {
+          input, curve: measure.curves[Number(input.dataset.curve)],
+          output: input.parentElement.querySelector(".value"),
+          effect: input.parentElement.querySelector(".effect"),
+        };
+        input.value = slider.curve.at;
+        input.addEventListener("input", () => { this.tell(slider); this.draw(); changed(); });
+        this.tell(slider);
+        return slider;
+      });
+      this.draw();
+    }
+
+    x(value) {
+      const { low, high } = this.measure;
+      return Math.min(Math.max((value - low) / (high - low), 0), 1) * WIDTH;
+    }
+
+    // The histogram of the chosen group, and every limit as it is and as it was moved.
+    draw() {
+      this.svg.replaceChildren();
+      const found = this.measure.groups.find((g) => g.kind === group.kind && g.name === group.name);
+      const bars = found ? found.kept.map((kept, i) => [kept, found.other[i]]) : [];
+      const most = Math.max(...bars.map(([a, b]) => a + b), 0);
+      const step = WIDTH / (bars.length || 1);
+      bars.forEach(([kept, other], i) => {
+        const scale = (BASE - TOP) / (most || 1);
+        const [k, o] = [kept * scale, other * scale];
+        const place = { x: (i * step + 0.5).toFixed(2), width: (step - 1).toFixed(2) };
+        if (o > 0) draw(this.svg, "rect", { class: "o", ...place, y: (BASE - k - o).toFixed(2), height: o.toFixed(2) });
+        if (k > 0) draw(this.svg, "rect", { class: "k", ...place, y: (BASE - k).toFixed(2), height: k.toFixed(2) });
+      });
+      draw(this.svg, "line", { class: "axis", x1: 0, x2: WIDTH, y1: BASE, y2: BASE });
+      const { low, high } = this.measure;
+      for (const [value, anchor] of [[low, "start"], [(low + high) / 2, "middle"], [high, "end"]]) {
+        draw(this.svg, "text", { x: this.x(value), y: BASE + 14, "text-anchor": anchor }, number(value));
+      }
+      draw(this.svg, "text", { x: 0, y: 10 }, most ? `${length(most)} in the highest bar` : "no utterance here has a value");
+      for (const slider of this.sliders) {
+        const now = slider.curve.positions[Number(slider.input.value)];
+        if (slider.curve.today !== null) this.line("today", slider.curve.today);
+        if (Number(slider.input.value) !== slider.curve.at && now !== null) this.line("moved", now);
+      }
+    }
+
+    // A limit far from all values is named beside its slider only.
+    line(kind, value) {
+      if (value < this.measure.low || value > this.measure.high) return;
+      const x = Math.min(Math.max(this.x(value), 1), WIDTH - 1);
+      draw(this.svg, "line", { class: kind, x1: x, x2: x, y1: TOP - 2, y2: BASE });
+    }
+
+    tell({ input, curve, output, effect }) {
+      const at = Number(input.value), value = curve.positions[at];
+      output.textContent = value === null ? "any" : number(value);
+      const hours = curve.hours[at] - curve.hours[curve.at], items = curve.items[at] - curve.items[curve.at];
+      const sign = hours < 0 || items < 0 ? "−" : "+";
+      const change = at === curve.at ? "as it is"
+        : hours === 0 && items === 0 ? "no change"
+        : `${sign}${length(Math.abs(hours))}, ${sign}${Math.abs(items).toLocaleString("en")} utterances`;
+      const kept = length(curve.hours[at]);
+      const bold = document.createElement("b");
+      bold.textContent = kept;
+      effect.replaceChildren("keeps ", bold, ` (${change})`);
+      input.setAttribute("aria-valuetext", `${output.textContent}: keeps ${kept}, ${change}`);
+    }
+
+    reset() {
+      for (const slider of this.sliders) { slider.input.value = slider.curve.at; this.tell(slider); }
+      this.draw();
+    }
+  }
+
+  const reset = document.getElementById("reset");
+  const changed = () => {
+    reset.disabled = charts.every((c) => c.sliders.every((s) => Number(s.input.value) === s.curve.at));
+  };
+  for (const measure of data.measures || []) {
+    charts.push(new Chart(document.querySelector(`figure[data-measure="${CSS.escape(measure.name)}"]`), measure));
+  }
+  reset?.addEventListener("click", () => { charts.forEach((c) => c.reset()); changed(); });
+  document.getElementById("group")?.addEventListener("change", (event) => {
+    const { kind = "all", name = "", known = "1" } = event.target.selectedOptions[0].dataset;
+    group = { kind, name: known === "1" ? name : null };
+    charts.forEach((c) => c.draw());
+  });
+
+  const reason = document.getElementById("reason");
+  const choose = () => {
+    let shown = 0;
+    for (const row of document.querySelectorAll("tr[data-reason]")) {
+      row.hidden = reason.value !== "" && row.dataset.reason !== reason.value;
+      if (row.hidden) row.querySelector("audio")?.pause();
+      shown += row.hidden ? 0 : 1;
+    }
+    document.getElementById("count").textContent = `${shown} shown`;
+  };
+  if (reason) {
+    reason.addEventListener("change", choose);
+    for (const link of document.querySelectorAll("a[data-reason]")) {
+      link.addEventListener("click", () => { reason.value = link.dataset.reason; choose(); });
+    }
+    if (reason.options.length > 1) reason.selectedIndex = 1;  // all of them are a long page
+    choose();
+  }
+  // One clip at a time.
+  document.addEventListener("play", (event) => {
+    for (const other of document.querySelectorAll("audio")) if (other !== event.target) other.pause();
+  }, true);
+})();

@@ -1,0 +1,87 @@
+"""Hours that would be kept if one limit stood elsewhere and everything else as it does.
+
+As `uttermill what-if` counts: what the whole corpus decided (copies, outliers, splits) stays as it
+is, and what was never transcribed counts as kept, since no verdict on its text is known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.report.columns import Asked, Columns
+from tasks.report.distributions import short
+from tasks.rules import Limit
+
+POSITIONS = 100  # of a slider, between the ends of the chart's axis
+
+
+def now(columns: Columns) -> dict[str, Any]:
+    """What today's limits keep, counted in the same way."""
+    kept = ~columns.blocked & (columns.refusals == 0)
+    return {"hours": float(columns.seconds[kept].sum() / 3600), "items": int(kept.sum())}
+
+
+def curves(columns: Columns, name: str, low: float, high: float) -> list[dict[str, Any]]:
+    """For each limit on a measure: positions, and hours and items kept at each.
+
+    `positions` rise; None stands for "no limit" and is the first of a lower, the last of an upper
+    limit. `at` is today's place among them.
+    """
+    found = []
+    for asked in columns.asked:
+        rule = asked.rule
+        if isinstance(rule, Limit) and rule.column == name:
+            sides = [("min", rule.min, rule.low), ("max", rule.max, rule.high)]
+            for side, today, reason in sides:
+                if reason:
+                    found.append(_curve(columns, asked, side, today, reason, low, high))
+    return found
+
+
+def _curve(
+    columns: Columns, asked: Asked, side: str, today: float | None, reason: str,
+    low: float, high: float,
+) -> dict[str, Any]:  # fmt: skip
+    rule = asked.rule
+    assert isinstance(rule, Limit)
+    values, seconds = columns.values(rule.column), columns.seconds
+    open_ = columns.only(asked)
+    spared = np.isnan(values)
+    if asked.shelf == "text":
+        spared |= ~columns.heard
+    for within in rule.unless:
+        spared |= columns.inside(within.column, within.min, within.max)
+    other = rule.max if side == "min" else rule.min
+    if other is not None:  # what breaks the other limit of the same rule stays out
+        open_ &= spared | (values <= other if side == "min" else values >= other)
+    sure, contested = open_ & spared, open_ & ~spared
+    steps = _steps(low, high, today)
+    found = values[contested]
+    # How many positions lie at or below a value, or below it: the limits that let it in.
+    place = np.searchsorted(steps, found, "right" if side == "min" else "left")
+    count = np.bincount(place, minlength=len(steps) + 1)
+    length = np.bincount(place, seconds[contested], len(steps) + 1)
+    positions: list[float | None] = [*steps.tolist()]
+    if side == "min":  # kept: values >= position; without a limit, all
+        items, kept = count[::-1].cumsum()[::-1], length[::-1].cumsum()[::-1]
+        positions.insert(0, None)
+    else:  # kept: values <= position
+        items, kept = count.cumsum(), length.cumsum()
+        positions.append(None)
+    return {
+        "use": asked.use, "shelf": asked.shelf, "side": side, "reason": reason, "today": today,
+        "at": positions.index(today), "positions": positions,
+        "hours": short((kept + seconds[sure].sum()) / 3600, 9),
+        "items": [int(n) for n in items + int(sure.sum())],
+    }  # fmt: skip
+
+
+def _steps(low: float, high: float, today: float | None) -> NDArray[np.float64]:
+    """Rising positions from `low` to `high`; today's limit is exactly one of them."""
+    steps = [float(f"{x:.6g}") for x in np.linspace(low, high, POSITIONS + 1)]
+    if today is not None:
+        steps.append(float(today))
+    return np.unique(np.array(steps))

@@ -1,0 +1,44 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+NO_ROOM = "left out, so that this file stays below its size"
+HOUR, MINUTE = 3600.0, 60.0
+
+
+def length(seconds: float) -> str:
+    """12,345 h, 12.3 h, 1.23 h, 12.3 min, 4.5 s: three figures, or all whole ones."""
+    for unit, size in (("h", HOUR), ("min", MINUTE)):
+        if seconds >= size:
+            return f"{figures(seconds / size)} {unit}"
+    return f"{figures(seconds)} s"
+
+
+def figures(value: float) -> str:
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def percent(share: float) -> str:
+    """87.9 %, 0.05 %, 0 %, < 0.01 %."""
+    value = 100 * share
+    if 0 < value < 0.01:
+        return "< 0.01 %"
+    return f"{value:.1f} %" if value >= 1 else f"{value:.2f}".rstrip("0").rstrip(".") + " %"
+
+
+def number(value: float | None) -> str:
+    """Four figures; no exponent for what people meet."""
+    if value is None:
+        return "–"
+    if value != 0 and not 1e-3 <= abs(value) < 1e6:
+        return f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def when(run: str) -> str:
+    """20261121T172700.123456Z as 2026-11-21 17:27 UTC; another name as it is."""
+    if len(run) >= 15 and run[8] == "T" and run[:8].isdigit():
+        return f"{run[:4]}-{run[4:6]}-{run[6:8]} {run[9:11]}:{run[11:13]} UTC"
+    return run

@@ -1,0 +1,192 @@
+"""A browser opens the report from the disk, offline: it draws, plays, and logs no error.
+
+Needs Debian's `chromium`; Playwright's own driver comes with its wheel and downloads nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks import report as making
+from tests import corpus
+from tests.test_report import EVIL, job_of, recorded
+
+CHROMIUM = shutil.which("chromium")
+#: As root and without a network: no sandbox, and nothing that looks for hosts at its start.
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--autoplay-policy=no-user-gesture-required", "--mute-audio",
+]  # fmt: skip
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine"),
+]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report with kept and rejected clips, and names that try to be markup."""
+    from flows import report
+
+    tmp = tmp_path_factory.mktemp("browser")
+    corpus.make(tmp / "in", 6)
+    (tmp / "in" / "r05.wav").write_bytes(b"this is no audio")
+    corpus.listed(tmp / "in", 6, tmp / "list.jsonl", r04=EVIL)
+    job = job_of(tmp, filter=corpus.filters({"use": "loudness"}, min=0.7))
+    folder = recorded(job)
+    page = folder / "report.html"
+    page.write_bytes(making.build(report.request(job, folder)))
+    return page
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    home = tmp_path_factory.mktemp("chromium")
+    env: dict[str, str | float | bool] = {**os.environ, "HOME": str(home)}
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS, env=env)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=["light", "dark"])
+def page(request: pytest.FixtureRequest, browser: Any, path: Path) -> Iterator[Any]:
+    """The report, open; anything that the browser complains about fails the test."""
+    context = browser.new_context(
+        offline=True, color_scheme=request.param, viewport={"width": 1280, "height": 900}
+    )
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("console", lambda m: faults.append(m.text) if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("request", lambda r: faults.append(r.url[:80])
+            if not r.url.startswith(("file:", "data:")) else None)  # fmt: skip
+    page.set_default_timeout(20_000)
+    page.goto(path.as_uri())
+    yield page
+    context.close()
+    assert faults == []
+
+
+def wait(page: Any, condition: str) -> None:
+    """Until a condition holds; Playwright's own way evaluates texts, which the page forbids."""
+    for _ in range(200):
+        if page.evaluate(f"() => {condition}"):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"not within 10 s: {condition}")
+
+
+def test_a_clip_plays(page: Any) -> None:
+    audio = page.locator("tr[data-reason=packaged] audio").first
+    audio.scroll_into_view_if_needed()
+    audio.evaluate("it => it.play()")
+    wait(page, "[...document.querySelectorAll('audio')].some(a => a.currentTime > 0.05)")
+    assert audio.evaluate("it => it.duration") == pytest.approx(1.5, abs=1.0)
+    assert audio.evaluate("it => it.error") is None
+    # A rejected one is heard too, and the first one stops.
+    page.get_by_role("link", name="too_short").click()
+    other = page.locator("tr[data-reason='filter.too_short'] audio").first
+    other.evaluate("it => it.play()")
+    wait(
+        page, "document.querySelector('tr[data-reason=\"filter.too_short\"] audio').duration > 0.3"
+    )
+    assert audio.evaluate("it => it.paused")
+
+
+def test_a_limit_moves_by_keyboard(page: Any) -> None:
+    figure = page.locator("figure[data-measure=duration]")
+    assert figure.locator("svg rect").count() > 0
+    assert figure.locator("svg .today").count() == 1  # 30 s lies beyond all values
+    slider = figure.locator("input[type=range]").first
+    effect = figure.locator(".effect").first
+    assert "as it is" in effect.inner_text()
+    slider.focus()
+    page.keyboard.press("Home")  # no lower limit
+    assert figure.locator(".value").first.inner_text() == "any"
+    assert "+2 utterances" in effect.inner_text()
+    assert "+2 utterances" in slider.get_attribute("aria-valuetext")
+    page.keyboard.press("ArrowRight")
+    assert figure.locator("svg .moved").count() == 1
+    page.get_by_role("button", name="Limits as they are").click()
+    assert "as it is" in effect.inner_text()
+    assert figure.locator("svg .moved").count() == 0
+
+
+def test_a_reason_shows_its_clips(page: Any) -> None:
+    rows = page.locator("tr[data-reason]")
+    every = rows.count()
+    page.get_by_role("link", name="unreadable").click()
+    shown = page.locator("tr[data-reason]:visible")
+    assert [r.get_attribute("data-reason") for r in shown.all()] == ["shard.unreadable"]
+    assert "No player: it failed" in shown.first.inner_text()
+    page.get_by_label("Clips").select_option("")
+    assert page.locator("tr[data-reason]:visible").count() == every
+    assert page.get_by_role("status").inner_text() == f"{every} shown"
+
+
+def test_all_images_load_and_nothing_overflows(page: Any) -> None:
+    page.get_by_label("Clips").select_option("")
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    wait(page, "[...document.images].every(i => i.complete && i.naturalWidth === 160)")
+    for width in (1280, 400):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert (
+        page.evaluate("document.querySelectorAll('img:not([alt]), svg:not([aria-label])').length")
+        == 0
+    )
+
+
+#: The least contrast of words against what is behind them, over the whole page (WCAG 2, 1.4.3).
+CONTRAST = """() => {
+  const parse = (c) => c.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (e) => {
+    for (let at = e; at; at = at.parentElement) {
+      const c = parse(getComputedStyle(at).backgroundColor);
+      if (c.length === 3 || c[3] > 0) return c;
+    }
+    return [255, 255, 255];
+  };
+  let least = [21, ""];
+  for (const e of document.querySelectorAll("body *")) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+    if (!own || e.disabled || ["SCRIPT", "NOSCRIPT", "OPTION"].includes(e.tagName)) continue;
+    if (!e.getClientRects().length) continue;
+    const style = getComputedStyle(e);
+    const ink = parse(e instanceof SVGElement ? style.fill : style.color);
+    const [a, b] = [light(ink), light(behind(e))].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < least[0]) least = [ratio, `${e.tagName}.${e.className?.baseVal ?? e.className}`];
+  }
+  return least;
+}"""
+
+
+def test_words_stand_out(page: Any) -> None:
+    page.get_by_label("Clips").select_option("")
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    ratio, where = page.evaluate(CONTRAST)
+    assert ratio >= 4.5, where
+
+
+def test_all_controls_have_names(page: Any) -> None:
+    """What Tab reaches says what it is."""
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll("a, button, select, input, audio, [tabindex='0']")]
+        .filter((e) => !(e.getAttribute("aria-label") || e.labels?.length || e.textContent.trim()))
+        .map((e) => e.outerHTML.slice(0, 80))"""
+    )
+    assert nameless == []

@@ -19,8 +19,8 @@ from tasks.report.facts import REMOVED, Ledger
 from tasks.stage import view_of
 from tasks.view import Utterance, final_text
 
-PER_REASON = 12
-IN_ALL = 150
+PER_REASON = 8
+IN_ALL = 80
 SHARDS = 4096  # of which recordings are looked up; in a larger corpus, of so many of its shards
 
 

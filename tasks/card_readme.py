@@ -23,6 +23,9 @@ READING = {
     "wenet_raw": "data_type: raw, with wenet_raw/{split}/data.list",
     "webdataset": 'webdataset.WebDataset(sorted(glob.glob("webdataset/{split}/*.tar")))',
     "lhotse_shar": 'lhotse.CutSet.from_shar(in_dir="lhotse_shar/{split}")',
+    "nemo": "tarred_audio_filepaths and manifest_filepath of nemo/{split}",
+    "kaldi": 'lhotse.kaldi.load_kaldi_data_dir("kaldi/{split}", <rate>)  # in this folder',
+    "emilia": 'json.load(open("emilia/{split}/<name>/<name>.json"))  # and <name>_<i>.wav beside',
     "hf_parquet": 'datasets.load_dataset("<this folder>", split="{split}")',
 }
 SHOWN = ("filter", "resample", "transcribe", "package")

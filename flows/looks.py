@@ -112,10 +112,14 @@ def _kept(now: Job, then: Job, out: Path) -> tuple[dict[str, Any], dict[str, Any
     """Items and hours under both settings: from one table where it holds for both, else shard by
     shard. What the whole corpus decided stays in the table as it was: other settings of that are
     answered from the shards."""
-    tables = [decisions.load(job) for job in (now, then)]
     same = corpuswide.chosen(now) == corpuswide.chosen(then)
-    if same and tables[0] is not None and tables[1] is not None:
-        return _kept_of_table(now, tables[0]), _kept_of_table(then, tables[1])
+    if same and decisions.where(now) is not None and decisions.where(then) is not None:
+        columns = {"outcome", "stage", "reason", "heard", "seconds", "dataset"}
+        columns |= decisions.columns_asked(now) | decisions.columns_asked(then)
+        columns |= {"id"} if now.package.weights or then.package.weights else set()
+        table = decisions.load(now, columns)
+        if table is not None:
+            return _kept_of_table(now, table), _kept_of_table(then, table)
     return _kept_of_shards(now, out), _kept_of_shards(then, out)
 
 

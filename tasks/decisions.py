@@ -127,19 +127,23 @@ def where(job: Job) -> Path | None:
     except (OSError, pa.ArrowException):
         return None
     known = json.loads((schema.metadata or {}).get(KEY, b"{}"))
-    columns = {column for rule in rules_asked(job) for column in rules.columns(rule)}
     # Verdicts that are no longer asked for may have left columns.
-    whole = columns.union(schema_of(job).names) <= set(schema.names)
+    whole = columns_asked(job).union(schema_of(job).names) <= set(schema.names)
     return _path(job.out) if whole and known == _state(job) else None
 
 
-def load(job: Job) -> pa.Table | None:
-    """The whole table, when `where` finds it and it is sound; else None."""
+def load(job: Job, columns: set[str] | None = None) -> pa.Table | None:
+    """The table, or these columns of it, when `where` finds it and it is sound; else None."""
     path = where(job)
     try:
-        return None if path is None else pq.read_table(path)
+        return None if path is None else pq.read_table(path, columns=columns and sorted(columns))
     except (OSError, pa.ArrowException):
         return None
+
+
+def columns_asked(job: Job) -> set[str]:
+    """Columns that today's verdicts are taken from."""
+    return {column for rule in rules_asked(job) for column in rules.columns(rule)}
 
 
 def rules_asked(job: Job) -> tuple[Rule, ...]:

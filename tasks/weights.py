@@ -45,7 +45,8 @@ def _draws(settings: PackageSettings, ids: Iterable[str]) -> NDArray[np.float64]
 
 
 def chances(settings: PackageSettings, rows: pa.Table) -> tuple[NDArray[np.float64], ...]:
-    """(draw, weight) of each row (columns id, dataset): it is packaged where draw < weight.
+    """(draw, weight) of each row (columns dataset and, with any weights, id): it is packaged where
+    draw < weight.
 
     The draw is NaN, and the weight 1, where every clip of the dataset is packaged.
     """
@@ -56,6 +57,6 @@ def chances(settings: PackageSettings, rows: pa.Table) -> tuple[NDArray[np.float
         weight[codes == code] = settings.weights.get(name, 1.0)
     some = np.flatnonzero(weight < 1)
     draw = np.full(rows.num_rows, np.nan)
-    ids = rows["id"].take(some).to_pylist()
-    draw[some] = _draws(settings, ids)
+    if len(some):
+        draw[some] = _draws(settings, rows["id"].take(some).to_pylist())
     return draw, weight

@@ -25,13 +25,18 @@ def table(job: Job) -> pa.Table:
     columns: dict[str, pa.Array] = {}
     for field in decisions.schema_of(job):
         if field.type == pa.float64():
-            columns[field.name] = pa.array(chance.random(ROWS) * 20)
+            # Seconds and rates; fractions and probabilities as rows that are kept have them.
+            most = 20 if field.name in ("seconds", "duration", "text_chars") else 1e-3
+            columns[field.name] = pa.array(chance.random(ROWS) * most)
         elif field.type == pa.bool_():
             columns[field.name] = pa.array(np.ones(ROWS, bool))
         else:
             columns[field.name] = pa.array([f"{field.name}-{n % 999}" for n in range(ROWS)])
     columns["outcome"] = pa.array(["packaged"] * ROWS)
     columns["language"] = pa.array(["en"] * ROWS)
+    columns["language_probability"] = pa.array(np.ones(ROWS))
+    columns["char_rate_alphabetic"] = pa.array(np.full(ROWS, 12.0))
+    columns["char_rate_syllabic"] = pa.nulls(ROWS, pa.float64())
     return pa.table(columns, schema=decisions.schema_of(job))
 
 

@@ -177,6 +177,18 @@ def test_a_folder_of_ones_own(tmp_path: Path) -> None:
         faster_whisper.weights(faster_whisper.Settings(model=str(tmp_path), sha256=digest))
 
 
-def test_a_name_is_never_downloaded() -> None:
+@pytest.mark.parametrize("name", ["small", "Systran/faster-whisper-small"])
+def test_a_name_is_looked_up_and_never_downloaded(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "hub"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+    settings = faster_whisper.Settings(model=name)
     with pytest.raises(ConfigError, match="never downloaded"):
-        faster_whisper.weights(faster_whisper.Settings(model="large-v3"))
+        faster_whisper.weights(settings)
+    home = cache / "models--Systran--faster-whisper-small"
+    for path in ("refs/main", *(f"snapshots/abc/{n}" for n in ("config.json", "tokenizer.json"))):
+        (home / path).parent.mkdir(parents=True, exist_ok=True)
+        (home / path).write_text("abc")
+    (home / "snapshots/abc/model.bin").write_bytes(b"weights")
+    assert faster_whisper.weights(settings) == hashlib.sha256(b"weights").hexdigest()

@@ -44,10 +44,13 @@ def locate(settings: Settings) -> Path:
         return _bundled.folder()
     folder = Path(settings.model).expanduser()
     if not folder.is_dir():
+        folder = _in_cache(settings.model) or folder
+    if not folder.is_dir():
         raise ConfigError(
-            f"transcribe.backend.model {settings.model!r} is neither `base` (bundled) nor a folder "
-            "here; models are never downloaded: fetch a CTranslate2 Whisper model (for example "
-            "Systran/faster-whisper-small from Hugging Face) and give its folder"
+            f"transcribe.backend.model {settings.model!r} is neither `base` (bundled), nor a "
+            "folder here, nor the name of a model in the local Hugging Face cache; models are "
+            "never downloaded: fetch a CTranslate2 Whisper model (for example "
+            "Systran/faster-whisper-small from Hugging Face) and give its folder or its name"
         )
     lacking = [
         n for n in ("model.bin", "config.json", "tokenizer.json") if not (folder / n).exists()
@@ -56,6 +59,17 @@ def locate(settings: Settings) -> Path:
         # Without tokenizer.json the engine would fetch one.
         raise ConfigError(f"transcribe.backend.model {settings.model!r} lacks {', '.join(lacking)}")
     return folder
+
+
+def _in_cache(name: str) -> Path | None:
+    """Folder of a model that somebody fetched before, by its size (`small`) or its id there."""
+    from faster_whisper.utils import download_model
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(download_model(name, local_files_only=True))  # looks, and fetches nothing
+    except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, ValueError):
+        return None
 
 
 def _hash(path: Path) -> str:

@@ -22,7 +22,8 @@ class Settings(StageSettings):
     # Where the model lies does not change a text; which model it is, `weights` says to the recipe.
     model: str = Field(
         default="base", json_schema_extra=TRANSIENT,
-        description="base (bundled), or the folder of a CTranslate2 Whisper model.",
+        description="base (bundled), the folder of a CTranslate2 Whisper model, or the name of one "
+        "that the local Hugging Face cache holds.",
     )  # fmt: skip
     sha256: str | None = Field(
         default=None, pattern="^[0-9a-f]{64}$", json_schema_extra=TRANSIENT,

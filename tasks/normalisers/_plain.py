@@ -15,7 +15,7 @@ UNSPACED = (
 _AROUND = re.compile(rf"\s*([{UNSPACED}])\s*")
 _APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ＇`´", "'"))
 _LOOSE_APOSTROPHE = re.compile(r"(?<!\w)'|'(?!\w)")
-_JOINERS = re.compile("[\u200c\u200d]")
+JOINERS = re.compile("[\u200c\u200d]")
 _DIGITS = re.compile(r"\d+")
 #: Turkish and Azeri have a dotless i, which casefold() does not know.
 _DOTLESS = {"tr", "az"}
@@ -24,8 +24,9 @@ _DOTLESS = {"tr", "az"}
 def compatible(text: str) -> str:
     """One form of apostrophes, of full-width and other compatibility characters, of decimal digits:
     "Ｉｔ’s ٣" -> "It's 3"."""
-    # Apostrophes before NFKC, which makes a space with an accent of an acute one.
-    text = unicodedata.normalize("NFKC", text.translate(_APOSTROPHES))
+    # Apostrophes before NFKC, which makes a space with an accent of an acute one, and that of ŉ
+    # after it, before numbers are read beside it.
+    text = unicodedata.normalize("NFKC", text.translate(_APOSTROPHES)).replace("ʼ", "'")
     if text.isascii():
         return text
     return _DIGITS.sub(lambda m: "".join(str(int(digit)) for digit in m[0]), text)
@@ -37,9 +38,9 @@ def folded(text: str, language: str) -> str:
     if language in _DOTLESS:
         text = text.replace("I", "ı").replace("İ", "i")
     # In Persian a ZWNJ stands between the parts of a word, and often a space in its stead.
-    text = _JOINERS.sub(" " if language == "fa" else "", text)
-    text = unicodedata.normalize("NFKC", text.casefold()).replace("ʼ", "'")  # that of ŉ
-    text = text.replace("i\u0307", "i")  # of İ: the mark would part it from what follows
+    text = JOINERS.sub(" " if language == "fa" else "", text)
+    lower = text.casefold().replace("i\u0307", "i")  # of İ: the mark parts it from what follows
+    text = unicodedata.normalize("NFKC", lower)
     text = "".join(c if c == "'" or unicodedata.category(c)[0] in "LMN" else " " for c in text)
     return squeezed(_LOOSE_APOSTROPHE.sub(" ", text))
 

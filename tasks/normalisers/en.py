@@ -83,7 +83,7 @@ def normalise(text: str) -> str:
 
 def _once(text: str) -> str:
     known = _tables()
-    text = _plain.compatible(text).lower()
+    text = _plain.JOINERS.sub("", _plain.compatible(text)).lower()
     text = _BRACKETED.sub("", text).translate(_BRACKETS)
     text = " ".join(text.split()).replace(" '", "'")
     text = known.short.sub(lambda m: known.forms[m[0]], known.ignored.sub("", text))

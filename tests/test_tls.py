@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import distributed
+import distributed.comm
 import pytest
 from pydantic import ValidationError
 
@@ -20,6 +20,8 @@ from flows.cluster import Cluster, ClusterSettings
 from flows.cluster_settings import TlsSettings
 from tasks.errors import ConfigError, RunError
 from tests import certificates, corpus
+
+comms: Any = distributed.comm
 
 REFUSED = (OSError, TypeError, RuntimeError)
 
@@ -30,7 +32,7 @@ def connect(address: str, security: Any = None) -> None:
 
     async def try_it() -> None:
         how = security.get_connection_args("client") if security else {}
-        comm = await distributed.comm.connect(address, timeout=4, **how)
+        comm = await comms.connect(address, timeout=4, **how)
         await comm.close()
 
     asyncio.run(try_it())

@@ -26,7 +26,7 @@ from flows import demo
 from flows.demo_sentences import ENGLISH
 from tasks import derived, recipe
 from tasks.audio import Clip
-from tasks.errors import ConfigError
+from tasks.errors import ConfigError, RunError
 from tasks.filters import _dnsmos, _nmf, _onnx_cut, dnsmos, nmf_snr, snr
 from tasks.rules import judge
 from tasks.settings import Plugin
@@ -322,7 +322,7 @@ def test_dnsmos_of_a_long_stream_takes_the_memory_of_a_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stub = Stub()
-    monkeypatch.setattr(_dnsmos, "_sessions", lambda: (stub, stub))
+    monkeypatch.setattr(_dnsmos, "_sessions", lambda device: (stub, stub))
     minute = np.zeros(60 * RATE, np.float32)
     tracemalloc.start()
     found = sum(len(scores) for scores in _dnsmos.windows(minute for _ in range(25)))
@@ -334,6 +334,31 @@ def test_dnsmos_of_a_long_stream_takes_the_memory_of_a_group(
     assert sum(len(scores) for scores in kept) == len(whole) < found - 16
     assert stub.windows == 2 * (25 * 60 - 9) - 16  # two groups of eight are not run
     assert peak < 60e6
+
+
+def test_dnsmos_on_a_gpu_or_not_at_all(
+    voices: list[Floats], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ONNX Runtime takes the CPU where a GPU cannot be used: seen, and refused."""
+    import onnxruntime
+
+    asked = []
+    session = onnxruntime.InferenceSession
+
+    def made(model: bytes, sess_options: Any, providers: list[str]) -> Any:
+        asked.extend(providers)
+        return session(model, sess_options=sess_options, providers=["CPUExecutionProvider"])
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", made)
+    on_gpu = dnsmos.Settings(device="cuda")
+    assert dnsmos.wants_gpu(on_gpu)
+    assert not dnsmos.wants_gpu(dnsmos.Settings())
+    assert "onnxruntime-gpu" in (dnsmos.gpu_fault(on_gpu) or "")
+    with pytest.raises(RunError, match="device: cuda, but ONNX Runtime could not use it"):
+        dnsmos.measure(Clip.of(voices[0], RATE), on_gpu)
+    assert set(asked) == {"CUDAExecutionProvider"}
+    plugin = Plugin.model_validate({"use": "dnsmos", "device": "cuda"})
+    assert recipe.of_plugin("filters", plugin) == recipe.of_plugin("filters", Plugin(use="dnsmos"))
 
 
 @pytest.mark.parametrize("spec", [None, SimpleNamespace(origin="/nowhere/speechmos/__init__.py")])

@@ -111,6 +111,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "filters.nmf_snr": {"min": NUMBER, "max": NUMBER},
     "filters.snr": {"min": NUMBER, "max": NUMBER},
     "filters.dnsmos": {
+        "device": Entry(TRANSIENT, "cuda"),
         "compat": Entry(RECIPE, "emilia"),
         **{f"{side}_{part}": NUMBER for side in ("min", "max") for part in ("sig", "bak", "ovrl")},
     },
@@ -208,7 +209,7 @@ SOURCES: dict[str, set[str]] = {
 #: Where the work is done never changes what comes out: transient, all of it.
 CLUSTER = {"kind", "workers", "gpus", "workers_per_gpu", "memory_limit", "asr_threads",
            "item_timeout", "timeout_factor", "cache_gb", "address", "class_name", "options",
-           "dashboard", "tls"}  # fmt: skip
+           "dashboard", "performance_report", "check_disk", "tls"}  # fmt: skip
 TLS = {"ca_file", "cert", "key"}
 
 #: No rule on one clip: `test_duplicates.py` sees that these thresholds decide.

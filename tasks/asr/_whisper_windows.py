@@ -21,6 +21,7 @@ from tasks.asr._whisper_settings import Settings
 
 RATE = 16000
 SECONDS = 30
+TAIL = RATE // 2  # samples of digital silence behind a clip
 #: Whisper's own limits (Radford et al. 2022, section 4.5): a text that compresses better than this
 #: runs in a loop; less likely than this where speech is doubtful, it is silence.
 LOOP_RATIO = 2.4
@@ -91,15 +92,19 @@ class Windows:
         return ctranslate2.StorageView.from_array(np.concatenate(each))
 
     def _spectrogram(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Log-mel (mels, 3000) of the clip followed by digital silence up to 30 s, as OpenAI does.
+        """Log-mel (mels, 3000) of the clip and half a second of digital silence, then zeros.
 
-        The engine's own loop adds zeros to the spectrogram instead, which are not silence there:
-        on 40 clips of LibriSpeech that is 11.8 % WER against 10.9 %.
+        Zeros in the spectrogram, with which the engine fills up a window, are no silence there; a
+        clip that is cut off close hears its end better with some of it, and all 30 s of it, which
+        is OpenAI's other way, is worse on Chinese. Whisper base on 40 clips of LibriSpeech and 50
+        of AISHELL: 9.7 % WER and 16.3 % CER; none 10.6 and 15.7 to 16.9, all 9.9 and 17.7; the
+        engine's own loop 10.2 and 17.2.
         """
-        padded = np.zeros(SECONDS * RATE, np.float32)
-        padded[: len(samples)] = samples
-        mels: NDArray[np.float32] = self._model.feature_extractor(padded)[:, : SECONDS * 100]
-        return mels
+        padded = np.pad(samples, (0, TAIL))[: SECONDS * RATE]
+        mels = self._model.feature_extractor(padded)[:, : SECONDS * 100]
+        window = np.zeros((len(mels), SECONDS * 100), np.float32)
+        window[:, : mels.shape[1]] = mels
+        return window
 
     def _languages(
         self, forced: Sequence[str | None], encoded: Any

@@ -23,7 +23,7 @@ from tasks.asr._whisper_windows import RATE, SECONDS, Asked, Windows
 
 __all__ = ["VERSION", "Backend", "Settings", "gpu_fault", "wants_gpu", "weights"]
 
-VERSION = 2
+VERSION = 3
 
 
 def wants_gpu(settings: Settings) -> bool:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.errors import ConfigError
+from tasks.errors import ConfigError, RunError
 from tasks.filters import _onnx_cut
 
 Floats = NDArray[np.float32]
@@ -63,9 +63,14 @@ def weights() -> Path:
     return path
 
 
-@lru_cache(maxsize=1)
-def _sessions() -> tuple[Any, Any]:
-    """Body and head, one of each a process; they may be shared by threads."""
+#: ONNX Runtime's names. Where one cannot be used it takes the CPU and does not say so.
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+
+
+@lru_cache(maxsize=2)
+def _sessions(device: str) -> tuple[Any, Any]:
+    """Body and head, one of each a process; they may be shared by threads. RunError when a GPU is
+    wanted and cannot be used."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -79,15 +84,23 @@ def _sessions() -> tuple[Any, Any]:
         onnxruntime.InferenceSession(
             _onnx_cut.part(model, source, target),
             sess_options=options,
-            providers=["CPUExecutionProvider"],
+            providers=[PROVIDERS[device]],
         )
         for source, target in ((_FRAMES, _POOLED), (_POOLED, _SCORES))
     )
+    if PROVIDERS[device] not in body.get_providers():
+        raise RunError(
+            f"the filter dnsmos has device: {device}, but ONNX Runtime could not use it: it may "
+            "lack CUDA's or cuDNN's libraries here; set device: cpu, or install them"
+        )
     return body, head
 
 
 def windows(
-    blocks: Iterable[Floats], keep: Callable[[int], bool] | None = None, group: int = GROUP
+    blocks: Iterable[Floats],
+    keep: Callable[[int], bool] | None = None,
+    group: int = GROUP,
+    device: str = "cpu",
 ) -> Iterator[Floats]:
     """Raw scores SIG, BAK, OVRL [n, 3] of the windows of a stream of at least 9.01 s, in order.
 
@@ -96,7 +109,7 @@ def windows(
     """
     held: list[Floats] = []
     size, at = 0, 0  # samples held, from the start of window `at`
-    stream = _Stream()
+    stream = _Stream(device)
     for block in blocks:
         held.append(block)
         size += len(block)
@@ -115,8 +128,8 @@ def windows(
 class _Stream:
     """Groups of consecutive windows; what the body found for one group serves the next."""
 
-    def __init__(self) -> None:
-        self._body, self._head = _sessions()
+    def __init__(self, device: str) -> None:
+        self._body, self._head = _sessions(device)
         self._columns: Floats | None = None  # [32, n, 40] from the next group's first frame on
 
     def run(

@@ -30,7 +30,7 @@ from tasks.audio import Clip
 from tasks.derived import KEPT_SECONDS, blocks_16k, mono_16k
 from tasks.filters import _dnsmos
 from tasks.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import THRESHOLD, TRANSIENT, StageSettings
 
 VERSION = 1
 COSTLY = True
@@ -53,6 +53,10 @@ class Settings(StageSettings):
     compat: Literal["emilia"] | None = Field(
         None, description="emilia: skip the windows that the reference implementation loses."
     )
+    device: Literal["cpu", "cuda"] = Field(
+        "cpu", json_schema_extra=TRANSIENT,
+        description="cuda: on workers with a GPU, by a build of ONNX Runtime for it.",
+    )  # fmt: skip
     min_sig: float | None = Field(None, json_schema_extra=THRESHOLD)
     max_sig: float | None = Field(None, json_schema_extra=THRESHOLD)
     min_bak: float | None = Field(None, json_schema_extra=THRESHOLD)
@@ -61,6 +65,17 @@ class Settings(StageSettings):
         None, json_schema_extra=THRESHOLD, description="Smallest overall score kept; Emilia: 3.0."
     )
     max_ovrl: float | None = Field(None, json_schema_extra=THRESHOLD)
+
+
+def wants_gpu(settings: Settings) -> bool:
+    return settings.device == "cuda"
+
+
+def gpu_fault(settings: Settings) -> str | None:
+    """What ONNX Runtime lacks here to use a GPU; see `tasks.gpu`."""
+    from tasks import gpu
+
+    return gpu.onnxruntime_fault()
 
 
 def identity(settings: Settings) -> str:
@@ -72,7 +87,7 @@ def identity(settings: Settings) -> str:
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     keep = _kept_by_reference if settings.compat == "emilia" else None
     try:
-        found = list(_dnsmos.windows(_signal(clip), keep))
+        found = list(_dnsmos.windows(_signal(clip), keep, device=settings.device))
     except _NotFiniteError:
         found = []
     if not found:

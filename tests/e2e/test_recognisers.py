@@ -1,0 +1,81 @@
+"""Real recognisers through the whole line: what they say of each clip stands in the version."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import soundfile as sf
+
+from flows import demo, demo_voice
+from flows.server import LocalServer
+from tasks.verify import verify
+
+pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.cluster]
+
+TEXTS = (
+    "The library closes at nine in the evening, and the last bus leaves a little later.",
+    "Please bring two bottles of water and a warm coat for the walk along the river.",
+)
+
+
+@pytest.fixture(scope="module")
+def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two sentences in English, with their texts, as a JSONL list."""
+    home = tmp_path_factory.mktemp("spoken")
+    lines = [demo.Line(text, "en-us", 140) for text in TEXTS]
+    rows = []
+    for number, samples in enumerate(demo.speak(lines)):
+        path = home / f"s{number}.wav"
+        sf.write(path, samples, demo_voice.RATE, "PCM_16")
+        rows.append({"key": f"s{number}", "wav": str(path), "txt": TEXTS[number]})
+    (home / "list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return home / "list.jsonl"
+
+
+def run(server: LocalServer, listed: Path, out: Path, backend: dict[str, Any]) -> Any:
+    settings = out.with_suffix(".yaml")
+    source = {"kind": "jsonl", "path": str(listed), "name": "spoken"}
+    head = {"sources": [source], "out": str(out), "transcribe": {"backend": backend}}
+    settings.write_text(json.dumps({**head, "cluster": {"workers": 1}}))
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.cli", "run", str(settings), "--json"],
+        env={**os.environ, "PREFECT_API_URL": server.url},
+        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    answer = json.loads(done.stdout.splitlines()[-1])
+    version = Path(answer["dataset"])
+    assert verify(version) == []
+    return answer, pq.read_table(version / "utterances.parquet").to_pylist()
+
+
+def test_times_of_words_are_published(
+    spoken: Path, prefect_server: LocalServer, tmp_path: Path
+) -> None:
+    whisper = {"use": "faster_whisper", "word_timestamps": True}
+    answer, rows = run(prefect_server, spoken, tmp_path / "out", whisper)
+    assert (len(rows), answer["wer"] < 0.2) == (2, True)
+    for row in rows:
+        times = row["word_times"]
+        assert " ".join(word["word"].strip() for word in times) == row["hypothesis"]
+        edges = [at for word in times for at in (word["start"], word["end"])]
+        assert edges == sorted(edges)
+        assert edges[0] >= 0
+        assert edges[-1] <= row["num_samples"] / row["sample_rate"]
+        assert row["text_source"] == "reference"
+
+
+def test_moonshine_through_the_command(
+    spoken: Path, prefect_server: LocalServer, tmp_path: Path
+) -> None:
+    answer, rows = run(prefect_server, spoken, tmp_path / "out", {"use": "moonshine"})
+    assert (len(rows), answer["wer"] < 0.3) == (2, True)
+    assert all(row["hypothesis"] and row["language"] == "en" for row in rows)
+    assert all(row["word_times"] is None and row["avg_logprob"] is None for row in rows)

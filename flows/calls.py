@@ -4,22 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from flows import remote
 from flows.cluster import Cluster, ClusterSettings
 from flows.fleet import CPU, GPU
+from flows.metrics import Metrics
 from flows.runner import Guard, map_chains
 from tasks import gpu
+from tasks.gauge import Gauge
 from tasks.job import Done, Job
+from tasks.metrics import Place, Trace
+
+#: What the pipeline's other calls are a part of, by module and name.
+STEPS = {
+    "tasks.shard.probe": ("shard", "probe"), "tasks.package.gather": ("package", "gather"),
+    "tasks.pieces.write": ("package", "write"), "tasks.pieces.check": ("package", "check"),
+    "tasks.trial.plan": ("package", "plan"),
+}  # fmt: skip
 
 
 class OnCluster:
     """Sends work to the cluster; a call that nothing else needs a worker for stays here."""
 
-    def __init__(self, cluster: Cluster, settings: ClusterSettings) -> None:
+    def __init__(
+        self, cluster: Cluster, settings: ClusterSettings, metrics: Metrics | None = None
+    ) -> None:
         self.cluster = cluster
         self.settings = settings
+        self.metrics = metrics if metrics is not None else Metrics()
         self.guard = Guard(cluster, self._deadline)
 
     def _deadline(self, seconds: float, isolated: bool) -> float:
@@ -28,19 +42,39 @@ class OnCluster:
         # One by one, each item may use up its own timeout; the isolation itself enforces that.
         return shared * 100 if isolated else shared
 
+    def listing(self, job: Job) -> Path:
+        """Folder of the list that workers probe by: workers elsewhere see OUT, and not our disk."""
+        assert job.scratch is not None
+        if self.settings.kind == "local":
+            return job.scratch / "listing"
+        return job.out / "manifests" / ".listing" / job.scratch.name
+
     def call(self, work: Callable[..., Any], *args: Any) -> Any:
         # A run with nothing to do starts no worker.
-        if not self.cluster.started:
-            return work(*args)
-        return self._on_worker(work, args)
+        if self.cluster.started:
+            return self._on_worker(work, args)
+        with Gauge() as gauge:
+            result = work(*args)
+        self.metrics.call(_place(work, args, ""), Trace(gauge.cost.started, 1), gauge.cost)
+        return result
+
+    def kind(self, name: str, job: Job) -> str:
+        """Kind of worker for a stage: one that wants a GPU goes to whoever is there where no
+        worker has one."""
+        return GPU if GPU in self.cluster.kinds and name in gpu.stages(job) else CPU
 
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
-        # A stage that wants a GPU goes to whoever is there where no worker has one.
-        kind = GPU if GPU in self.cluster.kinds and name in gpu.stages(job) else CPU
-        what = f"{name} of {shard}"
-        done: Done = self.guard.run(
-            remote.work, name, job, shard, seconds_of_audio=seconds, name=what, kind=kind
-        )
+        kind = self.kind(name, job)
+        place, trace = Place(name, shard=shard, kind=kind), Trace()
+        try:
+            done: Done = self.guard.run(
+                remote.work, name, job, shard, seconds_of_audio=seconds,
+                name=f"{name} of {shard}", kind=kind, trace=trace,
+            )  # fmt: skip
+        except Exception as error:
+            self.metrics.failed(place, trace, error)
+            raise
+        self.metrics.stage(place, trace, done)
         return done
 
     def map(self, work: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -48,6 +82,19 @@ class OnCluster:
         return map_chains(args, call, self.cluster.count(CPU), self.guard.cancel)
 
     def _on_worker(self, work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        return self.guard.run(
-            work, *args, seconds_of_audio=3600.0, isolate_kw=None, name=work.__name__
-        )
+        place, trace = _place(work, args, CPU), Trace()
+        try:
+            result, cost = self.guard.run(
+                remote.call, work, *args, seconds_of_audio=3600.0, isolate_kw=None,
+                name=work.__name__, trace=trace,
+            )  # fmt: skip
+        except Exception as error:
+            self.metrics.failed(place, trace, error)
+            raise
+        self.metrics.call(place, trace, cost)
+        return result
+
+
+def _place(work: Callable[..., Any], args: tuple[Any, ...], kind: str) -> Place:
+    stage, step = STEPS.get(f"{work.__module__}.{work.__name__}", ("", work.__name__))
+    return Place(stage, step, "-".join(str(n) for n in args if type(n) is int), kind)

@@ -45,10 +45,27 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--out", default="uttermill-demo", metavar="DIR")
     sets(demo)
     run = add("run", "prepare a dataset from SETTINGS.yaml, or from --source and --out")
-    run.add_argument("settings", nargs="?", metavar="SETTINGS.yaml")
-    run.add_argument("--source", action="append", default=[], metavar="PATH", dest="sources")
-    run.add_argument("--out", metavar="DIR")
-    sets(run)
+    estimate = add("estimate", "forecast hours kept, time and disk of a run, from a sample of it")
+    for command in (run, estimate):
+        command.add_argument("settings", nargs="?", metavar="SETTINGS.yaml")
+        command.add_argument(
+            "--source", action="append", default=[], metavar="PATH", dest="sources"
+        )
+        command.add_argument("--out", metavar="DIR")
+        sets(command)
+    estimate.add_argument(
+        "--fraction", type=_fraction, default=0.005, metavar="F",
+        help="of the recordings that are sampled (0.005)",
+    )  # fmt: skip
+    estimate.add_argument(
+        "--least", type=_count, default=50, metavar="N", help="recordings, at least (50)"
+    )
+    serve = add("serve", "run SETTINGS.yaml on a schedule and when Prefect's UI asks, until Ctrl-C")
+    serve.add_argument("settings", metavar="SETTINGS.yaml")
+    serve.add_argument("--cron", metavar="EXPR", help='a schedule, as "0 2 * * *" (none)')
+    serve.add_argument("--timezone", metavar="ZONE", help="of the schedule, as Europe/Berlin (UTC)")
+    serve.add_argument("--name", help="of the deployment (the file's name)")
+    sets(serve)
     for name, text in (
         ("status", "what is done, stage by stage, and what a run would still compute"),
         ("ledger", "where every item and second went"),
@@ -80,10 +97,26 @@ def parser() -> argparse.ArgumentParser:
     listing.add_argument("dataset", metavar="DATASET")
     listing.add_argument("--prefix", metavar="P", help="put before each path instead")
     listing.add_argument("--split", default=None, help="only this split")
-    add("doctor", "prove the workers' environment; exit 1 if anything is wrong")
+    doctor = add("doctor", "prove the workers' environment; exit 1 if anything is wrong")
+    doctor.add_argument("settings", nargs="?", metavar="SETTINGS.yaml", help="whose cluster")
+    sets(doctor)
     add("plugins", "what stands on each shelf")
     add("schema", "every column with its unit")
     return top
+
+
+def _fraction(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError("a fraction is above 0 and up to 1")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("give 1 or more")
+    return value
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
-from flows import fleet, nannies, spawning
+from flows import fleet, nannies, remote, spawning
+from flows.admission import Admission
 from flows.cluster_settings import ClusterSettings, cluster_class
 from flows.fleet import CPU, GPU
 from tasks.errors import RunError
@@ -24,20 +25,31 @@ __all__ = ["Cluster", "ClusterSettings"]
 
 log = logging.getLogger("uttermill")
 
+WAIT_S = 60.0  # s between two lines of log about a cluster without workers
+FIT_S = 120.0  # s that a run waits for a fit worker while there are only others
+
 
 class Cluster:
     """Lazy handle of a run's workers; thread-safe; a context manager that leaves nothing behind.
 
     `scratch` is where local workers keep what lasts as long as they do. `gpu`: whether any call
-    wants a GPU; without, all workers are alike and none sees one.
+    wants a GPU; without, all workers are alike and none sees one. `common`: a folder that workers
+    which others start must see; see `flows.admission`.
     """
 
-    def __init__(self, settings: ClusterSettings, scratch: Path, gpu: bool = False) -> None:
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        scratch: Path,
+        gpu: bool = False,
+        common: Path | None = None,
+    ) -> None:
         """ConfigError when the settings name what is not there. Starts nothing."""
         settings.check()
         self.settings = settings
         self._security = settings.tls.security() if settings.tls else None
         self._scratch = scratch
+        self._common = common
         self._gpu = gpu and settings.gpus != "none"
         self._fleet = fleet.of(settings, gpu)
         self._lock = threading.RLock()
@@ -45,6 +57,7 @@ class Cluster:
         self._client: Any = None
         self._cluster: Any = None
         self._config: Any = None
+        self._admission: Admission | None = None
         self._kinds: tuple[str, ...] | None = None
         self._directory: spawning.RunDirectory | None = None
         self._closed = False
@@ -78,7 +91,8 @@ class Cluster:
             if self.settings.kind == "local":
                 mixed = bool(self._fleet.pins)
             else:
-                mixed = self._gpu and len(set(map(_kind, self._resources().values()))) > 1
+                there = self._workers().values()
+                mixed = self._gpu and len(set(map(_kind, there))) > 1
             self._kinds = (CPU, GPU) if mixed else (CPU,)
         return self._kinds
 
@@ -108,18 +122,32 @@ class Cluster:
 
     def _place(self, kind: str) -> dict[str, Any]:
         if len(self.kinds) == 1:
-            return {}
+            return self._admitted_only()
         # Of those that others started, only the ones with a GPU need to say what they have.
         if self.settings.kind != "local" and kind == CPU and (there := self._there(CPU)):
             return {"workers": there}
         return {"resources": {kind: 1}}
 
-    def _there(self, kind: str) -> list[str]:
-        """Addresses of the workers of a kind that are there now."""
-        found = self._resources()
-        return [a for a, has in found.items() if len(self.kinds) == 1 or _kind(has) == kind]
+    def _admitted_only(self) -> dict[str, Any]:
+        """Nothing where every worker may work: a call that names none goes to any one."""
+        if self._admission is None:
+            return {}
+        until = time.monotonic() + FIT_S
+        while not (may := self._admission.of(workers := self._workers())):
+            if workers and time.monotonic() > until:
+                self._no_worker(workers)
+            if not workers:
+                return {}  # Dask waits for one, and knows for how long
+            time.sleep(0.5)
+        return {} if len(may) == len(workers) else {"workers": may}
 
-    def _resources(self) -> dict[str, dict[str, float]]:
+    def _there(self, kind: str) -> list[str]:
+        """Addresses of the workers of a kind that are there now and may work."""
+        found = self._workers()
+        may = self._admission.of(found) if self._admission else list(found)
+        return [a for a in may if len(self.kinds) == 1 or _kind(found[a]) == kind]
+
+    def _workers(self) -> dict[str, dict[str, float]]:
         """Each worker's resources, by its address."""
         client = self.client
         # Ours runs in this process: no message to it, which would cost each call some ms.
@@ -146,11 +174,11 @@ class Cluster:
 
     def subscribe(self, topic: str, handler: Callable[[Any], object]) -> None:
         """Call `handler((time, message))` for each event that workers log; starts nothing."""
-        self._when_started(lambda client: client.subscribe_topic(topic, handler))
+        self.when_started(lambda client: client.subscribe_topic(topic, handler))
 
     def forward_logging(self, name: str = "uttermill", level: int = logging.INFO) -> None:
         """Workers' records of this logger appear on the same logger here; starts nothing."""
-        self._when_started(lambda client: client.forward_logging(name, level=level))
+        self.when_started(lambda client: client.forward_logging(name, level=level))
 
     def close(self) -> None:
         """End all workers within seconds, whatever they do; remove their files. May be repeated."""
@@ -169,7 +197,8 @@ class Cluster:
     ) -> None:
         self.close()
 
-    def _when_started(self, action: Callable[[Any], object]) -> None:
+    def when_started(self, action: Callable[[Any], object]) -> None:
+        """Call `action(client)` as soon as there is one; starts nothing."""
         with self._lock:
             self._on_start.append(action)
             if self._client is not None:
@@ -219,17 +248,36 @@ class Cluster:
         return self._cluster
 
     def _agree(self) -> None:
-        """Workers that others started have no version to compare with: ask them."""
-        self._client.wait_for_workers(1, timeout=None)
-        ours = version("uttermill")
-        for address, theirs in self._client.run(version, "uttermill").items():
-            if theirs != ours:
-                raise RunError(f"worker {address} has uttermill {theirs}, this is {ours}")
+        """Workers that others started: at least one of them has to be fit for this run."""
+        self._admission = Admission(self._client, self._common)
+        while not self._admission.of(workers := self._workers()):
+            if self._admission.refused(workers):
+                self._no_worker(workers)
+            if not workers:
+                log.info("no worker has joined the scheduler yet; waiting for one")
+                with suppress(TimeoutError):
+                    self._client.wait_for_workers(1, timeout=WAIT_S)
+            else:  # it has just died, or is too busy to answer
+                time.sleep(0.5)
+        self._forget_handed_over()  # what a run that was killed left there
+
+    def _no_worker(self, workers: Collection[str]) -> NoReturn:
+        assert self._admission is not None
+        faults = "; ".join(self._admission.refused(workers)) or "none answers"
+        raise RunError(f"no worker of the Dask cluster can work for this run: {faults}")
+
+    def _forget_handed_over(self) -> None:
+        with suppress(TimeoutError, OSError, RuntimeError):
+            self._client.run(
+                remote.forget, on_error="ignore", callback_timeout=spawning.CLOSE_S
+            )  # fmt: skip
 
     def _end(self) -> None:
         workers = spawning.local_processes(self._cluster)
         try:
             if self._client is not None:
+                if self._admission is not None:
+                    self._forget_handed_over()
                 with suppress(TimeoutError, OSError, RuntimeError):
                     self._client.close(timeout=spawning.CLOSE_S)
             # Dask would wait for what still runs, cancelled calls too. What a worker writes is
@@ -240,7 +288,7 @@ class Cluster:
                     self._cluster.close(timeout=spawning.CLOSE_S)
         finally:  # a second Ctrl-C must not leave workers either
             spawning.kill(workers)
-            self._client = self._cluster = None
+            self._client = self._cluster = self._admission = None
             if self._config is not None:
                 self._config.__exit__(None, None, None)
                 self._config = None

@@ -129,9 +129,16 @@ class ClusterSettings(StageSettings):
         default=False, json_schema_extra=TRANSIENT,
         description="Dask's dashboard on a free port of the loopback; needs bokeh.",
     )  # fmt: skip
-
+    performance_report: bool = Field(
+        default=False, json_schema_extra=TRANSIENT,
+        description="Write Dask's performance report of the run into its folder; needs bokeh.",
+    )  # fmt: skip
+    check_disk: bool = Field(
+        default=True, json_schema_extra=TRANSIENT,
+        description="Refuse to start when `uttermill estimate` forecast more disk than is free.",
+    )  # fmt: skip
     tls: TlsSettings | None = Field(
-        default=None, json_schema_extra=TRANSIENT,
+        default=None, title="TLS", json_schema_extra=TRANSIENT,
         description="Encrypts and authenticates all traffic of the cluster.",
     )  # fmt: skip
 
@@ -187,6 +194,11 @@ class ClusterSettings(StageSettings):
         """ConfigError when the settings name what is not there. Starts nothing."""
         if self.dashboard and find_spec("bokeh") is None:
             raise ConfigError("cluster.dashboard needs bokeh: pip install bokeh, or turn it off")
+        if self.performance_report and find_spec("bokeh") is None:
+            raise ConfigError(
+                "cluster.performance_report needs bokeh: pip install 'uttermill[dask-report]', or "
+                "turn it off"
+            )
         if self.kind == "class":
             cluster_class(self.class_name)
         check_devices(self.gpus)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tasks.errors import ConfigError
 
@@ -13,7 +13,22 @@ DONE, FAILED, FAULT = 0, 1, 3
 
 
 def run(args: Any) -> int:
-    from flows import local, settings, show
+    from flows import local, show
+
+    result = local.run(_chosen(args))
+    return _tell(args, result, show.run)
+
+
+def estimate(args: Any) -> int:
+    from flows import local, show
+
+    result = local.run(_chosen(args), "estimate", fraction=args.fraction, least=args.least)
+    return _tell(args, result, show.estimate)
+
+
+def _chosen(args: Any) -> Any:
+    """Settings of a file, or of `--source` and `--out`."""
+    from flows import settings
 
     if args.settings is None and not args.sources:
         raise ConfigError("give SETTINGS.yaml, or --source PATH and --out DIR")
@@ -21,21 +36,35 @@ def run(args: Any) -> int:
         raise ConfigError("give SETTINGS.yaml or --source, not both")
     if args.settings is None and args.out is None:
         raise ConfigError("--source needs --out DIR, where the dataset goes")
-    chosen = settings.read(args.settings, args.sources, args.out, args.sets)
-    result = local.run(chosen)
-    return _tell(args, result, show.run)
+    return settings.read(args.settings, args.sources, args.out, args.sets)
 
 
 def demo(args: Any) -> int:
     from flows import local, settings, show
     from flows.demo import DEMO_SETTINGS, make_corpus
 
+    if "://" in args.out:
+        raise ConfigError("the demo makes its corpus beside its results; give --out a folder")
     home = Path(args.out).absolute()
     data = {**DEMO_SETTINGS, "sources": make_corpus(home / "corpus"), "out": str(home)}
     for assignment in args.sets:
         settings.assign(data, assignment)
     result = local.run(settings.parse(data))
     return _tell(args, result, show.run)
+
+
+def serve(args: Any) -> int:
+    from flows import serve as serving
+    from flows import settings, show
+
+    def ready(served: serving.Served) -> None:
+        _tell(args, vars(served), show.serve)
+        sys.stdout.flush()  # it goes on for long
+
+    chosen = settings.read(args.settings, [], None, args.sets)
+    name = Path(args.settings).stem if args.name is None else args.name
+    serving.serve(chosen, name, args.cron, args.timezone, ready)
+    return DONE
 
 
 def status(args: Any) -> int:
@@ -100,9 +129,10 @@ def list(args: Any) -> int:
 
 
 def doctor(args: Any) -> int:
+    from flows.doctor import chosen
     from flows.doctor import doctor as examine
 
-    return examine(args.json)
+    return examine(args.json, *chosen(args.settings, args.sets))
 
 
 def plugins(args: Any) -> int:
@@ -128,15 +158,16 @@ def _tell(args: Any, result: dict[str, Any], show: Any) -> int:
 
 
 def _out(text: str) -> Path:
-    out = Path(text).absolute()
-    if not (out / "runs").is_dir():
+    from tasks import storage
+
+    out = storage.place(text)
+    if not storage.reach(out / "runs", storage.is_folder):
         raise ConfigError(f"{out} is no OUT of a run: it holds no runs/")
     return out
 
 
 def _dataset(text: str) -> Path:
     """A version's folder; OUT itself stands for its newest version."""
-    folder = Path(text).absolute()
-    if not (folder / "dataset.json").exists() and (folder / "datasets" / "latest").exists():
-        folder = folder / "datasets" / "latest"
-    return folder.resolve()
+    from tasks import storage, versions
+
+    return cast(Path, storage.reach(storage.place(text), versions.named))

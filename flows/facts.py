@@ -52,6 +52,8 @@ def gather(dask_worker: Any) -> dict[str, Any]:
         "prefect": "prefect" in modules,
         "name": str(dask_worker.name),
         "host": platform.node(),
+        "address": str(dask_worker.address),
+        "threads": int(dask_worker.state.nthreads),
         "resources": dict(dask_worker.state.total_resources),
         "visible": os.environ.get(gpus.VARIABLE),
         "visible_at_start": getattr(preload, "VISIBLE", None),

@@ -35,7 +35,7 @@ QUIET_SECONDS = 3.0  # three flushes of the server's task-run recorder
 
 def out_tag(out: Path) -> str:
     """`out:` and 12 hex digits of OUT's resolved path."""
-    return "out:" + hashlib.sha256(os.fsencode(out.resolve())).hexdigest()[:12]
+    return "out:" + hashlib.sha256(os.fsencode(str(out.resolve()))).hexdigest()[:12]
 
 
 def owner_tag(pid: int | None = None) -> str:

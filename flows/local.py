@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from flows import disk
 from flows.settings import PrepareSettings, check
 from tasks.errors import MillError, RunError
 
@@ -18,22 +20,25 @@ CLIENT_RETRIES = 3  # 14 s in all; requests to a server that starts again wait w
 MENDED_SECONDS = 10.0  # a killed server may have lost events: wait no minute for them
 
 
-def run(settings: PrepareSettings) -> dict[str, Any]:
-    """Check settings, run the flow `prepare`, and leave only when its history is recorded."""
-    check(settings)  # before anything starts
+def run(settings: PrepareSettings, name: str = "prepare", **more: Any) -> dict[str, Any]:
+    """Check settings, run the flow of this name, `prepare` or `estimate`, with `more` parameters,
+    and leave only when its history is recorded."""
+    job = check(settings)  # before anything starts
+    if name == "prepare":
+        disk.check(job, settings.cluster)
     from flows.server import LocalServer, configured_url  # imports Prefect: a second
 
     if (configured := configured_url()) is not None:
         from flows import api
 
         api.check(configured)  # a refusal in a sentence, before anything starts
-        return _flow(settings, None)
+        return _flow(settings, None, name, more)
     with LocalServer.start() as server:
-        import flows.prepare  # noqa: F401 - while the server starts
+        import_module(f"flows.{name}")  # while the server starts
 
         with _using(server.wait_ready()):
             try:
-                return _flow(settings, server)
+                return _flow(settings, server, name, more)
             except Exception as error:
                 if not server.lost:
                     raise
@@ -52,16 +57,19 @@ def _using(url: str) -> Iterator[None]:
         yield
 
 
-def _flow(settings: PrepareSettings, server: LocalServer | None) -> dict[str, Any]:
+def _flow(
+    settings: PrepareSettings, server: LocalServer | None, name: str, more: dict[str, Any]
+) -> dict[str, Any]:
     from flows import history
-    from flows.prepare import prepare
 
-    _hush()
+    flow = getattr(import_module(f"flows.{name}"), name)
+
+    hush()
     try:
-        state: Any = prepare(
-            **{name: getattr(settings, name) for name in type(settings).model_fields},
-            return_state=True,
-        )
+        state: Any = flow(
+            **{field: getattr(settings, field) for field in type(settings).model_fields},
+            **more, return_state=True,
+        )  # fmt: skip
     except BaseException:  # an interrupt, or a server that is gone
         if server is None or not server.lost:
             history.drain(timeout=10)
@@ -88,7 +96,7 @@ class _NotTwice(logging.Filter):
         return not isinstance(error, MillError | KeyboardInterrupt)
 
 
-def _hush() -> None:
+def hush() -> None:
     """Prefect's own lines stay in its history; the terminal shows warnings and our bars."""
     from prefect.logging.handlers import PrefectConsoleHandler
 

@@ -1,6 +1,7 @@
 """One run at a time in an OUT. The kernel holds the lock, so a dead owner holds nothing.
 
-On network file systems without `flock` between hosts the lock guards one host only.
+On network file systems without `flock` between hosts the lock guards one host only. On an object
+store it is an object, see `tasks.lease`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from tasks import lease, storage
 from tasks.errors import ConfigError, Held
 
 NAME = ".lock"
@@ -27,6 +29,10 @@ def hold(out: Path) -> Iterator[None]:
 
     The file stays: removing it would let two runs lock two files of one name.
     """
+    if storage.is_remote(out):
+        with lease.hold(out, _owner()):
+            yield
+        return
     path = out / NAME
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from flows import runs
 from flows.settings import assign, parse
@@ -22,7 +21,10 @@ from tasks import (
     schema,
     shard,
     stage,
+    storage,
     summary,
+    tables,
+    transfers,
     versions,
     weights,
 )
@@ -69,8 +71,8 @@ def ledger(out: Path) -> dict[str, Any]:
     """The newest version's ledger; before the first one, the ledger of what is done so far."""
     last = runs.newest(out)
     newest = versions.newest(out)
-    if newest and (last / "summary.json").exists():
-        table = pq.read_table(newest / "ledger.parquet")
+    if newest and storage.exists(last / "summary.json"):
+        table = tables.read(newest / "ledger.parquet")
         dataset: str | None = str(newest)
     else:
         table = package.decide(runs.settings_of(out).job(), manifest.shards(out)).ledger
@@ -170,6 +172,10 @@ def _counted(
     }  # fmt: skip
 
 
+#: Names of lists of clips, in any format.
+LISTS = ("/data.list", "/wav.scp")
+
+
 def data_list(dataset: Path, prefix: str | None, split: str | None) -> list[str]:
     """Lines of the list of clips, of `wenet` or else of the first format that has one, with
     absolute paths or with `prefix` before the relative ones."""
@@ -179,14 +185,17 @@ def data_list(dataset: Path, prefix: str | None, split: str | None) -> list[str]
         module = plugins.load("formats", name)
         lines: list[str] = []
         if hasattr(module, "listing"):
-            lines = module.listing(dataset, split or "*", head)
+            lists = [n for n in storage.tree(dataset)
+                     if n.endswith(LISTS)] if storage.is_remote(dataset) else []  # fmt: skip
+            with transfers.reading(dataset, lists) as home:
+                lines = module.listing(home, split or "*", head)
         if lines:
             return lines
     raise ConfigError(f"{dataset} holds no list of clips; package it with format wenet")
 
 
 def _is_version(dataset: Path) -> bool:
-    return (dataset / "dataset.json").is_file()
+    return storage.exists(dataset / "dataset.json")
 
 
 def shelves() -> dict[str, Any]:

@@ -16,17 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from prefect import flow
 from prefect.context import FlowRunContext
 
-from flows import history, lock, remote, report, runs
+from flows import dask_report, disk, history, lock, metrics, posting, remote, report, runs
 from flows.calls import OnCluster
 from flows.cluster import Cluster, ClusterSettings
 from flows.progress import Progress
 from flows.runner import map_chains
 from flows.settings import PrepareSettings, check
-from tasks import gpu, pipeline, prefect_tasks, summary, versions
+from tasks import gpu, pipeline, prefect_tasks, storage, summary, tables, versions
 from tasks.errors import CorruptManifest
 from tasks.job import Done, Job
 from tasks.pipeline import Published, Sharded, Totals
@@ -45,7 +44,11 @@ log = logging.getLogger("uttermill")
 SHARDS_PER_FLOW = 100  # three task runs each: Prefect's server records some 300 a flow run well
 
 
-@flow(name="prepare", flow_run_name="prepare {out}", persist_result=False)
+@flow(
+    name="prepare", flow_run_name="prepare {out}", persist_result=False,
+    on_failure=[posting.summarise], on_crashed=[posting.summarise],
+    on_cancellation=[posting.summarise],
+)  # fmt: skip
 def prepare(
     sources: list[Source],
     out: str,
@@ -59,6 +62,16 @@ def prepare(
     """Raw recordings in, a verified dataset version out.
 
     Safe to run again at any time: what is done is reused, what is missing is made.
+
+    Args:
+        sources: Where recordings come from.
+        out: Folder, or URL, for manifests, audio and datasets.
+        shard: How recordings are grouped into the units of work and of retry.
+        filter: How recordings are cut, what is measured, and which limits hold.
+        resample: Target rate, channels and levels.
+        transcribe: The recogniser, and which texts are good.
+        package: What is published, in which formats and splits, and when it is refused.
+        cluster: The workers: where, how many, within which limits.
     """
     settings = PrepareSettings(
         sources=tuple(sources), out=out, shard=shard, filter=filter, resample=resample,
@@ -66,20 +79,26 @@ def prepare(
     )  # fmt: skip
     began = time.monotonic()
     job = check(settings)
+    disk.check(job, settings.cluster)
     with lock.hold(job.out):
-        _record(job.out)
+        record(job.out)
         with (
             runs.record(job.out, settings) as run,
             runs.scratch() as scratch,
+            posting.Live(job.out) as live,
         ):
-            result = _run(replace(job, scratch=scratch), settings, scratch)
+            with metrics.recorded(run.folder) as measured:
+                own = replace(job, scratch=scratch)
+                result = _run(own, settings, scratch, live, measured, run.folder)
+            result["stragglers"] = measured.stragglers()
             result["wall_seconds"] = round(time.monotonic() - began, 3)
             run.finish(result)
             report.of_run(job, run.folder, result["new"])
+            live.finish(result, run.place / report.NAME)
     return result
 
 
-def _record(out: Path) -> None:
+def record(out: Path) -> None:
     """Tag this flow run with its OUT, and close what dead runs of the same OUT left open."""
     context = FlowRunContext.get()
     if context and context.flow_run:
@@ -87,13 +106,20 @@ def _record(out: Path) -> None:
         history.close_dead_runs(out, context.flow_run.id)
 
 
-def _run(job: Job, settings: PrepareSettings, scratch: Path) -> dict[str, Any]:
+def _run(
+    job: Job, settings: PrepareSettings, scratch: Path, live: posting.Live,
+    measured: metrics.Metrics, folder: Path,
+) -> dict[str, Any]:  # fmt: skip
     on_gpu = bool(gpu.stages(job))
-    workers = Cluster(settings.cluster, scratch / "workers", on_gpu)
+    # Workers that others start see a folder, or they have the store's account.
+    common = None if storage.is_remote(job.out) else runs.newest(job.out)
+    workers = Cluster(settings.cluster, scratch / "workers", on_gpu, common)
     with Progress() as progress, workers as cluster:
+        live.watch(progress)
         cluster.subscribe(remote.TOPIC, progress.on_event)
         cluster.forward_logging()
-        return line(job, OnCluster(cluster, settings.cluster), progress)
+        with dask_report.recorded(cluster, folder):
+            return line(job, OnCluster(cluster, settings.cluster, measured), progress)
 
 
 def line(job: Job, caller: OnCluster, progress: Progress) -> dict[str, Any]:
@@ -103,7 +129,7 @@ def line(job: Job, caller: OnCluster, progress: Progress) -> dict[str, Any]:
     pipeline.prepare_retry(job)
     for attempt in range(pipeline.REPAIRS):
         progress.start("shard", 0.0)
-        found: Sharded = value(prefect_tasks.shard(job, caller, job.scratch / "listing"))
+        found: Sharded = value(prefect_tasks.shard(job, caller, caller.listing(job)))
         totals.add(found.done)
         _show(progress, found)
         for done in _all_chains(job, found, caller, progress):
@@ -123,7 +149,7 @@ def line(job: Job, caller: OnCluster, progress: Progress) -> dict[str, Any]:
     progress.finish("package")
     splits = versions.described(published.path)["splits"]
     return {
-        **summary.errors(pq.read_table(published.path / "utterances.parquet")),
+        **summary.errors(tables.read(published.path / "utterances.parquet")),
         "dataset": str(published.path), "version": int(published.path.name[1:]),
         "new": published.new, **published.summary, "ignored": found.ignored,
         "stages": totals.as_dict(), "package_walls": published.walls,
@@ -144,20 +170,25 @@ def _show(progress: Progress, found: Sharded) -> None:
 
 
 def _all_chains(job: Job, found: Sharded, caller: OnCluster, progress: Progress) -> list[Done]:
-    """Every shard's chain; beyond 100 shards in child flow runs, of which two overlap."""
-    chain = partial(_chain, job, found.seconds, caller, progress)
-    width = caller.cluster.size + 1  # of both kinds; one more, so that none waits for a guard
-    groups = [found.shards[i : i + SHARDS_PER_FLOW]
-              for i in range(0, len(found.shards), SHARDS_PER_FLOW)]  # fmt: skip
-    if len(groups) <= 1:
-        results = map_chains(found.shards, chain, width, caller.guard.cancel)
-    else:
-        _children.set((chain, width))
-        children = map_chains(groups, prepare_shards, 2, caller.guard.cancel)
-        results = [done for child in children for done in child]
+    """Every shard's chain."""
+    each = partial(chain, job, found.seconds, caller, progress)
+    results = over_shards(found.shards, each, caller)
     for stage in prefect_tasks.PER_SHARD:
         progress.finish(stage)
     return [done for dones in results for done in dones]
+
+
+def over_shards(
+    shards: list[str], chain: Callable[[str], list[Done]], caller: OnCluster
+) -> list[list[Done]]:
+    """A chain for each shard; beyond 100 shards in child flow runs, of which two overlap."""
+    width = caller.cluster.size + 1  # of both kinds; one more, so that none waits for a guard
+    groups = [shards[i : i + SHARDS_PER_FLOW] for i in range(0, len(shards), SHARDS_PER_FLOW)]
+    if len(groups) <= 1:
+        return map_chains(shards, chain, width, caller.guard.cancel)
+    _children.set((chain, width))
+    children = map_chains(groups, prepare_shards, 2, caller.guard.cancel)
+    return [done for child in children for done in child]
 
 
 # What a child flow does with its shards; no parameter, because those go to Prefect's database.
@@ -171,7 +202,7 @@ def prepare_shards(shards: list[str]) -> list[list[Done]]:
     return map_chains(shards, chain, width)
 
 
-def _chain(
+def chain(
     job: Job, seconds: dict[str, float], caller: OnCluster, progress: Progress, shard: str
 ) -> list[Done]:
     """filter, resample and transcribe one shard; its three task runs stand in the history."""

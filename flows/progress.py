@@ -30,6 +30,19 @@ class _Stage:
     began: float = field(default_factory=time.monotonic)
     bar: TaskID | None = None
     finished: bool = False
+    took: float = 0.0  # wall seconds until it was finished
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a stage is: seconds of audio, but `seconds`, the wall time that it took so far."""
+
+    name: str
+    total: float
+    done: float
+    reused: float
+    seconds: float
+    finished: bool
 
 
 class Progress:
@@ -99,6 +112,7 @@ class Progress:
             if known.finished:
                 return
             known.finished = True
+            known.took = time.monotonic() - known.began
             known.total = known.done
             self._show(known)
             if self._bars is None and not self._quiet:
@@ -106,6 +120,18 @@ class Progress:
                 speed = speed_of(known.done - known.reused, took)
                 line = f"{stage}: {hours(known.done)} of audio in {clock(took)}"
                 print(line + (f", {speed}" if speed else ""), file=self._stream, flush=True)
+
+    def standing(self) -> list[Standing]:
+        """How far each stage is, in the order in which they began."""
+        with self._lock:
+            now = time.monotonic()
+            return [
+                Standing(
+                    name, s.total, s.done, s.reused, s.took if s.finished else now - s.began,
+                    s.finished,
+                )
+                for name, s in self._stages.items()
+            ]  # fmt: skip
 
     def on_event(self, event: tuple[float, Any]) -> None:
         """Handler for `Cluster.subscribe`: a worker's `{"stage": str, "seconds": float}`."""

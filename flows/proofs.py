@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from flows import gpus
 from flows.facts import ENGINES, Facts, versions
 from flows.fleet import CPU, GPU
+from flows.spawning import DASK_CONFIG
 from tasks.process import started_afresh
 
 LEAST_FREE = 1_000_000_000
@@ -22,6 +24,14 @@ class Finding:
     name: str
     ok: bool
     detail: str
+
+
+def joined(workers: Facts) -> Finding:
+    """Somebody is there; how many, and on which machines."""
+    hosts = Counter(str(fact["host"]) for fact in workers.values())
+    where = ", ".join(f"{host} ({count})" for host, count in sorted(hosts.items()))
+    machines = "1 host" if len(hosts) == 1 else f"{len(hosts)} hosts"
+    return Finding("workers", bool(workers), f"{len(workers)} joined, on {machines}: {where}")
 
 
 def start_method(workers: Facts) -> Finding:
@@ -47,6 +57,12 @@ def modules_loaded(workers: Facts) -> Finding:
             faults.append(f"{address} (not loaded: {', '.join(missing)})")
     good = f"{len(ENGINES)} engines and codecs loaded before the first task"
     return _finding("preload", faults, good, "set distributed.worker.preload: [tasks.preload]")
+
+
+def one_task(workers: Facts) -> Finding:
+    """Each worker does one thing at a time, so that a death or a leak has one culprit."""
+    wide = [f"{a} ({fact['threads']})" for a, fact in workers.items() if fact["threads"] != 1]
+    return _finding("tasks at once", wide, "one a worker", "start them with --nthreads 1")
 
 
 def thread_caps(workers: Facts) -> Finding:
@@ -113,14 +129,14 @@ def codecs_readable(workers: Facts) -> Finding:
 
 def temporary_directories(workers: Facts) -> Finding:
     """Each worker has one of its own, inside its directory, and may write there."""
-    places = [fact["temp"] for fact in workers.values()]
+    taken = Counter((fact["host"], fact["temp"]) for fact in workers.values())
     faults = []
     for address, fact in workers.items():
         if fact["temp_fault"]:
             faults.append(f"{address}: {fact['temp_fault']}")
-        elif places.count(fact["temp"]) > 1 or not fact["temp"].startswith(fact["local"]):
+        elif not fact["temp"].startswith(fact["local"]) or taken[fact["host"], fact["temp"]] > 1:
             faults.append(f"{address}: {fact['temp']} is not its own")
-    return _finding("temp dirs", faults, f"{len(places)} distinct and writable", "see preload")
+    return _finding("temp dirs", faults, f"{len(taken)} distinct and writable", "see preload")
 
 
 def disk_free(workers: Facts) -> Finding:
@@ -148,9 +164,31 @@ def no_prefect(workers: Facts) -> Finding:
     return _finding("no Prefect", with_it, "not imported on workers", "imported by a task")
 
 
+def scheduler(found: Mapping[str, Any]) -> Finding:
+    """The scheduler has our configuration: a shard that kills its worker then costs one worker."""
+    ours = DASK_CONFIG["distributed"]["scheduler"]
+    faults = [
+        f"{name} {found.get(name)!r} (ours {wanted!r})"
+        for name, wanted in ours.items() if found.get(name) != wanted
+    ]  # fmt: skip
+    return _finding("scheduler", faults, f"{len(ours)} settings as in infra/dask.yaml",
+                    "start it with infra/dask.yaml as DASK_CONFIG")  # fmt: skip
+
+
+def folders(seen: Mapping[str, Mapping[str, Any]]) -> Finding:
+    """Sources and OUT are on every worker at the same path."""
+    faults = [
+        f"{address} does not see {folder}"
+        for folder, answers in seen.items()
+        for address, answer in answers.items() if answer is not True
+    ]  # fmt: skip
+    good = f"{len(seen)} seen by each worker"
+    return _finding("folders", faults, good, "mount them there at the same path")
+
+
 PROOFS: tuple[Callable[[Facts], Finding], ...] = (
-    start_method, modules_loaded, thread_caps, onnx_providers, cuda_devices, codecs_readable,
-    temporary_directories, disk_free, versions_equal, no_prefect,
+    start_method, modules_loaded, one_task, thread_caps, onnx_providers, cuda_devices,
+    codecs_readable, temporary_directories, disk_free, versions_equal, no_prefect,
 )  # fmt: skip
 
 
@@ -160,7 +198,9 @@ def each_worker(workers: Facts) -> list[Finding]:
     for fact in sorted(workers.values(), key=lambda fact: str(fact["name"])):
         resources = ", ".join(f"{name} {n:g}" for name, n in fact["resources"].items()) or "none"
         seen = "not set" if fact["visible"] is None else repr(fact["visible"])
-        detail = f"resources {resources}; {gpus.VARIABLE} {seen}; {', '.join(fact['providers'])}"
+        where = f"{fact['address']} on {fact['host']}"
+        has = f"resources {resources}; {gpus.VARIABLE} {seen}; {', '.join(fact['providers'])}"
+        detail = f"{where}; {has}"
         shown.append(Finding(str(fact["name"]), True, detail))
     return shown
 

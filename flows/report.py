@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from flows import runs
-from tasks import masking, versions
+from tasks import masking, storage, tables, versions
 from tasks.errors import MillError, RunError
 from tasks.job import Job
 from tasks.manifest import write_atomic
@@ -34,7 +34,7 @@ def of_run(job: Job, folder: Path, new: bool) -> None:
     try:
         if new or not _same_as_before(job.out, folder):
             write(job, folder)
-        log.info("report: %s", folder / NAME)
+        log.info("report: %s", job.out / "runs" / folder.name / NAME)
     except (MillError, OSError) as error:
         log.warning("no report was written: %s; `uttermill report %s` tries again", error, job.out)
 
@@ -65,7 +65,7 @@ def write(job: Job, folder: Path) -> Path:
 
 def _same_as_before(out: Path, folder: Path) -> bool:
     """Whether the run before had these settings and a report: then it is this run's too."""
-    earlier = sorted(p for p in (out / "runs").glob(f"*/{NAME}") if p.parent != folder)
+    earlier = sorted(p for p in (out / "runs").glob(f"*/{NAME}") if p.parent.name != folder.name)
     if not earlier:
         return False
     before = earlier[-1].parent
@@ -75,7 +75,10 @@ def _same_as_before(out: Path, folder: Path) -> bool:
             for name in ("settings.json", "summary.json")
         )
         if same:
-            os.link(earlier[-1], folder / NAME)
+            if storage.is_remote(out):
+                (folder / NAME).write_bytes(storage.read(earlier[-1]))
+            else:
+                os.link(earlier[-1], folder / NAME)
     except OSError:
         return False
     return same
@@ -89,28 +92,29 @@ def _facts(path: Path) -> Any:
 
 def request(job: Job, folder: Path) -> Any:
     """What the report of a run is of: the newest version, or what is done so far."""
-    import pyarrow.parquet as pq
-
-    from tasks import manifest, package, report, summary
+    from tasks import manifest, metrics, package, report, summary
 
     told = folder / "summary.json"
     facts = json.loads(told.read_text()) if told.is_file() else {}
     settings = masking.value(json.loads((folder / "settings.json").read_text()))
     shown = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+    costs = folder / metrics.NAME
+    measured = tables.local(costs) if storage.exists(costs) else None
     version = versions.newest(job.out)
     if version is not None and facts:
         described = versions.described(version)
         counted = ["words", "word_errors", "chars", "char_errors"]
-        kept = pq.read_table(version / "utterances.parquet", columns=counted)
+        kept = tables.read(version / "utterances.parquet", columns=counted)
         return report.Request(
-            job, version / "ledger.parquet", described, folder.name, version.name,
-            summary.errors(kept), facts, shown, described["libraries"],
+            job, tables.local(version / "ledger.parquet"), described, folder.name, version.name,
+            summary.errors(kept), facts, shown, described["libraries"], measured,
         )  # fmt: skip
     decided = package.decide(job, manifest.shards(job.out))
     counts = summary.of_ledger(decided.ledger)
     return report.Request(
-        job, decided.ledger, counts, folder.name, scores={}, summary=facts, settings=shown
-    )
+        job, decided.ledger, counts, folder.name, scores={}, summary=facts, settings=shown,
+        metrics=measured,
+    )  # fmt: skip
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from flows.fleet import CPU
 from tasks.errors import RunError
+from tasks.metrics import Trace
 
 LOG = logging.getLogger("uttermill")
 
@@ -95,19 +96,24 @@ class Guard:
         isolate_kw: str | None = "isolate",
         name: str | None = None,
         kind: str = CPU,
+        trace: Trace | None = None,
     ) -> Any:
-        """`fn(*args)` on a worker of a kind. `name` (default: the last argument) is for messages.
+        """`fn(*args)` on a worker of a kind. `name` (default: the last argument) is for messages;
+        `trace` is told how the call fares.
 
         With `isolate_kw=None` the function cannot isolate: it is tried as often in all, because
         what kills it may well be something else.
         """
         what = name if name is not None else str(args[-1]) if args else fn.__name__
         most = SHARED_TRIES + ISOLATED_TRIES
+        trace = trace if trace is not None else Trace()
+        trace.wanted = time.time()
         lane = self._lane(kind)
         with lane.slots:
             for attempt in range(1, (SHARED_TRIES if isolate_kw else most) + 1):
                 try:
-                    return self._call(lane, fn, args, self._deadline(seconds_of_audio, False))
+                    limit = self._deadline(seconds_of_audio, False)
+                    return self._attempt(trace, lane, fn, args, limit)
                 except _Died as death:
                     # What hangs is not given the same time once more.
                     last = isolate_kw and (attempt == SHARED_TRIES or death.late)
@@ -117,11 +123,12 @@ class Guard:
                         break
             if isolate_kw is not None:
                 self._count("isolated")
+                trace.isolated = True
                 isolated = partial(fn, **{isolate_kw: True})
                 for _ in range(ISOLATED_TRIES):
                     try:
                         limit = self._deadline(seconds_of_audio, True)
-                        return self._call(lane, isolated, args, limit)
+                        return self._attempt(trace, lane, isolated, args, limit)
                     except _Died as death:
                         LOG.warning("%s, item by item: %s", what, death)
         one_by_one = ", even with its items run one by one" if isolate_kw else ""
@@ -142,6 +149,21 @@ class Guard:
         size = self._cluster.count(kind)  # may start the cluster: not under our lock
         with self._lock:
             return self._lanes.setdefault(kind, _Lane(kind, size))
+
+    def _attempt(
+        self, trace: Trace, lane: _Lane, fn: Callable[..., Any], args: tuple[Any, ...],
+        seconds: float,
+    ) -> Any:  # fmt: skip
+        trace.attempts += 1
+        began = time.time()
+        if trace.attempts > 1:
+            trace.wanted = began
+        try:
+            return self._call(lane, fn, args, seconds)
+        except _Died:
+            trace.deaths += 1
+            trace.lost += time.time() - began
+            raise
 
     def _call(
         self, lane: _Lane, fn: Callable[..., Any], args: tuple[Any, ...], seconds: float

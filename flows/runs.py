@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.settings import PrepareSettings, parse
-from tasks import masking
+from tasks import masking, storage, transfers
 from tasks.errors import ConfigError
 from tasks.manifest import write_atomic
 
@@ -24,34 +24,53 @@ REMOVE_SECONDS = 5.0
 
 
 class Run:
-    """One run's folder."""
+    """One run's folder, in which files are written, and the place where they are found later: the
+    folder itself, unless OUT is remote."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, place: Path) -> None:
+        self.folder, self.place = folder, place
 
     def finish(self, result: dict[str, Any]) -> None:
         write_atomic(self.folder / "summary.json", json.dumps(result, indent=1).encode())
 
 
 @contextmanager
-def record(out: Path, settings: PrepareSettings) -> Iterator[Run]:
-    """Make the run's folder, keep its settings, and write the log of it there.
+def record(out: Path, settings: PrepareSettings, name: str = "settings.json") -> Iterator[Run]:
+    """Make the run's folder, keep its settings by a name, and write the log of it there.
 
-    Only while holding OUT's lock.
+    Under another name the folder is no run's for `newest`. Only while holding OUT's lock.
     """
-    started = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-    folder = out / "runs" / started
-    for temp in (out / "runs").glob("*/.*.tmp"):  # a killed run's; OUT's lock is ours
-        temp.unlink(missing_ok=True)
-    folder.mkdir(parents=True)
-    write_atomic(folder / "settings.json", settings.rooted().model_dump_json(indent=1).encode())
+    place = out / "runs" / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    kept = settings.rooted().model_dump_json(indent=1).encode()
+    if not storage.is_remote(out):
+        for temp in (out / "runs").glob("*/.*.tmp"):  # a killed run's; OUT's lock is ours
+            temp.unlink(missing_ok=True)
+        place.mkdir(parents=True)
+        write_atomic(place / name, kept)
+        with _logged(place):
+            yield Run(place, place)
+        return
+    write_atomic(place / name, kept)
+    with scratch() as home:
+        folder = home / place.name
+        folder.mkdir()
+        write_atomic(folder / name, kept)
+        try:
+            with _logged(folder):
+                yield Run(folder, place)
+        finally:
+            transfers.uploaded(folder, place)
+
+
+@contextmanager
+def _logged(folder: Path) -> Iterator[None]:
     handler = logging.FileHandler(folder / "run.log", encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     handler.addFilter(masking.Filter())
     logger = logging.getLogger("uttermill")
     logger.addHandler(handler)
     try:
-        yield Run(folder)
+        yield
     finally:
         logger.removeHandler(handler)
         handler.close()
@@ -107,15 +126,26 @@ def _remove(folder: Path) -> None:
 
 def newest(out: Path, ended_well: bool = False) -> Path:
     """Folder of the newest run of OUT; of the newest that ended well, where there is one."""
-    found = sorted(p for p in (out / "runs").glob("*") if (p / "settings.json").is_file())
-    if not found:
+    found = having(out, "settings.json")
+    first = next(found, None)
+    if first is None:
         raise ConfigError(f"{out} holds no run; give the folder that `run` was given as OUT")
-    good = [p for p in found if (p / "summary.json").is_file()]
-    return good[-1] if ended_well and good else found[-1]
+    if not ended_well:
+        return first
+    good = (path for path in having(out, "settings.json") if storage.exists(path / "summary.json"))
+    return next(good, first)
+
+
+def having(out: Path, name: str) -> Iterator[Path]:
+    """Folders of runs with such a file, the newest first."""
+    home = out / "runs"
+    names = storage.folders(home) if storage.is_remote(out) else [p.name for p in home.glob("*")]
+    folders = (home / each for each in sorted(names, reverse=True))
+    return (each for each in folders if storage.exists(each / name))
 
 
 def settings_of(out: Path, ended_well: bool = False) -> PrepareSettings:
     """Settings of the newest run of OUT, for commands that look at what is there."""
-    data = json.loads((newest(out, ended_well) / "settings.json").read_text())
+    data = json.loads(storage.read(newest(out, ended_well) / "settings.json"))
     data["out"] = str(out)  # OUT may have been moved
     return parse(data)

@@ -53,6 +53,13 @@ SERVER_ENVIRONMENT = {
 }
 
 
+#: Of a server that lives as long as a schedule.
+SCHEDULING = {
+    "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED": "true",
+    "PREFECT_SERVER_SERVICES_LATE_RUNS_ENABLED": "true",
+}
+
+
 def configured_url() -> str | None:
     """The API that the environment or the active Prefect profile names, if any."""
     return get_current_settings().api.url
@@ -70,9 +77,10 @@ class LocalServer:
     sent again by Prefect's client, and so are its last events: the run only sees a slow answer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0, scheduling: bool = False) -> None:
         # Bound here, listened to there: the URL is known at once and nobody can take the port.
-        self._socket = socket.create_server(("127.0.0.1", 0), backlog=128, reuse_port=False)
+        self._socket = _bound(port)
+        self._scheduling = scheduling
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/api"
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in stop()
@@ -84,8 +92,9 @@ class LocalServer:
         self.lost = ""  # why it is gone for good; empty while it is not
 
     @classmethod
-    def start(cls) -> Self:
-        server = cls()
+    def start(cls, port: int = 0, scheduling: bool = False) -> Self:
+        """`port` is taken if it is free, else another one; `scheduling`: schedules are kept."""
+        server = cls(port, scheduling)
         server._spawn()
         return server
 
@@ -93,6 +102,7 @@ class LocalServer:
         environment = {
             **os.environ,
             **SERVER_ENVIRONMENT,
+            **(SCHEDULING if self._scheduling else {}),
             "PREFECT_API_URL": self.url,
             "PREFECT_SERVER_UI_API_URL": self.url,  # else the UI looks at port 4200: a blank page
             "PREFECT_SERVER_API_HOST": "127.0.0.1",
@@ -219,6 +229,14 @@ class LocalServer:
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
         self.stop()
+
+
+def _bound(port: int) -> socket.socket:
+    """A listening socket of the loopback, at `port` or, where that is taken, at a free one."""
+    try:
+        return socket.create_server(("127.0.0.1", port), backlog=128, reuse_port=False)
+    except OSError:
+        return socket.create_server(("127.0.0.1", 0), backlog=128, reuse_port=False)
 
 
 def _forget_history() -> None:

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 
 from flows import fleet, yaml_text
 from flows.cluster_settings import ClusterSettings
-from tasks import gpu, plugins
+from tasks import gpu, plugins, storage
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.settings import (
@@ -38,7 +38,9 @@ class PrepareSettings(StageSettings):
     """All settings of a run, with their defaults."""
 
     sources: tuple[Source, ...] = Field(min_length=1, description="Where recordings come from.")
-    out: str = Field(description="Folder for manifests, audio and datasets.")
+    out: str = Field(
+        description="Folder, or URL (s3://bucket/folder), for manifests, audio and datasets."
+    )
     shard: ShardSettings = ShardSettings()
     filter: FilterSettings = FilterSettings()
     resample: ResampleSettings = ResampleSettings()
@@ -51,7 +53,7 @@ class PrepareSettings(StageSettings):
         return self.model_copy(
             update={
                 "sources": tuple(map(_rooted, self.sources)),
-                "out": os.path.abspath(self.out),
+                "out": str(storage.place(self.out)),
                 "package": _with_rooted_lists(self.package),
                 "cluster": self.cluster.rooted(),
             }
@@ -60,7 +62,7 @@ class PrepareSettings(StageSettings):
     def job(self) -> Job:
         """What workers are told; checks nothing."""
         job = Job(
-            out=Path(os.path.abspath(self.out)),
+            out=storage.place(self.out),
             sources=tuple(map(_rooted, self.sources)),
             shard=self.shard,
             filter=self.filter,
@@ -251,6 +253,9 @@ def check(settings: PrepareSettings) -> Job:
 
 
 def _writable(out: Path) -> None:
+    if storage.is_remote(out):
+        storage.check(out)
+        return
     try:
         out.mkdir(parents=True, exist_ok=True)
         probe = out / ".writable"

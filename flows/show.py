@@ -8,6 +8,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from flows import metrics
+from flows.disk import gigabytes
+
+LITTLE = 0.7  # CPU time per time, below which an estimate says so
+
 
 def clock(seconds: float) -> str:
     """1:02:03, or 2:03."""
@@ -51,11 +56,22 @@ def run(result: dict[str, Any], console: Console) -> None:
             f"Workers died {d['deaths']} times and were stopped {d['timeouts']} times; "
             f"{d['isolated']} shards ran item by item."
         )
+    for told in metrics.lines(result.get("stragglers", [])):
+        console.print(told, soft_wrap=True, markup=False, highlight=False)
     console.print(
         f"Dataset: {result['dataset']}  ({clock(result['wall_seconds'])})",
         soft_wrap=True,
         markup=False,
     )
+
+
+def serve(result: dict[str, Any], console: Console) -> None:
+    when = f"at {result['cron']} ({result['timezone']})" if result["cron"] else "when asked only"
+    console.print(
+        f"Serving {result['deployment']}: {when}; one run at a time, until Ctrl-C.\n"
+        f"Form, runs and results: {result['ui']}",
+        soft_wrap=True, markup=False,
+    )  # fmt: skip
 
 
 def funnel(result: dict[str, Any], console: Console) -> None:
@@ -77,6 +93,59 @@ def funnel(result: dict[str, Any], console: Console) -> None:
     if result.get("ignored"):
         parts = ", ".join(f"{n} {reason}" for reason, n in sorted(result["ignored"].items()))
         console.print(f"Left aside while listing: {parts}.")
+
+
+def estimate(result: dict[str, Any], console: Console) -> None:
+    """The forecast, each number with its 90 % interval."""
+    sampled, hours = result["sample"], result["hours"]
+    console.print(
+        f"Sample: {sampled['recordings']} of {sampled['of']} recordings, {sampled['hours']:.2f} of "
+        f"{hours['in']:.2f} h by header, {sampled['strata']} strata."
+    )
+    table = _table("", ("forecast", "<"), ("expected", ">"), ("from", ">"), ("to", ">"))
+
+    def row(name: str, interval: dict[str, float] | None, words: Any) -> None:
+        names = ("expected", "low", "high")
+        shown = (words(interval[n]) for n in names) if interval else ("unknown", "", "")
+        table.add_row(escape(name), *shown)
+
+    def length(value: float) -> str:
+        return f"{value:,.2f} h"
+
+    row("hours kept", hours["kept"], length)
+    if len(result["datasets"]) > 1:
+        for name, entry in result["datasets"].items():
+            row(f"  {name}, of {entry['hours_in']:,.2f} h", entry["kept"], length)
+    workers = " + ".join(f"{count} {kind}" for kind, count in result["workers"].items())
+    row(f"time on {workers} workers", result["wall_seconds"], clock)
+    row("CPU time", result["cpu_seconds"], clock)
+    row("disk", result["disk_bytes"], gigabytes)
+    console.print(table)
+    if result["computing"] is not None and result["computing"] < LITTLE:
+        console.print(
+            f"Workers computed only {100 * result['computing']:.0f} % of the sample's time: they "
+            "waited for a GPU, a server, or other programs on the machine. Undisturbed by those, "
+            "a run takes less."
+        )
+    if sampled["scored"]:
+        console.print(
+            f"WER {100 * sampled['wer']:.1f} % on {sampled['scored']} sampled utterances with "
+            "references."
+        )
+    if sampled["reasons"]:
+        told = ", ".join(f"{entry['items']} {name}" for name, entry in sampled["reasons"].items())
+        console.print(f"Left out of the sample: {told}.")
+    console.print(f"Not in it: {'; '.join(result['leaves_out'])}.")
+    if not result["fits"]:
+        console.print(
+            f"The disk is too small: {gigabytes(result['free_bytes'])} are free. A run is refused; "
+            "cluster.check_disk: false overrides that."
+        )
+    console.print(
+        f"Estimate: {result['estimate']}  ({clock(result['wall_spent_seconds'])}). `uttermill run` "
+        "with the same settings goes on from there.",
+        soft_wrap=True, markup=False,
+    )  # fmt: skip
 
 
 def status(result: dict[str, Any], console: Console) -> None:

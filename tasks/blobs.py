@@ -7,16 +7,19 @@ millions of files. Every read checks the hash that the manifest holds.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks import storage
 from tasks.errors import CorruptManifest
 
 Pcm = NDArray[np.int16]
+AHEAD_BYTES = 16 << 20  # PCM that is fetched from an object store at once
 
 
 def folder(out: Path, shard: str) -> Path:
@@ -30,7 +33,10 @@ def sha256(pcm: Pcm) -> str:
 def present(out: Path, shard: str, row: Mapping[str, Any], sizes: dict[str, int]) -> bool:
     """Whether the blob of an audio row is there, long enough; `sizes` remembers the stats."""
     name = row["blob"]
-    if name not in sizes:
+    if name not in sizes and storage.is_remote(out):
+        sizes.update(storage.sizes(folder(out, shard)))  # one request for all blobs
+        sizes.setdefault(name, -1)
+    elif name not in sizes:
         path = folder(out, shard) / name
         sizes[name] = path.stat().st_size if path.is_file() else -1
     return bool(sizes[name] >= row["offset"] + 2 * row["num_samples"])
@@ -39,12 +45,49 @@ def present(out: Path, shard: str, row: Mapping[str, Any], sizes: dict[str, int]
 def read(out: Path, shard: str, row: Mapping[str, Any]) -> Pcm:
     """PCM of one utterance, int16 [num_samples]; CorruptManifest when the bytes are not those."""
     path = f"{out}/audio/{shard}/{row['blob']}"  # a Path would take as long as the hash
+    if storage.is_remote(out):
+        [data] = storage.ranges(out, [_range(shard, row)])
+        return _sound(data, row, path)
     try:
         with open(path, "rb", buffering=0) as blob:
             blob.seek(row["offset"])
             data = blob.read(2 * row["num_samples"])
     except FileNotFoundError:
         raise CorruptManifest(f"audio blob {path} is gone", path) from None
+    return _sound(data, row, path)
+
+
+def reader(out: Path, rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], Pcm]:
+    """`read` of rows that name their `work_shard`, meant for calls in the order of `rows`: from an
+    object store many are fetched at once."""
+    if not storage.is_remote(out):
+        return lambda row: read(out, row["work_shard"], row)
+    places = {_range(row["work_shard"], row): at for at, row in enumerate(rows)}
+    held: dict[Any, bytes | None] = {}
+
+    def pcm(row: Mapping[str, Any]) -> Pcm:
+        wanted = _range(row["work_shard"], row)
+        if wanted not in held:
+            some = [_range(r["work_shard"], r) for r in rows[places[wanted] :]]
+            ends = accumulate(high - low for _, low, high in some)
+            ahead = [each for each, end in zip(some, ends, strict=True) if end <= AHEAD_BYTES]
+            ahead = ahead or [wanted]
+            held.clear()
+            held.update(zip(ahead, storage.ranges(out, ahead), strict=True))
+        return _sound(held[wanted], row, f"{out}/{wanted[0]}")
+
+    return pcm
+
+
+def _range(shard: str, row: Mapping[str, Any]) -> tuple[str, int, int]:
+    """(name below OUT, first byte, end) of an utterance's PCM."""
+    low = row["offset"]
+    return f"audio/{shard}/{row['blob']}", low, low + 2 * row["num_samples"]
+
+
+def _sound(data: bytes | None, row: Mapping[str, Any], path: str) -> Pcm:
+    if data is None:
+        raise CorruptManifest(f"audio blob {path} is gone", path)
     if hashlib.sha256(data).hexdigest() != row["sha256"]:
         raise CorruptManifest(f"audio blob {path} does not match its manifest", path)
     return np.frombuffer(data, dtype="<i2")

@@ -10,6 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from tasks import storage, urls
 from tasks.errors import ItemError
 from tasks.recording import Locator
 
@@ -69,12 +70,19 @@ def as_file(locator: Locator) -> BinaryIO:
         return io.BytesIO(_parquet_cell(locator))
     if locator.offset is not None:
         length = locator.length
+        if storage.is_url(locator.path):
+            return _fetched(locator.path, locator.offset, length)
         return SubFile(locator.path, locator.offset, length if length is not None else 1 << 62)  # type: ignore[return-value]
     return open_regular(locator.path)
 
 
 def open_regular(path: str) -> BinaryIO:
-    """Open a regular file unbuffered. Opening a named pipe would wait for ever: refused."""
+    """Open a regular file unbuffered. Opening a named pipe would wait for ever: refused.
+
+    Of a URL a copy is opened; a store that is away is a RunError and no fault of the item.
+    """
+    if storage.is_url(path):
+        return _fetched(path)
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise ItemError("unreadable", "not a regular file")
@@ -83,6 +91,13 @@ def open_regular(path: str) -> BinaryIO:
         raise ItemError("missing", error.strerror or "not there") from error
     except (OSError, ValueError) as error:
         raise ItemError("unreadable", f"cannot be read: {error}") from error
+
+
+def _fetched(url: str, offset: int | None = None, length: int | None = None) -> BinaryIO:
+    try:
+        return urls.fetched(url, offset, length)
+    except FileNotFoundError as error:
+        raise ItemError("missing", "no such object") from error
 
 
 def size_of(file: BinaryIO) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks import audio
-from tasks.recording import Locator, guard
+from tasks.recording import Locator
 from tasks.segmenters import Segmenter, Span
+from tasks.sources._shared import guard
 
 HELD_SECONDS = 120.0  # longest utterance that is held in memory; longer ones are read again
 
@@ -124,6 +124,6 @@ def _clip(span: Span, tail: _Tail, walk: Walk, locator: Locator) -> audio.Clip |
 def unchanged(locator: Locator, known: str) -> bool:
     """Whether the file that holds a recording is still the one that was hashed."""
     try:
-        return guard(os.stat(locator.path)) == known
+        return guard(locator.path) == known
     except OSError:
         return False

@@ -21,9 +21,9 @@ from tasks import (
     plugins,
     recipe,
     split_lists,
+    storage,
     summary,
     transcribe,
-    versions,
 )
 from tasks.job import Job
 from tasks.settings import SECRET, TRANSIENT, Plugin, role
@@ -116,10 +116,10 @@ def write(
     facts = describe(job, gathered, staging)
     columns = pq.read_schema(staging / "utterances.parquet")
     manifest.write_atomic(staging / "README.md", card_readme.text(facts, columns).encode())
+    there = {p.relative_to(staging).as_posix() for p in staging.rglob("*") if p.is_file()}
     files = {}
-    for path in sorted(p for p in staging.rglob("*") if p.is_file()):
-        name = path.relative_to(staging).as_posix()
-        digest, size = hashes.get(name) or versions.hash_file(path)
+    for name in sorted({*there, *hashes}):  # pieces of a remote version are not in the folder
+        digest, size = hashes.get(name) or storage.hashed(staging / name)
         files[name] = {"sha256": digest, "bytes": size}
     manifest.write_atomic(staging / "dataset.json", sealed({**facts, "files": files}))
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import datacard, inventory, manifest, plugins, rules
+from tasks import datacard, inventory, manifest, plugins, rules, tables
 from tasks.job import Job
 from tasks.manifest import Row
 from tasks.rules import Allowed, Rule
@@ -123,7 +123,7 @@ def save(job: Job, table: pa.Table) -> None:
 def where(job: Job) -> Path | None:
     """The table's file, when it still holds for these settings but for thresholds; else None."""
     try:
-        schema = pq.read_schema(_path(job.out))
+        schema = tables.schema(_path(job.out))
     except (OSError, pa.ArrowException):
         return None
     known = json.loads((schema.metadata or {}).get(KEY, b"{}"))
@@ -136,7 +136,7 @@ def load(job: Job, columns: set[str] | None = None) -> pa.Table | None:
     """The table, or these columns of it, when `where` finds it and it is sound; else None."""
     path = where(job)
     try:
-        return None if path is None else pq.read_table(path, columns=columns and sorted(columns))
+        return None if path is None else tables.read(path, columns=columns and sorted(columns))
     except (OSError, pa.ArrowException):
         return None
 

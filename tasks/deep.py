@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tasks import blobs, inventory, manifest, stage, versions
+from tasks import blobs, inventory, manifest, stage, storage
 from tasks.errors import ConfigError, CorruptManifest
 from tasks.manifest import Part
 
@@ -29,7 +29,7 @@ class Found:
 def out_of(version: Path) -> Path:
     """The OUT that a version lies in; ConfigError when it was moved out of it."""
     out = version.parent.parent
-    if version.parent.name != "datasets" or not (out / "manifests").is_dir():
+    if version.parent.name != "datasets" or not storage.is_folder(out / "manifests"):
         raise ConfigError(
             f"{version} lies in no OUT, so there are no checkpoints to verify; leave out --deep"
         )
@@ -44,7 +44,7 @@ def verify(out: Path) -> Found:
             parts = [*_parts(out, name, shard, found)]
             if name == "resample":
                 found.faults += _unheard(out, shard, parts)
-        for path in sorted(blobs.folder(out, shard).glob("*.pcm")):
+        for path in storage.names(blobs.folder(out, shard), ".pcm"):
             if _hashed(out, path, path.stem, found):
                 found.blobs += 1
     gone = [name for name in inventory.lost(out) if not _replaced(out, name)]
@@ -54,7 +54,7 @@ def verify(out: Path) -> Found:
 
 
 def _parts(out: Path, name: str, shard: str, found: Found) -> Iterator[Part]:
-    for path in sorted(manifest.folder(out, name, shard).glob("*.parquet")):
+    for path in storage.names(manifest.folder(out, name, shard), ".parquet"):
         if not _hashed(out, path, path.stem.rsplit("-", 1)[-1], found):
             continue
         found.parts += 1
@@ -69,7 +69,7 @@ def _parts(out: Path, name: str, shard: str, found: Found) -> Iterator[Part]:
 def _hashed(out: Path, path: Path, named: str, found: Found) -> bool:
     """Whether a file is the one that its name says; if not, that is a fault."""
     try:
-        digest, size = versions.hash_file(path)
+        digest, size = storage.hashed(path)
     except FileNotFoundError:  # it vanished meanwhile
         return False
     except OSError as error:
@@ -103,7 +103,7 @@ def _replaced(out: Path, name: str) -> bool:
     path = out / name
     number = manifest.number_of(path)
     return path.parent.parent == out / "manifests" / "shard" and any(
-        manifest.number_of(other) > number for other in path.parent.glob("*.parquet")
+        manifest.number_of(other) > number for other in storage.names(path.parent, ".parquet")
     )
 
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
+from tasks import storage
 from tasks.manifest import write_atomic
 
 log = logging.getLogger("uttermill")
@@ -26,13 +27,21 @@ def _path(out: Path) -> Path:
 
 def there(out: Path) -> list[str]:
     """Committed files, relative to OUT, sorted."""
-    found = []
+    found: list[str] = []
     for root in ROOTS:
+        if storage.is_remote(out):
+            there = (f"{root}/{name}" for name in storage.tree(out / root))
+            found += filter(_committed, there)
+            continue
         for folder, _, names in os.walk(out / root):
             at = os.path.relpath(folder, out)
-            if os.path.basename(folder) != "package":  # what is there is no checkpoint
-                found += [f"{at}/{n}" for n in names if n.endswith((".parquet", ".pcm"))]
+            found += [f"{at}/{name}" for name in names if _committed(f"{at}/{name}")]
     return sorted(found)
+
+
+def _committed(name: str) -> bool:
+    """Whether a file is a checkpoint: what lies in `package` is none."""
+    return name.endswith((".parquet", ".pcm")) and name.split("/")[-2] != "package"
 
 
 def forget(out: Path, gone: Collection[str]) -> None:
@@ -67,7 +76,7 @@ def note(out: Path) -> None:
 
 def _known(out: Path) -> set[str]:
     try:
-        return set(_path(out).read_text().splitlines())
+        return set(storage.read(_path(out)).decode().splitlines())
     except (OSError, UnicodeDecodeError):
         return set()
 
@@ -75,5 +84,5 @@ def _known(out: Path) -> set[str]:
 def _write(out: Path, names: list[str]) -> None:
     text = "".join(f"{name}\n" for name in names).encode()
     path = _path(out)
-    if not path.is_file() or path.read_bytes() != text:
+    if not storage.exists(path) or storage.read(path) != text:
         write_atomic(path, text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tasks.gauge import Cost
 from tasks.settings import (
     FilterSettings,
     PackageSettings,
@@ -28,10 +29,22 @@ class Job:
     resample: ResampleSettings = field(default_factory=ResampleSettings)
     transcribe: TranscribeSettings = field(default_factory=TranscribeSettings)
     package: PackageSettings = field(default_factory=PackageSettings)
+    only: frozenset[str] | None = None  # recordings to work on: a sample; None: all of a shard
     scratch: Path | None = None  # disposable; None: no hand-over cache
     cache_bytes: int = GIB  # bound of the hand-over cache of one shard
     item_timeout: float = 600.0  # s; beyond it an isolated item is quarantined as `timeout`
     memory_limit: int = 4 * GIB  # bytes; beyond it an isolated item is `out_of_memory`
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What one unit of a sample took, s; `cold`: the first of its stage in its process."""
+
+    recording: str
+    audio: float
+    wall: float
+    cpu: float
+    cold: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +57,9 @@ class Done:
     reused: int = 0
     seconds: float = 0.0
     wall: float = 0.0
+    load: float = 0.0  # of `wall`: until the model was in memory
+    spent: tuple[Spent, ...] = ()  # unit by unit, where `Job.only` asks for a sample
+    cost: Cost | None = None  # by the worker
     new: bool = False  # something was published, even if every part of it was there already
 
     @property

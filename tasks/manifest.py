@@ -6,6 +6,7 @@
 A part is written to a temp file on the same file system, fsynced and renamed: what exists under
 its final name is complete. The name holds the hash of the bytes, so a flipped bit or a truncated
 file is found on reading; a part that fails is set aside and its items are computed again.
+On an object store a part is one PUT, which is as atomic, and a name with a hash needs no more.
 Parts only add items. The shard stage alone supersedes: its highest `n` is the shard as it is now.
 """
 
@@ -20,11 +21,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tasks import storage
 from tasks.errors import CorruptManifest
 
 log = logging.getLogger("uttermill")
@@ -49,6 +51,8 @@ def folder(out: Path, stage: str, shard: str) -> Path:
 def shards(out: Path) -> list[str]:
     """Ids of all shards, in the order in which they were made."""
     root = out / "manifests" / "shard"
+    if storage.is_remote(out):
+        return storage.folders(root)
     return sorted(p.name for p in root.iterdir() if p.is_dir()) if root.is_dir() else []
 
 
@@ -62,7 +66,7 @@ def commit(
     """
     home = folder(out, stage, shard)
     if number is None:
-        numbers = [number_of(p) for p in home.glob("*.parquet")] if home.is_dir() else []
+        numbers = [number_of(p) for p in storage.names(home, ".parquet")]
         number = max(numbers, default=-1) + 1
     footer = {b"uttermill": json.dumps({"stage": stage, "shard": shard, **meta}).encode()}
     table = pa.Table.from_pylist(rows, schema=schema.with_metadata(footer))
@@ -78,7 +82,7 @@ def read(out: Path, stage: str, shard: str) -> list[Part]:
     """All sound parts of a shard, oldest first; damaged ones are set aside, and said in the log."""
     home = folder(out, stage, shard)
     parts = []
-    for path in sorted(home.glob("*.parquet")) if home.is_dir() else []:
+    for path in storage.names(home, ".parquet"):
         try:
             parts.append(open_part(path))
         except CorruptManifest as fault:
@@ -89,13 +93,13 @@ def read(out: Path, stage: str, shard: str) -> list[Part]:
 
 def supersede(out: Path, stage: str, shard: str, path: Path) -> None:
     """Remove every part of the shard but `path` (the shard stage's snapshots)."""
-    for other in folder(out, stage, shard).glob("*.parquet"):
+    for other in storage.names(folder(out, stage, shard), ".parquet"):
         if other != path and number_of(other) < number_of(path):
             discard(other)
 
 
 def discard(path: Path) -> None:
-    path.unlink(missing_ok=True)
+    storage.remove(path)
 
 
 def number_of(path: Path) -> int:
@@ -111,10 +115,11 @@ _parts: dict[Path, Part] = {}
 def open_part(path: Path) -> Part:
     """A part, checked against the hash in its name; CorruptManifest when it is another or gone."""
     known = _parts.get(path)
-    if known is not None and path.exists():
+    # Of a remote one the caller has just seen the name, and each question costs a request.
+    if known is not None and (storage.is_remote(path) or path.exists()):
         return known
     try:
-        data = path.read_bytes()
+        data = storage.read(path)
     except FileNotFoundError as error:
         raise CorruptManifest(f"{path.name} vanished while it was read", str(path)) from error
     named = path.stem.rsplit("-", 1)[-1]
@@ -168,8 +173,13 @@ def staged(home: Path) -> Iterator[tuple[HashedFile, Callable[[Callable[[str], s
     """A temp file in `home` and `publish(name_of)`, which fsyncs and renames it.
 
     `name_of` gets the first 16 hex digits of the content's sha256. Without `publish`, or on an
-    exception, nothing stays behind.
+    exception, nothing stays behind. In a remote `home` the file is put when it is published.
     """
+    if storage.is_remote(home):
+        with tempfile.TemporaryFile() as unnamed:
+            handle = HashedFile(cast(BinaryIO, unnamed))
+            yield handle, lambda name_of: _put(home, handle, name_of)
+        return
     home.mkdir(parents=True, exist_ok=True)
     fd, temp = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=home)
     with os.fdopen(fd, "wb") as raw:
@@ -191,6 +201,13 @@ def staged(home: Path) -> Iterator[tuple[HashedFile, Callable[[Callable[[str], s
             Path(temp).unlink(missing_ok=True)
 
 
+def _put(home: Path, handle: HashedFile, name_of: Callable[[str], str]) -> Path:
+    path = home / name_of(handle.sha.hexdigest()[:16])
+    handle.raw.seek(0)
+    storage.put(path, handle.raw.read())
+    return path
+
+
 def fsync_folder(home: Path) -> None:
     """Make a rename in `home` durable."""
     fd = os.open(home, os.O_RDONLY)
@@ -208,7 +225,10 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 
 def sweep(out: Path) -> int:
-    """Remove temp files that a dead run left behind; only while holding OUT's lock."""
+    """Remove temp files that a dead run left behind; only while holding OUT's lock. On an object
+    store there are none."""
+    if storage.is_remote(out):
+        return 0
     count = 0
     for root in ("manifests", "audio", "datasets"):
         for temp in (out / root).rglob(".*.tmp"):

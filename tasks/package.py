@@ -2,7 +2,8 @@
 
 An item is a packaged utterance. `gather` reads every shard's manifests once, in the order of names,
 and writes ledger and plan into a staging folder; `pieces.write` and `pieces.check` do one piece (a
-tar) each, on the workers; `publish` makes the version appear by one rename. What is published
+tar) each, on the workers; `publish` makes the version appear by one rename, or by one exclusive put
+on an object store. What is published
 depends on the recordings, the settings and the versions before, never on how they were grouped into
 work shards.
 """
@@ -30,7 +31,10 @@ from tasks import (
     plugins,
     sharing,
     splits,
+    storage,
     summary,
+    tables,
+    transfers,
     versions,
     view,
 )
@@ -43,6 +47,7 @@ from tasks.shard import datasets
 from tasks.stage import view_of
 
 PACKAGE_VERSION = 2
+TABLES = ("ledger.parquet", "utterances.parquet", splits.FILE)  # that `gather` writes
 REMOVED = view.Outcome("dropped", "shard", "source_removed")
 
 
@@ -66,17 +71,18 @@ def gather(job: Job, shards: Sequence[str]) -> dict[str, Any]:
             "new": False, "summary": counts, "balance": described.get("balance", {}),
         }  # fmt: skip
     version = (versions.number(newest) if newest else 0) + 1
-    staging = versions.stage(job.out)
+    staging = versions.stage(job.out, version)
     before = _before(newest, described) if newest else None
     package_before = described.get("settings", {}).get("package")
     rows_before = before.rows if before else None
     groups = layout.lay_out(rows, job.package, version, rows_before, package_before)
     balanced = _balanced(job, groups, rows)
-    published = pieces.plan(job, staging, groups, rows, before)
-    pq.write_table(table, staging / "ledger.parquet", compression="zstd")
-    pq.write_table(published, staging / "utterances.parquet", compression="zstd")
-    if sides is not None:
-        pq.write_table(sides, staging / splits.FILE, compression="zstd")
+    with transfers.writing(staging, job.scratch) as home:
+        published = pieces.plan(job, home, groups, rows, before)
+        pq.write_table(table, home / "ledger.parquet", compression="zstd")
+        pq.write_table(published, home / "utterances.parquet", compression="zstd")
+        if sides is not None:
+            pq.write_table(sides, home / splits.FILE, compression="zstd")
     return {
         "fingerprint": print_, "version": version, "staging": str(staging), "new": True,
         "summary": counts, "balance": balanced, "frozen": frozen, "split_lists": lists,
@@ -138,7 +144,7 @@ def _over_corpus(job: Job, heard: pa.Table) -> tuple[corpuswide.Verdicts, dict[s
     before = versions.described(newest).get("frozen", {}) if newest else {}
     if not corpuswide.takes_part(job):
         return {}, before
-    published = pq.read_table(newest / "utterances.parquet")["id"] if newest else pa.array([])
+    published = tables.read(newest / "utterances.parquet")["id"] if newest else pa.array([])
     return corpuswide.verdicts(job, heard, published.to_pylist(), before)
 
 
@@ -218,7 +224,7 @@ def _row_schema(job: Job) -> pa.Schema:
 
 def _before(newest: Path, described: dict[str, Any]) -> pieces.Before | None:
     """The newest version; None when an older release laid it out differently."""
-    table = pq.read_table(newest / "utterances.parquet")
+    table = tables.read(newest / "utterances.parquet")
     if not set(pieces.LAID_OUT) <= set(table.column_names):
         return None
     return pieces.Before(newest, described, table)
@@ -239,7 +245,7 @@ def _refuse(job: Job, table: pa.Table, rows: pa.Table) -> None:
     """RunError when what came in is so bad that publishing it would hide a fault."""
     newest = versions.newest(job.out)
     if newest:
-        before = _recordings(pq.read_table(newest / "ledger.parquet"))
+        before = _recordings(tables.read(newest / "ledger.parquet"))
         gone = before - set(table["recording"].to_pylist())
         limit = job.package.max_removed_fraction
         if before and len(gone) / len(before) > limit:
@@ -276,7 +282,7 @@ def _with_removed(table: pa.Table, newest: Path | None) -> pa.Table:
         return table
     now = set(table["recording"].to_pylist())
     gone: dict[str, Row] = {}
-    for row in pq.read_table(newest / "ledger.parquet").to_pylist():
+    for row in tables.read(newest / "ledger.parquet").to_pylist():
         if row["recording"] not in now:
             gone.setdefault(row["recording"], row)
     if not gone:
@@ -309,11 +315,14 @@ def fingerprint(
 
 
 def publish(job: Job, gathered: dict[str, Any]) -> Path:
-    """Lists, description and data card, then one rename. Returns the version's folder."""
-    staging = Path(gathered["staging"])
-    hashes = pieces.finish(job, staging)
-    table = pq.read_table(staging / "ledger.parquet")
-    if gathered["summary"] != summary.of_ledger(table):
-        raise RunError("the ledger on disk is not the one that was gathered; is the disk sound?")
-    datacard.write(job, gathered, staging, hashes)
-    return versions.publish(job.out, staging, gathered["version"])
+    """Lists, description and data card, then all at once. Returns the version's folder."""
+    staging = storage.place(gathered["staging"])
+    with pieces.finished(job, staging) as (home, hashes):
+        table = pq.read_table(home / "ledger.parquet")
+        if gathered["summary"] != summary.of_ledger(table):
+            raise RunError(
+                "the ledger on disk is not the one that was gathered; is the disk sound?"
+            )
+        datacard.write(job, gathered, home, hashes)
+        staged = {*hashes, *TABLES}
+        return versions.publish(job.out, staging, gathered["version"], home, staged)

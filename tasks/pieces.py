@@ -5,6 +5,9 @@ In the staging folder, until the version is published, lies `.plan/`:
     rows.arrow     all rows in the order of the groups: a record batch for each group
     pieces.arrow   a record batch for each piece, so that a worker is told only its number
     hashes/<n>     what `check` found of the files of piece n
+
+Formats know local folders only: on an object store a worker writes a piece into one of its own and
+puts it, and checks what it got back.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks import blobs, datacard, layout, plugins, versions
+from tasks import blobs, datacard, layout, plugins, storage, tables, transfers, versions
 from tasks.errors import ConfigError, RunError
 from tasks.formats import Piece, Published
 from tasks.job import Job
@@ -185,7 +189,7 @@ def _save(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
 
 
 def _load(path: Path, number: int) -> pa.RecordBatch:
-    with pa.OSFile(str(path), "rb") as file:
+    with tables.arrow(path) as file:
         return pa.ipc.open_file(file).get_batch(number)
 
 
@@ -200,7 +204,7 @@ def _as_piece(row: Row) -> Piece:
 
 def pieces_of(staging: Path) -> list[Piece]:
     """What is to be written, in order."""
-    with pa.OSFile(str(staging / PLAN / "pieces.arrow"), "rb") as file:
+    with tables.arrow(staging / PLAN / "pieces.arrow") as file:
         return [_as_piece(row) for row in pa.ipc.open_file(file).read_all().to_pylist()]
 
 
@@ -232,7 +236,7 @@ def write(job: Job, staging: Path, number: int) -> bool:
     piece = piece_of(staging, number)
     _unlink(staging, piece)
     if piece.same:
-        if all(versions.link(Path(old.path), staging / new, old.sha256, old.size)
+        if all(versions.link(storage.place(old.path), staging / new, old.sha256, old.size)
                for old, new in zip(piece.same, piece.files, strict=True)):  # fmt: skip
             return True
         log.warning(
@@ -241,16 +245,23 @@ def write(job: Job, staging: Path, number: int) -> bool:
         )
         _unlink(staging, piece)
 
-    def pcm(row: Row) -> blobs.Pcm:
-        return blobs.read(job.out, row["work_shard"], {**row, "offset": row["blob_offset"]})
-
     module, settings = _format(job, piece)
-    module.write(piece, _rows(staging, piece, *READ), pcm, staging, settings)
+    rows = _rows(staging, piece, *READ)
+    read = blobs.reader(job.out, [_in_blob(row) for row in rows])
+    with transfers.writing(staging) as home:
+        module.write(piece, rows, lambda row: read(_in_blob(row)), home, settings)
     return False
 
 
+def _in_blob(row: Row) -> Row:
+    return {**row, "offset": row["blob_offset"]}
+
+
 def _unlink(staging: Path, piece: Piece) -> None:
-    """A dead worker's, and perhaps links into a published version: never written through."""
+    """A dead worker's, and perhaps links into a published version: never written through. An
+    object is whole if it is there at all, and nothing is put over it."""
+    if storage.is_remote(staging):
+        return
     for path in piece.files:
         (staging / path).unlink(missing_ok=True)
 
@@ -259,26 +270,51 @@ def check(job: Job, staging: Path, number: int) -> None:
     """On a worker: reopen a piece that was written, decode everything, note its hashes."""
     piece = piece_of(staging, number)
     module, settings = _format(job, piece)
-    faults = module.check(piece, _rows(staging, piece), staging, settings)
-    if faults:
-        raise RunError(f"what was written does not read back: {'; '.join(faults[:3])}")
-    found = {path: versions.hash_file(staging / path) for path in piece.files}
-    (staging / PLAN / "hashes" / str(number)).write_text(json.dumps(found))
+    with transfers.reading(staging, piece.files) as home:
+        faults = module.check(piece, _rows(staging, piece), home, settings)
+        if faults:
+            raise RunError(f"what was written does not read back: {'; '.join(faults[:3])}")
+        found = {path: storage.hashed(home / path) for path in piece.files}
+    noted = json.dumps(found).encode()
+    if storage.is_remote(staging):
+        storage.put(staging / PLAN / "hashes" / str(number), noted)
+    else:
+        (staging / PLAN / "hashes" / str(number)).write_bytes(noted)
 
 
-def finish(job: Job, staging: Path) -> dict[str, tuple[str, int]]:
-    """Write the formats' lists and remove the plan; (sha256, bytes) of every file of a piece."""
+Hashes = dict[str, tuple[str, int]]  # (sha256, bytes) by path
+
+
+@contextmanager
+def finished(job: Job, staging: Path) -> Iterator[tuple[Path, Hashes]]:
+    """Remove the plan and write the formats' lists: a folder with these and the version's tables
+    (the staging folder, where it is local), and the hashes of every file of a piece."""
     pieces = pieces_of(staging)
-    for plugin in job.package.formats:
-        module, settings = plugins.resolve("formats", plugin)
-        module.finish([p for p in pieces if p.format == plugin.use], staging, settings)
-    hashes: dict[str, tuple[str, int]] = {}
+    hashes = _hashes(pieces, storage.read_all(staging / PLAN / "hashes"))
+    if storage.is_remote(staging):
+        storage.remove_tree(staging / PLAN)
+    else:
+        shutil.rmtree(staging / PLAN)
+    chosen = [(plugin.use, *plugins.resolve("formats", plugin)) for plugin in job.package.formats]
+    read, sizes = [*storage.sizes(staging)], dict[str, int | None].fromkeys(hashes)
+    for use, module, _ in chosen:
+        paths = [path for piece in pieces if piece.format == use for path in piece.files]
+        back: tuple[str, ...] = getattr(module, "READ_BACK", ())
+        read += [path for path in paths if path.endswith(back)]
+        if getattr(module, "SIZED", False):
+            sizes |= {path: hashes[path][1] for path in paths}
+    with versions.finishing(staging, read, sizes, job.scratch) as home:
+        for use, module, settings in chosen:
+            module.finish([p for p in pieces if p.format == use], home, settings)
+        yield home, hashes
+
+
+def _hashes(pieces: list[Piece], noted: Mapping[str, bytes]) -> Hashes:
+    hashes: Hashes = {}
     for number, piece in enumerate(pieces):
-        noted = staging / PLAN / "hashes" / str(number)
-        if noted.exists():
-            hashes |= {path: tuple(found) for path, found in json.loads(noted.read_text()).items()}
+        if found := noted.get(str(number)):
+            hashes |= {path: tuple(each) for path, each in json.loads(found).items()}
         else:
             old = zip(piece.files, piece.same, strict=True)
             hashes |= {path: (each.sha256, each.size) for path, each in old}
-    shutil.rmtree(staging / PLAN)
     return hashes

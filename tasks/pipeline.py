@@ -7,7 +7,6 @@ caller's: `Here` runs everything in this process, `flows/` sends it to a cluster
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from tasks import inventory, manifest, package, pieces, quarantine, shard, stage, versions
+from tasks import (
+    inventory,
+    manifest,
+    package,
+    pieces,
+    quarantine,
+    shard,
+    stage,
+    storage,
+    versions,
+)
 from tasks.errors import CorruptManifest, RunError
 from tasks.job import Done, Job
 
@@ -82,7 +91,7 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
         )
         for path in paths:
             rows += shard.load_listing(path)
-        shutil.rmtree(scratch, ignore_errors=True)
+        storage.forget(scratch)
     for row in rows:
         if row["error_code"] == "changed":
             found.ignored["still_written"] = found.ignored.get("still_written", 0) + 1
@@ -119,7 +128,7 @@ def run_chain(step: Callable[[str, bool], Done]) -> list[Done]:
                 done.append(step(name, bool(done) and done[-1].ran))
             return done
         except CorruptManifest as fault:
-            manifest.discard(Path(fault.path))
+            manifest.discard(storage.place(fault.path))
             if attempt == REPAIRS - 1:
                 raise RunError(
                     f"{fault}, again after {REPAIRS} repairs: is the disk sound?"
@@ -166,7 +175,7 @@ def run_package_stage(job: Job, shards: Sequence[str], caller: Caller) -> Publis
             wall = time.monotonic() - began
             done = Done("package", "", 0, count, 0, wall)
             return Published(path, False, gathered["summary"], done, balance=gathered["balance"])
-        staging = Path(gathered["staging"])
+        staging = storage.place(gathered["staging"])
         planned = pieces.pieces_of(staging)
         numbers = range(len(planned))
         linked = caller.map(pieces.write, [(job, staging, number) for number in numbers])
@@ -179,7 +188,7 @@ def run_package_stage(job: Job, shards: Sequence[str], caller: Caller) -> Publis
         lap("publish")
     except CorruptManifest as fault:
         log.warning("%s; what it held is made again", fault)
-        manifest.discard(Path(fault.path))
+        manifest.discard(storage.place(fault.path))
         versions.clean(job.out)
         raise
     except BaseException:

@@ -9,7 +9,7 @@
 The newest version carries all that later ones need of older ones (frozen bounds, the layout, what
 left the sources), so the older ones are free to go. A recording that left its source is needed
 while a kept version holds it. Versions share files by hard links: bytes count where the last link
-goes. Only while holding OUT's lock.
+goes. Only while holding OUT's lock. On an object store a version goes with its dataset.json.
 """
 
 from __future__ import annotations
@@ -23,9 +23,19 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from tasks import decisions, inventory, manifest, plugins, reach, versions
+from tasks import (
+    decisions,
+    inventory,
+    lease,
+    manifest,
+    plugins,
+    reach,
+    remote_versions,
+    storage,
+    tables,
+    versions,
+)
 from tasks.errors import ConfigError, RunError
 from tasks.job import Job
 from tasks.manifest import fsync_folder
@@ -53,7 +63,7 @@ class Plan:
         kinds = {
             kind: {
                 "items": len(paths), "files": sum(1 for _ in _files(paths)),
-                "bytes": sum(os.lstat(p).st_size for p in _files(paths)), "freed": freed[kind],
+                "bytes": sum(size for _, size in _files(paths)), "freed": freed[kind],
             }
             for kind, paths in self.goes.items()
         }  # fmt: skip
@@ -71,7 +81,7 @@ def kept(out: Path, keep: int) -> list[Path]:
         raise ConfigError("the newest version always stays; keep at least 1")
     every = versions.all_of(out)
     latest = versions.home(out) / "latest"
-    named = Path(os.readlink(latest)).name if latest.is_symlink() else ""
+    named = versions.follow(latest).name
     return [path for path in every if path in every[-keep:] or path.name == named]
 
 
@@ -110,11 +120,21 @@ def settings_of(out: Path, kept: Sequence[Path]) -> list[Asked]:
 def carry_out(plan: Plan, job: Job) -> None:
     """Remove it. A kill at any point leaves whole versions, all that is needed, and a rest that the
     next prune removes. `job` has the settings of the newest run that ended well."""
+    lease.check(plan.out)
     _remove(plan.goes["staging"])
+    if storage.is_remote(plan.out):
+        for version in plan.goes["versions"]:
+            remote_versions.remove(version)
+        _remove(plan.goes["runs"])
+        return _remove_checkpoints(plan, job)
     aside = [_put_aside(path) for path in (*plan.goes["versions"], *plan.goes["runs"])]
     if plan.goes["versions"]:
         fsync_folder(versions.home(plan.out))
     _remove(aside)
+    return _remove_checkpoints(plan, job)
+
+
+def _remove_checkpoints(plan: Plan, job: Job) -> None:
     # Parts before the blobs that they name: no part is left without its audio.
     checkpoints = (*plan.goes["manifests"], *plan.goes["audio"])
     if checkpoints:
@@ -130,7 +150,7 @@ def _live(kept: Iterable[Path]) -> set[str]:
     found: set[str] = set()
     for version in kept:
         try:
-            table = pq.read_table(version / "ledger.parquet", columns=["recording", "reason"])
+            table = tables.read(version / "ledger.parquet", columns=["recording", "reason"])
         except (OSError, pa.ArrowException) as error:
             raise RunError(
                 f"what {version.name} needs cannot be told, its ledger is damaged ({error}); "
@@ -143,6 +163,11 @@ def _live(kept: Iterable[Path]) -> set[str]:
 
 def _staging(out: Path) -> Iterator[Path]:
     """What only a dead run, or a dead prune, leaves."""
+    if storage.is_remote(out):
+        listing = out / "manifests" / ".listing"
+        yield from [listing] if storage.is_folder(listing) else []
+        yield from remote_versions.unfinished(versions.home(out))
+        return
     for path in (versions.home(out) / ".staging", out / "manifests" / ".listing"):
         if path.is_dir():
             yield path
@@ -153,13 +178,20 @@ def _staging(out: Path) -> Iterator[Path]:
         yield from (p for p in temps if not {".staging", ".listing"} & set(p.parts))
 
 
-def _files(paths: Iterable[Path]) -> Iterator[Path]:
+def _files(paths: Iterable[Path]) -> Iterator[tuple[Path, int]]:
+    """Files with their sizes, of links their own."""
     for path in paths:
-        if path.is_dir() and not path.is_symlink():
+        if storage.is_remote(path):
+            inside = storage.tree(path)
+            yield from ((path / name, size) for name, size in sorted(inside.items()))
+            if not inside:
+                yield path, storage.size(path)
+        elif path.is_dir() and not path.is_symlink():
             for folder, _, names in os.walk(path):
-                yield from (Path(folder) / name for name in sorted(names))
+                for name in sorted(names):
+                    yield Path(folder) / name, os.lstat(Path(folder) / name).st_size
         else:
-            yield path
+            yield path, os.lstat(path).st_size
 
 
 def _freed(goes: dict[str, tuple[Path, ...]]) -> dict[str, int]:
@@ -167,7 +199,10 @@ def _freed(goes: dict[str, tuple[Path, ...]]) -> dict[str, int]:
     links: dict[tuple[int, int], int] = {}
     freed = dict.fromkeys(goes, 0)
     for kind, paths in goes.items():
-        for path in _files(paths):
+        for path, size in _files(paths):
+            if storage.is_remote(path):
+                freed[kind] += size
+                continue
             status = os.lstat(path)
             inode = status.st_dev, status.st_ino
             links[inode] = links.get(inode, 0) + 1
@@ -185,7 +220,10 @@ def _put_aside(path: Path) -> Path:
 
 def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
-        if path.is_dir() and not path.is_symlink():
+        if storage.is_remote(path):
+            storage.remove_tree(path)
+            storage.remove(path)
+        elif path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)

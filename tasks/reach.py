@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from tasks import blobs, manifest, plugins
+from tasks import blobs, manifest, plugins, storage
 from tasks.job import Job
 from tasks.manifest import Part, Row
 from tasks.view import ShardView
@@ -109,7 +109,7 @@ def unreached(
     for part in manifest.read(out, "transcribe", shard):
         if texts.isdisjoint(part.table["transcript"].to_pylist()):
             found.manifests.append(part.path)
-    blobs_there = sorted(blobs.folder(out, shard).glob("*.pcm"))
+    blobs_there = storage.names(blobs.folder(out, shard), ".pcm")
     found.audio = [path for path in blobs_there if path.name not in named]
     return found
 

@@ -179,6 +179,38 @@ SPLITS = pa.schema(
     ]
 )
 
+#: One row for each call of a run to a worker: a stage of a shard, a piece of the package, a batch
+#: of the listing. In OUT/runs/<id>/metrics.parquet, never in a dataset.
+METRICS = pa.schema(
+    [
+        _field("stage", S, "shard, filter, resample, transcribe or package"),
+        _field("step", S, "run; probe of the listing; gather, plan, write or check of the package"),
+        _field("shard", S, "shard; or the numbers of a piece or of a batch"),
+        _field("kind", S, "kind of worker asked for: CPU or GPU"),
+        _field("worker", S, "name of the worker; empty: the flow's own process"),
+        _field("host", S, "its machine"),
+        _field("pid", I64, "its process"),
+        _field("started", pa.timestamp("us", tz="UTC"), "begin there, by that machine's clock"),
+        _field("queue_seconds", F64, "from when it was asked for until it began", "s"),
+        _field("wall_seconds", F64, "time there; null: it never came back", "s"),
+        _field("cpu_seconds", F64, "CPU time there: all threads, and child processes", "s"),
+        _field("load_seconds", F64, "part of the wall time that a model took to load", "s"),
+        _field("audio_seconds", F64, "audio of what was computed; null for the package", "s"),
+        _field("items_computed", I64, "items that were computed"),
+        _field("items_reused", I64, "items that were there"),
+        _field("rss_before", I64, "resident memory of the process when it began", "bytes"),
+        _field("rss_peak", I64, "the most resident memory meanwhile", "bytes"),
+        _field("attempts", pa.int32(), "how often it was handed out"),
+        _field("deaths", pa.int32(), "attempts that ended with their worker"),
+        _field("lost_seconds", F64, "what those took", "s"),
+        _field("isolated", pa.bool_(), "its items ran one by one"),
+        _field("gpu", S, "GPU that the process saw first; null: none"),
+        _field("gpu_percent", F64, "mean share of time in which the GPU was busy", "%"),
+        _field("gpu_memory", I64, "the most memory in use on the GPU, by anyone", "bytes"),
+        _field("error", S, "what it raised, if it did"),
+    ]
+)
+
 TABLES = {
     "recordings": RECORDINGS,
     "cuts": CUTS,
@@ -187,4 +219,5 @@ TABLES = {
     "ledger": LEDGER,
     "utterances": UTTERANCES,
     "splits": SPLITS,
+    "metrics": METRICS,
 }

@@ -78,12 +78,44 @@ class Plugin(Masked):
         return dict(self.model_extra or {})
 
 
+class Shelf:
+    """In the type of a plug-in, or of a plug-in's name: what a form offers. A dotted module of
+    one's own stays possible."""
+
+    def __init__(self, name: str, title: str) -> None:
+        self.name, self.title = name, title
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        whole: dict[str, Any] = handler.resolve_ref_schema(handler(core))
+        if whole.get("type") == "string":
+            return self._offered(whole)
+        if "properties" not in whole:  # of what is written, which has any keys
+            return whole
+        properties = {**whole["properties"], "use": self._offered(whole["properties"]["use"])}
+        return {**whole, "title": self.title, "properties": properties}
+
+    def _offered(self, text: dict[str, Any]) -> dict[str, Any]:
+        from tasks import plugins
+
+        on_shelf = {"title": "on the shelf", "type": "string", "enum": plugins.names(self.name)}
+        own = {"title": "of your own", "type": "string", "pattern": r"\."}
+        return {**{k: v for k, v in text.items() if k != "type"}, "anyOf": [on_shelf, own]}
+
+
+Segmenter = Annotated[Plugin, Shelf("segmenters", "Segmenter")]
+Filter = Annotated[Plugin, Shelf("filters", "Filter")]
+Resampler = Annotated[Plugin, Shelf("resamplers", "Resampler")]
+Level = Annotated[Plugin, Shelf("levels", "Level")]
+Backend = Annotated[Plugin, Shelf("asr", "Recogniser")]
+Verdict = Annotated[Plugin, Shelf("text", "Verdict")]
+
+
 class Source(Masked):
     """One source of recordings; `kind` names a file in `tasks/sources/`, which checks the rest."""
 
     model_config = ConfigDict(extra="allow")
 
-    kind: str = Field("folder", description="folder, kaldi, jsonl, tar, datajuicer, hf_parquet")
+    kind: Annotated[str, Shelf("sources", "Kind")] = Field("folder", description="What is read.")
     path: str = Field(description="Folder, list or file to read.")
 
     @property
@@ -128,11 +160,12 @@ class ShardSettings(StageSettings):
 class FilterSettings(StageSettings):
     """Cutting into utterances, measures, and verdicts on them."""
 
-    segmenter: Plugin = Plugin(use="auto")
-    filters: tuple[Plugin, ...] = (
-        Plugin(use="duration"),
-        Plugin(use="silence"),
-        Plugin(use="clipping"),
+    segmenter: Segmenter = Field(
+        Plugin(use="auto"), description="How recordings are cut into utterances."
+    )
+    filters: tuple[Filter, ...] = Field(
+        (Plugin(use="duration"), Plugin(use="silence"), Plugin(use="clipping")),
+        description="What is measured, and limits of what is kept; given, it is the whole list.",
     )
     measure_all: bool = Field(
         False, json_schema_extra=TRANSIENT,
@@ -147,8 +180,8 @@ class ResampleSettings(StageSettings):
     mono: Literal["mean", "first"] | int = Field(
         "mean", description="Mean of the channels, the first one, or a channel's index from 0."
     )
-    resampler: Plugin = Plugin(use="soxr_hq")
-    levels: tuple[Plugin, ...] = Field(
+    resampler: Resampler = Field(Plugin(use="soxr_hq"), description="What changes the sample rate.")
+    levels: tuple[Level, ...] = Field(
         (), description="What is done to an utterance after resampling, in this order."
     )
 
@@ -156,8 +189,10 @@ class ResampleSettings(StageSettings):
 class TranscribeSettings(StageSettings):
     """Speech recognition, scores against a reference, and verdicts on text."""
 
-    backend: Plugin = Plugin(use="faster_whisper")
-    verdicts: tuple[Plugin, ...] = Field(
+    backend: Backend = Field(
+        Plugin(use="faster_whisper"), description="The recogniser; none: the sources' texts alone."
+    )
+    verdicts: tuple[Verdict, ...] = Field(
         (
             Plugin(use="empty_text"),
             Plugin(use="language"),
@@ -170,6 +205,7 @@ class TranscribeSettings(StageSettings):
             Plugin(use="error_rate"),
         ),
         json_schema_extra=THRESHOLD,
+        description="What drops an utterance for its text; given, it is the whole list.",
     )
     text: Literal["reference", "asr", "reference_if_close"] = Field(
         "reference", json_schema_extra=THRESHOLD,
@@ -200,16 +236,25 @@ def _named(value: Any) -> Any:
 
 
 #: `wenet` stands for `{use: wenet}`.
-Format = Annotated[Plugin, BeforeValidator(_named, json_schema_input_type=Plugin | str)]
+Format = Annotated[
+    Plugin,
+    BeforeValidator(
+        _named, json_schema_input_type=Annotated[Plugin, Shelf("formats", "Format")] | str
+    ),
+]
 
 
 class PackageSettings(StageSettings):
     """What is published, and when publishing is refused."""
 
     formats: tuple[Format, ...] = Field(
-        (Plugin(use="wenet"),), json_schema_extra=THRESHOLD, min_length=1
-    )
-    compression: Literal["none"] = Field("none", json_schema_extra=THRESHOLD)
+        (Plugin(use="wenet"),), json_schema_extra=THRESHOLD, min_length=1,
+        description="What is written of a version, each once.",
+    )  # fmt: skip
+    compression: Literal["none"] = Field(
+        "none", json_schema_extra=THRESHOLD,
+        description="Of tars: none; a compressed one cannot be read in parts.",
+    )  # fmt: skip
     seed: int = Field(0, json_schema_extra=THRESHOLD, description="Order of clips in shards.")
     splits: dict[str, float | Split] = Field(
         {}, json_schema_extra=THRESHOLD,

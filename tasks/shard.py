@@ -20,14 +20,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks import manifest, plugins
+from tasks import manifest, plugins, storage, tables
 from tasks.errors import ConfigError, ItemError
 from tasks.job import Job
 from tasks.manifest import Row
 from tasks.recipe import digest
-from tasks.recording import Ignored, Locator, Recording, guard
+from tasks.recording import Ignored, Locator, Recording
 from tasks.schema import RECORDINGS
 from tasks.settings import ShardSettings, Source, SourceSettings
+from tasks.sources._shared import guard
 
 MINUTE, HOUR = 60.0, 3600.0
 
@@ -137,10 +138,13 @@ def _refresh(result: Survey, place: tuple[str, int] | None, old: Row, row: Row) 
 def _settle_time(
     settings: ShardSettings, fresh: list[tuple[str | None, int, Row]], result: Survey
 ) -> None:
-    """Keep what is not being written any more; the rest is left for the next run."""
+    """Keep what is not being written any more; the rest is left for the next run. An object is
+    there only when it is complete."""
     wait = 0.0
     for _, _, row in fresh:
         path = Locator.loads(row["locator"]).path
+        if storage.is_url(path):
+            continue
         try:
             age = time.time() - os.stat(path).st_mtime
         except OSError:
@@ -150,8 +154,9 @@ def _settle_time(
     if wait:
         time.sleep(wait)
     for shard, index, row in fresh:
+        path = Locator.loads(row["locator"]).path
         try:
-            now = guard(os.stat(Locator.loads(row["locator"]).path))
+            now = row["guard"] if storage.is_url(path) else guard(path)
         except OSError:
             now = row["guard"]
         if wait and now != row["guard"] and not row["error_code"]:
@@ -165,18 +170,24 @@ def _settle_time(
 
 def save_listing(rows: Sequence[Row], path: Path) -> None:
     """Rows to probe, for the workers: the scheduler carries only a path and two numbers."""
+    table = pa.Table.from_pylist(list(rows), schema=RECORDINGS)
+    if storage.is_remote(path):
+        with manifest.staged(path.parent) as (handle, publish):
+            pq.write_table(table, handle)
+            publish(lambda _: path.name)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(list(rows), schema=RECORDINGS), path)
+    pq.write_table(table, path)
 
 
 def load_listing(path: Path) -> list[Row]:
-    rows: list[Row] = pq.read_table(path).to_pylist()
+    rows: list[Row] = tables.read(path).to_pylist()
     return rows
 
 
 def probe(listing: Path, low: int, high: int) -> Path:
     """On a worker: read header and digest of rows `low` to `high`; returns the result's path."""
-    rows = pq.read_table(listing).slice(low, high - low).to_pylist()
+    rows = tables.read(listing).slice(low, high - low).to_pylist()
     target = listing.with_name(f"{listing.stem}-{low:09d}.parquet")
     save_listing([probed(row) for row in rows], target)
     return target
@@ -192,7 +203,7 @@ def probed(row: Row) -> Row:
     try:
         content, size = audio.digest(locator)
         row = {**row, "content": content, "size": size}
-        if guard(os.stat(locator.path)) != row["guard"]:
+        if guard(locator.path) != row["guard"]:
             raise ItemError("changed", "it was written to while it was hashed")
         header = audio.probe(locator)
     except ItemError as error:

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from tasks import split_lists, splits, weights
+from tasks import split_lists, splits, storage, tables, weights
 from tasks.corpuswide import Verdicts
 from tasks.job import Job
 from tasks.portions import REST
@@ -66,9 +65,9 @@ def _ids(rows: pa.Table, which: Any) -> list[str]:
 
 
 def _said_to_be_train(newest: Path | None) -> None:
-    if newest is None or not (newest / splits.FILE).exists():
+    if newest is None or not storage.exists(newest / splits.FILE):
         return
-    held = pq.read_table(newest / "utterances.parquet", columns=["split"])["split"].unique()
+    held = tables.read(newest / "utterances.parquet", columns=["split"])["split"].unique()
     others = sorted({*held.to_pylist()} - {REST})
     if others:
         log.warning(

@@ -34,9 +34,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from tasks import dealing, groups, split_lists
+from tasks import dealing, groups, split_lists, storage, tables
 from tasks.dealing import HOUR
 from tasks.errors import RunError
 from tasks.groups import KINDS, Ints
@@ -60,9 +59,9 @@ class Sides(NamedTuple):
 
 def known(version: Path | None) -> pa.Table:
     """What the last version says; nothing where it was published without splits."""
-    if version is None or not (version / FILE).exists():
+    if version is None or not storage.exists(version / FILE):
         return SPLITS.empty_table()
-    return pq.read_table(version / FILE)
+    return tables.read(version / FILE)
 
 
 def assign(settings: PackageSettings, rows: pa.Table, before: pa.Table) -> Sides:

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from tasks import blobs, manifest, transcribe
+from tasks import blobs, manifest, storage, transcribe
 from tasks.errors import CorruptManifest, RunError
-from tasks.job import Done, Job
+from tasks.gauge import cpu_seconds
+from tasks.job import Done, Job, Spent
 from tasks.manifest import Row
 from tasks.plugins import module_of
 from tasks.settings import TranscribeSettings
@@ -62,26 +63,74 @@ def run(
     module = module_of(stage)
     units, reused = module.todo(view_of(job, shard))
     sink = Sink(stage, job, shard)
+    load = _load(module, job) if units and not isolate else 0.0
     results = _results(stage, module, units, job, isolate)
     seconds = 0.0
+    clock = Clock(stage)
     try:
         for unit, rows in zip(units, results, strict=True):
+            if job.only is not None:
+                clock.lap(unit)
             sink.add(rows)
             seconds += unit.seconds
             if progress:
                 progress(unit.seconds)
             if sink.held > COMMIT_BYTES or time.monotonic() - sink.since > COMMIT_EVERY:
                 sink.commit()
+            clock.start()
         sink.commit()
     except CorruptManifest as fault:
         log.warning("%s; what it held is made again", fault)
-        manifest.discard(Path(fault.path))
+        manifest.discard(storage.place(fault.path))
         raise
     except RunError:  # a server is away, say: what it gave until then is kept
         sink.commit()
         raise
     computed = sum(unit.items for unit in units)
-    return Done(stage, shard, computed, reused, seconds, time.monotonic() - began)
+    wall = time.monotonic() - began
+    spent = clock.spent(batched=getattr(module, "BATCHED", False))
+    return Done(stage, shard, computed, reused, seconds, wall, load, spent)
+
+
+def _load(module: Any, job: Job) -> float:
+    """Seconds until a stage that has a model has it in memory."""
+    began = time.monotonic()
+    if ready := getattr(module, "load", None):
+        ready(job)
+    return time.monotonic() - began
+
+
+_warm: set[str] = set()  # stages that this process has done a unit of
+
+
+class Clock:
+    """What each unit of a sample takes: the time between `start` and `lap`."""
+
+    def __init__(self, stage: str) -> None:
+        self.stage = stage
+        self.laps: list[Spent] = []
+        self.start()
+
+    def start(self) -> None:
+        self.wall, self.cpu = time.monotonic(), cpu_seconds()
+
+    def lap(self, unit: Any) -> None:
+        wall, cpu = time.monotonic() - self.wall, cpu_seconds() - self.cpu
+        recording = unit.pcm["recording"] if hasattr(unit, "pcm") else unit.recording["recording"]
+        cold = self.stage not in _warm
+        _warm.add(self.stage)
+        self.laps.append(Spent(recording, unit.seconds, wall, cpu, cold))
+
+    def spent(self, batched: bool) -> tuple[Spent, ...]:
+        """As measured; of a `batched` stage each unit's share of the whole, by its audio."""
+        if not batched:
+            return tuple(self.laps)
+        audio = sum(lap.audio for lap in self.laps) or 1.0
+        wall, cpu = sum(lap.wall for lap in self.laps), sum(lap.cpu for lap in self.laps)
+        return tuple(
+            replace(lap, wall=wall * lap.audio / audio, cpu=cpu * lap.audio / audio, cold=False)
+            for lap in self.laps
+        )
 
 
 def _results(stage: str, module: Any, units: list[Any], job: Job, isolate: bool) -> Any:

@@ -23,6 +23,7 @@ from tasks.settings import Plugin
 
 SCHEMA = TRANSCRIPTS
 CHUNK_SECONDS = 300.0  # audio that is held in memory at once
+BATCHED = True  # what one unit takes cannot be told from the others' of its call
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,11 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
         clips = [_clip(unit, job.out, backend.RATE) for unit in chunk]
         for unit, heard in zip(chunk, backend.transcribe(clips), strict=True):
             yield [_row(unit, heard)]
+
+
+def load(job: Job) -> None:
+    """Have the model in memory; otherwise the first chunk loads it."""
+    _backend(job.transcribe.backend)
 
 
 def failure(unit: Unit, code: str, detail: str) -> list[Row]:

@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from tasks import datacard, layout, pieces, plugins, splits, summary, versions
-from tasks.errors import ConfigError
+from tasks import datacard, layout, pieces, plugins, splits, storage, summary, tables, transfers
+from tasks.errors import ConfigError, RunError
 from tasks.formats import Piece
 
 
 def verify(version: Path) -> list[str]:
     """Faults in words, empty when the version is whole. ConfigError when it is no version."""
     try:
-        text = (version / "dataset.json").read_bytes()
+        text = storage.read(version / "dataset.json")
     except FileNotFoundError:
         raise ConfigError(
             f"{version} holds no dataset.json; give a folder like OUT/datasets/latest"
@@ -29,15 +28,19 @@ def verify(version: Path) -> list[str]:
         faults = [] if datacard.intact(text, described[datacard.SEAL]) else ["it was changed"]
         faults = [f"dataset.json is not what was published: {fault}" for fault in faults]
         faults += _files(version, files)
+    except RunError:  # a store that is away is no fault of the version
+        raise
     except Exception as error:  # any way in which a damaged file can fail is a fault of it
         return [f"dataset.json is damaged: {error!r}"]
     try:
-        rows = pq.read_table(version / "utterances.parquet")
-        ledger = pq.read_table(version / "ledger.parquet")
+        rows = tables.read(version / "utterances.parquet")
+        ledger = tables.read(version / "ledger.parquet")
         faults += _counts(described, rows, ledger)
         if splits.FILE in files:
-            faults += splits.faults(rows, pq.read_table(version / splits.FILE))
+            faults += splits.faults(rows, tables.read(version / splits.FILE))
         faults += _contents(version, described, rows)
+    except RunError:
+        raise
     except Exception as error:
         faults.append(f"a table cannot be read, or lacks something: {error!r}")
     return faults
@@ -45,18 +48,21 @@ def verify(version: Path) -> list[str]:
 
 def _files(version: Path, files: dict[str, dict[str, Any]]) -> Iterator[str]:
     """Every file is there with its hash, and there is no other."""
-    there = {
-        p.relative_to(version).as_posix()
-        for p in version.rglob("*")
-        if (p.is_file() or p.is_symlink()) and p != version / "dataset.json"
-    }
+    there = _there(version) - {"dataset.json"}
     for name in sorted(there - set(files)):
         yield f"{name} is there, but dataset.json does not name it"
     for name, entry in sorted(files.items()):
         if name not in there:
             yield f"{name} is missing"
-        elif versions.hash_file(version / name) != (entry["sha256"], entry["bytes"]):
+        elif storage.hashed(version / name) != (entry["sha256"], entry["bytes"]):
             yield f"{name} is not the file that was published (hash or size differs)"
+
+
+def _there(version: Path) -> set[str]:
+    if storage.is_remote(version):
+        return set(storage.tree(version))
+    found = (p for p in version.rglob("*") if p.is_file() or p.is_symlink())
+    return {p.relative_to(version).as_posix() for p in found}
 
 
 def _counts(described: dict[str, Any], rows: pa.Table, ledger: pa.Table) -> list[str]:
@@ -95,7 +101,10 @@ def _contents(version: Path, described: dict[str, Any], table: pa.Table) -> list
             files = module.files(split, number, pieces.seen_by(module, rows), settings)
             piece = Piece(plugin.use, split, number, index, count, tuple(files))
             try:
-                faults += module.check(piece, pieces.rows_for(module, rows), version, settings)
+                with transfers.reading(version, piece.files) as home:
+                    faults += module.check(piece, pieces.rows_for(module, rows), home, settings)
+            except RunError:
+                raise
             except Exception as error:  # any way in which a damaged file can fail is a fault of it
                 faults.append(f"{piece.path} cannot be read: {error}")
     return faults

@@ -219,10 +219,12 @@ class ShardView:
 
     @cached_property
     def recordings(self) -> list[Row]:
-        """Recordings of the shard that are in their source now, in listing order."""
+        """Recordings of the shard that are in their source now, in listing order; of a sample,
+        only those that it holds."""
         parts = manifest.read(self.job.out, "shard", self.shard)
         rows = parts[-1].table.to_pylist() if parts else []
-        return [row for row in rows if row["present"]]
+        only = self.job.only
+        return [r for r in rows if r["present"] and (only is None or r["recording"] in only)]
 
     def cut_recipe(self, recording: Row) -> str:
         return recipe.of_cut(

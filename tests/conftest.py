@@ -15,6 +15,7 @@ from tests import fuzz  # noqa: F401 - the profile that `--hypothesis-profile` m
 if TYPE_CHECKING:
     from flows.server import LocalServer
     from tests.faults.kills import Tally
+    from tests.s3_server import S3
 
 #: What `tests/faults/test_kills_seeded.py` hit, for the summary.
 KILLS: pytest.StashKey[Tally] = pytest.StashKey()
@@ -70,3 +71,12 @@ def prefect_api(prefect_server: LocalServer) -> Iterator[LocalServer]:
 
     with using(prefect_server.url):
         yield prefect_server
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3]:
+    """A real S3 server with an empty bucket."""
+    from tests.s3_server import serving
+
+    with serving() as server:
+        yield server

@@ -32,7 +32,7 @@ def prefect(server: LocalServer, folder: Path, *arguments: str) -> str:
 
 
 @pytest.mark.server
-def test_both_deployments_are_accepted(prefect_api: LocalServer) -> None:
+def test_all_deployments_are_accepted(prefect_api: LocalServer) -> None:
     # Other tests of the session may have made the pool.
     pool = ("work-pool", "create", "default", "--type", "process", "--overwrite")
     prefect(prefect_api, ROOT, *pool)
@@ -40,13 +40,16 @@ def test_both_deployments_are_accepted(prefect_api: LocalServer) -> None:
     with get_client(sync_client=True) as client:
         nightly = client.read_deployment_by_name("prepare/prepare-nightly")
         manual = client.read_deployment_by_name("prepare/prepare-manual")
+        sample = client.read_deployment_by_name("estimate/prepare-sample")
     (schedule,) = nightly.schedules
     assert isinstance(schedule.schedule, CronSchedule)
     assert schedule.schedule.cron == "0 2 * * *"
     assert schedule.schedule.timezone
     assert manual.schedules == []
-    for deployment in (nightly, manual):
-        assert deployment.entrypoint == "flows.prepare:prepare"
+    assert nightly.entrypoint == manual.entrypoint == "flows.prepare:prepare"
+    assert sample.entrypoint == "flows.estimate:estimate"
+    assert sample.schedules == []
+    for deployment in (nightly, manual, sample):
         assert deployment.work_pool_name == "default"
         assert deployment.description
         assert deployment.global_concurrency_limit is not None
@@ -55,3 +58,9 @@ def test_both_deployments_are_accepted(prefect_api: LocalServer) -> None:
         assert deployment.concurrency_options.collision_strategy == "ENQUEUE"
         assert {"sources", "out", "cluster"} <= set(deployment.parameters)
     assert nightly.parameters == manual.parameters
+    sampled = {"fraction": 0.005, "least": 50}
+    assert sample.parameters == {**manual.parameters, **sampled}
+    # The form of each has every field that its parameters fill.
+    for deployment in (nightly, manual, sample):
+        assert deployment.parameter_openapi_schema is not None
+        assert set(deployment.parameters) <= set(deployment.parameter_openapi_schema["properties"])

@@ -77,6 +77,8 @@ def good() -> dict[str, dict[str, Any]]:
         "cuda": 0,
         "cuda_fault": None,
         "host": "h",
+        "address": "tcp://h:1",
+        "threads": 1,
         "resources": {"CPU": 1},
         "visible": "",
         "visible_at_start": "",
@@ -111,6 +113,7 @@ def test_sound_facts_pass_every_proof() -> None:
         (proofs.thread_caps, {"caps": {"OMP_NUM_THREADS": "8"}}),
         (proofs.thread_caps, {"caps": {"OMP_NUM_THREADS": None}}),
         (proofs.thread_caps, {"pools": {"openblas": 2}}),
+        (proofs.one_task, {"threads": 8}),
         (proofs.onnx_providers, {"providers": []}),
         (proofs.cuda_devices, {"cuda_fault": "no driver"}),
         (proofs.pinned, {"visible": "0", "visible_at_start": "0"}),
@@ -145,9 +148,46 @@ def test_pins() -> None:
     assert "when it loaded" in proofs.pinned(on_gpus("0", visible_at_start="0,1")).detail
 
 
+def test_hosts_are_counted() -> None:
+    two = {"a": {**good()["a"], "host": "one"}, "b": {**good()["b"], "host": "other"}}
+    assert proofs.joined(two).detail == "2 joined, on 2 hosts: one (1), other (1)"
+    assert proofs.joined(good()).detail == "2 joined, on 1 host: h (2)"
+    assert not proofs.joined({}).ok
+    same = {name: {**fact, "temp": "/w/same"} for name, fact in two.items()}
+    assert proofs.temporary_directories(same).ok  # each on its own disk
+    assert not proofs.temporary_directories({n: {**f, "host": "h"} for n, f in same.items()}).ok
+
+
+def test_a_scheduler_without_the_configuration_is_told() -> None:
+    ours = spawning.DASK_CONFIG["distributed"]["scheduler"]
+    assert proofs.scheduler(ours).ok
+    found = proofs.scheduler({**ours, "allowed-failures": 3})
+    assert not found.ok
+    assert "allowed-failures 3 (ours 0)" in found.detail
+    assert not proofs.scheduler({}).ok
+
+
+def test_a_folder_that_a_worker_does_not_see_is_told() -> None:
+    assert proofs.folders({"/data": {"a": True, "b": True}}).ok
+    found = proofs.folders({"/data": {"a": True, "b": False}})
+    assert (found.ok, found.detail.startswith("b does not see /data")) == (False, True)
+
+
+def test_whose_cluster_is_examined(tmp_path: Path) -> None:
+    assert doctor.chosen(None, []) == (ClusterSettings(), [])
+    file = tmp_path / "settings.yaml"
+    file.write_text(
+        f"sources: [{{kind: folder, path: {tmp_path}, name: a}}]\nout: {tmp_path}/not-yet\n"
+        "cluster: {workers: 2}\n"
+    )
+    chosen, folders = doctor.chosen(str(file), ["cluster.workers=3"])
+    assert (chosen.workers, folders) == (3, [str(tmp_path)])
+
+
 def test_what_each_worker_sees_is_shown() -> None:
     shown = proofs.each_worker(on_gpus("GPU-8f1c"))
     assert [(finding.name, finding.ok) for finding in shown] == [("b", True), ("gpu-0", True)]
+    assert shown[0].detail.startswith("tcp://h:1 on h; ")
     assert "CPU 1; CUDA_VISIBLE_DEVICES ''; CPUExecutionProvider" in shown[0].detail
     assert "GPU 1; CUDA_VISIBLE_DEVICES 'GPU-8f1c'" in shown[1].detail
 
@@ -183,7 +223,8 @@ def test_doctor_proves_real_workers(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(out.splitlines()) == 1
     found = json.loads(out)
     assert found["ok"] is True
-    assert len(found["findings"]) == 4 + len(proofs.PROOFS)  # joined, two workers, their pins
+    # Joined, two workers, their pins, and their scheduler.
+    assert len(found["findings"]) == 5 + len(proofs.PROOFS)
     assert all(set(finding) == {"name", "ok", "detail"} for finding in found["findings"])
 
 

@@ -59,7 +59,7 @@ Answer = tuple[int, Any] | tuple[int, Any, dict[str, str]]
 class Stub:
     """A transcription server whose answers a test decides: (status, JSON or bytes, headers)."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
         self.answer: Callable[[Request], Answer] = lambda _: (200, OK)
         self.seen: list[Request] = []
         self.paths: set[str] = set()
@@ -100,8 +100,8 @@ class Stub:
             def log_message(self, *args: Any) -> None:
                 pass
 
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_port}/v1"
+        self.http = ThreadingHTTPServer((host, 0), Handler)
+        self.url = f"http://{host}:{self.http.server_port}/v1"
         self.thread = threading.Thread(target=self.http.serve_forever, args=(0.02,))
         self.thread.start()
 

@@ -20,15 +20,16 @@ import soundfile as sf
 
 from flows import cli, looks, report, runs
 from flows.settings import PrepareSettings
-from tasks import audio, decisions
+from tasks import audio, decisions, metrics
 from tasks import report as making
 from tasks.errors import RunError
+from tasks.gauge import Cost
 from tasks.job import Job
 from tasks.recording import Locator
-from tasks.report import clips, distributions, facts, page, samples, what_if, words
+from tasks.report import clips, distributions, facts, page, samples, what_if, words, workers
 from tasks.report.columns import Columns
 from tasks.report.samples import Sample
-from tasks.schema import LEDGER
+from tasks.schema import LEDGER, METRICS
 from tests import corpus
 
 EVIL = "</script><img src=x onerror=alert(1)>\"' & שלום \u202e"
@@ -54,6 +55,19 @@ class Page(HTMLParser):
         return [attrs for name, attrs in self.tags if name == tag]
 
 
+def work(shards: int = 6, workers: int = 2) -> pa.Table:
+    """Metrics of that many shards, an hour each: three stages on some workers, one shard slow."""
+    rows = []
+    for number in range(shards):
+        for at, stage in enumerate(("filter", "resample", "transcribe")):
+            wall = 60.0 * (5 if number == 3 and stage == "filter" else 1)
+            begin = 1e9 + 60.0 * (3 * (number // workers) + at)
+            cost = Cost(f"cpu-{number % workers}", EVIL, 7, begin, wall, 50.0, 10**8, 4 * 10**8)
+            place = metrics.Place(stage, shard=f"shard-{number:06d}", kind="CPU")
+            rows.append(metrics.row(place, metrics.Trace(begin - 2.0, 1), cost, 3600.0, 9))
+    return pa.Table.from_pylist(rows, schema=METRICS)
+
+
 def recorded(job: Job) -> Path:
     """Run a job as the flow does, with a folder of its own under runs/; that folder."""
     stages = {name: getattr(job, name) for name in corpus.STAGES}
@@ -61,6 +75,7 @@ def recorded(job: Job) -> Path:
     with runs.record(job.out, settings) as run:
         published, _ = corpus.run(job)
         run.finish({"dataset": str(published.path), "stages": {}, "wall_seconds": 1.5})
+        metrics.save(work(), run.folder / metrics.NAME)
     return run.folder
 
 
@@ -365,3 +380,47 @@ def test_an_axis_is_readable_and_shows_near_limits() -> None:
 )  # fmt: skip
 def test_lengths_are_short(seconds: float, shown: str) -> None:
     assert words.length(seconds) == shown
+
+
+def test_slow_shards_and_busy_workers(made: tuple[Job, Path], text: str) -> None:
+    shown = "".join(Page(text).words)
+    assert "Slowest shards" in shown
+    row = shown[shown.index("shard-000003") :]
+    assert "5 min" in row[:200]  # its time
+    assert row.index("5", row.index("5 min") + 1) < 120  # and the times of the median
+    drawn = charts(text)["work"]
+    assert [each["stage"] for each in drawn["busy"]] == ["filter", "resample", "transcribe"]
+    step = drawn["seconds"] / workers.BINS
+    for each in drawn["busy"]:  # the area is the time that calls took
+        wall = 6 * 60.0 + 240.0 * (each["stage"] == "filter")
+        assert sum(each["mean"]) * step == pytest.approx(wall, rel=0.01)
+    assert [lane["worker"] for lane in drawn["lanes"]] == ["cpu-1", "cpu-0"]
+    for lane in drawn["lanes"]:
+        assert all(0 <= a < b <= workers.BINS for a, b, _ in lane["spans"])
+
+
+def test_without_metrics_the_page_has_no_such_section(
+    made: tuple[Job, Path], tmp_path: Path
+) -> None:
+    job, folder = made
+    copy = tmp_path / folder.name
+    shutil.copytree(folder, copy)
+    for empty in (False, True):
+        if empty:
+            metrics.save(METRICS.empty_table(), copy / metrics.NAME)
+        else:
+            (copy / metrics.NAME).unlink()
+        bare = making.build(report.request(job, copy)).decode()
+        assert 'id="workers"' not in bare
+        assert "work" not in charts(bare)
+
+
+def test_a_hundred_thousand_shards_are_added_up(tmp_path: Path) -> None:
+    one = work(600, 60)
+    table = pa.concat_tables([one] * 170)
+    metrics.save(table, tmp_path / metrics.NAME)
+    found = workers.of(tmp_path / metrics.NAME)
+    assert found is not None
+    assert len(json.dumps(found, default=str)) < 100_000
+    assert (len(found["lanes"]), found["more"], found["workers"]) == (24, 36, 60)
+    assert len(found["slowest"]) == workers.SLOWEST

@@ -12,6 +12,8 @@
 
 and, where it needs them,
 
+    READ_BACK = (".json",)      # endings of files of a piece that `finish` reads
+    SIZED = True                # `finish` asks for the sizes of a piece's files
     NUMBERED = True             # the number of a piece stands in its bytes
     def offsets(rows: pa.Table, settings) -> NDArray[int64]
     def derived(rows: pa.Table, settings) -> dict[str, pa.Array]
@@ -32,7 +34,8 @@ for equal rows, whatever the machine or the clock; `pcm(row)` reads a clip, int1
 returns faults in words, and may fail in any way on a damaged file. It runs after `write`, and again
 in `uttermill verify`. `finish` writes lists over all pieces (in their order); what it needs of rows
 it streams from `home/utterances.parquet` (`_rows.stream`), which has the groups in the order of the
-pieces.
+pieces. `home` is always a local folder: of a version on an object store, `write` and `check` find
+in it the piece's own files, `finish` the folders and what it asks for by READ_BACK and SIZED.
 
 `derived` gives columns that follow from ALL rows of the version (a clip's place in its recording),
 one value a row. They reach `files`, `write` and `check` as columns of the rows and are never

@@ -76,6 +76,9 @@ def check(piece: Piece, rows: Sequence[Row], home: Path, settings: Settings) -> 
     return faults
 
 
+SIZED = True  # `finish` asks how long the files of the pieces are
+
+
 def finish(pieces: Sequence[Piece], home: Path, settings: Settings) -> None:
     parts: dict[str, list[pa.Table]] = {}
     for piece, rows in _rows.stream(pieces, home, _kaldi_lists.READ):

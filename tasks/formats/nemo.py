@@ -94,6 +94,9 @@ def check(piece: Piece, rows: Sequence[Row], home: Path, settings: Settings) -> 
     return faults
 
 
+READ_BACK = (".json",)  # of the files of a piece: `finish` joins them
+
+
 def finish(pieces: Sequence[Piece], home: Path, settings: Settings) -> None:
     """`tarred_audio_manifest.json` of each split."""
     for split in sorted({piece.split for piece in pieces}):

@@ -23,6 +23,7 @@ from tasks.audio import Samples
 from tasks.errors import CorruptManifest, ItemError
 from tasks.recording import Locator
 from tasks.report.samples import Sample
+from tasks.sources._shared import find
 
 RATE = 16_000  # Hz
 BIT_RATE = 32_000  # bit/s
@@ -150,7 +151,7 @@ def _no_source(sample: Sample) -> str:
         return "it failed, and is not decoded again here"
     if sample.locator is None:
         return "its recording was not looked up: this report reads a part of the shards"
-    if not Path(sample.locator.path).is_file():
+    if find(sample.locator.path).error:
         return "its source is not there any more"
     start, stop = _span(sample)
     return "" if start < stop else "it has no samples"

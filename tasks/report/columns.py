@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tasks import decisions, plugins, rules, schema, weights
+from tasks import decisions, plugins, rules, schema, tables, weights
 from tasks.job import Job
 from tasks.rules import Rule
 from tasks.settings import Plugin
@@ -63,8 +63,8 @@ class Columns:
     """Decisions on all utterances, and the measures that they were taken from."""
 
     def __init__(self, job: Job, path: Path) -> None:
-        self.job, self.path = job, path
-        self.names: list[str] = pq.read_schema(path).names
+        self.job, self.path = job, tables.local(path)
+        self.names: list[str] = pq.read_schema(self.path).names
         self.asked = asked_of(job)
         self._refused: dict[Asked, Flags] = {}
         self._last: tuple[str, NDArray[np.float64]] | None = None

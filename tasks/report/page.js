@@ -118,6 +118,43 @@
     charts.forEach((c) => c.draw());
   });
 
+  // Workers: busy ones of each stage stacked over time; one line for what each worker did.
+  if (data.work) {
+    const { seconds, busy, lanes } = data.work;
+    const FULL = 960, LEFT = 110, LOW = 150, HIGH = 18;
+    const clock = (value) => value >= 7200 ? `${Number((value / 3600).toPrecision(3))} h`
+      : value >= 120 ? `${Number((value / 60).toPrecision(3))} min` : `${Number(value.toPrecision(3))} s`;
+    const bins = busy[0].mean.length, step = (FULL - LEFT) / bins;
+    const sums = busy[0].mean.map((_, i) => busy.reduce((sum, each) => sum + each.mean[i], 0));
+    const most = Math.max(...sums, 1);
+    const chart = document.getElementById("use-busy");
+    const below = new Array(bins).fill(LOW);
+    for (const { stage, mean } of busy) {
+      mean.forEach((value, i) => {
+        const height = value / most * (LOW - HIGH);
+        if (height < 0.05) return;
+        below[i] -= height;
+        draw(chart, "rect", { class: `s-${stage}`, x: (LEFT + i * step).toFixed(2), width: (step + 0.2).toFixed(2), y: below[i].toFixed(2), height: height.toFixed(2) });
+      });
+    }
+    draw(chart, "line", { class: "axis", x1: LEFT, x2: FULL, y1: LOW, y2: LOW });
+    draw(chart, "text", { x: LEFT - 6, y: HIGH + 4, "text-anchor": "end" }, `${Number(most.toPrecision(2))} at once`);
+    draw(chart, "text", { x: LEFT - 6, y: LOW, "text-anchor": "end" }, "0");
+    for (const [part, anchor] of [[0, "start"], [0.5, "middle"], [1, "end"]]) {
+      draw(chart, "text", { x: LEFT + part * (FULL - LEFT), y: LOW + 16, "text-anchor": anchor }, clock(part * seconds));
+    }
+    const table = document.getElementById("use-lanes");
+    lanes.forEach((lane, i) => {
+      const y = 20 * i + 3;
+      const label = lane.worker.length > 16 ? `${lane.worker.slice(0, 15)}…` : lane.worker;
+      draw(table, "text", { x: LEFT - 6, y: y + 11, "text-anchor": "end" }, label);
+      draw(table, "rect", { class: "idle", x: LEFT, width: FULL - LEFT, y: y + 6, height: 2 });
+      for (const [from, to, stage] of lane.spans) {
+        draw(table, "rect", { class: `s-${stage}`, x: (LEFT + from * step).toFixed(2), width: ((to - from) * step).toFixed(2), y, height: 14 });
+      }
+    });
+  }
+
   const reason = document.getElementById("reason");
   const choose = () => {
     let shown = 0;

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tasks import decisions, masking
 from tasks.job import Job
-from tasks.report import clips, distributions, facts, samples, what_if, words
+from tasks.report import clips, distributions, facts, samples, what_if, words, workers
 from tasks.report.columns import Columns, units
 from tasks.report.facts import Ledger
 from tasks.rules import Limit
@@ -38,6 +38,7 @@ class Request:
     summary: Mapping[str, Any] = field(default_factory=dict)  # of the run; clock and machine
     settings: str = ""  # of the run, as text
     libraries: Mapping[str, str] = field(default_factory=dict)
+    metrics: Path | None = None  # of the run; None: there are none
 
 
 def build(asked: Request, limit: int = BYTES) -> bytes:
@@ -52,7 +53,7 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
         "shares": [(kind, facts.shares(ledger, kind)) for kind in ("dataset", "language")],
         "measured": _measured(job, asked), "now": None,
         "settings": masking.text(asked.settings)[:SETTINGS],
-        "reasons": _reasons(steps, found),
+        "reasons": _reasons(steps, found), "work": workers.of(asked.metrics),
     }  # fmt: skip
     rows = [_row(sample, steps) for sample in found]
     bare = _render({**context, "rows": [{**row, "media": clips.Media(why="-" * 90)}
@@ -194,7 +195,8 @@ def _render(context: Mapping[str, Any]) -> bytes:
     script = _file("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     measured = context["measured"]
-    data = json.dumps(_charts(measured) if measured else {}, separators=(",", ":"))
+    charts = {**(_charts(measured) if measured else {}), **_work(context["work"])}
+    data = json.dumps(charts, separators=(",", ":"))
     text = environment.get_template("page.html").render(
         **context, script=script, style=_file("page.css"), digest=digest, data=_inert(data)
     )
@@ -212,6 +214,10 @@ def _charts(measured: Mapping[str, Any]) -> dict[str, Any]:
             for m in measured["measures"]
         ],
     }  # fmt: skip
+
+
+def _work(work: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {"work": {key: work[key] for key in ("seconds", "busy", "lanes")}} if work else {}
 
 
 def _inert(data: str) -> str:

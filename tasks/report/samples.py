@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
-from tasks import manifest
+from tasks import manifest, storage, tables
 from tasks.job import Job
 from tasks.manifest import Row
 from tasks.recording import Locator
@@ -114,11 +113,11 @@ def _shards_of(job: Job, recordings: set[str]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     left = set(recordings)
     for shard in shards:
-        parts = manifest.folder(job.out, "shard", shard).glob("*.parquet")
+        parts = storage.names(manifest.folder(job.out, "shard", shard), ".parquet")
         newest = max(parts, key=manifest.number_of, default=None)
         if newest is None or not left:
             continue
-        names = pq.read_table(newest, columns=["recording"])["recording"].to_pylist()
+        names = tables.read(newest, columns=["recording"])["recording"].to_pylist()
         here = left.intersection(names)
         if here:
             found[shard] = here

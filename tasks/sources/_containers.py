@@ -8,10 +8,11 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tasks import storage, urls
 from tasks.errors import ConfigError
 from tasks.recording import Ignored
-from tasks.sources._shared import name_of, text_of, top
-from tasks.sources.folder import left_out
+from tasks.sources._objects import walk
+from tasks.sources._shared import left_out, name_of, text_of, top
 
 
 @dataclass
@@ -29,7 +30,9 @@ def containers(path: str, wanted: Callable[[str], bool], what: str) -> Container
     followed here.
     """
     found = Containers()
-    if not os.path.lexists(path) and glob.has_magic(path):
+    if storage.is_url(path):
+        _objects(path, wanted, found)
+    elif not os.path.lexists(path) and glob.has_magic(path):
         base = os.path.abspath(_base(path))
         names = sorted(map(os.path.abspath, glob.iglob(path, recursive=True)), key=os.fsencode)
         for name in names:
@@ -56,6 +59,26 @@ def _base(pattern: str) -> str:
     while glob.has_magic(pattern):
         pattern = os.path.dirname(pattern)
     return pattern or "."
+
+
+def _objects(path: str, wanted: Callable[[str], bool], found: Containers) -> None:
+    """The same of a URL, which may be a pattern, too (`s3://bucket/a/*.tar`)."""
+    if glob.has_magic(path):
+        base = _base(path)
+        there = [(url[len(base) :].lstrip("/"), url) for url in urls.matching(path)]
+    else:
+        root, status = top(path)
+        if not stat.S_ISDIR(status.st_mode):
+            found.files = [(os.path.basename(root), root)]
+            return
+        seen = [*walk(root)]
+        found.ignored += [each for each in seen if isinstance(each, Ignored)]
+        there = [(each.relative, each.url) for each in seen if not isinstance(each, Ignored)]
+    for relative, url in there:
+        if wanted(relative):
+            found.files.append((relative, url))
+        else:
+            found.ignored.append(Ignored(name_of(relative), "extension"))
 
 
 def _walk(root: str, wanted: Callable[[str], bool], found: Containers) -> None:

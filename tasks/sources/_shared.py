@@ -12,20 +12,25 @@ import hashlib
 import json
 import math
 import os
+import posixpath
 import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.errors import ConfigError, ItemError
-from tasks.recording import Locator, Recording, guard, printable
+from tasks import masking, recording, storage, urls
+from tasks.errors import ConfigError, ItemError, RunError
+from tasks.recording import Locator, Recording, printable
 
 #: A longer line of a list is a bad line; it is skipped without being held in memory.
 MAX_LINE_BYTES = 4 << 20
 
 #: Valid names that look like an escaped one; they get a hash too, so that none can be forged.
 _LOOKS_ESCAPED = re.compile(r"~[0-9a-f]{12}\Z")
+
+#: Ends of names (lower case) that programs give to files that they have not finished.
+TEMPORARY = ("~", ".part", ".partial", ".tmp", ".crdownload")
 
 #: What other tools put where a path stands: URLs, and WebDataset's `pipe:` commands.
 _REMOTE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://|pipe:)")
@@ -74,6 +79,13 @@ def sane_name(raw: str) -> str:
     return name_of(raw) if kept == raw != "" else _hashed(text_of(kept) or "unnamed", raw)
 
 
+def left_out(name: str) -> str | None:
+    """Why a name is not even looked at, for files and folders alike."""
+    if name.startswith("."):
+        return "hidden"
+    return "temporary" if name.lower().endswith(TEMPORARY) else None
+
+
 def failed(path: str, source_path: str, file: str, code: str, detail: str) -> Recording:
     """A recording that the listing itself shows to be bad; `file` is what its bytes would be in."""
     return Recording(path, source_path, Locator(file), 0, "", error=(code, detail))
@@ -95,8 +107,22 @@ class Found:
     error: tuple[str, str] | None = None
 
 
+def guard(path: str) -> str:
+    """What changes whenever the bytes of a file or an object may have changed; OSError."""
+    return urls.look(path).mark if storage.is_url(path) else recording.guard(os.stat(path))
+
+
 def find(path: str) -> Found:
     """Look at a listed file without opening it."""
+    if storage.is_url(path):
+        try:
+            there = urls.look(path)
+            if not there.mark:
+                told = "its server tells neither its size nor when it changed"
+                return Found(error=("unsupported", told))
+            return Found(there.size, there.mark)
+        except FileNotFoundError:
+            return Found(error=("missing", "no such object"))
     try:
         status = os.stat(path)
     except ValueError:  # a null byte, or a lone surrogate: no file can be called so
@@ -105,7 +131,7 @@ def find(path: str) -> Found:
         return Found(error=trouble(error))
     if not stat.S_ISREG(status.st_mode):
         return Found(error=("unreadable", "not a file"))
-    return Found(status.st_size, guard(status))
+    return Found(status.st_size, recording.guard(status))
 
 
 def top(path: str) -> tuple[str, os.stat_result]:
@@ -113,10 +139,13 @@ def top(path: str) -> tuple[str, os.stat_result]:
     if not path:
         raise ConfigError("a source's path is empty")
     try:
-        absolute = os.path.abspath(path)
-        return absolute, os.stat(absolute)
-    except (OSError, ValueError) as error:
+        absolute = storage.normal(path) if storage.is_url(path) else os.path.abspath(path)
+        return absolute, urls.status(absolute)
+    except (OSError, ValueError, RunError) as error:
         reason = getattr(error, "strerror", None) or "no file can have this name"
+        if storage.is_url(path):
+            missing = isinstance(error, FileNotFoundError)
+            reason = "no such object or folder" if missing else str(error)
         raise ConfigError(
             f"source {text_of(path)!r} cannot be read ({reason}); check the source's path"
         ) from None
@@ -127,6 +156,8 @@ def list_file(path: str) -> str:
     absolute, status = top(path)
     if not stat.S_ISREG(status.st_mode):
         raise ConfigError(f"source {text_of(path)!r} is not a file; this kind reads one list")
+    if storage.is_url(absolute):
+        return absolute
     try:
         with open(absolute, "rb"):
             return absolute
@@ -145,7 +176,7 @@ def lines(path: str) -> Iterator[tuple[int, str | None]]:
     Bytes that are not UTF-8 become surrogate escapes, so that paths stay exact. Only `\\n` and
     `\\r\\n` end a line: Unicode has other separators, and transcripts hold them.
     """
-    with open(path, "rb") as file:
+    with urls.lined(path) as file:
         number = 0
         while chunk := file.readline(MAX_LINE_BYTES + 1):
             number += 1
@@ -185,21 +216,42 @@ def json_object(line: str) -> dict[str, Any]:
 
 
 def located(root: str, written: Any) -> str:
-    """The path that a list means; ValueError where it is no path, ItemError where it is remote.
+    """The path that a list means; ValueError where it is no path, ItemError where it is remote,
+    and not in the bucket that the settings name.
 
     `.` and `//` are folded so that two spellings are one file, but never `x/..`, which is
     another folder where `x` is a link.
     """
     if not isinstance(written, str) or not written.strip():
         raise ValueError("a path is expected")
+    if storage.is_url(root):
+        return _in_store(root, written)
     if _REMOTE.match(written):
         raise ItemError("unsupported", "a remote address or a command, not a path")
     path = os.path.join(root, written)
     return path if ".." in path.split("/") else os.path.normpath(path)
 
 
+def _in_store(root: str, written: str) -> str:
+    """An object that a list means; a list sends us nowhere but to the bucket of its root."""
+    scheme, host = root.split("/")[0], root.split("/")[2]
+    if written.startswith(f"{scheme}//{host}/"):
+        key = written.removeprefix(f"{scheme}//{host}/")
+    elif _REMOTE.match(written) or written.startswith("/"):
+        raise ItemError("unsupported", f"not in {scheme}//{host}, which the settings name")
+    else:
+        key = posixpath.join(root.removeprefix(f"{scheme}//{host}").lstrip("/"), written)
+    url = f"{scheme}//{host}{posixpath.normpath(f'/{key}')}"
+    if masking.text(url) != url or "\0" in url:
+        raise ItemError("unsupported", "an address with credentials, which would be kept")
+    return url
+
+
 def listed_name(path: str, written: str, root: str) -> str:
     """Name of a listed file: relative to the root if below it, else as written, made sane."""
+    if storage.is_url(path):
+        inside = path.startswith(root.rstrip("/") + "/")
+        return sane_name(path[len(root.rstrip("/")) + 1 :] if inside else path.split("/", 3)[3])
     path = os.path.normpath(path)
     prefix = root.rstrip("/") + "/"
     if path.startswith(prefix):
@@ -211,6 +263,8 @@ def listed_name(path: str, written: str, root: str) -> str:
 
 def source_text(path: str) -> str:
     """A path for people: absolute, links kept, valid text."""
+    if storage.is_url(path):
+        return text_of(path)
     return text_of(os.path.abspath(path))
 
 

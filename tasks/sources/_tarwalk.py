@@ -7,12 +7,13 @@ what a long-name header claims, and keeps every member it has seen.
 
 from __future__ import annotations
 
-import os
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from tasks import urls
+from tasks.container import size_of
 from tasks.errors import ItemError
 
 BLOCK = 512
@@ -45,14 +46,14 @@ class Member:
 
 def compression(path: str) -> str | None:
     """Name of the compression that a file's first bytes show."""
-    with open(path, "rb") as file:
+    with urls.streamed(path) as file:
         head = file.read(6)
     return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
 
 
 def is_tar(path: str) -> bool:
     """Whether the first header block is a tar's."""
-    with open(path, "rb") as file:
+    with urls.streamed(path) as file:
         try:
             _header(file.read(BLOCK))
         except tarfile.HeaderError:
@@ -62,7 +63,7 @@ def is_tar(path: str) -> bool:
 
 def is_binary(path: str) -> bool:
     """Whether a file starts like no text does."""
-    with open(path, "rb") as file:
+    with urls.streamed(path) as file:
         return b"\0" in file.read(BLOCK)
 
 
@@ -75,7 +76,7 @@ def members(file: BinaryIO) -> Iterator[Member]:
 
     `unsupported`: what follows cannot be read by us. Ends quietly only at the end mark.
     """
-    total = os.fstat(file.fileno()).st_size
+    total = size_of(file)
     position = 0
     name: str | None = None
     pax: dict[str, str] = {}

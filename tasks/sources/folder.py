@@ -2,7 +2,8 @@
 
 Recordings come in the byte order of their relative paths. Links to files are followed; links to
 folders too, except where that would visit a folder twice: a link to a place inside the tree is
-left to the walk itself, so that adding such a link never renames a recording.
+left to the walk itself, so that adding such a link never renames a recording. Under a URL objects
+are listed, and come in the same order.
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ import stat
 from collections.abc import Iterator
 from typing import Literal
 
+from tasks import storage
 from tasks.errors import ConfigError
 from tasks.extensions import known
 from tasks.recording import Ignored, Locator, Recording, guard
 from tasks.settings import SourceSettings
-from tasks.sources._shared import failed, name_of, text_of, top, trouble
-
-#: Ends of names (lower case) that programs give to files that they have not finished.
-TEMPORARY = ("~", ".part", ".partial", ".tmp", ".crdownload")
+from tasks.sources._objects import walk
+from tasks.sources._shared import failed, find, left_out, name_of, sane_name, text_of, top, trouble
 
 
 class Settings(SourceSettings):
@@ -29,6 +29,8 @@ class Settings(SourceSettings):
 def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
     """Lists at the first step; ConfigError at once if the path cannot be read."""
     root, status = top(settings.path)
+    if storage.is_url(root):
+        return _objects(root) if stat.S_ISDIR(status.st_mode) else _object(root, settings)
     if stat.S_ISDIR(status.st_mode):
         try:
             os.scandir(root).close()
@@ -40,6 +42,25 @@ def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
     if stat.S_ISREG(status.st_mode) and known(os.path.basename(root)):
         return iter([_recording(os.path.basename(root), root, status)])
     raise ConfigError(f"source {text_of(settings.path)!r} is neither a folder nor an audio file")
+
+
+def _objects(root: str) -> Iterator[Recording | Ignored]:
+    for found in walk(root):
+        if isinstance(found, Ignored):
+            yield found
+        elif known(found.relative):
+            name = sane_name(found.relative)
+            yield Recording(name, text_of(found.url), Locator(found.url), found.size, found.mark)
+        else:
+            yield Ignored(name_of(found.relative), "extension")
+
+
+def _object(url: str, settings: Settings) -> Iterator[Recording | Ignored]:
+    name = os.path.basename(url)
+    if not known(name):
+        raise ConfigError(f"source {text_of(settings.path)!r} is no audio file")
+    found = find(url)
+    return iter([Recording(name_of(name), text_of(url), Locator(url), found.size, found.guard)])
 
 
 def _recording(relative: str, path: str, status: os.stat_result) -> Recording:
@@ -62,13 +83,6 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 def _entries(path: str) -> Iterator[os.DirEntry[str]]:
     with os.scandir(path) as found:
         return iter(sorted(found, key=_order))
-
-
-def left_out(name: str) -> str | None:
-    """Why a name is not even looked at, for files and folders alike."""
-    if name.startswith("."):
-        return "hidden"
-    return "temporary" if name.lower().endswith(TEMPORARY) else None
 
 
 def _reached_anyway(path: str, real_root: str) -> bool:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
+from tasks import storage, urls
 from tasks.errors import ConfigError, ItemError
 from tasks.recording import Ignored, Locator, Recording
 from tasks.settings import SourceSettings
@@ -104,6 +105,8 @@ def _open(path: str) -> pq.ParquetFile:
     if wrong := find(path).error:
         raise ItemError(*wrong)
     try:
+        if storage.is_url(path):
+            return pq.ParquetFile(urls.streamed(path), pre_buffer=False, buffer_size=1 << 20)
         # As bytes: pyarrow would refuse a name that is not UTF-8.
         return pq.ParquetFile(pa.OSFile(os.fsencode(path)), pre_buffer=False, buffer_size=1 << 20)
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -15,6 +15,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from tasks import storage
 from tasks.errors import ConfigError, ItemError
 from tasks.recording import Ignored, Locator, Recording, Segment
 from tasks.settings import SourceSettings
@@ -63,11 +64,15 @@ def recordings(settings: Settings) -> Listed:
     if not stat.S_ISDIR(status.st_mode):
         raise ConfigError(f"source {text_of(settings.path)!r} is not a Kaldi data folder")
     list_file(os.path.join(folder, "wav.scp"))
-    present = {n for n in ("text", "utt2spk", "segments") if os.path.lexists(f"{folder}/{n}")}
+    present = {n for n in ("text", "utt2spk", "segments") if _there(f"{folder}/{n}")}
     for name in present:
         list_file(os.path.join(folder, name))
     root = top(settings.root)[0] if settings.root else folder
     return _list(folder, root, present)
+
+
+def _there(path: str) -> bool:
+    return not find(path).error if storage.is_url(path) else os.path.lexists(path)
 
 
 def _list(folder: str, root: str, present: set[str]) -> Listed:

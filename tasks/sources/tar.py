@@ -10,21 +10,25 @@ from __future__ import annotations
 import json
 import os
 import posixpath
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal
 
 from pydantic import Field
 
+from tasks import storage, urls
 from tasks.errors import ConfigError, ItemError
 from tasks.extensions import known
-from tasks.recording import Ignored, Locator, Recording, guard
+from tasks.recording import Ignored, Locator, Recording
+from tasks.recording import guard as guard_of
 from tasks.settings import SourceSettings
 from tasks.sources._containers import containers
 from tasks.sources._shared import (
     bad_line,
     failed,
     find,
+    guard,
     line_name,
     lines,
     list_file,
@@ -56,7 +60,7 @@ class Settings(SourceSettings):
 def recordings(settings: Settings) -> Listed:
     """Lists at the first step; ConfigError at once if there is no readable tar."""
     found = containers(settings.path, lambda name: name.lower().endswith(_ENDINGS), "tar")
-    if os.path.isfile(settings.path):
+    if len(found.files) == 1 and stat.S_ISREG(_mode(settings.path)):
         path = list_file(settings.path)
         if packed := compression(path):
             raise ConfigError(f"source {text_of(path)!r}: {_COMPRESSED.format(packed)}")
@@ -65,6 +69,14 @@ def recordings(settings: Settings) -> Listed:
                 raise ConfigError(f"source {text_of(path)!r} is neither a tar nor a list of tars")
             return _listed(path, list_root(path, settings.root))
     return _all(found.files, found.ignored)
+
+
+def _mode(path: str) -> int:
+    """0 for what is not there: a pattern."""
+    try:
+        return urls.status(path).st_mode
+    except (OSError, ValueError):
+        return 0
 
 
 def _all(files: list[tuple[str, str]], ignored: list[Ignored]) -> Listed:
@@ -105,7 +117,7 @@ def _archive(name: str, path: str) -> Listed:
         if packed := compression(path):
             yield failed(name, here, path, "unsupported", _COMPRESSED.format(packed))
             return
-        with open(path, "rb") as file:
+        with urls.streamed(path) as file:
             yield from _samples(name, path, file)
     except OSError as error:
         yield failed(name, here, path, "unreadable", error.strerror or "cannot be read")
@@ -123,8 +135,8 @@ class _Sample:
 
 
 def _samples(name: str, path: str, file: BinaryIO) -> Listed:
-    status = os.fstat(file.fileno())
-    archive = _Archive(name, path, file, guard(status))
+    mark = guard(path) if storage.is_url(path) else guard_of(os.fstat(file.fileno()))
+    archive = _Archive(name, path, file, mark)
     sample = _Sample("")
     seen: set[str] = set()
     try:

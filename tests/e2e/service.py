@@ -17,9 +17,11 @@ from uuid import UUID, uuid4
 import psutil
 import yaml
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter
+from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, State, StateType, TaskRun
+from prefect.client.schemas.sorting import FlowRunSort
 
+from flows.history import out_tag
 from tests.faults.command import ROOT, TOKEN, Site, soon
 from tests.plugins import gate
 
@@ -161,6 +163,14 @@ def flow_run(run: UUID) -> FlowRun:
         return client.read_flow_run(run)
 
 
+def newest(out: str) -> UUID:
+    """The flow run that was begun last for an OUT."""
+    of_out = FlowRunFilter.model_validate({"tags": {"all_": [out_tag(Path(out))]}})
+    with get_client(sync_client=True) as client:
+        runs = client.read_flow_runs(flow_run_filter=of_out, sort=FlowRunSort.START_TIME_DESC)
+    return runs[0].id
+
+
 def state(run: UUID) -> State[Any]:
     found = flow_run(run).state
     assert found is not None
@@ -191,6 +201,17 @@ def still_open(*runs: UUID) -> list[str]:
         f"{task.name}: {task.state_name}"
         for task in task_runs(*runs).values() if task.state is None or not task.state.is_final()
     ]  # fmt: skip
+
+
+def artifact(run: UUID) -> str:
+    """The text of the run's one artifact; empty while it has none."""
+    which = ArtifactFilter.model_validate(
+        {"flow_run_id": {"any_": [run]}, "key": {"any_": ["uttermill-progress"]}}
+    )
+    with get_client(sync_client=True) as client:
+        found = client.read_artifacts(artifact_filter=which)
+    assert len(found) <= 1, found
+    return str(found[0].data) if found else ""
 
 
 def reused(tasks: dict[UUID, TaskRun]) -> set[str]:

@@ -108,6 +108,25 @@ def complete(run: UUID) -> None:
         return set(ended) == {"shard", *names, "package"} and not service.still_open(run)
 
     assert soon(recorded, 20, every=0.2), service.task_runs(run)
+    # Each one has its stage as a tag, to be filtered by.
+    for task in service.task_runs(run).values():
+        assert not (task.state and task.state.is_completed()) or task.tags == [stage_of(task.name)]
+    text = service.artifact(run)
+    assert "**Done: v0001 is published**" in text or "**Done: nothing new, v0001" in text
+    assert "| **packaged** |" in text
+    assert "report.html" in text
+
+
+def stage_of(name: str) -> str:
+    return name.split(" · ")[0]
+
+
+def summary(run: UUID, *words: str) -> None:
+    """What the run left where it did not end well; Prefect may still be writing it."""
+    assert soon(lambda: words[0] in service.artifact(run), 20, every=0.2), service.artifact(run)
+    text = service.artifact(run)
+    for word in (*words, "**Retry**", "### Where it stood", "| filter |"):
+        assert word in text
 
 
 def retried(site: Site, run: UUID, reference: Path) -> None:
@@ -140,6 +159,7 @@ def test_retry_of_a_failed_run_through_a_work_pool(
     assert failed.is_failed()
     assert "the recogniser's licence has run out" in str(failed.message)
     assert soon(lambda: not service.still_open(run), 20)
+    summary(run, "## The run failed", "> the recogniser's licence has run out", "Mend the cause")
     fault.unlink()
     retried(site, run, reference)
 
@@ -187,6 +207,7 @@ def test_cancel(site: Site, worker: Service, reference: Path) -> None:
     assert soon(lambda: not service.still_open(run), 20), service.still_open(run)
     done = done_before(run)
     assert len(done) == 3 * SHARDS
+    summary(run, "## The run was cancelled")
 
     hold.unlink()
     again = service.start(manual, settings(site, "cancel"))
@@ -255,6 +276,7 @@ def test_a_killed_flow_process(site: Site, worker: Service, reference: Path) -> 
     (left,) = service.still_open(run)
     assert left.startswith("transcribe")
     assert left.endswith("Running")
+    assert soon(lambda: "## The run crashed" in service.artifact(run), 20, every=0.2)
     done = done_before(run)
     assert len(done) == 3 * SHARDS
 

@@ -75,6 +75,9 @@ class Started:
     def pid(self) -> int:
         return self.process.pid
 
+    def stdout(self) -> str:
+        return self._stdout.read_text(errors="replace")
+
     def stderr(self) -> str:
         return self._stderr.read_text(errors="replace")
 

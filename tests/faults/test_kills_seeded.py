@@ -30,7 +30,7 @@ import pytest
 from flows import runs
 from flows.server import LocalServer
 from flows.settings import parse
-from tasks import versions
+from tasks import storage
 from tests import corpus
 from tests.conftest import KILLS
 from tests.faults.command import ROOT, Site, Started, differences, soon, still_open
@@ -338,4 +338,4 @@ def test_control_a_commit_that_is_not_atomic_is_seen(tmp_path: Path, torn: str) 
 def halves(out: Path) -> list[Path]:
     """Parts whose bytes do not have the hash that is in their name."""
     parts = [path for path in corpus.parts(out) if re.fullmatch(PART, path.name)]
-    return [p for p in parts if versions.hash_file(p)[0][:16] != p.stem.rsplit("-", 1)[-1]]
+    return [p for p in parts if storage.hashed(p)[0][:16] != p.stem.rsplit("-", 1)[-1]]

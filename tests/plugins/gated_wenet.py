@@ -16,6 +16,7 @@ Settings = wenet.Settings
 files = wenet.files
 offsets = wenet.offsets
 check = wenet.check
+listing = wenet.listing
 
 
 def write(

@@ -1,0 +1,109 @@
+"""Workers that others started: each one is asked, when it is first seen, whether it may work here.
+
+A worker of another version would make other rows, one without the preload may fork, or break a
+resampler that two threads load at once, and one that has no OUT in common with us would write where
+nobody looks. So it gets no work, and the log says why. Workers may join at any time: a Slurm job
+that waited, a pod that was added.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from pkgutil import resolve_name
+from time import monotonic
+from typing import Any
+
+log = logging.getLogger("uttermill")
+
+#: None in a worker that joined before this module was loaded: nobody preloaded it.
+PRELOADED = "tasks.preload:READY_AT"
+ANSWER_S = 20.0  # s that workers may take to answer; who does not is asked again after as many
+
+
+class Admission:
+    """Which workers of a scheduler may work for this client.
+
+    `common`: a folder that was just made here, and that every worker must see and write to.
+    """
+
+    def __init__(self, client: Any, common: Path | None = None) -> None:
+        self._client = client
+        self._common = common
+        self._faults: dict[str, str | None] = {}
+        self._asked: dict[str, float] = {}  # monotonic s
+        self._lock = threading.Lock()
+
+    def of(self, workers: Collection[str]) -> list[str]:
+        """Addresses of those that may work; who is new is asked, who is refused is logged once."""
+        with self._lock:
+            now = monotonic()
+            new = [
+                address for address in workers
+                if address not in self._faults and now > self._asked.get(address, 0.0) + ANSWER_S
+            ]  # fmt: skip
+            self._asked.update(dict.fromkeys(new, now))
+            for address, fault in self._ask(new).items():
+                self._faults[address] = fault
+                if fault:
+                    log.warning("worker %s gets no work: %s", address, fault)
+        return [address for address in workers if self._faults.get(address, "") is None]
+
+    def refused(self, workers: Collection[str]) -> list[str]:
+        """Why each of these that may not work may not."""
+        found = ((address, self._faults.get(address)) for address in workers)
+        return [f"{address}: {fault}" for address, fault in found if fault]
+
+    def _ask(self, addresses: Sequence[str]) -> dict[str, str | None]:
+        """Fault or None of each one that answers; who dies meanwhile is not in it."""
+        # Functions of the standard library: they are there whatever the worker has installed.
+        asked = [self._run(addresses, version, "uttermill")]
+        asked += [self._run(addresses, resolve_name, PRELOADED)]
+        if self._common is not None:
+            asked += [self._run(addresses, os.access, str(self._common), os.W_OK)]
+        answers = {
+            address: [each.get(address, OSError()) for each in asked] for address in addresses
+        }
+        return {
+            address: fault(*found)
+            for address, found in answers.items()
+            if not any(isinstance(answer, OSError) for answer in found)
+        }
+
+    def _run(self, addresses: Sequence[str], function: Any, *args: Any) -> dict[str, Any]:
+        if not addresses:
+            return {}
+        workers = list(addresses)
+        with suppress(TimeoutError):  # asked again later
+            answers: dict[str, Any] = self._client.run(
+                function, *args, workers=workers, on_error="return", callback_timeout=ANSWER_S
+            )
+            return answers
+        return {}
+
+
+def fault(theirs: Any, ready_at: Any, sees: Any = True) -> str | None:
+    """What is wrong with a worker that gave these answers (or errors), and the remedy."""
+    ours = version("uttermill")
+    if isinstance(theirs, PackageNotFoundError):
+        return f"uttermill is not installed there; install {ours}"
+    if theirs != ours:
+        return f"it has uttermill {theirs}, and this is {ours}; install {ours} there"
+    if isinstance(ready_at, Exception):
+        return f"tasks.preload cannot be loaded there: {ready_at}"
+    if ready_at is None:
+        return (
+            "it was started without the preload; start it with infra/dask.yaml as DASK_CONFIG, "
+            "or at least with --preload tasks.preload"
+        )
+    if sees is not True:
+        return (
+            "it cannot write to OUT; OUT has to be a folder that this machine and all workers "
+            "see at the same path"
+        )
+    return None

@@ -1,0 +1,253 @@
+"""The flow `estimate`: the real tasks on a stratified sample, and what a run would come to.
+
+What the sample makes is committed where a run looks for it, so that a run after it has that much
+less to do, and publishes the same bytes. Nothing is published here.
+"""
+
+# No postponed annotations here, for the reason that flows/prepare.py gives.
+
+import json
+import logging
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow.compute as pc
+from prefect import flow
+from pydantic import Field
+
+from flows import disk, lock, metrics, prepare, remote, runs
+from flows.calls import OnCluster
+from flows.cluster import Cluster, ClusterSettings
+from flows.progress import Progress
+from flows.settings import PrepareSettings, check
+from tasks import (
+    forecast,
+    gpu,
+    inventory,
+    masking,
+    pieces,
+    prefect_tasks,
+    sample,
+    storage,
+    trial,
+    versions,
+)
+from tasks.forecast import Costs, Forecast, Sizes
+from tasks.job import Done, Job, Spent
+from tasks.manifest import write_atomic
+from tasks.pipeline import Sharded
+from tasks.prefect_tasks import value
+from tasks.sample import Member
+from tasks.settings import (
+    FilterSettings,
+    PackageSettings,
+    ResampleSettings,
+    ShardSettings,
+    Source,
+    TranscribeSettings,
+)
+
+log = logging.getLogger("uttermill")
+
+FRACTION, LEAST = 0.005, 50  # of the recordings; recordings
+
+
+@flow(name="estimate", flow_run_name="estimate {out}", persist_result=False)
+def estimate(
+    sources: list[Source],
+    out: str,
+    shard: ShardSettings = ShardSettings(),  # noqa: B008 - frozen
+    filter: FilterSettings = FilterSettings(),  # noqa: B008
+    resample: ResampleSettings = ResampleSettings(),  # noqa: B008
+    transcribe: TranscribeSettings = TranscribeSettings(),  # noqa: B008
+    package: PackageSettings = PackageSettings(),  # noqa: B008
+    cluster: ClusterSettings = ClusterSettings(),  # noqa: B008
+    fraction: Annotated[float, Field(gt=0, le=1)] = FRACTION,
+    least: Annotated[int, Field(ge=1)] = LEAST,
+) -> dict[str, Any]:
+    """Forecast hours kept, time and disk of a run with these settings, from a sample.
+
+    What the sample makes is reused by that run; nothing is published.
+
+    Args:
+        sources: Where recordings come from.
+        out: Folder for manifests and audio; estimates lie in its `runs`.
+        shard: How recordings are grouped into the units of work and of retry.
+        filter: How recordings are cut, what is measured, and which limits hold.
+        resample: Target rate, channels and levels.
+        transcribe: The recogniser, and which texts are good.
+        package: What would be published, and in which formats.
+        cluster: Where the work is done; its workers are those that the forecast is for.
+        fraction: Share of the recordings that is sampled.
+        least: Recordings that are sampled at least.
+    """
+    settings = PrepareSettings(
+        sources=tuple(sources), out=out, shard=shard, filter=filter, resample=resample,
+        transcribe=transcribe, package=package, cluster=cluster,
+    )  # fmt: skip
+    began = time.monotonic()
+    job = check(settings)
+    with lock.hold(job.out):
+        prepare.record(job.out)
+        with (
+            runs.record(job.out, settings, "estimate-settings.json") as run,
+            runs.scratch() as scratch,
+            metrics.recorded(run.folder) as measured,
+        ):
+            own = replace(job, scratch=scratch)
+            result, costs = _run(own, settings, measured, run.folder, fraction, least)
+            result["run"] = run.folder.name
+            result["wall_spent_seconds"] = round(time.monotonic() - began, 3)
+            _keep(job, run.folder, result, costs)
+            result["estimate"] = str(run.place / disk.NAME)
+    return result
+
+
+def _run(
+    job: Job, settings: PrepareSettings, measured: metrics.Metrics, folder: Path,
+    fraction: float, least: int,
+) -> tuple[dict[str, Any], Costs]:  # fmt: skip
+    assert job.scratch is not None
+    # Workers that others start see a folder, or they have the store's account.
+    common = None if storage.is_remote(job.out) else folder
+    on_gpu = bool(gpu.stages(job))
+    workers = Cluster(settings.cluster, job.scratch / "workers", on_gpu, common)
+    with Progress() as progress, workers as cluster:
+        cluster.subscribe(remote.TOPIC, progress.on_event)
+        cluster.forward_logging()
+        return line(job, OnCluster(cluster, settings.cluster, measured), progress, fraction, least)
+
+
+def line(
+    job: Job, caller: OnCluster, progress: Progress, fraction: float, least: int
+) -> tuple[dict[str, Any], Costs]:
+    """The forecast, on a cluster, within a flow run."""
+    progress.start("shard", 0.0)
+    found: Sharded = value(prefect_tasks.shard(job, caller, caller.listing(job)))
+    members, failed = trial.frame(job.out, found.shards)
+    wanted = sample.size(len(members), fraction, least)
+    drawn = sample.draw(members, wanted, job.package.seed)
+    chosen = [m for some in drawn.values() for m in some]
+    progress.start("shard", found.done.seconds)
+    progress.advance("shard", found.done.seconds, reused=not found.done.ran)
+    progress.finish("shard")
+    dones = _sampled(job, chosen, caller, progress)
+    seen = trial.known(job, found.shards)
+    costs = _costs(job, dones, caller)
+    sizes = _packaged(job, members, chosen, seen, caller, costs)
+    inventory.note(job.out)
+    held = sample.strata(members, wanted)
+    told = Forecast(held, drawn, seen, costs, sizes).as_dict()
+    tasks_run = 1 + sum(len(each) for each in dones)
+    flat = [done for each in dones for done in each]
+    return {
+        "sample": {
+            "recordings": len(chosen), "of": len(members), "unreadable": failed,
+            "hours": round(sum(m.seconds for m in chosen) / 3600, 6), "strata": len(held),
+            "items_computed": {
+                stage: sum(d.computed for d in flat if d.stage == stage)
+                for stage in prefect_tasks.PER_SHARD
+            },
+            **trial.told(seen[m.recording] for m in chosen if m.recording in seen),
+        },
+        "peak_memory_bytes": pc.max(caller.metrics.table()["rss_peak"]).as_py(),
+        **told, "free_bytes": disk.free(job.out), "used_bytes": disk.used(job.out),
+        "ignored": found.ignored, "task_runs": tasks_run,
+    }, costs  # fmt: skip
+
+
+def _sampled(
+    job: Job, chosen: list[Member], caller: OnCluster, progress: Progress
+) -> list[list[Done]]:
+    """The stages of every shard, for its recordings in the sample alone."""
+    of: dict[str, list[Member]] = {}
+    for m in chosen:
+        of.setdefault(m.shard, []).append(m)
+    seconds = {shard: sum(m.seconds for m in some) for shard, some in of.items()}
+    for stage in prefect_tasks.PER_SHARD:
+        progress.start(stage, sum(seconds.values()))
+
+    def chain(shard: str) -> list[Done]:
+        only = frozenset(m.recording for m in of[shard])
+        return prepare.chain(replace(job, only=only), seconds, caller, progress, shard)
+
+    order = sorted(of, key=lambda shard: (-seconds[shard], shard))
+    results = prepare.over_shards(order, chain, caller)
+    for stage in prefect_tasks.PER_SHARD:
+        progress.finish(stage)
+    return results
+
+
+def _costs(job: Job, dones: list[list[Done]], caller: OnCluster) -> Costs:
+    """What the calls took; where the sample was there already, what it took when it was made."""
+    costs = forecast.costs([done for each in dones for done in each])
+    costs.lanes = {stage: caller.kind(stage, job) for stage in prefect_tasks.PER_SHARD}
+    costs.workers = {kind: caller.cluster.count(kind) for kind in sorted(set(costs.lanes.values()))}
+    first = caller.metrics.first()
+    costs.start = first["queue_seconds"] if first else 0.0
+    costs.gap = caller.metrics.gap()
+    before = (disk.newest(job) or {}).get("costs")
+    if before:
+        for stage, laps in before["laps"].items():
+            known = costs.laps.setdefault(stage, {})
+            for recording, each in laps.items():
+                known.setdefault(recording, [Spent(**lap) for lap in each])
+        costs.overhead = {**before["overhead"], **costs.overhead}
+        costs.load = costs.load or before["load"]
+        costs.start = costs.start or before["start"]
+        costs.gap = costs.gap or before["gap"]
+    return costs
+
+
+def _packaged(
+    job: Job, members: list[Member], chosen: list[Member], seen: dict[str, trial.Seen],
+    caller: OnCluster, costs: Costs,
+) -> Sizes:  # fmt: skip
+    """Write and check what the sample keeps, for its bytes and its time."""
+    shards = sorted({m.shard for m in chosen})
+    audio = sum(m.seconds for m in members if m.shard in set(shards) and m.recording in seen)
+    only = replace(job, only=frozenset(m.recording for m in chosen))
+    home = caller.listing(job)
+    staging = home.with_name(f"{home.name}-trial")
+    rows, part = trial.manifest_bytes(job, shards)
+    newest = versions.newest(job.out)
+    published = versions.described(newest)["seconds"]["packaged"] if newest else 0.0
+    formats: dict[str, float] = {}
+    try:
+        planned = caller.call(trial.plan, only, shards, staging)
+        if planned["seconds"]:
+            numbers = [(job, staging, number) for number in range(planned["pieces"])]
+            since = caller.metrics.table().num_rows
+            alone = caller.metrics.table()["wall_seconds"][since - 1].as_py()
+            kept = sum(seen[m.recording].kept for m in chosen if m.recording in seen)
+            costs.gather = alone / max(kept, planned["seconds"])
+            caller.map(pieces.write, numbers)
+            caller.map(pieces.check, numbers)
+            walls = caller.metrics.table().slice(since)["wall_seconds"]
+            costs.package = (pc.sum(walls).as_py() or 0.0) / planned["seconds"]
+            found = {**trial.bytes_of(staging), "tables": planned["tables"]}
+            formats = {name: size / planned["seconds"] for name, size in found.items()}
+    finally:
+        storage.forget(staging)
+    return Sizes(rows / (audio or 1.0), part, formats, published)
+
+
+def _keep(job: Job, folder: Path, result: dict[str, Any], costs: Costs) -> None:
+    """Write the estimate down, for runs to look at, with the costs of its sample."""
+    result["fits"] = disk.lacking(result, job.out) is None
+    laps = {
+        stage: {
+            recording: [
+                {"recording": s.recording, "audio": s.audio, "wall": s.wall, "cpu": s.cpu,
+                 "cold": s.cold} for s in each
+            ] for recording, each in found.items()
+        } for stage, found in costs.laps.items()
+    }  # fmt: skip
+    kept = {
+        "laps": laps, "overhead": costs.overhead, "load": costs.load, "start": costs.start,
+        "gap": costs.gap,
+    }  # fmt: skip
+    whole = {"key": disk.key(job), **result, "costs": kept}
+    write_atomic(folder / disk.NAME, json.dumps(masking.value(whole), indent=1).encode())

@@ -1,0 +1,144 @@
+"""What a call costs the process that it runs in: time, CPU, memory, GPU.
+
+    with Gauge("worker-0") as gauge:
+        work()
+    gauge.cost
+
+One call at a time in a process, as workers have it: CPU and memory are the whole process's, with
+what Dask does beside the call (some ms each second).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+
+GPU_EVERY = 0.5  # s between looks at the GPU; NVML's own figure covers 1/6 to 1 s
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """One call. Times in s, `started` since 1970 by this machine's clock; memory in bytes."""
+
+    worker: str
+    host: str
+    pid: int
+    started: float
+    wall: float
+    cpu: float  # user and system time of all threads, and of child processes that ended in it
+    rss_before: int
+    rss_peak: int  # the most during the call; where the kernel cannot say, of its begin and end
+    gpu: str | None = None
+    gpu_percent: float | None = None  # mean share of time in which it was busy
+    gpu_memory: int | None = None  # the most that was in use on the device, by anyone
+
+
+class Gauge:
+    """A context manager around a call; `cost` when it has ended."""
+
+    cost: Cost
+
+    def __init__(self, worker: str = "") -> None:
+        self.worker = worker
+
+    def __enter__(self) -> Self:
+        self._gpu = _Gpu.of(os.environ.get("CUDA_VISIBLE_DEVICES"))
+        self._before = psutil.Process().memory_info().rss
+        self._exact = _reset_peak()
+        self._started, self._wall, self._cpu = time.time(), time.monotonic(), cpu_seconds()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        wall, cpu = time.monotonic() - self._wall, cpu_seconds() - self._cpu
+        after = psutil.Process().memory_info().rss
+        peak = _peak() if self._exact else None
+        gpu = self._gpu.end() if self._gpu else (None, None, None)
+        self.cost = Cost(
+            self.worker, socket.gethostname(), os.getpid(), self._started, wall, cpu,
+            self._before, max(peak or 0, self._before, after), *gpu,
+        )  # fmt: skip
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process so far, threads included, and of its children that ended."""
+    times = os.times()
+    return time.process_time() + times.children_user + times.children_system
+
+
+def _reset_peak() -> bool:
+    """Let the kernel begin anew with this process's peak (proc_pid_clear_refs(5), value 5)."""
+    try:
+        _CLEAR.write_text("5")
+    except OSError:  # another system, or a /proc that cannot be written to
+        return False
+    return True
+
+
+def _peak() -> int | None:
+    """Peak resident memory since the last reset, bytes."""
+    try:
+        lines = _STATUS.read_text().splitlines()
+    except OSError:
+        return None
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), None)
+
+
+class _Gpu:
+    """The first GPU that this process may see, looked at by a thread until `end`."""
+
+    def __init__(self, nvml: Any, handle: Any, name: str) -> None:
+        self.name = name
+        self._nvml, self._handle = nvml, handle
+        self._busy: list[float] = []
+        self._memory: list[int] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="gpu-gauge", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def of(cls, visible: str | None) -> _Gpu | None:
+        """None without a GPU, NVML's binding (extra `gpu`) or a driver. Never touches CUDA."""
+        if visible == "":
+            return None  # a CPU worker beside GPU workers
+        try:
+            import pynvml
+        except ImportError:
+            return None
+        name = (visible or "0").split(",")[0].strip()
+        try:
+            pynvml.nvmlInit()
+            if name.isdecimal():
+                return cls(pynvml, pynvml.nvmlDeviceGetHandleByIndex(int(name)), name)
+            return cls(pynvml, pynvml.nvmlDeviceGetHandleByUUID(name), name)
+        except pynvml.NVMLError:
+            return None
+
+    def _look(self) -> None:
+        while True:
+            # A slice of a divided GPU (MIG) tells its memory only.
+            with suppress(self._nvml.NVMLError):
+                self._busy.append(self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu)
+            with suppress(self._nvml.NVMLError):
+                self._memory.append(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used)
+            if self._over.wait(GPU_EVERY):
+                return
+
+    def end(self) -> tuple[str, float | None, int | None]:
+        """(name, mean percent busy, most bytes in use); None for what NVML does not tell."""
+        self._over.set()
+        self._thread.join()
+        busy = sum(self._busy) / len(self._busy) if self._busy else None
+        return self.name, busy, max(self._memory, default=None)

@@ -1,0 +1,218 @@
+"""The lock of an OUT on an object store: a numbered object, put exclusively and renewed.
+
+    OUT/.lock/00000007      who has it, how often it was renewed, and whether that run has ended
+
+The highest number counts. A run takes the next one when the last has ended or its owner is dead;
+of two that try, the store lets one put it. Nobody writes over another's object, so a run that was
+thought dead finds a higher number than its own: it has lost OUT, and publishes nothing.
+
+Whether an owner lives is told by its process where that is ours to see (same machine, same
+container); elsewhere by its renewals, watched for LEASE seconds on the watcher's own clock: clocks
+of two machines are never compared. On a version the exclusive put of its dataset.json decides.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psutil
+
+from tasks import storage
+from tasks.errors import ConfigError, Held, MillError, RunError
+
+log = logging.getLogger("uttermill")
+
+RENEW = 5.0  # s between renewals
+LEASE = 30.0  # s without one after which an owner is dead, and knows that it may be thought so
+FOLDER = ".lock"
+TRIES = 20  # of taking it while others take it and end
+
+
+class Lease:
+    """OUT, held by this process under a number."""
+
+    def __init__(self, out: Path, number: int, owner: dict[str, Any]) -> None:
+        self.out, self.number, self.owner = out, number, owner
+        self.renewed = time.monotonic()
+        self.lost = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
+        self._thread.start()
+
+    def _keep(self) -> None:
+        beat = 0
+        while not self._stop.wait(RENEW):
+            beat += 1
+            try:
+                if _newest(self.out) != self.number:
+                    return self._lose("another run has taken it")
+                _write(self.out, self.number, {**self.owner, "beat": beat})
+                self.renewed = time.monotonic()
+            except (MillError, OSError) as error:
+                log.warning("the lock of %s was not renewed: %s", self.out, error)
+        return None
+
+    def _lose(self, why: str) -> None:
+        self.lost = True
+        log.error("the lock of %s is lost: %s; nothing will be published", self.out, why)
+
+    def check(self) -> None:
+        """RunError when another run has OUT, or may by now believe that it has."""
+        if not self.lost and _newest(self.out) != self.number:
+            self._lose("another run has taken it")
+        if not self.lost and time.monotonic() - self.renewed > LEASE:
+            self._lose("it could not be renewed in time")
+        if self.lost:
+            raise RunError(
+                f"another run may hold {self.out} by now, so this one publishes nothing; what it "
+                "made is kept: run it again to go on from there"
+            )
+
+    def end(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        if not self.lost and _newest(self.out) == self.number:
+            _write(self.out, self.number, {**self.owner, "ended": True})
+
+
+#: What this process holds, by the text of OUT.
+_mine: dict[str, Lease] = {}
+
+
+def check(out: Path) -> None:
+    """RunError when this process has held OUT and lost it; nothing where nobody took a lock."""
+    if lease := _mine.get(str(out)):
+        lease.check()
+
+
+@contextmanager
+def hold(out: Path, owner: dict[str, Any]) -> Iterator[None]:
+    """Holds a remote OUT for this process; `Held` names the run that has it."""
+    try:
+        lease = _take(out, {**owner, **_whereabouts(), "token": uuid4().hex})
+    except FileNotFoundError as error:
+        raise ConfigError(f"cannot write to {out}: {error}; make the bucket") from None
+    except RunError as error:
+        raise ConfigError(f"cannot write to {out}: {error}") from None
+    _mine[str(out)] = lease
+    try:
+        yield
+    finally:
+        del _mine[str(out)]
+        try:
+            lease.end()
+        except (MillError, OSError) as error:  # a store that is away; the next run finds us dead
+            log.warning("the lock of %s was not given back: %s", out, error)
+
+
+def _take(out: Path, owner: dict[str, Any]) -> Lease:
+    for _ in range(TRIES):
+        last = _newest(out)
+        if last and (holder := _living(out, last)) is not None:
+            raise Held(f"another run holds {out}: {_told(holder)}")
+        try:
+            _write(out, last + 1, owner, exclusive=True)
+        except FileExistsError:
+            # Another run was quicker; or the library put it twice, since an answer was lost.
+            if (_read(out, last + 1) or {}).get("token") != owner["token"]:
+                continue
+        _prove_exclusive(out, last + 1, owner)
+        for number in _numbers(out):
+            if number <= last:
+                storage.remove(_path(out, number))
+        return Lease(out, last + 1, owner)
+    raise Held(f"other runs take {out} again and again; try it later")
+
+
+def _prove_exclusive(out: Path, number: int, owner: dict[str, Any]) -> None:
+    """ConfigError when the store lets an object be put twice: then nothing could be locked."""
+    try:
+        _write(out, number, owner, exclusive=True)
+    except FileExistsError:
+        return
+    _write(out, number, {**owner, "ended": True})
+    raise ConfigError(
+        f"the object store of {out} does not honour `If-None-Match: *`, so two runs could publish "
+        "over each other; use another store, or a folder"
+    )
+
+
+def _living(out: Path, number: int) -> dict[str, Any] | None:
+    """The owner of a number, when it holds OUT still; None when it has ended or is dead."""
+    first = _read(out, number)
+    if first is None or first.get("ended"):
+        return None
+    if first.get("machine") and first["machine"] == _machine():
+        return first if _runs_here(first) else None
+    log.info("looking for %.0f s whether the run that holds %s lives: %s", LEASE, out, _told(first))
+    until = time.monotonic() + LEASE
+    while time.monotonic() < until:
+        time.sleep(min(1.0, RENEW / 2))
+        now = _read(out, number)
+        if now is None or now.get("ended"):
+            return None
+        if now != first:
+            return now
+    log.warning("it was not renewed, so it is taken over")
+    return None
+
+
+def _runs_here(owner: dict[str, Any]) -> bool:
+    try:
+        began = psutil.Process(int(owner["pid"])).create_time()
+    except (psutil.NoSuchProcess, KeyError, ValueError):
+        return False
+    return abs(began - float(owner.get("began", 0))) < 1.0
+
+
+def _whereabouts() -> dict[str, Any]:
+    return {"machine": _machine(), "began": psutil.Process().create_time()}
+
+
+def _machine() -> str | None:
+    """The running kernel and the container in it: processes with one answer see each other."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:  # no Linux: told by renewals alone
+        return None
+
+
+def _told(owner: dict[str, Any]) -> str:
+    try:
+        return "{command}, process {pid} on {host}, since {since}".format(**owner)
+    except KeyError:
+        return "it does not say who it is"
+
+
+def _path(out: Path, number: int) -> Path:
+    return out / FOLDER / f"{number:08d}"
+
+
+def _numbers(out: Path) -> list[int]:
+    return [int(p.name) for p in storage.names(out / FOLDER) if p.name.isdigit()]
+
+
+def _newest(out: Path) -> int:
+    return max(_numbers(out), default=0)
+
+
+def _read(out: Path, number: int) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(storage.read(_path(out, number)))
+        return found
+    except FileNotFoundError:  # a newer one has taken its place
+        return None
+
+
+def _write(out: Path, number: int, owner: dict[str, Any], exclusive: bool = False) -> None:
+    storage.put(_path(out, number), json.dumps(owner).encode(), exclusive)

@@ -1,0 +1,140 @@
+"""Where the time of a run went, of metrics.parquet: slow shards, and workers at work over time.
+
+Everything is added up before it reaches the page: 100,000 shards take as much of it as ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tasks import metrics
+
+STAGES = ("shard", "filter", "resample", "transcribe", "package")
+SLOWEST = 12  # shards that are listed
+BINS = 120  # steps of time
+LANES = 24  # workers that get a line of their own, the busiest
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Every call that came back; times in s from the first one's begin."""
+
+    worker: NDArray[np.int64]
+    stage: NDArray[np.int64]
+    begin: NDArray[np.float64]
+    end: NDArray[np.float64]
+    names: list[tuple[str, str]]  # (worker, host)
+
+
+def of(path: Path | None) -> dict[str, Any] | None:
+    """What the page shows; None where there are no metrics, or no call came back."""
+    if path is None or not path.is_file():
+        return None
+    table = pq.read_table(path)
+    calls = _calls(table)
+    if calls is None:
+        return None
+    whole = float(calls.end.max())
+    step = whole / BINS
+    busy = np.stack([_spread(calls, calls.stage == i, step) for i in range(len(STAGES))])
+    shown = [i for i in range(len(STAGES)) if busy[i].any()]
+    lanes = _lanes(calls, step)
+    return {
+        "seconds": whole, "step": step, "slowest": _slowest(table),
+        "stages": [_stage(table, STAGES[i], whole) for i in shown],
+        "busy": [{"stage": STAGES[i], "mean": [round(float(x), 3) for x in busy[i]]}
+                 for i in shown],
+        "lanes": lanes[:LANES], "more": max(0, len(lanes) - LANES), "workers": len(lanes),
+    }  # fmt: skip
+
+
+def _calls(table: pa.Table) -> _Calls | None:
+    there = pc.and_(pc.is_valid(table["started"]), pc.is_valid(table["wall_seconds"]))
+    there = pc.and_(there, pc.is_in(table["stage"], pa.array(STAGES)))
+    table = table.filter(there)
+    if not table.num_rows:
+        return None
+    begin = pc.cast(table["started"], pa.int64()).to_numpy() / 1e6
+    begin = begin - begin.min()
+    end = begin + np.maximum(table["wall_seconds"].to_numpy(), 1e-6)
+    pairs = list(zip(table["worker"].to_pylist(), table["host"].to_pylist(), strict=True))
+    names = sorted(set(pairs))
+    place = {name: i for i, name in enumerate(names)}
+    order = {stage: i for i, stage in enumerate(STAGES)}
+    return _Calls(
+        np.array([place[pair] for pair in pairs]),
+        np.array([order[stage] for stage in table["stage"].to_pylist()]), begin, end, names,
+    )  # fmt: skip
+
+
+def _spread(calls: _Calls, chosen: NDArray[np.bool_], step: float) -> NDArray[np.float64]:
+    """How many of these calls ran at once, on the mean, in each step of time. float64 [BINS].
+
+    The integral of calls begun less that of calls ended, from one edge to the next.
+    """
+    edges = np.arange(BINS + 1) * step
+
+    def integral(times: NDArray[np.float64]) -> NDArray[np.float64]:
+        times = np.sort(times)
+        before = np.searchsorted(times, edges)
+        sums = np.concatenate([[0.0], np.cumsum(times)])
+        ramp: NDArray[np.float64] = before * edges - sums[before]
+        return ramp
+
+    area = integral(calls.begin[chosen]) - integral(calls.end[chosen])
+    found: NDArray[np.float64] = np.maximum(np.diff(area) / step, 0.0)
+    return np.where(found < 1e-9, 0.0, found)
+
+
+def _lanes(calls: _Calls, step: float) -> list[dict[str, Any]]:
+    """Each worker: what it mostly did when, as runs of steps, and its share of time at work."""
+    found = []
+    whole = float(calls.end.max())
+    for number, (worker, host) in enumerate(calls.names):
+        mine = calls.worker == number
+        rows = np.stack([_spread(calls, mine & (calls.stage == i), step)
+                         for i in range(len(STAGES))])  # fmt: skip
+        stage = np.where(rows.sum(axis=0) > 0.05, rows.argmax(axis=0), -1)
+        spans, start = [], 0
+        for at in range(1, BINS + 1):
+            if at == BINS or stage[at] != stage[start]:
+                if stage[start] >= 0:
+                    spans.append([start, at, STAGES[stage[start]]])
+                start = at
+        share = float((calls.end - calls.begin)[mine].sum()) / whole
+        found.append({"worker": worker or "the run itself", "host": host, "calls": int(mine.sum()),
+                      "share": share, "spans": spans})  # fmt: skip
+    return sorted(found, key=lambda lane: (-lane["share"], lane["worker"]))
+
+
+def _stage(table: pa.Table, stage: str, whole: float) -> dict[str, Any]:
+    """Work of a stage; sums over its calls, s, and the most memory of one, bytes."""
+    rows = table.filter(pc.equal(table["stage"], stage))
+
+    def total(name: str) -> float:
+        return float(pc.sum(rows[name]).as_py() or 0.0)
+
+    wall = total("wall_seconds")
+    waits = rows["queue_seconds"].drop_null()
+    return {
+        "stage": stage, "calls": rows.num_rows, "wall": wall, "cpu": total("cpu_seconds"),
+        "busy": wall / whole, "memory": pc.max(rows["rss_peak"]).as_py() or 0,
+        "wait": float(pc.quantile(waits, 0.5)[0].as_py()) if len(waits) else 0.0,
+        "gpu": pc.mean(rows["gpu_percent"]).as_py(),
+    }  # fmt: skip
+
+
+def _slowest(table: pa.Table) -> Sequence[dict[str, Any]]:
+    """The slowest shards by the median of their stage; where no stage has one, by time."""
+    rows = metrics.rates(table)
+    rows.sort(key=lambda r: (-(r["times"] or 0.0), -r["wall_seconds"], r["stage"], r["shard"]))
+    return rows[:SLOWEST]

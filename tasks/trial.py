@@ -1,0 +1,172 @@
+"""What a sample shows: seconds kept and bytes of each recording, and what packaging it takes.
+
+Nothing of it is published: its pieces are written and checked by the stage's own functions, in a
+folder that is thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tasks import layout, manifest, package, pieces, plugins, stage, storage, weights
+from tasks.job import Job
+from tasks.sample import Member, member
+from tasks.stage import view_of
+
+PACKAGED = 3600.0  # s of the sample that are packaged on trial, about
+FRAME = ["recording", "dataset", "path", "format", "size", "header_seconds", "error_code",
+         "present"]  # fmt: skip
+
+
+@dataclass(slots=True)
+class Seen:
+    """What became of one recording. `kept`: s that would be packaged, before what takes the whole
+    corpus to decide; `pcm`: bytes of its resampled audio."""
+
+    kept: float = 0.0
+    pcm: int = 0
+    pending: bool = False
+    lost: dict[str, tuple[int, float]] = field(default_factory=dict)  # items, s by stage.reason
+    scored: int = 0  # utterances with a reference that were heard
+    words: int = 0
+    word_errors: int = 0
+
+
+def frame(out: Path, shards: Iterable[str]) -> tuple[list[Member], int]:
+    """All recordings that can be read, by the listing, and the number of those that cannot."""
+    members, failed = [], 0
+    for shard in shards:
+        parts = manifest.read(out, "shard", shard)
+        for row in parts[-1].table.select(FRAME).to_pylist() if parts else []:
+            if row["present"] and row["error_code"]:
+                failed += 1
+            elif row["present"]:
+                members.append(member(row, shard))
+    return members, failed
+
+
+def known(job: Job, shards: Iterable[str]) -> dict[str, Seen]:
+    """Every recording whose work is done, in the sample or before it."""
+    found: dict[str, Seen] = {}
+    for shard in shards:
+        found.update(_known(job, shard))
+    return {name: seen for name, seen in found.items() if not seen.pending}
+
+
+def _known(job: Job, shard: str) -> Iterator[tuple[str, Seen]]:
+    view = view_of(job, shard)
+    if not view.cuts:
+        return
+    found: dict[str, Seen] = {}
+    for row in view.recordings:
+        cut = None if row["error_code"] else view.cuts.get(view.cut_recipe(row))
+        if cut is not None and cut.known:
+            found[row["recording"]] = seen = Seen()
+            if cut.error_code:
+                seen.lost[f"filter.{cut.error_code}"] = (1, cut.decoded / (cut.rate or 1))
+            for span in cut.spans:
+                if span["kind"] != "utterance":
+                    reason = f"filter.{span['reason'] or span['kind']}"
+                    _lose(seen, reason, (span["end"] - span["start"]) / cut.rate)
+    for utterance in view.decided():
+        seen = found[utterance.recording["recording"]]
+        if utterance.pcm is not None and not utterance.pcm["error_code"]:
+            seen.pcm += 2 * utterance.pcm["num_samples"]
+        seen.pending |= utterance.outcome.outcome == "pending"
+        packaged = utterance.outcome.outcome == "packaged"
+        if not packaged:
+            _lose(seen, f"{utterance.outcome.stage}.{utterance.outcome.reason}", utterance.seconds)
+        elif utterance.heard and utterance.heard["words"]:
+            seen.scored += 1
+            seen.words += utterance.heard["words"]
+            seen.word_errors += utterance.heard["word_errors"]
+        if packaged and weights.keeps(job.package, utterance.recording["dataset"], utterance.id):
+            seen.kept += utterance.seconds
+    yield from found.items()
+
+
+def _lose(seen: Seen, reason: str, seconds: float) -> None:
+    items, before = seen.lost.get(reason, (0, 0.0))
+    seen.lost[reason] = (items + 1, before + seconds)
+
+
+def told(sampled: Iterable[Seen]) -> dict[str, Any]:
+    """What the sample itself came to: rejects by reason, and word errors of what is kept."""
+    lost: dict[str, dict[str, Any]] = {}
+    scored = words = errors = 0
+    for seen in sampled:
+        scored, words, errors = scored + seen.scored, words + seen.words, errors + seen.word_errors
+        for reason, (items, seconds) in seen.lost.items():
+            entry = lost.setdefault(reason, {"items": 0, "seconds": 0.0})
+            entry["items"] += items
+            entry["seconds"] = round(entry["seconds"] + seconds, 6)
+    return {
+        "reasons": dict(sorted(lost.items())), "scored": scored,
+        "wer": errors / words if words else None,
+    }  # fmt: skip
+
+
+def manifest_bytes(job: Job, shards: Sequence[str]) -> tuple[int, float]:
+    """Bytes of a sample's rows in checkpoints, all stages together; and what one part has beyond
+    its rows: the footer, by an empty one."""
+    rows, empty = 0, 0
+    for name in stage.PER_SHARD:
+        schema = plugins.module_of(name).SCHEMA
+        bare = _parquet(schema.empty_table())
+        empty += bare
+        tables = [part.table.cast(schema) for shard in shards
+                  for part in manifest.read(job.out, name, shard)]  # fmt: skip
+        if tables:
+            rows += max(0, _parquet(pa.concat_tables(tables)) - bare)
+    return rows, float(empty)
+
+
+def _parquet(table: pa.Table) -> int:
+    data = BytesIO()
+    pq.write_table(table, data, compression="lz4", use_dictionary=False, write_statistics=False)
+    return len(data.getvalue())
+
+
+def plan(job: Job, shards: Sequence[str], staging: Path) -> dict[str, Any]:
+    """On a worker: lay out what the sample keeps, up to PACKAGED seconds of it, in the order of
+    the samples' hashes. `{"pieces", "clips", "seconds", "tables"}`; the last in bytes.
+
+    Without splits and weights: they move clips, and what they keep is counted clip by clip.
+    """
+    bare = job.package.model_copy(update={"splits": {}, "weights": {}})
+    job = replace(job, package=bare)
+    rows = package.decide(job, shards).rows
+    rows = rows.take(pc.sort_indices(rows["sha256"]))
+    seconds = pc.divide(pc.cast(rows["num_samples"], pa.float64()), rows["sample_rate"])
+    before = pc.subtract(pc.cumulative_sum(seconds), seconds)
+    few = pc.less(before, PACKAGED)
+    rows, seconds = rows.filter(few).combine_chunks(), seconds.filter(few)
+    if not rows.num_rows:
+        return {"pieces": 0, "clips": 0, "seconds": 0.0, "tables": 0}
+    groups = layout.lay_out(rows, job.package, 1, None, None)
+    published = pieces.plan(job, staging, groups, rows, None)
+    return {
+        "pieces": len(pieces.pieces_of(staging)), "clips": rows.num_rows,
+        "seconds": float(pc.sum(seconds).as_py()), "tables": _parquet(published),
+    }  # fmt: skip
+
+
+def bytes_of(staging: Path) -> dict[str, int]:
+    """Bytes of the pieces that were written, by format."""
+    found: dict[str, int] = {}
+    for piece in pieces.pieces_of(staging):
+        remote = storage.is_remote(staging)
+        size = sum(
+            storage.size(staging / path) if remote else (staging / path).stat().st_size
+            for path in piece.files
+        )
+        found[piece.format] = found.get(piece.format, 0) + size
+    return found

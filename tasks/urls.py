@@ -1,0 +1,82 @@
+"""Objects that sources name by URL: looked at, fetched, listed. A local path does as well."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from typing import Any, BinaryIO, cast
+
+from tasks import copies
+from tasks.errors import ConfigError
+from tasks.storage import Seen, asked, is_url, no_library, seen
+
+
+def files_of(url: str) -> tuple[Any, str]:
+    """fsspec's file system of a URL, and the path in it."""
+    try:
+        import fsspec
+
+        found: tuple[Any, str] = fsspec.core.url_to_fs(url, use_listings_cache=False)
+        return found
+    except (ImportError, ValueError) as error:
+        raise ConfigError(no_library(url, error)) from None
+
+
+def status(text: str) -> os.stat_result:
+    """Of a path as `os.stat` has it; of a URL kind and size alone. FileNotFoundError."""
+    if not is_url(text):
+        return os.stat(text)
+    files, key = files_of(text)
+    with asked(text):
+        entry = files.info(key)
+    mode = stat.S_IFREG if entry["type"] == "file" else stat.S_IFDIR
+    return os.stat_result((mode, 0, 0, 1, 0, 0, int(entry.get("size") or 0), 0, 0, 0))
+
+
+def matching(pattern: str) -> list[str]:
+    """URLs of the objects that a pattern means, in the byte order of their names."""
+    files, key = files_of(pattern)
+    with asked(pattern):
+        found = files.glob(key, detail=True)
+    scheme = pattern.split("://")[0]
+    names = (name for name, entry in found.items() if entry["type"] == "file")
+    return sorted((_url(scheme, name) for name in names), key=os.fsencode)
+
+
+def _url(scheme: str, name: str) -> str:
+    return name if is_url(name) else f"{scheme}://{name.lstrip('/')}"
+
+
+def look(url: str) -> Seen:
+    """FileNotFoundError where there is no such object."""
+    files, key = files_of(url)
+    with asked(url):
+        entry = files.info(key)
+    if entry["type"] != "file":
+        raise FileNotFoundError(url)
+    return seen(entry)
+
+
+def fetched(url: str, offset: int | None = None, length: int | None = None) -> BinaryIO:
+    """The bytes of an object, or a range of them, as they are now: a file without a name."""
+    files, key = files_of(url)
+    with asked(url):
+        entry = seen(files.info(key))
+        return copies.held(files, key, entry.mark, offset, length, entry.size)
+
+
+def streamed(text: str) -> BinaryIO:
+    """A file or object to walk through once; of an object only what is read is fetched."""
+    if not is_url(text):
+        return open(text, "rb")
+    files, key = files_of(text)
+    with asked(text):
+        return cast(BinaryIO, files.open(key, "rb", block_size=1 << 20, cache_type="readahead"))
+
+
+def lined(text: str) -> BinaryIO:
+    """A file or object to read line by line."""
+    if not is_url(text):
+        return open(text, "rb")
+    return cast(BinaryIO, io.BufferedReader(cast(Any, fetched(text))))

@@ -1,0 +1,179 @@
+"""A browser opens Prefect's own pages, from a real local server: a deployment's form, a run and its
+artifact. No other host is asked for anything. `UTTERMILL_SCREENSHOTS` names where pictures go.
+
+Needs Debian's `chromium`; Playwright's own driver comes with its wheel and downloads nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import yaml
+from prefect.client.orchestration import get_client
+from prefect.types.entrypoint import EntrypointType
+
+from flows import local
+from flows.prepare import prepare
+from flows.server import LocalServer, using
+from flows.settings import parse
+from tasks import plugins
+from tests import corpus
+from tests.e2e import service
+from tests.e2e.test_report_browser import CHROMIUM, FLAGS
+from tests.faults.command import Site
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.server,
+    pytest.mark.cluster,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine"),
+]
+
+
+@dataclass
+class Made:
+    """What stands on the server: a deployment, and a run of the same settings."""
+
+    url: str
+    deployment: UUID
+    run: UUID
+    artifact: UUID
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, prefect_server: LocalServer) -> Made:
+    site = Site(tmp_path_factory.mktemp("ui"), prefect_server.url)
+    corpus.make(site.source, 4)
+    (site.source / "r00.wav").write_bytes(b"this is no audio")
+    file = site.settings("out", filter={"filters": [{"use": "duration", "min": 0.7}]})
+    settings = yaml.safe_load(file.read_text())
+    with using(prefect_server.url):
+        local.run(parse(settings))
+        made: Any = prepare.to_deployment(  # typed as if it might be a coroutine
+            "ui", parameters=settings, entrypoint_type=EntrypointType.MODULE_PATH
+        )
+        deployment = made.apply()
+        with get_client(sync_client=True) as client:
+            run = service.newest(settings["out"])
+            (artifact,) = [a for a in client.read_artifacts() if a.flow_run_id == run and a.key]
+    base = prefect_server.url.removesuffix("/api")
+    return Made(base, deployment, run, artifact.id)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    named = os.environ.get("UTTERMILL_SCREENSHOTS")
+    folder = Path(named) if named else tmp_path_factory.mktemp("pictures")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory, made: Made) -> Iterator[Any]:
+    """A browser that reaches the local server only; asking another host fails the test."""
+    from playwright.sync_api import sync_playwright
+
+    env: dict[str, str | float | bool] = {
+        **os.environ, "HOME": str(tmp_path_factory.mktemp("chromium"))
+    }  # fmt: skip
+    foreign: list[str] = []
+
+    def route(asked: Any) -> None:
+        if asked.request.url.startswith((made.url, "data:", "blob:")):
+            asked.continue_()
+        else:
+            foreign.append(asked.request.url)
+            asked.abort()
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS, env=env)
+        context = browser.new_context(viewport={"width": 1280, "height": 1200})
+        context.route("**/*", route)
+        yield context
+        context.close()
+        browser.close()
+    assert foreign == []
+
+
+@pytest.fixture
+def page(context: Any) -> Iterator[Any]:
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.set_default_timeout(30_000)
+    yield page
+    page.close()
+    assert faults == []
+
+
+def test_the_form(page: Any, made: Made, pictures: Path) -> None:
+    page.goto(f"{made.url}/deployments/deployment/{made.deployment}/run")
+    for words in (
+        "Where recordings come from.",  # of the flow's parameters
+        "How recordings are cut into utterances.",  # of a stage's settings
+        "Target sample rate, Hz.",
+        "File name on the shelf, or a dotted module of your own.",  # of a plug-in
+    ):
+        page.get_by_text(words, exact=True).first.wait_for()
+    for title in ("Settle Seconds", "Max Failed Fraction", "TLS"):
+        page.get_by_text(title).first.wait_for()
+    page.screenshot(path=pictures / "form.png")
+
+    # A plug-in is chosen from its shelf.
+    page.get_by_role("button", name="folder", exact=True).first.focus()
+    page.keyboard.press("Space")
+    page.get_by_role("option", name="kaldi").wait_for()
+    offered = [option.inner_text() for option in page.get_by_role("option").all()]
+    assert offered == plugins.names("sources")
+    page.screenshot(path=pictures / "choices.png")
+    page.get_by_role("option", name="kaldi").click()
+
+    # What the form does not show of a plug-in or a source is kept. Nothing is started here.
+    sent: list[dict[str, Any]] = []
+
+    def refuse(asked: Any) -> None:
+        sent.append(json.loads(asked.request.post_data))
+        asked.abort()
+
+    page.route("**/create_flow_run", refuse)
+    page.get_by_role("button", name="Submit").click()
+    for _ in range(100):
+        if sent:
+            break
+        page.wait_for_timeout(50)
+    parameters = sent[0]["parameters"]
+    (source,) = parameters["sources"]
+    assert (source["kind"], source["name"], source["expect_broken"]) == ("kaldi", "c", True)
+    assert parameters["filter"]["filters"][0]["min"] == 0.7
+
+
+def test_the_run(page: Any, made: Made, pictures: Path) -> None:
+    page.goto(f"{made.url}/runs/flow-run/{made.run}")
+    page.get_by_text("Task Runs", exact=True).first.click()
+    for name in ("shard", "filter · shard 000000 · 0.00 h", "package"):
+        page.get_by_text(name, exact=True).first.wait_for()
+    page.wait_for_timeout(1000)  # the graph is drawn by and by
+    page.screenshot(path=pictures / "run.png")
+    page.get_by_text("Artifacts", exact=True).first.click()
+    page.get_by_text("uttermill-progress").first.wait_for()
+
+
+def test_the_artifact(page: Any, made: Made, pictures: Path) -> None:
+    page.goto(f"{made.url}/artifacts/artifact/{made.artifact}")
+    page.get_by_text("v0001 is published").wait_for()
+    page.screenshot(path=pictures / "artifact.png")
+    table = page.locator("table").first
+    rows = [row.inner_text().split("\t") for row in table.locator("tbody tr").all()]
+    assert [row[0].strip() for row in rows] == [
+        "recordings in", "− filter.too_short", "− shard.unreadable", "packaged"
+    ]  # fmt: skip
+    assert [row[3].strip() for row in rows] == ["100.0 %", "25.0 %", "0.0 %", "75.0 %"]
+    assert rows[2][4].strip() == "no decoder opens it"
+    assert page.get_by_text("report.html").is_visible()

@@ -1,0 +1,189 @@
+"""`uttermill serve`: refused before anything starts, or runs on schedule and on demand, and leaves
+nothing behind. With a work pool beside it: the schedules of `infra/prefect.yaml` are kept too."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.client.schemas.objects import FlowRun
+
+from flows.cli import main
+from flows.serve import schedule_of, without_secrets
+from flows.server import using
+from flows.settings import parse
+from tasks.errors import ConfigError
+from tests import corpus
+from tests.e2e import service
+from tests.faults.command import Site, Started, soon
+from tests.plugins import gate
+
+COUNT = 3
+LAST = gate.name("transcribe", corpus.seconds_of(COUNT - 1))
+
+
+@pytest.mark.parametrize(
+    ("cron", "timezone", "words"),
+    [
+        ("abc", None, "names no time; write minute, hour"),
+        ("61 0 * * *", None, "names no time"),
+        ("0 0 31 2 *", None, "names no time"),
+        ("0 2 * * *", "Mars/Phobos", "--timezone 'Mars/Phobos' is unknown"),
+        (None, "UTC", "--timezone is for --cron"),
+    ],
+)
+def test_bad_schedules(cron: str | None, timezone: str | None, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        schedule_of(cron, timezone)
+
+
+def test_good_schedules() -> None:
+    assert schedule_of(None, None) is None
+    assert schedule_of("0 2 * * *", None).timezone == "UTC"
+    made = schedule_of("30 4 * * 1", "Europe/Berlin")
+    assert (made.cron, made.timezone) == ("30 4 * * 1", "Europe/Berlin")
+
+
+def test_settings_keep_no_secret_and_only_what_was_said() -> None:
+    data: dict[str, Any] = {"sources": [{"kind": "folder", "path": "/in"}], "out": "/out"}
+    assert without_secrets(parse(data)) == data
+    data["transcribe"] = {"backend": {"use": "openai_api", "url": "http://x/v1", "api_key": "k"}}
+    with pytest.raises(ConfigError, match=r"transcribe\.backend\.api_key holds a secret"):
+        without_secrets(parse(data))
+    data["transcribe"] = {}
+    data["sources"][0]["path"] = "s3://me:geheim@bucket/x"
+    with pytest.raises(ConfigError, match=r"sources\.0\.path holds a secret") as error:
+        without_secrets(parse(data))
+    assert "geheim" not in str(error.value)
+
+
+def test_bad_settings_and_names_are_usage(tmp_path: Path, capsys: Any) -> None:
+    corpus.make(tmp_path / "in", 1)
+    good = Site(tmp_path, "").settings("out")
+    assert main(["serve", str(good), "--name", "a/b"]) == 2
+    assert "--name 'a/b'" in capsys.readouterr().err
+    assert main(["serve", str(good), "--set", "resample.rate=1"]) == 2
+    assert "resample.rate" in capsys.readouterr().err
+    assert main(["serve", str(tmp_path / "none.yaml")]) == 2
+
+
+@dataclass
+class Serving:
+    site: Site
+    process: Started
+    told: dict[str, Any]
+    home: Path
+
+    @property
+    def api(self) -> str:
+        return f"{self.told['ui']}/api"
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[Serving]:
+    """With a Prefect home, and so a database, of its own: no other test sees its schedules."""
+    home = tmp_path / "prefect"
+    environment = {"PREFECT_HOME": str(home), **service.EAGER}
+    site = Site(tmp_path, "", environment)
+    corpus.make(site.source, COUNT)
+    chosen = site.settings("out", transcribe={"backend": {"use": "tests.plugins.gated_asr"}})
+    schedule = ("--cron", "0 2 * * *", "--timezone", "Europe/Berlin", "--name", "nights")
+    with site.start("serve", chosen, *schedule, "--json") as started:
+        assert soon(started.stdout, 90, every=0.1), started.stderr()
+        told = json.loads(started.stdout())
+        with using(f"{told['ui']}/api"):
+            yield Serving(site, started, told, home)
+
+
+def scheduled(deployment: Any) -> list[FlowRun]:
+    which = FlowRunFilter.model_validate(
+        {"deployment_id": {"any_": [deployment]}, "state": {"type": {"any_": ["SCHEDULED"]}}}
+    )
+    with get_client(sync_client=True) as client:
+        return client.read_flow_runs(flow_run_filter=which)
+
+
+def at_two_in_berlin(runs: list[FlowRun]) -> bool:
+    berlin = ZoneInfo("Europe/Berlin")
+    times = [run.expected_start_time.astimezone(berlin) for run in runs if run.expected_start_time]
+    return len(times) == len(runs) and all((t.hour, t.minute) == (2, 0) for t in times)
+
+
+@pytest.mark.slow
+@pytest.mark.server
+@pytest.mark.cluster
+def test_serve(serving: Serving) -> None:
+    site = serving.site
+    told = serving.told
+    assert (told["deployment"], told["cron"], told["timezone"]) == (
+        "prepare/nights", "0 2 * * *", "Europe/Berlin"
+    )  # fmt: skip
+    assert "Serving prepare/nights" in serving.process.stderr()
+    with get_client(sync_client=True) as client:
+        deployment = client.read_deployment_by_name("prepare/nights")
+    assert deployment.entrypoint == "flows.prepare.prepare"
+    assert deployment.parameters["out"] == str(site.home / "out")
+
+    # The schedule is kept: Prefect plans its runs, at two in Berlin.
+    assert soon(lambda: scheduled(deployment.id), 30, every=0.2)
+    assert at_two_in_berlin(scheduled(deployment.id))
+
+    # The same of a work pool's deployment on this server.
+    with get_client(sync_client=True) as client:
+        client.create_work_pool(WorkPoolCreate(name="default", type="process"))
+    service.command(
+        replace(site, api=serving.api), "-m", "prefect", "--no-prompt", "deploy",
+        "--name", "prepare-nightly", "--prefect-file", "infra/prefect.yaml",
+    )  # fmt: skip
+    nightly = service.deployed("prepare-nightly")
+    assert soon(lambda: scheduled(nightly), 30, every=0.2)
+
+    # One that is asked for is done.
+    with get_client(sync_client=True) as client:
+        run = client.create_flow_run_from_deployment(deployment.id).id
+    assert service.end_of(run).is_completed(), service.state(run)
+    assert (site.home / "out" / "datasets" / "v0001").is_dir()
+
+    # The end: what goes on is cancelled, and nothing is left.
+    (site.gate / f"{LAST}.hold").touch()
+    with get_client(sync_client=True) as client:
+        other = {**deployment.parameters, "out": str(site.home / "other")}
+        run = client.create_flow_run_from_deployment(deployment.id, parameters=other).id
+        second = client.create_flow_run_from_deployment(deployment.id, parameters=other).id
+    assert soon((site.gate / f"{LAST}.held").exists), service.state(run)
+    assert service.state(second).is_scheduled()  # one at a time
+    serving.process.process.send_signal(signal.SIGTERM)
+    assert serving.process.process.wait(60) == 0, serving.process.stderr()
+    assert serving.process.none_left(2.0), serving.process.alive()
+    assert "Traceback" not in serving.process.stderr()
+    database = sqlite3.connect(serving.home / "prefect.db")
+    query = "select state_name from flow_run where id = ?"
+    assert database.execute(query, (str(run),)).fetchall() == [("Cancelled",)]
+    query = "select data from artifact where flow_run_id = ?"
+    ((text,),) = database.execute(query, (str(run),)).fetchall()
+    database.close()
+    assert "The run was cancelled" in text
+    assert "Where it stood" in text
+
+
+def test_a_taken_port_is_no_obstacle() -> None:
+    from flows.server import LocalServer
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = LocalServer(port)
+        try:
+            assert server.port not in (0, port)
+        finally:
+            server.stop()

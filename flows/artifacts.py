@@ -7,7 +7,7 @@ errors) is escaped and masked: what a file is called is no markup.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,38 @@ def markdown(state: State) -> str:
     if not state.result and state.stages:
         parts += [STOOD, _stages(state.stages)]
     return "\n\n".join([*parts, _places(state)]) + "\n"
+
+
+def forecast(result: dict[str, Any]) -> str:
+    """The artifact of an estimate: what `estimate --json` prints, each number with its interval."""
+    sampled, hours = result["sample"], result["hours"]
+
+    def row(name: str, interval: dict[str, float] | None, words: Callable[[float], str]) -> Any:
+        ends = ("expected", "low", "high")
+        return [
+            name,
+            *([words(interval[end]) for end in ends] if interval else ["unknown", "", ""]),
+        ]
+
+    rows = [row("hours kept", hours["kept"], _of_hours)]
+    if len(result["datasets"]) > 1:
+        for name, entry in result["datasets"].items():
+            rows.append(row(f"of them {escaped(name)}", entry["kept"], _of_hours))
+    rows += [row("time", result["wall_seconds"], clock), row("CPU time", result["cpu_seconds"], clock),
+             row("disk", result["disk_bytes"], lambda size: f"{size / 1e9:,.2f} GB")]  # fmt: skip
+    words = [
+        f"{DONE} {sampled['recordings']} of {sampled['of']} recordings tried**, {hours['in']:.2f} h "
+        "in all by header.",
+        _table(("", "expected", "from", "to (90 %)"), rows),
+        f"Not in it: {escaped('; '.join(result['leaves_out']))}.",
+    ]
+    if not result["fits"]:
+        words.append("**The disk is too small: a run is refused.**")
+    return "\n\n".join(words) + "\n"
+
+
+def _of_hours(hours: float) -> str:
+    return f"{hours:,.2f} h"
 
 
 def failure(what: str, error: object, before: str = "") -> str:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from prefect import flow
 from pydantic import Field
 
-from flows import disk, lock, metrics, prepare, remote, runs
+from flows import artifacts, disk, lock, metrics, posting, prepare, remote, runs
 from flows.calls import OnCluster
 from flows.cluster import Cluster, ClusterSettings
 from flows.progress import Progress
@@ -54,7 +54,11 @@ log = logging.getLogger("uttermill")
 FRACTION, LEAST = 0.005, 50  # of the recordings; recordings
 
 
-@flow(name="estimate", flow_run_name="estimate {out}", persist_result=False)
+@flow(
+    name="estimate", flow_run_name="estimate {out}", persist_result=False,
+    on_failure=[posting.summarise], on_crashed=[posting.summarise],
+    on_cancellation=[posting.summarise],
+)  # fmt: skip
 def estimate(
     sources: list[Source],
     out: str,
@@ -102,6 +106,7 @@ def estimate(
             result["wall_spent_seconds"] = round(time.monotonic() - began, 3)
             _keep(job, run.folder, result, costs)
             result["estimate"] = str(run.place / disk.NAME)
+            posting.note(artifacts.forecast(result))
     return result
 
 

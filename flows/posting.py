@@ -138,6 +138,19 @@ def _id(artifact: Artifact | None) -> UUID | None:
     return artifact.id if artifact else None
 
 
+def note(text: str) -> None:
+    """The artifact of a flow run that has one thing to say, at its end; outside of one, nothing."""
+    context = FlowRunContext.get()
+    if not context or not context.flow_run:
+        return
+    try:
+        with get_client(httpx_settings=CLIENT, sync_client=True) as client:
+            run = context.flow_run.id
+            _post(client, run, _id(_found(client, run)), text)
+    except Exception as error:  # whatever it is, the run did its work
+        log.warning("the run's artifact in Prefect was not made: %s", error)
+
+
 def summarise(flow: Any, flow_run: Any, state: Any) -> None:
     """Prefect's hook for a flow run that did not end well, in whatever process it is called.
 

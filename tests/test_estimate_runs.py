@@ -9,8 +9,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import ArtifactFilter
 
-from flows import cli, disk
+from flows import cli, disk, posting
 from flows.server import LocalServer, using
 from tasks.schema import METRICS
 from tests import corpus
@@ -94,6 +96,16 @@ def test_the_forecast_holds(both: Both) -> None:
     assert {name: kept[name] for name in told if name != "estimate"} == {
         name: value for name, value in told.items() if name != "estimate"
     }
+
+
+def test_the_forecast_stands_in_prefect(both: Both, prefect_server: LocalServer) -> None:
+    which = ArtifactFilter.model_validate({"key": {"any_": [posting.KEY]}})
+    with using(prefect_server.url), get_client(sync_client=True) as client:
+        texts = [str(found.data) for found in client.read_artifacts(artifact_filter=which)]
+    mine = [text for text in texts if f"5 of {COUNT} recordings tried" in text]
+    assert len(mine) == 1
+    kept = both.estimate["hours"]["kept"]["expected"]
+    assert f"| hours kept | {kept:,.2f} h |" in mine[0]
 
 
 def test_every_call_has_a_row(both: Both) -> None:

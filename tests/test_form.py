@@ -10,6 +10,7 @@ import pytest
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import is_valid_schema, validate
 
+from flows.estimate import estimate
 from flows.prepare import prepare
 from tasks import plugins
 
@@ -23,6 +24,12 @@ def fields() -> Iterator[tuple[str, dict[str, Any]]]:
     for model, entry in MODELS.items():
         for name, inner in entry["properties"].items():
             yield f"{model}.{name}", inner
+
+
+def test_the_form_of_the_estimate_has_the_same_and_its_own() -> None:
+    entries = parameter_schema(estimate).model_dump(mode="json")["properties"]
+    assert set(entries) == {*SCHEMA["properties"], "fraction", "least"}
+    assert [name for name, entry in entries.items() if not entry.get("description")] == []
 
 
 def test_every_field_has_title_and_description() -> None:

@@ -59,11 +59,12 @@ def forecast(result: dict[str, Any]) -> str:
     if len(result["datasets"]) > 1:
         for name, entry in result["datasets"].items():
             rows.append(row(f"of them {escaped(name)}", entry["kept"], _of_hours))
-    rows += [row("time", result["wall_seconds"], clock), row("CPU time", result["cpu_seconds"], clock),
+    rows += [row("time", result["wall_seconds"], clock),
+             row("CPU time", result["cpu_seconds"], clock),
              row("disk", result["disk_bytes"], lambda size: f"{size / 1e9:,.2f} GB")]  # fmt: skip
     words = [
-        f"{DONE} {sampled['recordings']} of {sampled['of']} recordings tried**, {hours['in']:.2f} h "
-        "in all by header.",
+        f"{DONE} {sampled['recordings']} of {sampled['of']} recordings tried**, "
+        f"{hours['in']:.2f} h in all by header.",
         _table(("", "expected", "from", "to (90 %)"), rows),
         f"Not in it: {escaped('; '.join(result['leaves_out']))}.",
     ]

@@ -94,8 +94,8 @@ def what_if(args: Any) -> int:
 
 def verify(args: Any) -> int:
     from flows import show
-    from tasks import deep
-    from tasks.verify import verify as faults_of
+    from tasks.dataset import deep
+    from tasks.dataset.verify import verify as faults_of
 
     dataset = _dataset(args.dataset)
     out = deep.out_of(dataset) if args.deep else None
@@ -168,6 +168,7 @@ def _out(text: str) -> Path:
 
 def _dataset(text: str) -> Path:
     """A version's folder; OUT itself stands for its newest version."""
-    from tasks import storage, versions
+    from tasks import storage
+    from tasks.dataset import versions
 
     return cast(Path, storage.reach(storage.place(text), versions.named))

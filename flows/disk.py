@@ -14,7 +14,8 @@ from typing import Any
 
 from flows import runs
 from flows.cluster_settings import ClusterSettings
-from tasks import datacard, storage
+from tasks import storage
+from tasks.dataset import datacard
 from tasks.errors import ConfigError
 from tasks.job import Job
 

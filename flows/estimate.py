@@ -22,24 +22,16 @@ from flows.calls import OnCluster
 from flows.cluster import Cluster, ClusterSettings
 from flows.progress import Progress
 from flows.settings import PrepareSettings, check
-from tasks import (
-    forecast,
-    gpu,
-    inventory,
-    masking,
-    pieces,
-    prefect_tasks,
-    sample,
-    storage,
-    trial,
-    versions,
-)
-from tasks.forecast import Costs, Forecast, Sizes
+from tasks import gpu, inventory, masking, prefect_tasks, storage
+from tasks.dataset import versions
+from tasks.estimating import forecast, sample, trial
+from tasks.estimating.forecast import Costs, Forecast, Sizes
+from tasks.estimating.sample import Member
 from tasks.job import Done, Job, Spent
 from tasks.manifest import write_atomic
+from tasks.packaging import pieces
 from tasks.pipeline import Sharded
 from tasks.prefect_tasks import value
-from tasks.sample import Member
 from tasks.settings import (
     FilterSettings,
     PackageSettings,

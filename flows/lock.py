@@ -1,7 +1,7 @@
 """One run at a time in an OUT. The kernel holds the lock, so a dead owner holds nothing.
 
 On network file systems without `flock` between hosts the lock guards one host only. On an object
-store it is an object, see `tasks.lease`.
+store it is an object, see `tasks.storage.lease`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tasks import lease, storage
+from tasks import storage
 from tasks.errors import ConfigError, Held
+from tasks.storage import lease
 
 NAME = ".lock"
 

@@ -11,26 +11,14 @@ import pyarrow.compute as pc
 
 from flows import runs
 from flows.settings import assign, parse
-from tasks import (
-    corpuswide,
-    datacard,
-    decisions,
-    manifest,
-    package,
-    plugins,
-    schema,
-    shard,
-    stage,
-    storage,
-    summary,
-    tables,
-    transfers,
-    versions,
-    weights,
-)
+from tasks import corpuswide, manifest, package, plugins, schema, shard, stage, storage, summary
+from tasks.corpuswide import decisions
+from tasks.dataset import datacard, versions
 from tasks.errors import CODES, ConfigError
 from tasks.job import Job
+from tasks.packaging import weights
 from tasks.stage import view_of
+from tasks.storage import tables, transfers
 from tasks.view import rules_of
 
 

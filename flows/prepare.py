@@ -25,7 +25,8 @@ from flows.cluster import Cluster, ClusterSettings
 from flows.progress import Progress
 from flows.runner import map_chains
 from flows.settings import PrepareSettings, check
-from tasks import gpu, pipeline, prefect_tasks, storage, summary, tables, versions
+from tasks import gpu, pipeline, prefect_tasks, storage, summary
+from tasks.dataset import versions
 from tasks.errors import CorruptManifest
 from tasks.job import Done, Job
 from tasks.pipeline import Published, Sharded, Totals
@@ -38,6 +39,7 @@ from tasks.settings import (
     Source,
     TranscribeSettings,
 )
+from tasks.storage import tables
 
 log = logging.getLogger("uttermill")
 

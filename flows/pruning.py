@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from flows import lock, runs
-from tasks import prune as pruning
 from tasks import transcribe
+from tasks.dataset import prune as pruning
+from tasks.dataset.reach import Asked
 from tasks.errors import ConfigError
 from tasks.job import Job
-from tasks.reach import Asked
 
 
 def prune(

@@ -18,10 +18,12 @@ from typing import Any
 import yaml
 
 from flows import runs
-from tasks import masking, storage, tables, versions
+from tasks import masking, storage
+from tasks.dataset import versions
 from tasks.errors import MillError, RunError
 from tasks.job import Job
 from tasks.manifest import write_atomic
+from tasks.storage import tables
 
 log = logging.getLogger("uttermill")
 

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from flows.settings import PrepareSettings, parse
-from tasks import masking, storage, transfers
+from tasks import masking, storage
 from tasks.errors import ConfigError
 from tasks.manifest import write_atomic
+from tasks.storage import transfers
 
 UNLOCKED_SECONDS = 60.0  # a scratch folder that has no lock for so long never gets one
 REMOVE_SECONDS = 5.0

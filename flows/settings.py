@@ -222,7 +222,8 @@ def _index(place: list[Any], key: str, assignment: str) -> int:
 
 def check(settings: PrepareSettings) -> Job:
     """Everything that can be known before a worker starts; ConfigError in one sentence."""
-    from tasks import recipe, shard, sharing, transcribe
+    from tasks import recipe, shard, transcribe
+    from tasks.packaging import sharing
 
     job = settings.job()
     for path in (settings.out, *(source.path for source in settings.sources)):

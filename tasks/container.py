@@ -10,9 +10,10 @@ import struct
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from tasks import storage, urls
+from tasks import storage
 from tasks.errors import ItemError
 from tasks.recording import Locator
+from tasks.storage import urls
 
 DIGEST_BLOCK = 1 << 20
 OGG_PAGE = 65_307  # bytes of the largest page

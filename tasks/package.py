@@ -20,31 +20,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import (
-    corpuswide,
-    datacard,
-    decisions,
-    late,
-    layout,
-    ledger,
-    pieces,
-    plugins,
-    sharing,
-    splits,
-    storage,
-    summary,
-    tables,
-    transfers,
-    versions,
-    view,
-)
+from tasks import corpuswide, ledger, plugins, storage, summary, view
+from tasks.corpuswide import decisions, late
+from tasks.dataset import datacard, versions
 from tasks.errors import RunError
 from tasks.job import Job
-from tasks.layout import Group
 from tasks.manifest import Row
+from tasks.packaging import layout, pieces, sharing, splits
+from tasks.packaging.layout import Group
 from tasks.schema import LEDGER, UTTERANCES
 from tasks.shard import datasets
 from tasks.stage import view_of
+from tasks.storage import tables, transfers
 
 PACKAGE_VERSION = 2
 TABLES = ("ledger.parquet", "utterances.parquet", splits.FILE)  # that `gather` writes

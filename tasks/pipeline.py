@@ -14,19 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from tasks import (
-    inventory,
-    manifest,
-    package,
-    pieces,
-    quarantine,
-    shard,
-    stage,
-    storage,
-    versions,
-)
+from tasks import inventory, manifest, package, quarantine, shard, stage, storage
+from tasks.dataset import versions
 from tasks.errors import CorruptManifest, RunError
 from tasks.job import Done, Job
+from tasks.packaging import pieces
 
 log = logging.getLogger("uttermill")
 

@@ -28,7 +28,8 @@ from pydantic import (
     model_validator,
 )
 
-from tasks import masking, portions
+from tasks import masking
+from tasks.packaging import portions
 
 THRESHOLD: dict[str, Any] = {"role": "threshold"}
 TRANSIENT: dict[str, Any] = {"role": "transient"}

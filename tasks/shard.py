@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks import manifest, plugins, storage, tables
+from tasks import manifest, plugins, storage
 from tasks.errors import ConfigError, ItemError
 from tasks.job import Job
 from tasks.manifest import Row
@@ -29,6 +29,7 @@ from tasks.recording import Ignored, Locator, Recording
 from tasks.schema import RECORDINGS
 from tasks.settings import ShardSettings, Source, SourceSettings
 from tasks.sources._shared import guard
+from tasks.storage import tables
 
 MINUTE, HOUR = 60.0, 3600.0
 

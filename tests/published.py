@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import soundfile as sf
 
-from tasks import pieces, plugins
+from tasks import plugins
 from tasks.blobs import Pcm
 from tasks.formats import Piece
 from tasks.manifest import Row
+from tasks.packaging import pieces
 from tasks.schema import UTTERANCES
 from tasks.settings import Plugin
 

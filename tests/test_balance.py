@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from flows import show
-from tasks import balance, layout
+from tasks.packaging import balance, layout
 from tasks.settings import PackageSettings
 from tests import fuzz
 

@@ -12,7 +12,7 @@ import pytest
 import soundfile as sf
 import soxr
 
-from tasks.verify import verify
+from tasks.dataset.verify import verify
 from tests import corpus
 
 COPIES = {"use": "duplicate"}

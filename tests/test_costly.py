@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows import looks
-from tasks import decisions
+from tasks.corpuswide import decisions
 from tests import corpus
 
 COSTLY = {"use": "tests.plugins.costly"}

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tasks import card_header, card_readme, composition, versions
-from tasks.verify import verify
+from tasks.dataset import card_header, card_readme, composition, versions
+from tasks.dataset.verify import verify
 from tests import corpus
 
 SECRET = "hunter2"

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows import looks
-from tasks import decisions, manifest, rules
+from tasks import manifest, rules
+from tasks.corpuswide import decisions
 from tasks.settings import Plugin
 from tests import corpus
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from flows.demo import Line, encode, speak
 from flows.demo_sentences import ENGLISH
-from tasks import duplicates
 from tasks.audio import Clip, open_stream
+from tasks.corpuswide import duplicates
 from tasks.filters import _fingerprint as print_
 from tasks.filters import duplicate
 from tasks.recording import Locator

@@ -14,13 +14,14 @@ import pytest
 
 from flows import disk, settings
 from flows.cluster_settings import ClusterSettings
-from tasks import estimate, forecast, sample, stage, trial
+from tasks import stage
 from tasks.errors import ConfigError
-from tasks.estimate import Stratum
-from tasks.forecast import Costs, Forecast, Sizes
+from tasks.estimating import estimate, forecast, sample, trial
+from tasks.estimating.estimate import Stratum
+from tasks.estimating.forecast import Costs, Forecast, Sizes
+from tasks.estimating.sample import Member
+from tasks.estimating.trial import Seen
 from tasks.job import Done, Spent
-from tasks.sample import Member
-from tasks.trial import Seen
 from tests import corpus
 
 

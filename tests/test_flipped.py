@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from flows import cli
-from tasks import manifest, plugins, prune
-from tasks.reach import Asked
+from tasks import manifest, plugins
+from tasks.dataset import prune
+from tasks.dataset.reach import Asked
 from tests import corpus
 
 

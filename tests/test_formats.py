@@ -19,10 +19,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import datacard, layout, pieces, pipeline, plugins, schema, versions
+from tasks import pipeline, plugins, schema
+from tasks.dataset import datacard, versions
+from tasks.dataset.verify import verify
 from tasks.formats import Piece, _tar, nemo
+from tasks.packaging import layout, pieces
 from tasks.settings import THRESHOLD, TRANSIENT, Plugin, role
-from tasks.verify import verify
 from tests import corpus
 from tests.test_setting_roles import SHELVES
 from tests.test_verify import reseal

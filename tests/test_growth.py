@@ -18,9 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks import layout, manifest, pipeline, stage
+from tasks import manifest, pipeline, stage
+from tasks.dataset.verify import verify
+from tasks.packaging import layout
 from tasks.settings import PackageSettings
-from tasks.verify import verify
 from tests import corpus
 
 TAR = {"tar_hours": 3.0 / 3600}  # so that ten short recordings fill several tars
@@ -176,7 +177,8 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Written through the link, it would change the published version."""
-    from tasks import package, pieces
+    from tasks import package
+    from tasks.packaging import pieces
 
     job = corpus.job(own, package=TAR)
     one = own / "out/datasets/v0001"

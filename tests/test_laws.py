@@ -27,11 +27,12 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks import ledger, manifest, pipeline, scoring, stage, summary, versions
+from tasks import ledger, manifest, pipeline, scoring, stage, summary
+from tasks.dataset import versions
+from tasks.dataset.verify import verify
 from tasks.errors import ConservationError, CorruptManifest, MillError, RunError
 from tasks.formats import _tar
 from tasks.job import Job
-from tasks.verify import verify
 from tests import corpus
 from tests.corpus import STAGES
 

@@ -20,11 +20,12 @@ from flows import metrics as collecting
 from flows.calls import OnCluster
 from flows.cluster import ClusterSettings
 from flows.runner import Guard
-from tasks import gauge, metrics, pieces, shard
+from tasks import gauge, metrics, shard
 from tasks.errors import ConfigError, RunError
 from tasks.gauge import Cost, Gauge
 from tasks.job import Done, Job
 from tasks.metrics import Place, Trace
+from tasks.packaging import pieces
 from tasks.schema import METRICS
 
 

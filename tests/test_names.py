@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from flows import runs, settings
 from tasks import ids, pipeline
+from tasks.dataset.verify import verify
 from tasks.recording import original, printable
 from tasks.sources._shared import is_text, name_of
-from tasks.verify import verify
 from tests import corpus, fuzz
 
 ROOT = Path(__file__).parent.parent

@@ -16,10 +16,12 @@ import pytest
 
 from flows import cli, pruning, runs
 from flows.settings import PrepareSettings
-from tasks import decisions, inventory, manifest, versions
+from tasks import inventory, manifest
+from tasks.corpuswide import decisions
+from tasks.dataset import versions
+from tasks.dataset.verify import verify
 from tasks.errors import RunError
 from tasks.job import Job
-from tasks.verify import verify
 from tests import corpus
 from tests.pruned import copied
 from tests.test_lock import end, other_run

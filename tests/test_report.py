@@ -20,8 +20,9 @@ import soundfile as sf
 
 from flows import cli, looks, report, runs
 from flows.settings import PrepareSettings
-from tasks import audio, decisions, metrics
+from tasks import audio, metrics
 from tasks import report as making
+from tasks.corpuswide import decisions
 from tasks.errors import RunError
 from tasks.gauge import Cost
 from tasks.job import Job

@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 
 from flows import looks
 from flows import settings as flow_settings
-from tasks import dealing, decisions, late, manifest, package, sharing, splits, weights
+from tasks import manifest, package
+from tasks.corpuswide import decisions, late
+from tasks.dataset.verify import verify
 from tasks.errors import ConfigError, RunError
+from tasks.packaging import dealing, sharing, splits, weights
 from tasks.schema import SPLITS
 from tasks.settings import PackageSettings
-from tasks.verify import verify
 from tests import corpus, fuzz
 
 Clip = tuple[str, str, str | None, str, float]  # id, recording, speaker, samples, seconds

@@ -17,12 +17,14 @@ import psutil
 import pytest
 
 from flows.lock import hold
-from tasks import copies, deep, lease, package, prune, storage, tables, transfers, urls, versions
+from tasks import package, storage
+from tasks.dataset import deep, prune, versions
+from tasks.dataset.reach import Asked
+from tasks.dataset.verify import verify
 from tasks.errors import ConfigError, Held, RunError
 from tasks.job import Job
-from tasks.reach import Asked
 from tasks.settings import PackageSettings
-from tasks.verify import verify
+from tasks.storage import copies, lease, tables, transfers, urls
 from tests import corpus
 from tests.s3_server import BUCKET, S3, pointed
 

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows import looks
-from tasks import decisions, package
+from tasks import package
+from tasks.corpuswide import decisions
 from tasks.job import Job
 from tasks.manifest import shards
 from tasks.settings import Plugin, TranscribeSettings

@@ -16,11 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import container, copies, plugins, storage
+from tasks import container, plugins, storage
 from tasks.errors import ConfigError, ItemError, RunError
 from tasks.recording import Ignored, Locator, Recording
 from tasks.settings import Source
 from tasks.sources._shared import guard, listed_name, located
+from tasks.storage import copies
 from tests import corpus
 from tests.s3_server import BUCKET, S3, pointed
 
@@ -177,7 +178,7 @@ def test_a_store_that_is_away_is_no_fault_of_the_item(
         raise EndpointConnectionError(endpoint_url="http://nowhere")
 
     monkeypatch.setattr(files, "info", away)
-    monkeypatch.setattr("tasks.urls.files_of", lambda url: (files, url))
+    monkeypatch.setattr("tasks.storage.urls.files_of", lambda url: (files, url))
     with pytest.raises(RunError, match="cannot be reached"):
         container.digest(Locator(f"s3://{BUCKET}/x.wav"))
 

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import datacard, storage
+from tasks import storage
+from tasks.dataset import datacard
+from tasks.dataset.verify import verify
 from tasks.errors import ConfigError
-from tasks.verify import verify
 from tests import corpus
 
 FILES = (

@@ -1,8 +1,8 @@
 """The same recording twice: the same samples, or the same sound in another encoding.
 
 A filter of the whole corpus. Workers take a print of each clip (`fingerprint`); which clips are
-copies of which is found in package by `tasks/duplicates.py`, from the prints of all sources and of
-earlier runs. Settings that are thresholds decide there, and cost nothing to change.
+copies of which is found in package by `tasks/corpuswide/duplicates.py`, from the prints of all
+sources and of earlier runs. Settings that are thresholds decide there, and cost nothing to change.
 
 Measured on 61 real clips of 0.5 to 120 s and on what 30 encodings and changes make of them: copies
 have at most 0.13 of their bits wrong (MP3 of 32 kbit/s, Opus of 24, A-law, telephone), 0.17
@@ -85,7 +85,7 @@ def decide(
     rows: pa.Table, settings: Settings, frozen: dict[str, Any]
 ) -> tuple[dict[str, Rejection], dict[str, Any]]:
     """Copies among the rows that are kept: of each group one stays, published ones first."""
-    from tasks import duplicates  # which needs the settings above
+    from tasks.corpuswide import duplicates
 
     kept = rows.filter(rows["kept"])
     rank = quality(kept)

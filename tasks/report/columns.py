@@ -17,10 +17,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tasks import decisions, plugins, rules, schema, tables, weights
+from tasks import plugins, rules, schema
+from tasks.corpuswide import decisions
 from tasks.job import Job
+from tasks.packaging import weights
 from tasks.rules import Rule
 from tasks.settings import Plugin
+from tasks.storage import tables
 from tasks.view import rules_of
 
 Flags = NDArray[np.bool_]

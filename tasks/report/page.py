@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks import decisions, masking
+from tasks import masking
+from tasks.corpuswide import decisions
 from tasks.job import Job
 from tasks.report import clips, distributions, facts, samples, what_if, words, workers
 from tasks.report.columns import Columns, units

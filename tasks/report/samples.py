@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from tasks import manifest, storage, tables
+from tasks import manifest, storage
 from tasks.job import Job
 from tasks.manifest import Row
 from tasks.recording import Locator
 from tasks.report.facts import REMOVED, Ledger
 from tasks.stage import view_of
+from tasks.storage import tables
 from tasks.view import Utterance, final_text
 
 PER_REASON = 8

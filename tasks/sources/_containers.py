@@ -8,11 +8,12 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tasks import storage, urls
+from tasks import storage
 from tasks.errors import ConfigError
 from tasks.recording import Ignored
 from tasks.sources._objects import walk
 from tasks.sources._shared import left_out, name_of, text_of, top
+from tasks.storage import urls
 
 
 @dataclass

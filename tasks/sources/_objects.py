@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tasks import storage, urls
+from tasks import storage
 from tasks.errors import ConfigError, RunError
 from tasks.recording import Ignored
 from tasks.sources._shared import left_out, name_of, text_of
+from tasks.storage import urls
 
 
 class Object(NamedTuple):

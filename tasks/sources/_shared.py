@@ -19,9 +19,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tasks import masking, recording, storage, urls
+from tasks import masking, recording, storage
 from tasks.errors import ConfigError, ItemError, RunError
 from tasks.recording import Locator, Recording, printable
+from tasks.storage import urls
 
 #: A longer line of a list is a bad line; it is skipped without being held in memory.
 MAX_LINE_BYTES = 4 << 20

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from tasks import urls
 from tasks.container import size_of
 from tasks.errors import ItemError
+from tasks.storage import urls
 
 BLOCK = 512
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from tasks import storage, urls
+from tasks import storage
 from tasks.errors import ConfigError, ItemError
 from tasks.recording import Ignored, Locator, Recording
 from tasks.settings import SourceSettings
@@ -31,6 +31,7 @@ from tasks.sources._shared import (
     text_of,
     top,
 )
+from tasks.storage import urls
 
 TEXT = ("text", "sentence", "transcription", "transcript", "normalized_text")
 SPEAKER = ("speaker", "speaker_id")

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Literal
 
 from pydantic import Field
 
-from tasks import storage, urls
+from tasks import storage
 from tasks.errors import ConfigError, ItemError
 from tasks.extensions import known
 from tasks.recording import Ignored, Locator, Recording
@@ -41,6 +41,7 @@ from tasks.sources._shared import (
     text_of,
 )
 from tasks.sources._tarwalk import Member, compression, is_binary, is_tar, members
+from tasks.storage import urls
 
 MAX_TEXT_BYTES = 1_000_000
 

@@ -28,8 +28,9 @@ import numpy as np
 import pyarrow as pa
 
 from flows.spawning import DASK_CONFIG
-from tasks import audio, blobs, layout, package, pieces
+from tasks import audio, blobs, package
 from tasks.job import Job
+from tasks.packaging import layout, pieces
 
 RATE = 16000
 SECONDS = 5.0  # of a clip, about

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks import layout, splits, weights
+from tasks.packaging import layout, splits, weights
 from tasks.schema import SPLITS
 from tasks.settings import PackageSettings
 

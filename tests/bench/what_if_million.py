@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from flows import looks
-from tasks import decisions
+from tasks.corpuswide import decisions
 from tasks.job import Job
 from tasks.settings import FilterSettings, Plugin, TranscribeSettings
 

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.server import LocalServer
+from tasks.dataset.verify import verify
 from tasks.errors import CODES
-from tasks.verify import verify
 
 CORPUS = os.environ.get("UTTERMILL_CORPUS")
 pytestmark = [

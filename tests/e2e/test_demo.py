@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.server import LocalServer
-from tasks.verify import verify
+from tasks.dataset.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.cluster, pytest.mark.timeout(1500)]
 

@@ -15,7 +15,7 @@ import soundfile as sf
 
 from flows import demo, demo_voice
 from flows.server import LocalServer
-from tasks.verify import verify
+from tasks.dataset.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.cluster]
 

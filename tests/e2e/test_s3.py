@@ -14,8 +14,9 @@ import yaml
 
 from flows import cli
 from flows.server import LocalServer
-from tasks import deep, storage, versions
-from tasks.verify import verify
+from tasks import storage
+from tasks.dataset import deep, versions
+from tasks.dataset.verify import verify
 from tests import corpus
 from tests.faults.command import Ended, Site, Started, soon
 from tests.faults.kills import gated

@@ -14,7 +14,8 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from tasks import card_header, masking, plugins
+from tasks import masking, plugins
+from tasks.dataset import card_header
 from tasks.errors import CODES
 
 #: What reads a format. `{split}` is a split of the version.

@@ -10,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks import copies
-from tasks.storage import asked, files_in, is_remote, seen
+from tasks.storage import asked, copies, files_in, is_remote, seen
 
 
 @contextmanager

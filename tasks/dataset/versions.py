@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tasks import remote_versions, storage
+from tasks import storage
+from tasks.dataset import remote_versions
 from tasks.manifest import fsync_folder
 
 

@@ -25,14 +25,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks import blobs, datacard, layout, plugins, storage, tables, transfers, versions
+from tasks import blobs, plugins, storage
+from tasks.dataset import datacard, versions
 from tasks.errors import ConfigError, RunError
 from tasks.formats import Piece, Published
 from tasks.job import Job
-from tasks.layout import Group
 from tasks.manifest import Row
+from tasks.packaging import layout
+from tasks.packaging.layout import Group
 from tasks.schema import UTTERANCES
 from tasks.settings import Plugin
+from tasks.storage import tables, transfers
 
 log = logging.getLogger("uttermill")
 

@@ -7,9 +7,8 @@ import os
 import stat
 from typing import Any, BinaryIO, cast
 
-from tasks import copies
 from tasks.errors import ConfigError
-from tasks.storage import Seen, asked, is_url, no_library, seen
+from tasks.storage import Seen, asked, copies, is_url, no_library, seen
 
 
 def files_of(url: str) -> tuple[Any, str]:

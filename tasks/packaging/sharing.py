@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tasks import split_lists, splits, storage, tables, weights
+from tasks import storage
 from tasks.corpuswide import Verdicts
 from tasks.job import Job
-from tasks.portions import REST
+from tasks.packaging import split_lists, splits, weights
+from tasks.packaging.portions import REST
+from tasks.storage import tables
 from tasks.view import Outcome
 
 log = logging.getLogger("uttermill")

@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import layout, manifest, package, pieces, plugins, stage, storage, weights
+from tasks import manifest, package, plugins, stage, storage
+from tasks.estimating.sample import Member, member
 from tasks.job import Job
-from tasks.sample import Member, member
+from tasks.packaging import layout, pieces, weights
 from tasks.stage import view_of
 
 PACKAGED = 3600.0  # s of the sample that are packaged on trial, about

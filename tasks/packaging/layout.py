@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks import balance
+from tasks.packaging import balance
 from tasks.settings import PackageSettings
 
 #: What a layout depends on; another value deals all clips anew.

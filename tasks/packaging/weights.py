@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import balance
 from tasks.errors import ConfigError
 from tasks.job import Job
+from tasks.packaging import balance
 from tasks.settings import PackageSettings
 from tasks.shard import datasets
 

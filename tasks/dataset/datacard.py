@@ -12,20 +12,10 @@ from typing import Any
 import pyarrow.parquet as pq
 from pydantic import BaseModel
 
-from tasks import (
-    card_readme,
-    composition,
-    manifest,
-    masking,
-    normalisers,
-    plugins,
-    recipe,
-    split_lists,
-    storage,
-    summary,
-    transcribe,
-)
+from tasks import manifest, masking, normalisers, plugins, recipe, storage, summary, transcribe
+from tasks.dataset import card_readme, composition
 from tasks.job import Job
+from tasks.packaging import split_lists
 from tasks.settings import SECRET, TRANSIENT, Plugin, role
 from tasks.shard import datasets
 

@@ -9,9 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks import datacard, layout, pieces, plugins, splits, storage, summary, tables, transfers
+from tasks import plugins, storage, summary
+from tasks.dataset import datacard
 from tasks.errors import ConfigError, RunError
 from tasks.formats import Piece
+from tasks.packaging import layout, pieces, splits
+from tasks.storage import tables, transfers
 
 
 def verify(version: Path) -> list[str]:

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import balance
-from tasks.groups import KINDS, Bools, Ints, Nodes
+from tasks.packaging import balance
+from tasks.packaging.groups import KINDS, Bools, Ints, Nodes
 from tasks.settings import PackageSettings, Split
 
 HOUR = 3_600_000_000  # µs: sums of integers do not depend on their order

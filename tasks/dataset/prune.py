@@ -24,23 +24,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import (
-    decisions,
-    inventory,
-    lease,
-    manifest,
-    plugins,
-    reach,
-    remote_versions,
-    storage,
-    tables,
-    versions,
-)
+from tasks import inventory, manifest, plugins, storage
+from tasks.corpuswide import decisions
+from tasks.dataset import reach, remote_versions, versions
+from tasks.dataset.reach import Asked
 from tasks.errors import ConfigError, RunError
 from tasks.job import Job
 from tasks.manifest import fsync_folder
-from tasks.reach import Asked
 from tasks.settings import FilterSettings, ResampleSettings, StageSettings, TranscribeSettings
+from tasks.storage import lease, tables
 
 MODELS: dict[str, type[StageSettings]] = {
     "filter": FilterSettings, "resample": ResampleSettings, "transcribe": TranscribeSettings,

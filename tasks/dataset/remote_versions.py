@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tasks import lease, storage, transfers
+from tasks import storage
 from tasks.errors import RunError
+from tasks.storage import lease, transfers
 
 DESCRIPTION = "dataset.json"
 LATEST = "latest"

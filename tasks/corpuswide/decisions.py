@@ -19,11 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import datacard, inventory, manifest, plugins, rules, tables
+from tasks import inventory, manifest, plugins, rules
+from tasks.dataset import datacard
 from tasks.job import Job
 from tasks.manifest import Row
 from tasks.rules import Allowed, Rule
 from tasks.settings import Plugin, role
+from tasks.storage import tables
 from tasks.view import Utterance, rules_of, text_columns
 
 KEY = b"uttermill"

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from tasks import estimate
-from tasks.estimate import Interval, Stratum
+from tasks.estimating import estimate
+from tasks.estimating.estimate import Interval, Stratum
+from tasks.estimating.sample import Key, Member
+from tasks.estimating.trial import Seen
 from tasks.job import Done, Spent
-from tasks.sample import Key, Member
-from tasks.trial import Seen
 
 LEFT_OUT = (
     "hours that copies, outliers of the whole corpus and splits take",

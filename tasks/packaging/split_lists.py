@@ -2,7 +2,8 @@
 
 One name a line, UTF-8: the id of an utterance, a recording (`dataset/path`), the source's own key,
 or a speaker (with or without `dataset/` before it). Whoever is named brings along all that must not
-be parted from it (`tasks/splits.py`). The version depends on what a list says, not on its place.
+be parted from it (`tasks/packaging/splits.py`). The version depends on what a list says, not on its
+place.
 """
 
 from __future__ import annotations

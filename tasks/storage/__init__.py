@@ -23,8 +23,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from tasks import copies, masking
+from tasks import masking
 from tasks.errors import ConfigError, RunError
+from tasks.storage import copies
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 #: Answers of S3 to a condition that does not hold, or to two conditional puts at the same time.

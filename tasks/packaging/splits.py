@@ -35,13 +35,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import dealing, groups, split_lists, storage, tables
-from tasks.dealing import HOUR
+from tasks import storage
 from tasks.errors import RunError
-from tasks.groups import KINDS, Ints
-from tasks.portions import REST
+from tasks.packaging import dealing, groups, split_lists
+from tasks.packaging.dealing import HOUR
+from tasks.packaging.groups import KINDS, Ints
+from tasks.packaging.portions import REST
 from tasks.schema import SPLITS
 from tasks.settings import PackageSettings, Split
+from tasks.storage import tables
 
 FILE = "splits.parquet"
 

@@ -1,0 +1,1 @@
+"""How package shares rows out, lays them into files and writes those."""

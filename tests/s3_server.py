@@ -117,6 +117,9 @@ def serving(bucket: str = BUCKET) -> Iterator[S3]:
         process.kill()  # it takes ten seconds to end by itself, and its data go anyway
         process.wait()
         shutil.rmtree(home, ignore_errors=True)
+        for port in (filer, s3, *rpc):  # its sockets, for which it knows no other folder
+            for left in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
+                left.unlink(missing_ok=True)
 
 
 def _wait(server: S3, bucket: str, log: Path) -> None:

@@ -69,7 +69,7 @@ def publish(home: Path, use: str, groups: Sequence[Sequence[Row]], **settings: A
         piece = Piece(use, split, number, index, len(group), tuple(names))
         told = pieces.rows_for(module, rows, "id")
         module.write(piece, told, lambda row: pcm(numbers[row["id"]]), home, checked)
-        assert module.check(piece, pieces.rows_for(module, rows), home, checked) == []
+        assert module.check(piece, pieces.rows_for(module, rows), home, checked, {}) == []
         assert all((home / name).is_file() for name in names)
         made.append(piece)
     module.finish(made, home, checked)

@@ -19,10 +19,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import pipeline, plugins, schema
+from tasks import pipeline, plugins, schema, storage
 from tasks.dataset import datacard, versions
 from tasks.dataset.verify import verify
-from tasks.formats import Piece, _tar, nemo
+from tasks.formats import Hashes, Piece, _tar, nemo
 from tasks.packaging import layout, pieces
 from tasks.settings import THRESHOLD, TRANSIENT, Plugin, role
 from tests import corpus
@@ -120,7 +120,7 @@ def test_a_plugin_has_what_the_contract_asks(use: str) -> None:
     expected = {
         "files": ["split", "number", "rows", "settings"],
         "write": ["piece", "rows", "pcm", "home", "settings"],
-        "check": ["piece", "rows", "home", "settings"],
+        "check": ["piece", "rows", "home", "settings", "hashes"],
         "finish": ["pieces", "home", "settings"],
         "offsets": ["rows", "settings"],
         "derived": ["rows", "settings"],
@@ -212,21 +212,39 @@ def test_other_samples_or_texts_are_found_without_a_hash(
     table, _ = pieces.with_derived(module, settings, table)
     piece = pieces_of(version, use)[0]
     rows = table.slice(0, piece.clips).to_pylist()
-    assert module.check(piece, rows, version, settings) == []
+    hashes: Hashes = {}
+    assert module.check(piece, rows, version, settings, hashes) == []
+    assert {path for path in piece.files if path.endswith(".tar")} <= set(hashes)
+    assert hashes == {path: storage.hashed(version / path) for path in hashes}
     other = {"sha256": hashlib.sha256(b"").hexdigest(), "text": "other words", "num_samples": 1}
     for name in set(other) & set(module.COLUMNS):
         changed = [{**rows[0], name: other[name]}, *rows[1:]]
         assert faults(module, piece, changed, version, settings), name
     assert faults(module, piece, [*rows[1:], rows[0]], version, settings), "another order"
+    for path in hashes:
+        whole = (version / path).read_bytes()
+        (version / path).write_bytes(twice(whole))
+        found = faults(module, piece, rows, version, settings)
+        assert any("is in no row" in fault for fault in found), "a member too much"
+        (version / path).write_bytes(whole)
     for path in piece.files:
         os.rename(version / path, version / "gone")
         assert faults(module, piece, rows, version, settings), f"{path} is missing"
         os.rename(version / "gone", version / path)
 
 
+def twice(tar: bytes) -> bytes:
+    """A tar with its first member once more behind the last one."""
+    with tarfile.open(fileobj=io.BytesIO(tar)) as file:
+        members = file.getmembers()
+        end = members[-1].offset_data + -(-members[-1].size // 512) * 512
+    whole = tar[:end] + tar[: members[1].offset] + bytes(1024)
+    return whole + bytes(-len(whole) % tarfile.RECORDSIZE)
+
+
 def faults(module: Any, piece: Piece, rows: Any, home: Path, settings: Any) -> list[str]:
     try:
-        found: list[str] = module.check(piece, rows, home, settings)
+        found: list[str] = module.check(piece, rows, home, settings, {})
     except Exception as error:
         return [str(error)]
     return found

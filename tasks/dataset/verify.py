@@ -105,7 +105,7 @@ def _contents(version: Path, described: dict[str, Any], table: pa.Table) -> list
             piece = Piece(plugin.use, split, number, index, count, tuple(files))
             try:
                 with transfers.reading(version, piece.files) as home:
-                    faults += module.check(piece, pieces.rows_for(module, rows), home, settings)
+                    faults += module.check(piece, pieces.rows_for(module, rows), home, settings, {})
             except RunError:
                 raise
             except Exception as error:  # any way in which a damaged file can fail is a fault of it

@@ -7,7 +7,7 @@
 
     def files(split: str, number: int, rows: pa.Table, settings) -> Sequence[str]
     def write(piece: Piece, rows: list[Row], pcm: Callable[[Row], Pcm], home: Path, settings)
-    def check(piece: Piece, rows: list[Row], home: Path, settings) -> list[str]
+    def check(piece: Piece, rows: list[Row], home: Path, settings, hashes: Hashes) -> list[str]
     def finish(pieces: Sequence[Piece], home: Path, settings) -> None
 
 and, where it needs them,
@@ -31,11 +31,13 @@ COLUMNS has changed since the last version, all files of a piece are linked from
 written whole. `write` makes parent folders, writes exactly these files, and must give equal bytes
 for equal rows, whatever the machine or the clock; `pcm(row)` reads a clip, int16 [num_samples].
 `check` reads them all back: order, names, texts, decoded samples against the row's `sha256`; it
-returns faults in words, and may fail in any way on a damaged file. It runs after `write`, and again
-in `uttermill verify`. `finish` writes lists over all pieces (in their order); what it needs of rows
-it streams from `home/utterances.parquet` (`_rows.stream`), which has the groups in the order of the
-pieces. `home` is always a local folder: of a version on an object store, `write` and `check` find
-in it the piece's own files, `finish` the folders and what it asks for by READ_BACK and SIZED.
+returns faults in words, and may fail in any way on a damaged file. Of a file that it read from end
+to end it may put (sha256, bytes) into `hashes`, so that nobody reads it once more. It runs after
+`write`, and again in `uttermill verify`. `finish` writes lists over all pieces (in their order);
+what it needs of rows it streams from `home/utterances.parquet` (`_rows.stream`), which has the
+groups in the order of the pieces. `home` is always a local folder: of a version on an object store,
+`write` and `check` find in it the piece's own files, `finish` the folders and what it asks for by
+READ_BACK and SIZED.
 
 `derived` gives columns that follow from ALL rows of the version (a clip's place in its recording),
 one value a row. They reach `files`, `write` and `check` as columns of the rows and are never
@@ -49,6 +51,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import NamedTuple
+
+Hashes = dict[str, tuple[str, int]]  # (sha256, bytes) of files, by path
 
 
 class Published(NamedTuple):

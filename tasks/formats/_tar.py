@@ -11,10 +11,12 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tasks.formats import Hashes
 
 Data = bytes | memoryview
 
@@ -120,11 +122,14 @@ _TAIL = b"0".ljust(101, b"\0") + b"ustar\x0000" + bytes(BLOCK - 148 - 8 - 101 - 
 _TAIL_SUM = sum(_TAIL) + 8 * ord(" ")  # the sum counts its own field as blanks
 
 
-def read(path: Path) -> Iterator[Member]:
-    """Members of a tar as it is written here, in order; ValueError where it is no such tar."""
+def read(path: Path, digest: Any = None) -> Iterator[Member]:
+    """Members of a tar as it is written here, in order; ValueError where it is no such tar. All its
+    bytes go through `digest`, where one is given."""
+    update = digest.update if digest else len
     with path.open("rb", buffering=0) as file:
         whole = os.fstat(file.fileno()).st_size
         at, head = 0, file.read(BLOCK)
+        update(head)
         while head.strip(b"\0"):
             name, size = head[:100].rstrip(b"\0").decode("ascii"), int(head[124:135], 8)
             padding = -size % BLOCK
@@ -132,18 +137,24 @@ def read(path: Path) -> Iterator[Member]:
             if size < 0 or after > whole:
                 raise ValueError(f"{path.name}: {name} is cut off")
             data = memoryview(file.read(size + padding + BLOCK))  # and the next header
+            update(data)
             if bytes(data[size : size + padding]).strip(b"\0"):
                 raise ValueError(f"{path.name}: something stands behind {name}")
             yield Member(name, at, data[:size], head == header(name, size))
             at, head = after, bytes(data[size + padding :])
-        if whole % RECORD or whole - at < 2 * BLOCK or file.read().strip(b"\0"):
+        rest = file.read()
+        update(rest)
+        if whole % RECORD or whole - at < 2 * BLOCK or rest.strip(b"\0"):
             raise ValueError(f"{path.name} does not end as a tar does")
 
 
-def expect(home: Path, path: str, names: Sequence[str], faults: list[str]) -> Iterator[Member]:
+def expect(
+    home: Path, path: str, names: Sequence[str], faults: list[str], hashes: Hashes
+) -> Iterator[Member]:
     """The members of a tar as long as they are those of `names`, in order; adds to `faults` what
-    is missing, in another place, not plain or too much."""
-    members = read(home / path)
+    is missing, in another place, not plain or too much, and to `hashes` what the tar is."""
+    digest = hashlib.sha256()
+    members = read(home / path, digest)
     for name in names:
         member = next(members, None)
         if member is None or member.name != name:
@@ -159,3 +170,5 @@ def expect(home: Path, path: str, names: Sequence[str], faults: list[str]) -> It
     extra = next(members, None)
     if extra is not None:
         faults.append(f"{path}: {extra.name} is in no row")
+        return
+    hashes[path] = (digest.hexdigest(), (home / path).stat().st_size)

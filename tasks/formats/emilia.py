@@ -31,7 +31,7 @@ from pydantic import Field
 from tasks import audio
 from tasks.blobs import Pcm
 from tasks.errors import ConfigError, ItemError
-from tasks.formats import Piece, _clips
+from tasks.formats import Hashes, Piece, _clips
 from tasks.manifest import Row
 from tasks.recording import Locator
 from tasks.settings import THRESHOLD, StageSettings
@@ -110,7 +110,9 @@ def write(
                 file.writelines(_clips.parts(pcm(row), row["sample_rate"], "wav"))
 
 
-def check(piece: Piece, rows: Sequence[Row], home: Path, settings: Settings) -> list[str]:
+def check(
+    piece: Piece, rows: Sequence[Row], home: Path, settings: Settings, hashes: Hashes
+) -> list[str]:
     faults: list[str] = []
     for path, row in zip(piece.files, rows, strict=True):
         if settings.audio == "mp3":

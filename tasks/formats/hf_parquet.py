@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from tasks.blobs import Pcm
-from tasks.formats import Piece, _clips, _measures
+from tasks.formats import Hashes, Piece, _clips, _measures
 from tasks.manifest import Row
 from tasks.settings import THRESHOLD, StageSettings
 
@@ -108,7 +108,9 @@ def write(
             out.write_table(pa.Table.from_pylist(entries, schema=schema), row_group_size=len(group))
 
 
-def check(piece: Piece, rows: Sequence[Row], home: Path, settings: Settings) -> list[str]:
+def check(
+    piece: Piece, rows: Sequence[Row], home: Path, settings: Settings, hashes: Hashes
+) -> list[str]:
     """Schema, order, all values and the decoded PCM."""
     faults: list[str] = []
     at = 0

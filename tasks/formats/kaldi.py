@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from tasks import audio
 from tasks.blobs import Pcm
 from tasks.errors import ConfigError
-from tasks.formats import Piece, _clips, _kaldi_lists, _rows
+from tasks.formats import Hashes, Piece, _clips, _kaldi_lists, _rows
 from tasks.manifest import Row
 from tasks.settings import StageSettings
 
@@ -60,7 +60,9 @@ def write(
             file.write(_clips.parts(pcm(row), row["sample_rate"], "wav")[1])
 
 
-def check(piece: Piece, rows: Sequence[Row], home: Path, settings: Settings) -> list[str]:
+def check(
+    piece: Piece, rows: Sequence[Row], home: Path, settings: Settings, hashes: Hashes
+) -> list[str]:
     """Header and samples: each row's stand where `segments` says."""
     faults: list[str] = []
     with (home / piece.path).open("rb") as file:

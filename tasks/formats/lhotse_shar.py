@@ -22,7 +22,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from tasks.blobs import Pcm
-from tasks.formats import Piece, _clips, _measures, _tar
+from tasks.formats import Hashes, Piece, _clips, _measures, _tar
 from tasks.manifest import Row
 from tasks.settings import THRESHOLD, StageSettings
 
@@ -104,12 +104,14 @@ def write(
     cuts.write_bytes(_gzip(b"".join(_line(_cut(row)) for row in rows)))
 
 
-def check(piece: Piece, rows: Sequence[Row], home: Path, settings: Settings) -> list[str]:
+def check(
+    piece: Piece, rows: Sequence[Row], home: Path, settings: Settings, hashes: Hashes
+) -> list[str]:
     """Order, headers, recordings and decoded PCM of the tar; the cuts to the letter."""
     tar, cuts = piece.files
     faults: list[str] = []
     names = [f"{_tar.key(row['id'])}.{s}" for row in rows for s in (settings.audio, "json")]
-    for index, member in enumerate(_tar.expect(home, tar, names, faults)):
+    for index, member in enumerate(_tar.expect(home, tar, names, faults, hashes)):
         row, place = rows[index // 2], f"{tar}: {member.name}"
         if index % 2 == 0:
             faults += _clips.faults(row, place, member.data)

@@ -22,7 +22,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from tasks.blobs import Pcm
-from tasks.formats import Piece, _clips, _tar
+from tasks.formats import Hashes, Piece, _clips, _tar
 from tasks.manifest import Row
 from tasks.settings import THRESHOLD, StageSettings
 
@@ -82,12 +82,15 @@ def write(
     manifest.write_bytes(_lines(piece, rows, settings))
 
 
-def check(piece: Piece, rows: Sequence[Row], home: Path, settings: Settings) -> list[str]:
+def check(
+    piece: Piece, rows: Sequence[Row], home: Path, settings: Settings, hashes: Hashes
+) -> list[str]:
     """Order, headers and decoded PCM of the tar; the manifest to the letter."""
     tar, manifest = piece.files
     faults: list[str] = []
     names = [member(row, settings) for row in rows]
-    for row, found in zip(rows, _tar.expect(home, tar, names, faults), strict=False):
+    # The members first: the last step of `expect` looks at what is too much.
+    for found, row in zip(_tar.expect(home, tar, names, faults, hashes), rows, strict=False):
         faults += _clips.faults(row, f"{tar}: {found.name}", found.data)
     if (home / manifest).read_bytes() != _lines(piece, rows, settings):
         faults.append(f"{manifest} does not say what its rows say")

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from tasks.blobs import Pcm
-from tasks.formats import Piece, _clips, _lists, _tar
+from tasks.formats import Hashes, Piece, _clips, _lists, _tar
 from tasks.manifest import Row
 from tasks.settings import THRESHOLD, StageSettings
 
@@ -63,12 +63,14 @@ def write(
             tar.add(f"{_tar.key(row['id'])}.{settings.audio}", *data)
 
 
-def check(piece: Piece, rows: Sequence[Row], home: Path, settings: Settings) -> list[str]:
+def check(
+    piece: Piece, rows: Sequence[Row], home: Path, settings: Settings, hashes: Hashes
+) -> list[str]:
     """Order, adjacency, headers, text, facts and decoded PCM."""
     suffixes = ("json", "txt", settings.audio)
     names = [f"{_tar.key(row['id'])}.{suffix}" for row in rows for suffix in suffixes]
     faults: list[str] = []
-    for index, member in enumerate(_tar.expect(home, piece.path, names, faults)):
+    for index, member in enumerate(_tar.expect(home, piece.path, names, faults, hashes)):
         row = rows[index // 3]
         place = f"{piece.path}: {member.name}"
         if index % 3 == 2:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks.blobs import Pcm
-from tasks.formats import Piece, _clips, _lists, _tar
+from tasks.formats import Hashes, Piece, _clips, _lists, _tar
 from tasks.manifest import Row
 from tasks.settings import StageSettings
 
@@ -47,11 +47,13 @@ def write(
             tar.add(f"{row['id']}.wav", *_clips.parts(pcm(row), row["sample_rate"], "wav"))
 
 
-def check(piece: Piece, rows: Sequence[Row], home: Path, settings: Settings) -> list[str]:
+def check(
+    piece: Piece, rows: Sequence[Row], home: Path, settings: Settings, hashes: Hashes
+) -> list[str]:
     """Order, adjacency, headers, text and decoded PCM."""
     names = [f"{row['id']}.{suffix}" for row in rows for suffix in ("txt", "wav")]
     faults: list[str] = []
-    for index, member in enumerate(_tar.expect(home, piece.path, names, faults)):
+    for index, member in enumerate(_tar.expect(home, piece.path, names, faults, hashes)):
         row = rows[index // 2]
         place = f"{piece.path}: {member.name}"
         if index % 2:

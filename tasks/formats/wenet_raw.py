@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tasks.blobs import Pcm
-from tasks.formats import Piece, _clips, _lists, _rows
+from tasks.formats import Hashes, Piece, _clips, _lists, _rows
 from tasks.manifest import Row
 from tasks.settings import StageSettings
 
@@ -39,7 +39,9 @@ def write(
             file.writelines(_clips.parts(pcm(row), row["sample_rate"], "wav"))
 
 
-def check(piece: Piece, rows: Sequence[Row], home: Path, settings: Settings) -> list[str]:
+def check(
+    piece: Piece, rows: Sequence[Row], home: Path, settings: Settings, hashes: Hashes
+) -> list[str]:
     faults: list[str] = []
     for path, row in zip(piece.files, rows, strict=True):
         faults += _clips.faults(row, path, (home / path).read_bytes())

@@ -28,7 +28,7 @@ import pyarrow as pa
 from tasks import blobs, plugins, storage
 from tasks.dataset import datacard, versions
 from tasks.errors import ConfigError, RunError
-from tasks.formats import Piece, Published
+from tasks.formats import Hashes, Piece, Published
 from tasks.job import Job
 from tasks.manifest import Row
 from tasks.packaging import layout
@@ -274,18 +274,16 @@ def check(job: Job, staging: Path, number: int) -> None:
     piece = piece_of(staging, number)
     module, settings = _format(job, piece)
     with transfers.reading(staging, piece.files) as home:
-        faults = module.check(piece, _rows(staging, piece), home, settings)
+        hashes: Hashes = {}
+        faults = module.check(piece, _rows(staging, piece), home, settings, hashes)
         if faults:
             raise RunError(f"what was written does not read back: {'; '.join(faults[:3])}")
-        found = {path: storage.hashed(home / path) for path in piece.files}
+        found = {path: hashes.get(path) or storage.hashed(home / path) for path in piece.files}
     noted = json.dumps(found).encode()
     if storage.is_remote(staging):
         storage.put(staging / PLAN / "hashes" / str(number), noted)
     else:
         (staging / PLAN / "hashes" / str(number)).write_bytes(noted)
-
-
-Hashes = dict[str, tuple[str, int]]  # (sha256, bytes) by path
 
 
 @contextmanager

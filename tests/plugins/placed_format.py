@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from tasks.blobs import Pcm
-from tasks.formats import Piece
+from tasks.formats import Hashes, Piece
 from tasks.manifest import Row
 from tasks.settings import THRESHOLD, StageSettings
 
@@ -44,7 +44,9 @@ def write(
         (home / path).write_text(_text(row, settings))
 
 
-def check(piece: Piece, rows: Sequence[Row], home: Path, settings: Settings) -> list[str]:
+def check(
+    piece: Piece, rows: Sequence[Row], home: Path, settings: Settings, hashes: Hashes
+) -> list[str]:
     return [
         f"{path} has another text"
         for path, row in zip(piece.files, rows, strict=True)

@@ -138,7 +138,7 @@ def doctor(args: Any) -> int:
 def plugins(args: Any) -> int:
     from flows import looks, show
 
-    return _tell(args, looks.shelves(), show.shelves)
+    return _tell(args, looks.on_shelves(), show.shelves)
 
 
 def schema(args: Any) -> int:

@@ -11,7 +11,18 @@ import pyarrow.compute as pc
 
 from flows import runs
 from flows.settings import assign, parse
-from tasks import corpuswide, manifest, package, plugins, schema, shard, stage, storage, summary
+from tasks import (
+    corpuswide,
+    manifest,
+    package,
+    plugins,
+    schema,
+    shard,
+    shelves,
+    stage,
+    storage,
+    summary,
+)
 from tasks.corpuswide import decisions
 from tasks.dataset import datacard, versions
 from tasks.errors import CODES, ConfigError
@@ -186,11 +197,11 @@ def _is_version(dataset: Path) -> bool:
     return storage.exists(dataset / "dataset.json")
 
 
-def shelves() -> dict[str, Any]:
+def on_shelves() -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for shelf in plugins.SHELVES:
+    for shelf in shelves.SHELVES:
         found[shelf] = {}
-        for name in plugins.names(shelf):
+        for name in shelves.names(shelf):
             module = plugins.load(shelf, name)
             text = (module.__doc__ or "").strip().splitlines()
             fields = getattr(module, "Settings", None)
@@ -216,7 +227,7 @@ def columns() -> dict[str, Any]:
     found["measures"] = [
         {"column": column, "type": "double", "unit": unit, "meaning": text}
         for shelf in ("filters", "text")
-        for name in plugins.names(shelf)
+        for name in shelves.names(shelf)
         for column, (unit, text) in getattr(plugins.load(shelf, name), "COLUMNS", {}).items()
     ]
     return found

@@ -6,11 +6,9 @@ plug-ins that its parent knows.
 
 from __future__ import annotations
 
-import pkgutil
 import re
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
 
@@ -18,17 +16,10 @@ from pydantic import ValidationError
 
 from tasks.errors import ConfigError
 from tasks.settings import Plugin, Source, SourceSettings, StageSettings
+from tasks.shelves import SHELVES, names
 
 MOST_FAULTS = 8  # that one message tells
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
-
-SHELVES = ("sources", "segmenters", "filters", "resamplers", "levels", "asr", "text", "formats")
-
-
-def names(shelf: str) -> list[str]:
-    """Plug-ins that stand on a shelf, sorted."""
-    folder = Path(__file__).parent / shelf
-    return sorted(m.name for m in pkgutil.iter_modules([str(folder)]) if not m.name.startswith("_"))
 
 
 @cache  # looking at the shelf's folder takes a fifth of a millisecond

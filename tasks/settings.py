@@ -28,7 +28,7 @@ from pydantic import (
     model_validator,
 )
 
-from tasks import masking
+from tasks import masking, shelves
 from tasks.packaging import portions
 
 THRESHOLD: dict[str, Any] = {"role": "threshold"}
@@ -96,9 +96,7 @@ class Shelf:
         return {**whole, "title": self.title, "properties": properties}
 
     def _offered(self, text: dict[str, Any]) -> dict[str, Any]:
-        from tasks import plugins
-
-        on_shelf = {"title": "on the shelf", "type": "string", "enum": plugins.names(self.name)}
+        on_shelf = {"title": "on the shelf", "type": "string", "enum": shelves.names(self.name)}
         own = {"title": "of your own", "type": "string", "pattern": r"\."}
         return {**{k: v for k, v in text.items() if k != "type"}, "anyOf": [on_shelf, own]}
 

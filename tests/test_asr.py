@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tasks import plugins
+from tasks import plugins, shelves
 from tasks.asr import SpeechClip, _bundled, fake, faster_whisper
 from tasks.errors import ConfigError
 from tasks.settings import role
@@ -28,7 +28,7 @@ def noise(seconds: float, seed: int = 0) -> NDArray[np.float32]:
 # --- the shelf
 
 
-@pytest.mark.parametrize("use", plugins.names("asr"))
+@pytest.mark.parametrize("use", shelves.names("asr"))
 def test_contract(use: str) -> None:
     module = plugins.load("asr", use)
     settings = module.Settings()
@@ -42,7 +42,7 @@ def test_contract(use: str) -> None:
 
 
 def test_bundled_is_no_plugin() -> None:
-    assert "_bundled" not in plugins.names("asr")
+    assert "_bundled" not in shelves.names("asr")
 
 
 def test_importing_the_shelf_is_light() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from flows import cli
-from tasks import manifest, plugins
+from tasks import manifest, shelves
 from tasks.dataset import prune
 from tasks.dataset.reach import Asked
 from tests import corpus
@@ -23,7 +23,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An OUT with one version in every format of the shelf; never changed."""
     tmp = tmp_path_factory.mktemp("flipped")
     corpus.make(tmp / "in", 3)
-    corpus.run(corpus.job(tmp, package={"formats": plugins.names("formats")}))
+    corpus.run(corpus.job(tmp, package={"formats": shelves.names("formats")}))
     return tmp / "out"
 
 
@@ -54,7 +54,7 @@ def test_every_kind_of_file_of_a_version(out: Path, capsys: pytest.CaptureFixtur
     version = out / "datasets/v0001"
     every = kinds(version)
     assert {"README.md", "dataset.json", "ledger.parquet", "utterances.parquet"} < set(every)
-    assert {name.split("/")[0] for name in every if "/" in name} == set(plugins.names("formats"))
+    assert {name.split("/")[0] for name in every if "/" in name} == set(shelves.names("formats"))
     chance = random.Random(11)
     for name in every:
         path = version / name

@@ -12,7 +12,7 @@ from prefect.utilities.schema_tools.validation import is_valid_schema, validate
 
 from flows.estimate import estimate
 from flows.prepare import prepare
-from tasks import plugins
+from tasks import shelves
 
 SCHEMA: dict[str, Any] = parameter_schema(prepare).model_dump(mode="json")
 MODELS: dict[str, Any] = SCHEMA["definitions"]
@@ -68,12 +68,12 @@ def test_plugins_are_choices(field: str, shelf: str) -> None:
     entry = entry.get("items", entry)
     entry = entry.get("anyOf", [entry])[0]  # a format may be named alone, too
     on_shelf, own = entry["properties"]["use"]["anyOf"]
-    assert on_shelf["enum"] == plugins.names(shelf)
+    assert on_shelf["enum"] == shelves.names(shelf)
     assert own["pattern"] == r"\."
 
 
 def test_sources_are_choices() -> None:
-    assert MODELS["Source"]["properties"]["kind"]["anyOf"][0]["enum"] == plugins.names("sources")
+    assert MODELS["Source"]["properties"]["kind"]["anyOf"][0]["enum"] == shelves.names("sources")
 
 
 def test_the_server_takes_what_a_settings_file_may_hold() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import pipeline, plugins, schema, storage
+from tasks import pipeline, plugins, schema, shelves, storage
 from tasks.dataset import datacard, versions
 from tasks.dataset.verify import verify
 from tasks.formats import Hashes, Piece, _tar, nemo
@@ -30,7 +30,7 @@ from tests.test_setting_roles import SHELVES
 from tests.test_verify import reseal
 
 PLACED = "tests.plugins.placed_format"
-FORMATS = [*plugins.names("formats"), PLACED]
+FORMATS = [*shelves.names("formats"), PLACED]
 PACKAGE = {"tar_hours": 2.5 / 3600}  # two groups of six short recordings
 COMMON = {"dataset.json", "README.md", "utterances.parquet", "ledger.parquet"}
 SAFE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9]+)*")
@@ -114,7 +114,7 @@ def test_a_plugin_has_what_the_contract_asks(use: str) -> None:
         measures = (
             getattr(plugins.load(shelf, name), "COLUMNS", {})
             for shelf in ("filters", "text")
-            for name in plugins.names(shelf)
+            for name in shelves.names(shelf)
         )
         assert unknown <= {column for columns in measures for column in columns}
     expected = {

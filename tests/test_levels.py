@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from scipy import signal
 
-from tasks import plugins
+from tasks import plugins, shelves
 from tasks.audio import Clip
 from tasks.errors import ItemError
 from tasks.filters import loudness
@@ -58,7 +58,7 @@ def lufs(samples: Floats, rate: int = RATE) -> float:
     return found
 
 
-@pytest.mark.parametrize("use", plugins.names("levels"))
+@pytest.mark.parametrize("use", shelves.names("levels"))
 def test_every_level_is_a_pure_function(use: str) -> None:
     samples = noise(0.1)
     found = apply(use, samples, **OPTIONS.get(use, {}))

@@ -15,7 +15,7 @@ from pydantic import Field, SecretStr
 
 from flows import runs, settings
 from flows.cluster import ClusterSettings
-from tasks import errors, masking, pipeline, plugins
+from tasks import errors, masking, pipeline, plugins, shelves
 from tasks.settings import SECRET, Plugin, Source, StageSettings, role
 from tests import corpus, fuzz
 
@@ -79,8 +79,8 @@ def test_names_of_secrets(name: str, secret: bool) -> None:
 
 def test_no_setting_of_today_is_hidden_by_its_name() -> None:
     """A harmless setting that is called like a secret would be lost from what is kept."""
-    for shelf in plugins.SHELVES:
-        for use in plugins.names(shelf):
+    for shelf in shelves.SHELVES:
+        for use in shelves.names(shelf):
             model = getattr(plugins.load(shelf, use), "Settings", StageSettings)
             for name in model.model_fields:
                 assert masking.is_secret(name) == (role(model, name) == SECRET["role"])

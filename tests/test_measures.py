@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tasks import plugins
+from tasks import plugins, shelves
 from tasks.audio import Clip
 from tasks.filters import (
     bandwidth,
@@ -36,7 +36,7 @@ from tasks.schema import UTTERANCES
 from tests.test_filters import Cut
 
 Samples = NDArray[np.float32]
-NAMES = plugins.names("filters")
+NAMES = shelves.names("filters")
 #: Measures that cost next to nothing, for tests with many or long clips.
 LIGHT = (bandwidth, channels, channels_identical, clipping, dc_offset, dead_channel, duration,
          loudness, peak, rms, sample_rate, silence)  # fmt: skip

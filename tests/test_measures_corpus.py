@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soxr
 
-from tasks import plugins
+from tasks import plugins, shelves
 from tasks.audio import Clip, open_stream
 from tasks.filters import bandwidth, channels_identical, clipping, dead_channel, loudness, silence
 from tasks.recording import Locator
@@ -38,7 +38,7 @@ def librispeech(count: int | None = None) -> list[Path]:
     return found[:: max(len(found) // count, 1)] if count else found
 
 
-@pytest.mark.parametrize("name", plugins.names("filters"))
+@pytest.mark.parametrize("name", shelves.names("filters"))
 def test_no_librispeech_clip_falls_by_default(name: str) -> None:
     module = plugins.load("filters", name)
     for path in librispeech(10 if name in ("dnsmos", "nmf_snr") else None):

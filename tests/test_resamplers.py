@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tasks import pcm, plugins
+from tasks import pcm, plugins, shelves
 from tasks.resamplers.librosa import Settings as LibrosaSettings
 from tasks.settings import Plugin, ResampleSettings
 
 RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000, 96000)
 ENGINES = get_args(LibrosaSettings.model_fields["res_type"].annotation)
 PLUGINS = [
-    *(Plugin(use=name) for name in plugins.names("resamplers") if name != "librosa"),
+    *(Plugin(use=name) for name in shelves.names("resamplers") if name != "librosa"),
     *(Plugin.model_validate({"use": "librosa", "res_type": engine}) for engine in ENGINES),
 ]
 
@@ -86,7 +86,7 @@ def test_a_full_scale_square_wave_is_clamped_not_wrapped(plugin: Plugin, dst: in
     assert got.min() == -32768
 
 
-@pytest.mark.parametrize("name", plugins.names("resamplers"))
+@pytest.mark.parametrize("name", shelves.names("resamplers"))
 def test_contract(name: str) -> None:
     module = plugins.load("resamplers", name)
     got = module.resample(tone(440, 44100), 44100, 16000, module.Settings())

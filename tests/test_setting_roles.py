@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from flows.cluster_settings import ClusterSettings, TlsSettings
-from tasks import plugins, recipe
+from tasks import plugins, recipe, shelves
 from tasks.settings import Plugin, ResampleSettings, role
 from tests import corpus
 
@@ -240,15 +240,15 @@ def test_every_stage_setting_is_declared() -> None:
 def test_every_plugin_setting_is_declared() -> None:
     found = {
         f"{shelf}.{use}": settings_of(shelf, use)
-        for shelf in plugins.SHELVES
+        for shelf in shelves.SHELVES
         if shelf != "sources"
-        for use in plugins.names(shelf)
+        for use in shelves.names(shelf)
     }
     assert found == {n: {f: e.role for f, e in fields.items()} for n, fields in SHELVES.items()}
 
 
 def test_every_source_setting_is_declared() -> None:
-    found = {kind: set(settings_of("sources", kind)) for kind in plugins.names("sources")}
+    found = {kind: set(settings_of("sources", kind)) for kind in shelves.names("sources")}
     assert found == SOURCES
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows import settings
-from tasks import plugins
+from tasks import plugins, shelves
 from tasks.errors import ConfigError
 from tasks.settings import StageSettings
 from tests import fuzz
@@ -31,11 +31,11 @@ def names(model: Any, seen: set[Any] | None = None) -> set[str]:
     return found
 
 
-SHELVES = [name for shelf in plugins.SHELVES for name in plugins.names(shelf)]
+SHELVES = [name for shelf in shelves.SHELVES for name in shelves.names(shelf)]
 OWN = {
     name
-    for shelf in plugins.SHELVES
-    for use in plugins.names(shelf)
+    for shelf in shelves.SHELVES
+    for use in shelves.names(shelf)
     for name in getattr(plugins.load(shelf, use), "Settings", StageSettings).model_fields
 }
 KEYS = st.sampled_from(sorted(names(settings.PrepareSettings) | OWN | {"use", "kind", "path"}))
@@ -106,7 +106,7 @@ def test_any_tree(folder: str, tree: Any) -> None:
 
 
 @fuzz.cases(200)
-@given(st.dictionaries(KEYS, TREES, max_size=5), st.sampled_from(plugins.names("sources")))
+@given(st.dictionaries(KEYS, TREES, max_size=5), st.sampled_from(shelves.names("sources")))
 def test_any_source(folder: str, options: dict[str, Any], kind: str) -> None:
     source = {"path": folder, **options, "kind": kind}
     taken({"sources": [source], "out": f"{folder}/out",

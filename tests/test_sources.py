@@ -17,9 +17,10 @@ import pytest
 
 from tasks.errors import CODES, ConfigError
 from tasks.extensions import known
-from tasks.plugins import names, resolve_source
+from tasks.plugins import resolve_source
 from tasks.recording import Ignored, Locator, Recording, Segment, guard
 from tasks.settings import Source
+from tasks.shelves import names
 from tasks.sources._shared import MAX_LINE_BYTES, name_of, sane_name
 
 Listed = list[Recording | Ignored]

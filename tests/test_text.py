@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks import plugins
+from tasks import plugins, shelves
 from tasks.asr import SpeechClip, fake
 from tasks.errors import ConfigError
 from tasks.rules import Limit, Rule, Within, columns, judge
@@ -14,7 +14,7 @@ from tasks.schema import TRANSCRIPTS
 from tasks.settings import Plugin, TranscribeSettings, role
 from tasks.text import Heard
 
-NAMES = plugins.names("text")
+NAMES = shelves.names("text")
 DEFAULT = TranscribeSettings().verdicts
 CLOSE, FAR = {"wer": 0.5, "cer": 0.2}, {"wer": 0.51, "cer": 0.4}
 #: What is there without a plug-in.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks import plugins
+from tasks import plugins, shelves
 from tasks.scoring import normalise, score
 from tasks.settings import Plugin, TranscribeSettings
 from tasks.text import Heard, words
@@ -217,7 +217,7 @@ def test_any_text_can_be_measured(
         wer=0.5 if reference and hypothesis else None,
         cer=0.5 if reference and hypothesis else None, listened=listened,
     )  # fmt: skip
-    every = [Plugin(use=use) for use in plugins.names("text")]
+    every = [Plugin(use=use) for use in shelves.names("text")]
     row = measured(what, *every)
     assert 0 <= (row["repetition"] or 0) <= 1
     assert {type(v) for v in row.values()} <= {type(None), float, int, str}

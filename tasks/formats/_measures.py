@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks import plugins
+from tasks import plugins, shelves
 from tasks.manifest import Row
 from tasks.schema import UTTERANCES
 
@@ -17,7 +17,7 @@ _HEARD = (
 _OF_SHELVES = {
     column
     for shelf in ("filters", "text")
-    for name in plugins.names(shelf)
+    for name in shelves.names(shelf)
     for column in getattr(plugins.load(shelf, name), "COLUMNS", {})
 }
 #: All that plug-ins of the shelves measure, but for the duration at native rate: readers take a

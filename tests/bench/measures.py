@@ -15,7 +15,7 @@ from types import ModuleType
 
 import numpy as np
 
-from tasks import plugins
+from tasks import plugins, shelves
 from tasks.audio import Clip
 from tasks.errors import ConfigError
 
@@ -46,7 +46,7 @@ def speed(module: ModuleType, rate: int, channels: int) -> float:
 
 def main() -> None:
     print(f"{'× real time':20}" + "".join(f"{name:>16}" for name in CLIPS))
-    for name in sys.argv[1:] or plugins.names("filters"):
+    for name in sys.argv[1:] or shelves.names("filters"):
         module = plugins.load("filters", name)
         try:
             speeds = [f"{speed(module, *clip):16,.0f}" for clip in CLIPS.values()]

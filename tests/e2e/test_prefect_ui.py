@@ -23,7 +23,7 @@ from flows import local
 from flows.prepare import prepare
 from flows.server import LocalServer, using
 from flows.settings import parse
-from tasks import plugins
+from tasks import shelves
 from tests import corpus
 from tests.e2e import service
 from tests.e2e.test_report_browser import CHROMIUM, FLAGS
@@ -131,7 +131,7 @@ def test_the_form(page: Any, made: Made, pictures: Path) -> None:
     page.keyboard.press("Space")
     page.get_by_role("option", name="kaldi").wait_for()
     offered = [option.inner_text() for option in page.get_by_role("option").all()]
-    assert offered == plugins.names("sources")
+    assert offered == shelves.names("sources")
     page.screenshot(path=pictures / "choices.png")
     page.get_by_role("option", name="kaldi").click()
 

@@ -1,0 +1,14 @@
+"""What stands on the shelves: a plug-in's file is its registration. Imports nothing of ours."""
+
+from __future__ import annotations
+
+import pkgutil
+from pathlib import Path
+
+SHELVES = ("sources", "segmenters", "filters", "resamplers", "levels", "asr", "text", "formats")
+
+
+def names(shelf: str) -> list[str]:
+    """Plug-ins that stand on a shelf, sorted."""
+    folder = Path(__file__).parent / shelf
+    return sorted(m.name for m in pkgutil.iter_modules([str(folder)]) if not m.name.startswith("_"))

@@ -140,7 +140,8 @@ class ShardSettings(StageSettings):
 
     hours: float | None = Field(
         None, gt=0, le=24, json_schema_extra=TRANSIENT,
-        description="Audio hours per shard; default: new hours / 64, between 1 min and 1 h.",
+        description="Audio hours per shard; default: new hours / 64, between 1 min (15 min with no "
+        "recogniser) and 1 h.",
     )  # fmt: skip
     settle_seconds: float = Field(
         2.0, ge=0, json_schema_extra=TRANSIENT,

@@ -32,6 +32,9 @@ from tasks.sources._shared import guard
 from tasks.storage import tables
 
 MINUTE, HOUR = 60.0, 3600.0
+#: Least audio of a shard by default. A minute of it is ten seconds of work for a recogniser on a
+#: CPU, and a tenth of one without: Prefect's share, 25 ms of CPU a task run, would be most of that.
+LEAST, LEAST_UNHEARD = MINUTE, 15 * MINUTE
 
 
 @dataclass(slots=True)
@@ -234,7 +237,7 @@ def settle(job: Job, found: Survey, rows: Sequence[Row]) -> list[str]:
             old[index] = {**row, "present": row["error_code"] != "changed"}
             found.touched.add(shard)
     first = max((int(name.split("-")[1]) for name in found.known), default=-1) + 1
-    for number, group in enumerate(grouped(new, job.shard.hours), start=first):
+    for number, group in enumerate(grouped(new, job.shard.hours, least(job)), start=first):
         name = f"shard-{number:06d}"
         found.known[name] = group
         found.touched.add(name)
@@ -244,10 +247,16 @@ def settle(job: Job, found: Survey, rows: Sequence[Row]) -> list[str]:
     return [name for name in found.known if found.present(name)]
 
 
-def grouped(rows: Sequence[Row], hours: float | None) -> list[list[Row]]:
+def least(job: Job) -> float:
+    """Seconds of audio that a shard has at least by default."""
+    module, _ = plugins.resolve("asr", job.transcribe.backend)
+    return LEAST if module.Backend.RATE else LEAST_UNHEARD
+
+
+def grouped(rows: Sequence[Row], hours: float | None, smallest: float = LEAST) -> list[list[Row]]:
     """Groups of about equal duration by header: longest first, each to the lightest group."""
     total = sum(seconds_of(row) for row in rows)
-    size = hours * HOUR if hours else min(max(total / 64, MINUTE), HOUR)
+    size = hours * HOUR if hours else min(max(total / 64, smallest), HOUR)
     count = min(max(1, round(total / size)), max(len(rows), 1)) if rows else 0
     groups: list[list[Row]] = [[] for _ in range(count)]
     heap = [(0.0, 0, index) for index in range(count)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from tasks import summary
+from tasks import shard, summary
 from tests import corpus
 
 NONE = {"backend": {"use": "none"}}
@@ -27,3 +27,13 @@ def test_references_are_packaged_and_the_rest_has_no_text(tmp_path: Path) -> Non
     kept = {**NONE, "verdicts": []}
     published, _ = corpus.run(corpus.job(tmp_path, sources=source, transcribe=kept))
     assert published.summary["utterances"]["packaged"] == 4
+
+
+def test_shards_are_larger_where_nobody_listens(tmp_path: Path) -> None:
+    rows = [{"header_seconds": 60.0, "recording": f"r{n:02d}"} for n in range(40)]
+    counts = {}
+    for use in ("none", "fake"):
+        job = corpus.job(tmp_path, transcribe={"backend": {"use": use}})
+        counts[use] = len(shard.grouped(rows, None, shard.least(job)))
+        assert len(shard.grouped(rows, 600 / 3600, shard.least(job))) == 4, "a setting decides"
+    assert counts == {"none": 3, "fake": 40}

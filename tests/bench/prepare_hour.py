@@ -11,8 +11,8 @@ median ratio is what counts. Verification is reported apart.
 Two corpora. `stereo` is what raw recordings are: podcasts and field recordings come as stereo at
 44.1 or 48 kHz, and studio files in 24 bits. `light` is what corpora look like that somebody has
 prepared already: one channel, 16 bits, in part at the target rate; there is little to decode, so
-that everything else weighs most. Each with shards of the default size (one minute for one hour:
-made for ASR, which takes minutes for each), and larger.
+that everything else weighs most. Each with shards of the default size without ASR (15 minutes), and
+with shards of a minute, as an hour has with ASR.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def main() -> None:
         for name, formats in CORPORA.items():
             source = home / f"uttermill-hour-{name}"
             paths = corpus(source, formats)
-            for hours in (None, 0.25):
+            for hours in (None, 1 / 60):
                 print(compare(source, paths, hours), flush=True)
 
 

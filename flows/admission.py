@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -41,18 +42,31 @@ class Admission:
 
     def of(self, workers: Collection[str]) -> list[str]:
         """Addresses of those that may work; who is new is asked, who is refused is logged once."""
-        with self._lock:
-            now = monotonic()
-            new = [
-                address for address in workers
-                if address not in self._faults and now > self._asked.get(address, 0.0) + ANSWER_S
-            ]  # fmt: skip
-            self._asked.update(dict.fromkeys(new, now))
-            for address, fault in self._ask(new).items():
-                self._faults[address] = fault
-                if fault:
-                    log.warning("worker %s gets no work: %s", address, fault)
+        if self._lock.acquire(blocking=False):  # calls for known workers go on meanwhile
+            try:
+                self._meet(workers)
+            finally:
+                self._lock.release()
         return [address for address in workers if self._faults.get(address, "") is None]
+
+    def _meet(self, workers: Collection[str]) -> None:
+        now = monotonic()
+        new = [
+            address for address in workers
+            if address not in self._faults and now > self._asked.get(address, 0.0) + ANSWER_S
+        ]  # fmt: skip
+        answers = self._ask(new)
+        for address in new:
+            if address not in answers and address not in self._asked:
+                log.warning(
+                    "worker %s does not answer and gets no work until it does; can the scheduler "
+                    "reach its port?", address,
+                )  # fmt: skip
+            self._asked[address] = monotonic()
+        for address, fault in answers.items():
+            self._faults[address] = fault
+            if fault:
+                log.warning("worker %s gets no work: %s", address, fault)
 
     def refused(self, workers: Collection[str]) -> list[str]:
         """Why each of these that may not work may not."""
@@ -63,9 +77,10 @@ class Admission:
         """Fault or None of each one that answers; who dies meanwhile is not in it."""
         # Functions of the standard library: they are there whatever the worker has installed.
         asked = [self._run(addresses, version, "uttermill")]
-        asked += [self._run(addresses, resolve_name, PRELOADED)]
+        heard = list(asked[0])  # who was mute is not waited for again
+        asked += [self._run(heard, resolve_name, PRELOADED)]
         if self._common is not None:
-            asked += [self._run(addresses, os.access, str(self._common), os.W_OK)]
+            asked += [self._run(heard, os.access, str(self._common), os.W_OK)]
         answers = {
             address: [each.get(address, OSError()) for each in asked] for address in addresses
         }
@@ -84,7 +99,12 @@ class Admission:
                 function, *args, workers=workers, on_error="return", callback_timeout=ANSWER_S
             )
             return answers
-        return {}
+        if len(workers) == 1:
+            return {}
+        # Where one is mute (a closed port, say) Dask gives nobody's answer: so each one alone.
+        with ThreadPoolExecutor(min(len(workers), 64)) as pool:
+            alone = pool.map(lambda address: self._run([address], function, *args), workers)
+            return {address: answer for one in alone for address, answer in one.items()}
 
 
 def fault(theirs: Any, ready_at: Any, sees: Any = True) -> str | None:

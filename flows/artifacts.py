@@ -181,7 +181,7 @@ def _places(state: State) -> str:
     if state.report:
         lines.append(f"- report, to look, listen and move limits: {_code(state.report)}")
     if state.link:
-        lines.append(f"- [this run's stages, shard by shard]({state.link})")
+        lines.append(f"- [this run's stages, shard by shard]({masking.text(state.link)})")
     return "\n".join(lines)
 
 

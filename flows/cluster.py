@@ -19,7 +19,7 @@ from flows import fleet, nannies, remote, spawning
 from flows.admission import Admission
 from flows.cluster_settings import ClusterSettings, cluster_class
 from flows.fleet import CPU, GPU
-from tasks.errors import RunError
+from tasks.errors import ConfigError, RunError
 
 __all__ = ["Cluster", "ClusterSettings"]
 
@@ -90,9 +90,8 @@ class Cluster:
         if self._kinds is None:
             if self.settings.kind == "local":
                 mixed = bool(self._fleet.pins)
-            else:
-                there = self._workers().values()
-                mixed = self._gpu and len(set(map(_kind, there))) > 1
+            else:  # asked only where it matters: asking starts the cluster
+                mixed = self._gpu and len(set(map(_kind, self._workers().values()))) > 1
             self._kinds = (CPU, GPU) if mixed else (CPU,)
         return self._kinds
 
@@ -117,8 +116,8 @@ class Cluster:
         Dask neither merges equal calls nor repeats one whose worker died: the future then fails
         with `distributed.KilledWorker`, and the caller decides.
         """
-        place = self._place(kind)
-        return self.client.submit(function, *args, pure=False, retries=0, **place)
+        client = self.client  # first: who may work is known once the cluster is up
+        return client.submit(function, *args, pure=False, retries=0, **self._place(kind))
 
     def _place(self, kind: str) -> dict[str, Any]:
         if len(self.kinds) == 1:
@@ -169,7 +168,13 @@ class Cluster:
         # Cancelled first: otherwise Dask would run the same call again on the fresh worker.
         future.cancel()
         if holders:
-            client.restart_workers(holders, timeout=30, raise_for_error=False)
+            try:
+                client.restart_workers(holders, timeout=30, raise_for_error=False)
+            except ValueError as error:  # one that others started without a nanny
+                raise RunError(
+                    f"a call is past its deadline, and its worker cannot be restarted: {error} "
+                    "Start workers without --no-nanny"
+                ) from error
         return bool(holders)
 
     def subscribe(self, topic: str, handler: Callable[[Any], object]) -> None:
@@ -233,7 +238,12 @@ class Cluster:
             return self.settings.address
         if self.settings.kind == "class":
             maker = cluster_class(self.settings.class_name)
-            self._cluster = maker(**self.settings.options)
+            try:
+                self._cluster = maker(**self.settings.options)
+            except TypeError as error:  # an option that it does not have, most often
+                raise ConfigError(
+                    f"cluster.options do not fit {self.settings.class_name}: {error}"
+                ) from error
             if self.settings.workers and hasattr(self._cluster, "scale"):
                 self._cluster.scale(self.settings.workers)
             return self._cluster

@@ -26,9 +26,15 @@ def recorded(cluster: Cluster, folder: Path) -> Iterator[None]:
     """Write the report of what the cluster does meanwhile, if it is started at all."""
     begun: list[tuple[float, int]] = []
 
+    def looks(dask_scheduler: Any) -> int:  # in here, so that it is sent as it is: a scheduler
+        return int(dask_scheduler.monitor.count)  # that others started may have no uttermill
+
     def begin(client: Any) -> None:
-        client.sync(client.scheduler.get_task_stream, start=0, stop=0)  # it collects from now on
-        begun.append((time.time(), client.run_on_scheduler(_looks)))
+        try:
+            client.sync(client.scheduler.get_task_stream, start=0, stop=0)  # it collects from now
+            begun.append((time.time(), client.run_on_scheduler(looks)))
+        except Exception as error:  # of the scheduler's own
+            log.warning("there will be no performance report: %s", error)
 
     if not cluster.settings.performance_report:
         yield
@@ -39,11 +45,6 @@ def recorded(cluster: Cluster, folder: Path) -> Iterator[None]:
     finally:
         if begun and cluster.started:
             _write(cluster.client, *begun[0], folder / NAME)
-
-
-def _looks(dask_scheduler: Any) -> int:
-    """How often its monitor has looked so far."""
-    return int(dask_scheduler.monitor.count)
 
 
 def _write(client: Any, start: float, looks: int, path: Path) -> None:

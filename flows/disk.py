@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,9 @@ def used(out: Path) -> int:
     for root in ROOTS:
         for folder, _, names in os.walk(out / root):
             for name in names:
-                status = os.lstat(os.path.join(folder, name))
-                sizes[status.st_dev, status.st_ino] = status.st_size
+                with suppress(FileNotFoundError):  # another run may hold OUT
+                    status = os.lstat(os.path.join(folder, name))
+                    sizes[status.st_dev, status.st_ino] = status.st_size
     return sum(sizes.values())
 
 
@@ -74,15 +76,21 @@ def lacking(found: dict[str, Any], out: Path) -> tuple[int, int] | None:
 
 
 def check(job: Job, cluster: ClusterSettings) -> None:
-    """ConfigError when the newest estimate of these settings says that the disk will not do."""
-    found = newest(job) if cluster.check_disk else None
+    """ConfigError when the newest estimate of these settings says that the disk will not do.
+
+    Not once a run ended well after it: what that run left is in no forecast of before.
+    """
+    found = newest(job) if cluster.check_disk and not storage.is_remote(job.out) else None
     short = lacking(found, job.out) if found else None
+    if short and found:
+        done = next(runs.having(job.out, "summary.json"), None)
+        short = None if done and done.name > found["run"] else short
     if short:
         need, room = short
         raise ConfigError(
             f"by the estimate of {found['run'] if found else ''} this run needs up to "
             f"{gigabytes(need)} more at {job.out}, where {gigabytes(room)} are free; free some, "
-            "move OUT, or set cluster.check_disk: false"
+            "move OUT, estimate again if OUT was pruned since, or set cluster.check_disk: false"
         )
 
 

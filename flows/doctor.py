@@ -35,7 +35,7 @@ def checkup(settings: ClusterSettings, folders: Sequence[str] = ()) -> list[Find
     try:
         with Cluster(settings, scratch, gpu=True) as cluster:
             answers: dict[str, Any] = cluster.client.run(facts.gather, on_error="return")
-            seen = {f: cluster.client.run(os.path.exists, f) for f in folders}
+            seen = {f: cluster.client.run(os.path.exists, f, on_error="return") for f in folders}
             scheduler = _scheduler(cluster.client)
     except RunError as error:
         return [Finding("workers", False, str(error))]

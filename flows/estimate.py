@@ -203,8 +203,9 @@ def _packaged(
     caller: OnCluster, costs: Costs,
 ) -> Sizes:  # fmt: skip
     """Write and check what the sample keeps, for its bytes and its time."""
-    shards = sorted({m.shard for m in chosen})
-    audio = sum(m.seconds for m in members if m.shard in set(shards) and m.recording in seen)
+    sampled = {m.shard for m in chosen}
+    shards = sorted(sampled)
+    audio = sum(m.seconds for m in members if m.shard in sampled and m.recording in seen)
     only = replace(job, only=frozenset(m.recording for m in chosen))
     home = caller.listing(job)
     staging = home.with_name(f"{home.name}-trial")

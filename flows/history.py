@@ -25,6 +25,7 @@ from prefect.states import Crashed
 
 OPEN_STATES = [state.value for state in StateType if state not in TERMINAL_STATES]
 #: A flow run in these has a process; scheduled, pending and paused ones wait for theirs.
+LAST_RUNS = 50  # of an OUT that are looked at for what they left open
 RUNNING_STATES = [StateType.RUNNING.value, StateType.CANCELLING.value]
 #: Whether a process on another host lives cannot be seen: such a run is closed when it is
 #: this old. (Containers get a new host name each time, so it must be closed some day.)
@@ -73,9 +74,14 @@ def close_dead_runs(out: Path, me: UUID | None = None) -> tuple[int, int]:
     it stays open, but task runs that its own dead former attempt left open are closed.
     """
     with get_client(sync_client=True) as client:
-        roots = _flow_runs(client, {"tags": {"all_": [out_tag(out)]}})
+        # The last runs only, and of their children only what is open: a history grows for ever.
+        roots = _flow_runs(client, {"tags": {"all_": [out_tag(out)]}}, newest=LAST_RUNS)
         dead = [run for run in roots if run.id == me or _is_dead(run)]
-        children = _flow_runs(client, {"parent_flow_run_id": {"any_": _ids(dead)}}) if dead else []
+        which = {
+            "parent_flow_run_id": {"any_": _ids(dead)},
+            "state": {"type": {"any_": OPEN_STATES}},
+        }
+        children = _flow_runs(client, which) if dead else []
         owned = [*dead, *children]
         tasks = _open_task_runs(client, _ids(owned)) if owned else []
         why = "The process of this run died; the next run of the same folder closed its record."
@@ -148,7 +154,14 @@ def _ids(runs: Iterable[FlowRun]) -> list[str]:
     return [str(run.id) for run in runs]
 
 
-def _flow_runs(client: SyncPrefectClient, which: dict[str, Any]) -> list[FlowRun]:
+def _flow_runs(
+    client: SyncPrefectClient, which: dict[str, Any], newest: int | None = None
+) -> list[FlowRun]:
+    """All flow runs that a filter finds, or the newest of them."""
+    if newest is not None:
+        last: dict[str, Any] = {"sort": "EXPECTED_START_TIME_DESC", "limit": newest}
+        rows = _post(client, "/flow_runs/filter", flow_runs=which, **last)
+        return [FlowRun.model_validate(row) for row in rows]
     found: list[FlowRun] = []
     while True:
         rows = _post(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from tasks import metrics
 from tasks.gauge import Cost
 from tasks.job import Done
 from tasks.metrics import Place, Trace
+
+log = logging.getLogger("uttermill")
 
 SHOWN = 3  # stragglers that people are told of
 
@@ -76,7 +79,10 @@ def recorded(folder: Path) -> Iterator[Metrics]:
     try:
         yield found
     finally:
-        metrics.save(found.table(), folder / metrics.NAME)
+        try:
+            metrics.save(found.table(), folder / metrics.NAME)
+        except OSError as error:  # the run did its work, or has an error of its own to tell
+            log.warning("no %s was written: %s", metrics.NAME, error)
 
 
 def lines(stragglers: list[dict[str, Any]]) -> list[str]:

@@ -144,7 +144,10 @@ def note(text: str) -> None:
     if not context or not context.flow_run:
         return
     try:
-        with get_client(httpx_settings=CLIENT, sync_client=True) as client:
+        with (
+            temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
+            get_client(httpx_settings=CLIENT, sync_client=True) as client,
+        ):
             run = context.flow_run.id
             _post(client, run, _id(_found(client, run)), text)
     except Exception as error:  # whatever it is, the run did its work

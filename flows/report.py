@@ -81,7 +81,7 @@ def _same_as_before(out: Path, folder: Path) -> bool:
                 (folder / NAME).write_bytes(storage.read(earlier[-1]))
             else:
                 os.link(earlier[-1], folder / NAME)
-    except OSError:
+    except (OSError, ValueError):  # one of them is damaged
         return False
     return same
 

@@ -16,9 +16,11 @@ from typing import Any
 
 from flows.settings import PrepareSettings, parse
 from tasks import masking, storage
-from tasks.errors import ConfigError
+from tasks.errors import ConfigError, MillError
 from tasks.manifest import write_atomic
 from tasks.storage import transfers
+
+log = logging.getLogger("uttermill")
 
 UNLOCKED_SECONDS = 60.0  # a scratch folder that has no lock for so long never gets one
 REMOVE_SECONDS = 5.0
@@ -59,8 +61,13 @@ def record(out: Path, settings: PrepareSettings, name: str = "settings.json") ->
         try:
             with _logged(folder):
                 yield Run(folder, place)
-        finally:
-            transfers.uploaded(folder, place)
+        except BaseException:
+            try:
+                transfers.uploaded(folder, place)
+            except (MillError, OSError) as error:  # what ended the run is what counts
+                log.warning("the log of the run is not in %s: %s", place, error)
+            raise
+        transfers.uploaded(folder, place)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, Protocol
 
 from tasks import inventory, manifest, package, quarantine, shard, stage, storage
 from tasks.dataset import versions
-from tasks.errors import CorruptManifest, RunError
+from tasks.errors import CorruptManifest, MillError, RunError
 from tasks.job import Done, Job
 from tasks.packaging import pieces
 
@@ -184,7 +185,8 @@ def run_package_stage(job: Job, shards: Sequence[str], caller: Caller) -> Publis
         versions.clean(job.out)
         raise
     except BaseException:
-        versions.clean(job.out)
+        with suppress(MillError, OSError):  # a store that is away does not hide why it ended
+            versions.clean(job.out)
         raise
     wall = time.monotonic() - began
     computed = sum({planned[n].group: planned[n].clips for n in written}.values())

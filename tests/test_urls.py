@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import tarfile
 import threading
@@ -181,6 +182,22 @@ def test_a_store_that_is_away_is_no_fault_of_the_item(
     monkeypatch.setattr("tasks.storage.urls.files_of", lambda url: (files, url))
     with pytest.raises(RunError, match="cannot be reached"):
         container.digest(Locator(f"s3://{BUCKET}/x.wav"))
+
+
+@pytest.mark.parametrize("kind", ["tar", "hf_parquet"])
+def test_a_store_that_goes_away_while_a_container_is_listed_is_no_fault_of_it(
+    s3: S3, url: str, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what was not listed would be taken for removed from the source."""
+    {"tar": tar, "hf_parquet": hf_parquet}[kind](tmp_path)
+    s3.upload(tmp_path, url)
+
+    def away(*args: Any, **more: Any) -> bytes:
+        raise OSError(errno.EBUSY, "Please reduce your request rate.")
+
+    monkeypatch.setattr("s3fs.core.S3File._fetch_range", away)
+    with pytest.raises(RunError, match=r"cannot be reached: .* reduce your request rate"):
+        listed(kind, url)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,9 +101,18 @@ def publish(out: Path, home: Path, staging: Path, mirrored: Path, staged: Collec
     try:
         _check(staging, files, new=(), beside=(DESCRIPTION,))
     except RunError:  # a run that holds OUT by now has begun the same number
-        storage.remove(staging / DESCRIPTION)
+        with suppress(FileNotFoundError):
+            if storage.read(staging / DESCRIPTION) == text:  # else that run has published it
+                storage.remove(staging / DESCRIPTION)
         raise
-    storage.put(home / LATEST, staging.name.encode())
+    point_latest(home)
+
+
+def point_latest(home: Path) -> None:
+    """Let `latest` name the newest version, which another run may have published by now."""
+    last = next(whole(home), None)
+    if last is not None and follow(home / LATEST) != last:
+        storage.put(home / LATEST, last.name.encode())
 
 
 def _check(

@@ -66,9 +66,9 @@ def named(place: Path) -> Path:
 
 
 def stage(out: Path, version: int) -> Path:
-    """An empty staging folder; whatever a dead run left in it is gone."""
+    """An empty staging folder; whatever a dead run left in it is gone. A remote one was cleaned by
+    the run itself: a worker cannot tell whether OUT's lock is lost."""
     if storage.is_remote(out):
-        remote_versions.clean(out, home(out))
         return home(out) / f"v{version:04d}"
     staging = home(out) / ".staging"
     shutil.rmtree(staging, ignore_errors=True)
@@ -110,12 +110,11 @@ def publish(
 
 def point_latest(out: Path) -> None:
     """Let `latest` name the newest version; a run that died between rename and link is mended."""
+    if storage.is_remote(out):
+        remote_versions.point_latest(home(out))
+        return
     last = newest(out)
     link = home(out) / "latest"
-    if storage.is_remote(out):
-        if last is not None and remote_versions.follow(link) != last:
-            storage.put(link, last.name.encode())
-        return
     if last is None or (link.is_symlink() and os.readlink(link) == last.name):
         return
     temp = home(out) / ".latest.tmp"

@@ -89,8 +89,8 @@ def total(strata: Sequence[Stratum], known: float = 0.0, share: bool = False) ->
     df = variance**2 / sum(v**2 / f for v, f in zip(parts, freedom, strict=True))
     half = _t(df) * variance**0.5
     low, high = max(0.0, expected - half), expected + half
-    if share:
-        high = min(high, sum(cell.rest for cell in cells))
+    if share:  # more than there is by header is kept of windows that overlap, or of a wrong header
+        high = min(high, sum(c.rest * max(1.0, float((c.y / c.x).max())) for c in cells))
     return Interval(known + expected, known + low, known + max(high, expected))
 
 
@@ -131,7 +131,8 @@ def _pooled(cells: Sequence[Stratum], ratios: Sequence[float], share: bool) -> f
         float(np.square((c.y - r * c.x) / (c.x if share else r * c.x)).sum())
         for r, c in zip(ratios, cells, strict=True) if share or r
     )  # fmt: skip
-    found = squares / max(1, n - len(cells))
+    # A single recording says nothing of the spread: it may be as large as the ratio.
+    found = squares / (n - len(cells)) if n > len(cells) else 1.0
     if not share:
         return found
     lost = n - sum(float((c.y / c.x).clip(0, 1).sum()) for c in cells)

@@ -246,7 +246,8 @@ def write(job: Job, staging: Path, number: int) -> bool:
             "%s is damaged or gone; the new version gets a new one",
             piece.same[0].path if len(piece.same) == 1 else f"a file of {piece.same[0].path}",
         )
-        _unlink(staging, piece)
+        for path in piece.files:  # sound copies too: of another release's encoder, perhaps
+            storage.remove(staging / path)
 
     module, settings = _format(job, piece)
     rows = _rows(staging, piece, *READ)

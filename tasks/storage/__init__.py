@@ -156,7 +156,9 @@ def upload(source: Path, path: Path, sha256: str) -> None:
     try:
         with asked(path):
             files.put_file(str(source), key, mode="create", **about)
-    except FileExistsError:
+    except (FileExistsError, FileNotFoundError):
+        # The second where the answer to a put in parts was lost: s3fs then gives up an upload that
+        # is no more.
         if hashed(path)[0] != sha256:
             raise
 
@@ -165,10 +167,13 @@ def copy_unchanged(old: Path, new: Path, sha256: str, size: int) -> bool:
     """Copy an object within the store; False when it is not the one that was published.
 
     Where our `upload` left the hash with it, that and the size are proof: whoever writes over an
-    object writes over its metadata. Else all of it is read.
+    object writes over its metadata. Else all of it is read. What is there already stays: a worker
+    that wakes up late does not write into a version.
     """
     files, key = files_in(old)
     try:
+        if exists(new):
+            return hashed(new) == (sha256, size)
         with asked(old):
             there = files.info(key)
             known = files.metadata(key).get(SHA256) if "s3" in _protocols(files) else None

@@ -90,7 +90,7 @@ def kept(files: Any, key: str, mark: str) -> Path:
 
 
 def fetched(files: Any, key: str) -> BinaryIO:
-    """The same, held by nobody else."""
+    """A copy of a whole object as it is now, held by nobody else; the caller closes it."""
     copy = _fetch(files, key, None, None, None)
     try:
         return copy.opened()

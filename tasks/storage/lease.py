@@ -55,8 +55,9 @@ class Lease:
             try:
                 if _newest(self.out) != self.number:
                     return self._lose("another run has taken it")
+                began = time.monotonic()  # the store may have it long before it answers
                 _write(self.out, self.number, {**self.owner, "beat": beat})
-                self.renewed = time.monotonic()
+                self.renewed = began
             except (MillError, OSError) as error:
                 log.warning("the lock of %s was not renewed: %s", self.out, error)
         return None
@@ -126,7 +127,10 @@ def _take(out: Path, owner: dict[str, Any]) -> Lease:
             if (_read(out, last + 1) or {}).get("token") != owner["token"]:
                 continue
         _prove_exclusive(out, last + 1, owner)
-        for number in _numbers(out):
+        numbers = _numbers(out)
+        if max(numbers, default=0) > last + 1:  # others took it, ended and went on meanwhile
+            continue
+        for number in numbers:
             if number <= last:
                 storage.remove(_path(out, number))
         return Lease(out, last + 1, owner)

@@ -71,7 +71,9 @@ def streamed(text: str) -> BinaryIO:
         return open(text, "rb")
     files, key = files_of(text)
     with asked(text):
-        return cast(BinaryIO, files.open(key, "rb", block_size=1 << 20, cache_type="readahead"))
+        file: Any = files.open(key, "rb", block_size=1 << 20, cache_type="readahead")
+    file.read = asked(text)(file.read)  # which asks the store each time
+    return cast(BinaryIO, file)
 
 
 def lined(text: str) -> BinaryIO:

@@ -99,6 +99,8 @@ def _fetched(url: str, offset: int | None = None, length: int | None = None) -> 
         return urls.fetched(url, offset, length)
     except FileNotFoundError as error:
         raise ItemError("missing", "no such object") from error
+    except storage.Archived as error:
+        raise ItemError("unreadable", "it is in cold storage; restore it") from error
 
 
 def size_of(file: BinaryIO) -> int:

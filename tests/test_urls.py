@@ -22,7 +22,7 @@ from tasks.errors import ConfigError, ItemError, RunError
 from tasks.recording import Ignored, Locator, Recording
 from tasks.settings import Source
 from tasks.sources._shared import guard, listed_name, located
-from tasks.storage import copies
+from tasks.storage import copies, urls
 from tests import corpus
 from tests.s3_server import BUCKET, S3, pointed
 
@@ -269,3 +269,44 @@ def test_urls_are_told_from_paths() -> None:
     assert storage.is_url("s3://b/x")
     for text in ("/a/b", "a://"[:1], "c:/x", "pipe:cat", "a b://x"):
         assert not storage.is_url(text)
+
+
+class Refused(Exception):
+    """A client's error, with what S3 answered."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.response = {"Error": {"Code": code}}
+
+
+def answered(code: str, error: Exception) -> Exception:
+    """As s3fs raises it: an error of Python's, behind which stands the client's."""
+    error.__cause__ = Refused(code)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (answered("InvalidObjectState", PermissionError("x")), storage.Archived, "cold storage"),
+        (answered("AccessDenied", PermissionError("x")), RunError, "access is refused"),
+        (answered("PreconditionFailed", OSError("x")), FileExistsError, "s3://b/k"),
+        (OSError(errno.ENOSPC, "No space left on device"), RunError, "no room on this machine"),
+        (OSError(errno.EIO, "odd"), RunError, "cannot be reached"),
+    ],
+)
+def test_what_a_store_answers_is_told_in_words(
+    error: Exception, kind: type[Exception], words: str
+) -> None:
+    with pytest.raises(kind, match=words), storage.asked("s3://b/k"):
+        raise error
+
+
+def test_an_object_in_cold_storage_costs_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def frozen(*_: object) -> Any:
+        raise storage.Archived("s3://b/k is in cold storage; restore it")
+
+    monkeypatch.setattr(urls, "fetched", frozen)
+    with pytest.raises(ItemError, match="cold storage") as caught:
+        container.open_regular("s3://b/k.wav")
+    assert caught.value.code == "unreadable"

@@ -18,6 +18,7 @@ import os
 import posixpath
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,10 +31,16 @@ from tasks.storage import copies
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 #: Answers of S3 to a condition that does not hold, or to two conditional puts at the same time.
 _CONDITION = ("PreconditionFailed", "ConditionalRequestConflict")
+_ARCHIVED = "InvalidObjectState"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE)
 #: Libraries whose errors say that a store is away or refuses us.
 _NETWORK = {"botocore", "aiobotocore", "aiohttp", "s3fs", "gcsfs", "google", "adlfs", "azure",
             "asyncio", "requests", "urllib3"}  # fmt: skip
 SHA256 = "uttermill-sha256"  # name of the hash among an object's metadata
+
+
+class Archived(RunError):
+    """An object that a store has put away: it cannot be read before it is restored."""
 
 
 class Seen(NamedTuple):
@@ -105,8 +112,16 @@ def asked(what: object) -> Iterator[None]:
     except (FileNotFoundError, FileExistsError):
         raise
     except Exception as error:
-        if _condition_failed(error):
+        codes = set(_codes(error))
+        if codes & {*_CONDITION}:
             raise FileExistsError(str(what)) from error
+        if _ARCHIVED in codes:
+            raise Archived(f"{what} is in cold storage; restore it") from error
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            raise RunError(
+                f"{what} has no room on this machine: {error.strerror}; copies of what is worked "
+                f"on lie in {tempfile.gettempdir()} (TMPDIR)"
+            ) from error
         if isinstance(error, PermissionError):
             raise RunError(
                 f"{what}: access is refused ({_short(error)}); check the account and its rights"
@@ -116,13 +131,13 @@ def asked(what: object) -> Iterator[None]:
         raise
 
 
-def _condition_failed(error: BaseException | None) -> bool:
+def _codes(error: BaseException | None) -> Iterator[str]:
+    """What S3 said, of an error and of those behind it."""
     while error is not None:
         answer = getattr(error, "response", None)
-        if isinstance(answer, dict) and answer.get("Error", {}).get("Code") in _CONDITION:
-            return True
+        if isinstance(answer, dict):
+            yield str(answer.get("Error", {}).get("Code"))
         error = error.__cause__
-    return False
 
 
 def _short(error: Exception) -> str:

@@ -210,8 +210,7 @@ def _packaged(
     home = caller.listing(job)
     staging = home.with_name(f"{home.name}-trial")
     rows, part = trial.manifest_bytes(job, shards)
-    newest = versions.newest(job.out)
-    published = versions.described(newest)["seconds"]["packaged"] if newest else 0.0
+    published = _linked(job)
     formats: dict[str, float] = {}
     try:
         planned = caller.call(trial.plan, only, shards, staging)
@@ -230,6 +229,16 @@ def _packaged(
     finally:
         storage.forget(staging)
     return Sizes(rows / (audio or 1.0), part, formats, published)
+
+
+def _linked(job: Job) -> float:
+    """Seconds whose files a new version takes from the newest one; a format that it has not is
+    written whole, and then all are counted so."""
+    newest = versions.newest(job.out)
+    described = versions.described(newest) if newest else {}
+    if not {plugin.use for plugin in job.package.formats} <= set(described.get("formats", ())):
+        return 0.0
+    return float(described["seconds"]["packaged"])
 
 
 def _keep(job: Job, folder: Path, result: dict[str, Any], costs: Costs) -> None:

@@ -202,3 +202,15 @@ def test_a_run_that_does_not_fit_ends_with_2(
     answer = json.loads(capsys.readouterr().out)
     assert "1,000,000.00 GB" in answer["error"]
     assert "cluster.check_disk: false" in answer["error"]
+
+
+def test_a_new_format_is_written_whole(tmp_path: Path) -> None:
+    from flows import estimate
+
+    corpus.make(tmp_path / "in", 2)
+    job = corpus.job(tmp_path)
+    assert estimate._linked(job) == 0.0, "nothing is published"
+    published, _ = corpus.run(job)
+    assert estimate._linked(job) == pytest.approx(published.summary["seconds"]["packaged"])
+    other = corpus.job(tmp_path, package={"formats": ("wenet", "lhotse_shar")})
+    assert estimate._linked(other) == 0.0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal, Self
@@ -210,7 +212,19 @@ def cluster_class(name: str | None) -> Callable[..., Any]:
     """A cluster class by its dotted name; ConfigError when it cannot be imported."""
     module, _, attribute = (name or "").rpartition(".")
     try:
-        found: Callable[..., Any] = getattr(import_module(module), attribute)
+        with _interrupts_kept():
+            found: Callable[..., Any] = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"cluster.class_name: {name!r} cannot be imported: {error}") from error
     return found
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """What an import does to Ctrl-C is undone: dask_jobqueue lets it end the process at once."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if before is not None and signal.getsignal(signal.SIGINT) is not before:
+            signal.signal(signal.SIGINT, before)

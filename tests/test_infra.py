@@ -428,3 +428,18 @@ def test_the_constraints_reach_pip(built: image.Image) -> None:
     (install,) = (v for n, v in image.steps(INFRA / "Dockerfile") if n == "RUN" and "pip" in v)
     assert "-c /etc/uttermill/constraints.txt" in install
     assert (built.root / "etc/uttermill/constraints.txt").is_file()
+
+
+@pytest.mark.parametrize(
+    ("imported", "kept"),
+    [("flows.cluster_settings.cluster_class('dask_jobqueue.SLURMCluster')", True),
+     ("import dask_jobqueue", False)],
+    ids=["ours", "control"],
+)  # fmt: skip
+def test_a_cluster_class_does_not_take_ctrl_c(imported: str, kept: bool) -> None:
+    code = (
+        "import signal; import flows.cluster_settings; before = signal.getsignal(signal.SIGINT); "
+        f"{imported}; print(signal.getsignal(signal.SIGINT) is before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(kept)

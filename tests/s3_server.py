@@ -10,7 +10,7 @@ import subprocess
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,18 +140,3 @@ def _wait(server: S3, bucket: str, log: Path) -> None:
             fault = error
         time.sleep(0.1)
     raise RuntimeError(f"no S3 server: {fault}; {log.read_text(errors='replace')[-2000:]}")
-
-
-@contextmanager
-def pointed(values: Mapping[str, str]) -> Iterator[None]:
-    """This process's environment with these variables."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

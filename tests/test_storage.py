@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from flows.lock import hold
+from flows.spawning import environment
 from tasks import package, storage
 from tasks.dataset import deep, prune, versions
 from tasks.dataset.reach import Asked
@@ -26,7 +27,7 @@ from tasks.job import Job
 from tasks.settings import PackageSettings
 from tasks.storage import copies, lease, tables, transfers, urls
 from tests import corpus
-from tests.s3_server import BUCKET, S3, pointed
+from tests.s3_server import BUCKET, S3
 
 FORMATS = ("wenet", "lhotse_shar", "nemo", "kaldi", "emilia", "hf_parquet", "wenet_raw",
            "webdataset")  # fmt: skip
@@ -34,7 +35,7 @@ FORMATS = ("wenet", "lhotse_shar", "nemo", "kaldi", "emilia", "hf_parquet", "wen
 
 @pytest.fixture(autouse=True)
 def account(s3: S3) -> Iterator[None]:
-    with pointed(s3.environment):
+    with environment(s3.environment):
         yield
     copies.let_go()
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flows.spawning import environment
 from tasks import container, plugins, storage
 from tasks.errors import ConfigError, ItemError, RunError
 from tasks.recording import Ignored, Locator, Recording
@@ -24,14 +25,14 @@ from tasks.settings import Source
 from tasks.sources._shared import guard, listed_name, located
 from tasks.storage import copies, urls
 from tests import corpus
-from tests.s3_server import BUCKET, S3, pointed
+from tests.s3_server import BUCKET, S3
 
 ROOT = f"s3://{BUCKET}/lists"
 
 
 @pytest.fixture(autouse=True)
 def account(s3: S3) -> Iterator[None]:
-    with pointed(s3.environment):
+    with environment(s3.environment):
         yield
     copies.let_go()
 

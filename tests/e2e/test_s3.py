@@ -14,6 +14,7 @@ import yaml
 
 from flows import cli
 from flows.server import LocalServer
+from flows.spawning import environment
 from tasks import storage
 from tasks.dataset import deep, versions
 from tasks.dataset.verify import verify
@@ -21,7 +22,7 @@ from tests import corpus
 from tests.faults.command import Ended, Site, Started, soon
 from tests.faults.kills import gated
 from tests.plugins import gate
-from tests.s3_server import BUCKET, S3, pointed
+from tests.s3_server import BUCKET, S3
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster]
 
@@ -94,7 +95,7 @@ def test_runs_from_s3_into_s3_and_every_command_on_them(
     logs = [name for name in s3.content(f"{out}/runs") if name.endswith("/run.log")]
     assert len(logs) == 2
 
-    with pointed(s3.environment):
+    with environment(s3.environment):
         stages = look(capsys, "status", out)["stages"]
         assert {stage["items_to_compute"] for stage in stages.values()} == {0}
         assert look(capsys, "ledger", out)["utterances"]["packaged"] == COUNT
@@ -150,13 +151,13 @@ def test_kill_of_the_whole_run_in_a_stage_and_while_publishing(
     told(site.run(chosen))
     assert version(s3, out) == quiet
     assert s3.content(out)["datasets/latest"] == b"v0001"
-    with pointed(s3.environment):
+    with environment(s3.environment):
         assert verify(versions.named(storage.place(out))) == []
         assert deep.verify(storage.place(out)).faults == []
 
 
 @pytest.mark.parametrize(
-    ("environment", "source", "out", "words"),
+    ("changed", "source", "out", "words"),
     [
         ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "in", f"s3://{BUCKET}/e2e/no", "access is refused"),
         ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "in", f"s3://{BUCKET}/e2e/no",
@@ -167,14 +168,14 @@ def test_kill_of_the_whole_run_in_a_stage_and_while_publishing(
     ],
 )  # fmt: skip
 def test_what_cannot_work_is_said_before_anything_starts(
-    site: Site, s3: S3, environment: dict[str, str], source: str, out: str, words: str,
+    site: Site, s3: S3, changed: dict[str, str], source: str, out: str, words: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     source = source if "://" in source else str(site.source)
     out = out if "://" in out else str(site.home / "refused")
     chosen = settings(site, out, source)
     s3fs.S3FileSystem.clear_instance_cache()  # it has the account of the tests
-    with pointed({**s3.environment, **environment}):
+    with environment({**s3.environment, **changed}):
         ended = look(capsys, "run", str(chosen), code=2)
     s3fs.S3FileSystem.clear_instance_cache()
     assert words in ended["error"]

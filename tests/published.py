@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import soundfile as sf
 
-from tasks import plugins
+from tasks import plugins, storage
 from tasks.blobs import Pcm
-from tasks.formats import Piece
+from tasks.formats import Hashes, Piece
 from tasks.manifest import Row
 from tasks.packaging import pieces
 from tasks.schema import UTTERANCES
@@ -68,8 +68,11 @@ def publish(home: Path, use: str, groups: Sequence[Sequence[Row]], **settings: A
         names = module.files(split, number, pieces.seen_by(module, rows), checked)
         piece = Piece(use, split, number, index, len(group), tuple(names))
         told = pieces.rows_for(module, rows, "id")
-        module.write(piece, told, lambda row: pcm(numbers[row["id"]]), home, checked)
-        assert module.check(piece, pieces.rows_for(module, rows), home, checked, {}) == []
+        hashes: Hashes = {}
+        module.write(piece, told, lambda row: pcm(numbers[row["id"]]), home, checked, hashes)
+        assert hashes == {name: storage.hashed(home / name) for name in hashes}
+        for known in ({}, hashes):
+            assert module.check(piece, pieces.rows_for(module, rows), home, checked, known) == []
         assert all((home / name).is_file() for name in names)
         made.append(piece)
     module.finish(made, home, checked)

@@ -25,7 +25,7 @@ from tasks.dataset.verify import verify
 from tasks.formats import Hashes, Piece, _tar, nemo
 from tasks.packaging import layout, pieces
 from tasks.settings import THRESHOLD, TRANSIENT, Plugin, role
-from tests import corpus
+from tests import corpus, published
 from tests.test_setting_roles import SHELVES
 from tests.test_verify import reseal
 
@@ -119,7 +119,7 @@ def test_a_plugin_has_what_the_contract_asks(use: str) -> None:
         assert unknown <= {column for columns in measures for column in columns}
     expected = {
         "files": ["split", "number", "rows", "settings"],
-        "write": ["piece", "rows", "pcm", "home", "settings"],
+        "write": ["piece", "rows", "pcm", "home", "settings", "hashes"],
         "check": ["piece", "rows", "home", "settings", "hashes"],
         "finish": ["pieces", "home", "settings"],
         "offsets": ["rows", "settings"],
@@ -233,6 +233,26 @@ def test_other_samples_or_texts_are_found_without_a_hash(
         os.rename(version / "gone", version / path)
 
 
+@pytest.mark.parametrize("audio", [{}, {"audio": "flac"}])
+@pytest.mark.parametrize("use", ["webdataset", "nemo", "lhotse_shar"])
+def test_any_flip_after_the_write_is_found_in_a_tar(
+    tmp_path: Path, use: str, audio: dict[str, str]
+) -> None:
+    """Though nobody hashes a tar once more whose members are compared to the last byte."""
+    [piece] = published.publish(tmp_path, use, [[published.row(n) for n in range(3)]], **audio)
+    module, settings = plugins.resolve("formats", Plugin.model_validate({"use": use, **audio}))
+    rows = pq.read_table(tmp_path / "utterances.parquet").to_pylist()
+    known = {piece.path: storage.hashed(tmp_path / piece.path)}
+    chance = random.Random(f"{use} {audio}")
+    size = known[piece.path][1]
+    places = {0, 124, 150, 513, size - 1, *(chance.randrange(size) for _ in range(150))}
+    for at in sorted(places):
+        corpus.flip(tmp_path / piece.path, at)
+        assert faults(module, piece, rows, tmp_path, settings, dict(known)), f"byte {at}"
+        corpus.flip(tmp_path / piece.path, at)
+    assert faults(module, piece, rows, tmp_path, settings, dict(known)) == []
+
+
 def twice(tar: bytes) -> bytes:
     """A tar with its first member once more behind the last one."""
     with tarfile.open(fileobj=io.BytesIO(tar)) as file:
@@ -242,12 +262,34 @@ def twice(tar: bytes) -> bytes:
     return whole + bytes(-len(whole) % tarfile.RECORDSIZE)
 
 
-def faults(module: Any, piece: Piece, rows: Any, home: Path, settings: Any) -> list[str]:
+def faults(
+    module: Any, piece: Piece, rows: Any, home: Path, settings: Any, known: Hashes | None = None
+) -> list[str]:
     try:
-        found: list[str] = module.check(piece, rows, home, settings, {})
+        found: list[str] = module.check(piece, rows, home, settings, known or {})
     except Exception as error:
         return [str(error)]
     return found
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [*({"use": use} for use in FORMATS if use != PLACED), {"use": "emilia", "audio": "mp3"}],
+)
+def test_a_damaged_blob_is_in_no_version(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, chosen: dict[str, str]
+) -> None:
+    """Found in writing or in reading back; its recording is converted again."""
+    corpus.make(tmp_path / "in", 3)
+    whole = corpus.run(corpus.job(tmp_path, out=tmp_path / "whole", package=package(chosen)))[0]
+    corpus.run(corpus.job(tmp_path))
+    [blob] = (tmp_path / "out/audio").rglob("*.pcm")
+    corpus.flip(blob, blob.stat().st_size // 2)
+    found = corpus.run(corpus.job(tmp_path, package=package(chosen)))[0]
+    assert "does not match its manifest" in caplog.text
+    assert verify(found.path) == []
+    for name in of_format(whole.path, chosen["use"]):
+        assert (found.path / name).read_bytes() == (whole.path / name).read_bytes()
 
 
 @pytest.mark.parametrize("use", FORMATS)
@@ -339,12 +381,16 @@ def test_ids_and_texts_of_all_formats_agree(made: Path) -> None:
 def test_tars_are_those_of_python(tmp_path: Path, length: int) -> None:
     """To the byte, and both readers find the same."""
     members = {"a.txt": b"text", "x" * 96 + ".wav": bytes(range(256)) * 4, "z.bin": b"z" * length}
-    _tar.write(tmp_path / "ours.tar", [(n, (d[:7], memoryview(d)[7:])) for n, d in members.items()])
-    with tarfile.open(tmp_path / "python.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
+    hashes: Hashes = {}
+    with _tar.Tar(tmp_path, "ours.tar", hashes) as tar:
+        for name, data in members.items():
+            tar.add(name, data[:7], memoryview(data)[7:])
+    assert hashes == {"ours.tar": storage.hashed(tmp_path / "ours.tar")}
+    with tarfile.open(tmp_path / "python.tar", "w", format=tarfile.USTAR_FORMAT) as python:
         for name, data in members.items():
             info = tarfile.TarInfo(name)
             info.size, info.mode = len(data), 0o644
-            tar.addfile(info, io.BytesIO(data))
+            python.addfile(info, io.BytesIO(data))
     assert (tmp_path / "ours.tar").read_bytes() == (tmp_path / "python.tar").read_bytes()
     found = list(_tar.read(tmp_path / "ours.tar"))
     assert {member.name: bytes(member.data) for member in found} == members

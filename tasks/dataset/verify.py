@@ -12,7 +12,7 @@ import pyarrow as pa
 from tasks import plugins, storage, summary
 from tasks.dataset import datacard
 from tasks.errors import ConfigError, RunError
-from tasks.formats import Piece
+from tasks.formats import Hashes, Piece
 from tasks.packaging import layout, pieces, splits
 from tasks.storage import tables, transfers
 
@@ -92,6 +92,12 @@ def _counts(described: dict[str, Any], rows: pa.Table, ledger: pa.Table) -> list
     return faults
 
 
+def _known(described: dict[str, Any], piece: Piece) -> Hashes:
+    """What its files were when they were published; `_files` has compared them."""
+    files = {path: described["files"][path] for path in piece.files if path in described["files"]}
+    return {path: (entry["sha256"], entry["bytes"]) for path, entry in files.items()}
+
+
 def _contents(version: Path, described: dict[str, Any], table: pa.Table) -> list[str]:
     """Every format reads back: order, texts, decoded samples."""
     faults = []
@@ -105,7 +111,8 @@ def _contents(version: Path, described: dict[str, Any], table: pa.Table) -> list
             piece = Piece(plugin.use, split, number, index, count, tuple(files))
             try:
                 with transfers.reading(version, piece.files) as home:
-                    faults += module.check(piece, pieces.rows_for(module, rows), home, settings, {})
+                    told = pieces.rows_for(module, rows)
+                    faults += module.check(piece, told, home, settings, _known(described, piece))
             except RunError:
                 raise
             except Exception as error:  # any way in which a damaged file can fail is a fault of it

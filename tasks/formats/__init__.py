@@ -6,7 +6,10 @@
     class Settings(StageSettings)            # mark fields THRESHOLD: they change what is published
 
     def files(split: str, number: int, rows: pa.Table, settings) -> Sequence[str]
-    def write(piece: Piece, rows: list[Row], pcm: Callable[[Row], Pcm], home: Path, settings)
+    def write(
+        piece: Piece, rows: list[Row], pcm: Callable[[Row], Pcm], home: Path, settings,
+        hashes: Hashes,
+    ) -> None
     def check(piece: Piece, rows: list[Row], home: Path, settings, hashes: Hashes) -> list[str]
     def finish(pieces: Sequence[Piece], home: Path, settings) -> None
 
@@ -14,6 +17,7 @@ and, where it needs them,
 
     READ_BACK = (".json",)      # endings of files of a piece that `finish` reads
     SIZED = True                # `finish` asks for the sizes of a piece's files
+    PROVES_SAMPLES = True       # `check` compares every sample of every clip, whatever the settings
     NUMBERED = True             # the number of a piece stands in its bytes
     def offsets(rows: pa.Table, settings) -> NDArray[int64]
     def derived(rows: pa.Table, settings) -> dict[str, pa.Array]
@@ -29,11 +33,15 @@ The first file is the main one: no two pieces share it, and that of the first fo
 stands in the column `shard`. No other piece or list may have any of these paths. When nothing in
 COLUMNS has changed since the last version, all files of a piece are linked from it; else it is
 written whole. `write` makes parent folders, writes exactly these files, and must give equal bytes
-for equal rows, whatever the machine or the clock; `pcm(row)` reads a clip, int16 [num_samples].
+for equal rows, whatever the machine or the clock; `pcm(row)` reads a clip, int16 [num_samples],
+which nobody has compared with the row's `sha256` yet where the format says PROVES_SAMPLES: its
+`check` does, of what was written.
 `check` reads them all back: order, names, texts, decoded samples against the row's `sha256`; it
-returns faults in words, and may fail in any way on a damaged file. Of a file that it read from end
-to end it may put (sha256, bytes) into `hashes`, so that nobody reads it once more. It runs after
-`write`, and again in `uttermill verify`. `finish` writes lists over all pieces (in their order);
+returns faults in words, and may fail in any way on a damaged file. It runs after `write`, and again
+in `uttermill verify`. Of a file whose bytes all passed through their hands both may put (sha256,
+bytes) into `hashes`, so that nobody reads it once more. `check` finds there what `write` put (in
+`verify`, what was published): such a file it compares to the last byte, with its rows or with this
+hash. `finish` writes lists over all pieces (in their order);
 what it needs of rows it streams from `home/utterances.parquet` (`_rows.stream`), which has the
 groups in the order of the pieces. `home` is always a local folder: of a version on an object store,
 `write` and `check` find in it the piece's own files, `finish` the folders and what it asks for by

@@ -31,11 +31,14 @@ def parts(pcm: Pcm, rate: int, suffix: Suffix) -> tuple[bytes | memoryview, ...]
     return audio.wav_header(len(pcm), rate), memoryview(samples).cast("B")
 
 
-def faults(row: Row, name: str, data: bytes | memoryview) -> list[str]:
-    """Why the bytes of the file `name` are not the row's clip; empty when they are."""
-    header = audio.wav_header(row["num_samples"], row["sample_rate"])
-    view = memoryview(data)
-    if view[: len(header)] == header:  # then the samples are what follows, as `parts` has them
+def faults(row: Row, name: str, data: bytes | memoryview, suffix: Suffix) -> list[str]:
+    """Why the bytes of the file `name` are not the row's clip; empty when they are. A WAV file is
+    compared to the last byte, FLAC by its samples."""
+    if suffix == "wav":
+        header = audio.wav_header(row["num_samples"], row["sample_rate"])
+        view = memoryview(data)
+        if view[: len(header)] != header:
+            return [f"{name} has another header than its row asks for"]
         pcm: Any = view[len(header) :]
     else:
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -48,11 +48,13 @@ def size_of(size: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class Tar:
-    """A tar that is being written; makes its folder. What `add` gets is copied nowhere."""
+    """The tar `path` below `home` that is being written; makes its folder, and notes in `hashes`
+    what it is once it is whole. What `add` gets is copied nowhere."""
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    def __init__(self, home: Path, path: str, hashes: Hashes) -> None:
+        (home / path).parent.mkdir(parents=True, exist_ok=True)
+        self._path, self._hashes, self._digest = path, hashes, hashlib.sha256()
+        self._file = os.open(home / path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         self._waiting: list[memoryview] = []
         self._held = 0
         self._size = 0
@@ -74,6 +76,8 @@ class Tar:
                 self._flush()
 
     def _flush(self) -> None:
+        for part in self._waiting:
+            self._digest.update(part)
         _write(self._file, self._waiting)
         self._size += self._held
         self._waiting, self._held = [], 0
@@ -89,15 +93,9 @@ class Tar:
                 end = 2 * BLOCK
                 self._put(bytes(end + -(self._size + self._held + end) % RECORD))
                 self._flush()
+                self._hashes[self._path] = (self._digest.hexdigest(), self._size)
         finally:
             os.close(self._file)
-
-
-def write(path: Path, members: Iterable[tuple[str, Data | Sequence[Data]]]) -> None:
-    """A tar of these members, in order; a member's data is one buffer or several."""
-    with Tar(path) as tar:
-        for name, data in members:
-            tar.add(name, *([data] if isinstance(data, bytes | memoryview) else data))
 
 
 def _write(file: int, parts: list[memoryview]) -> None:
@@ -149,11 +147,16 @@ def read(path: Path, digest: Any = None) -> Iterator[Member]:
 
 
 def expect(
-    home: Path, path: str, names: Sequence[str], faults: list[str], hashes: Hashes
+    home: Path, path: str, names: Sequence[str], faults: list[str], hashes: Hashes, exact: bool
 ) -> Iterator[Member]:
     """The members of a tar as long as they are those of `names`, in order; adds to `faults` what
-    is missing, in another place, not plain or too much, and to `hashes` what the tar is."""
-    digest = hashlib.sha256()
+    is missing, in another place, not plain or too much.
+
+    A tar that `hashes` knows is compared with that, unless the caller is `exact`: it compares every
+    byte of the members' data with what was to be written. Of another one `hashes` gets what it is.
+    """
+    known = hashes.get(path)
+    digest = hashlib.sha256() if known is None or not exact else None
     members = read(home / path, digest)
     for name in names:
         member = next(members, None)
@@ -171,4 +174,9 @@ def expect(
     if extra is not None:
         faults.append(f"{path}: {extra.name} is in no row")
         return
-    hashes[path] = (digest.hexdigest(), (home / path).stat().st_size)
+    size = (home / path).stat().st_size
+    found = digest.hexdigest() if digest else None
+    if known is not None and known != (found or known[0], size):
+        faults.append(f"{path} is not what was written")
+    elif found:
+        hashes[path] = (found, size)

@@ -99,8 +99,9 @@ def _stem(split: str, recording: str) -> str:
 
 
 def write(
-    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings
-) -> None:
+    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings,
+    hashes: Hashes,
+) -> None:  # fmt: skip
     for path, row in zip(piece.files, rows, strict=True):
         (home / path).parent.mkdir(parents=True, exist_ok=True)
         with (home / path).open("wb") as file:
@@ -118,7 +119,7 @@ def check(
         if settings.audio == "mp3":
             faults += _mp3_faults(row, path, home)
         else:
-            faults += _clips.faults(row, path, (home / path).read_bytes())
+            faults += _clips.faults(row, path, (home / path).read_bytes(), "wav")
     return faults
 
 

@@ -35,6 +35,7 @@ GROUP_BYTES = 32 << 20  # of audio; a group has one row at least
 AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 REPEATED = ["language", "speaker", "dataset", "recording", "text_source"]
 _NAMES = {pa.string(): "string", pa.int64(): "int64", pa.float64(): "float64"}
+PROVES_SAMPLES = True
 
 
 class Settings(StageSettings):
@@ -87,8 +88,9 @@ def _groups(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
 
 
 def write(
-    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings
-) -> None:
+    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings,
+    hashes: Hashes,
+) -> None:  # fmt: skip
     path = home / piece.path
     path.parent.mkdir(parents=True, exist_ok=True)
     schema = _schema(rows[0])
@@ -130,7 +132,9 @@ def check(
                 place = f"{piece.path}: {row['id']}"
                 if facts != _facts(row) or path != f"{row['id']}.{settings.audio}":
                     faults.append(f"{place} does not say what its row says")
-                faults += _clips.faults(row, place, memoryview(data.as_buffer()))
+                faults += _clips.faults(
+                    row, place, memoryview(data.as_buffer()).cast("B"), settings.audio
+                )
     return faults
 
 

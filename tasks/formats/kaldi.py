@@ -28,6 +28,7 @@ from tasks.settings import StageSettings
 VERSION = 1
 COLUMNS = _clips.COLUMNS  # names and texts stand in the lists only
 LARGEST = 2**32 - 64  # bytes of samples that a WAV file can hold
+PROVES_SAMPLES = True
 
 
 class Settings(StageSettings):
@@ -50,8 +51,9 @@ def _header(rows: Sequence[Row]) -> bytes:
 
 
 def write(
-    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings
-) -> None:
+    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings,
+    hashes: Hashes,
+) -> None:  # fmt: skip
     path = home / piece.path
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:

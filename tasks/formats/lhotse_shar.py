@@ -31,6 +31,7 @@ COLUMNS = (
     "id", "text", "language", "speaker", "dataset", "source_id", "recording", "start", "end",
     "text_source", *_clips.COLUMNS, *_measures.NAMES,
 )  # fmt: skip
+PROVES_SAMPLES = True
 
 
 class Settings(StageSettings):
@@ -92,16 +93,16 @@ def _gzip(data: bytes) -> bytes:
 
 
 def write(
-    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings
-) -> None:
-    tar_path, cuts = (home / path for path in piece.files)
-    with _tar.Tar(tar_path) as tar:
+    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings,
+    hashes: Hashes,
+) -> None:  # fmt: skip
+    with _tar.Tar(home, piece.path, hashes) as tar:
         for row in rows:
             key = _tar.key(row["id"])
             data = _clips.parts(pcm(row), row["sample_rate"], settings.audio)
             tar.add(f"{key}.{settings.audio}", *data)
             tar.add(f"{key}.json", _line(_recording(row)))
-    cuts.write_bytes(_gzip(b"".join(_line(_cut(row)) for row in rows)))
+    (home / piece.files[1]).write_bytes(_gzip(b"".join(_line(_cut(row)) for row in rows)))
 
 
 def check(
@@ -111,10 +112,11 @@ def check(
     tar, cuts = piece.files
     faults: list[str] = []
     names = [f"{_tar.key(row['id'])}.{s}" for row in rows for s in (settings.audio, "json")]
-    for index, member in enumerate(_tar.expect(home, tar, names, faults, hashes)):
+    members = _tar.expect(home, tar, names, faults, hashes, settings.audio == "wav")
+    for index, member in enumerate(members):
         row, place = rows[index // 2], f"{tar}: {member.name}"
         if index % 2 == 0:
-            faults += _clips.faults(row, place, member.data)
+            faults += _clips.faults(row, place, member.data, settings.audio)
         elif member.data != _line(_recording(row)):
             faults.append(f"{place} does not say what its row says")
     found = zlib.decompress((home / cuts).read_bytes(), wbits=31)

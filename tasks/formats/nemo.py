@@ -29,6 +29,7 @@ from tasks.settings import THRESHOLD, StageSettings
 VERSION = 1
 COLUMNS = ("id", "text", "language", "speaker", *_clips.COLUMNS)
 NUMBERED = True  # `shard_id`
+PROVES_SAMPLES = True
 
 
 class Settings(StageSettings):
@@ -71,10 +72,11 @@ def _lines(piece: Piece, rows: Sequence[Row], settings: Settings) -> bytes:
 
 
 def write(
-    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings
-) -> None:
-    path, manifest = (home / path for path in piece.files)
-    with _tar.Tar(path) as tar:
+    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings,
+    hashes: Hashes,
+) -> None:  # fmt: skip
+    manifest = home / piece.files[1]
+    with _tar.Tar(home, piece.path, hashes) as tar:
         for row in rows:
             data = _clips.parts(pcm(row), row["sample_rate"], settings.audio)
             tar.add(member(row, settings), *data)
@@ -90,8 +92,9 @@ def check(
     faults: list[str] = []
     names = [member(row, settings) for row in rows]
     # The members first: the last step of `expect` looks at what is too much.
-    for found, row in zip(_tar.expect(home, tar, names, faults, hashes), rows, strict=False):
-        faults += _clips.faults(row, f"{tar}: {found.name}", found.data)
+    members = _tar.expect(home, tar, names, faults, hashes, settings.audio == "wav")
+    for found, row in zip(members, rows, strict=False):
+        faults += _clips.faults(row, f"{tar}: {found.name}", found.data, settings.audio)
     if (home / manifest).read_bytes() != _lines(piece, rows, settings):
         faults.append(f"{manifest} does not say what its rows say")
     return faults

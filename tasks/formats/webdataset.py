@@ -25,6 +25,7 @@ FACTS = (
     "sample_rate", "text", "text_source", "language", "speaker",
 )  # fmt: skip
 COLUMNS = (*FACTS, "sha256")
+PROVES_SAMPLES = True
 
 
 class Settings(StageSettings):
@@ -53,9 +54,10 @@ def _texts(row: Row) -> Iterator[tuple[str, bytes]]:
 
 
 def write(
-    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings
-) -> None:
-    with _tar.Tar(home / piece.path) as tar:
+    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings,
+    hashes: Hashes,
+) -> None:  # fmt: skip
+    with _tar.Tar(home, piece.path, hashes) as tar:
         for row in rows:
             for name, text in _texts(row):
                 tar.add(name, text)
@@ -70,11 +72,13 @@ def check(
     suffixes = ("json", "txt", settings.audio)
     names = [f"{_tar.key(row['id'])}.{suffix}" for row in rows for suffix in suffixes]
     faults: list[str] = []
-    for index, member in enumerate(_tar.expect(home, piece.path, names, faults, hashes)):
+    exact = settings.audio == "wav"
+    members = _tar.expect(home, piece.path, names, faults, hashes, exact)
+    for index, member in enumerate(members):
         row = rows[index // 3]
         place = f"{piece.path}: {member.name}"
         if index % 3 == 2:
-            faults += _clips.faults(row, place, member.data)
+            faults += _clips.faults(row, place, member.data, settings.audio)
         elif member.data != dict(_texts(row))[member.name]:
             faults.append(f"{place} does not say what its row says")
     return faults

@@ -21,6 +21,7 @@ from tasks.settings import StageSettings
 
 VERSION = 1
 COLUMNS = ("id", "text", *_clips.COLUMNS)
+PROVES_SAMPLES = True
 
 
 class Settings(StageSettings):
@@ -39,9 +40,10 @@ def offsets(rows: pa.Table, settings: Settings) -> NDArray[np.int64]:
 
 
 def write(
-    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings
-) -> None:
-    with _tar.Tar(home / piece.path) as tar:
+    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings,
+    hashes: Hashes,
+) -> None:  # fmt: skip
+    with _tar.Tar(home, piece.path, hashes) as tar:
         for row in rows:
             tar.add(f"{row['id']}.txt", row["text"].encode())
             tar.add(f"{row['id']}.wav", *_clips.parts(pcm(row), row["sample_rate"], "wav"))
@@ -53,11 +55,11 @@ def check(
     """Order, adjacency, headers, text and decoded PCM."""
     names = [f"{row['id']}.{suffix}" for row in rows for suffix in ("txt", "wav")]
     faults: list[str] = []
-    for index, member in enumerate(_tar.expect(home, piece.path, names, faults, hashes)):
+    for index, member in enumerate(_tar.expect(home, piece.path, names, faults, hashes, True)):
         row = rows[index // 2]
         place = f"{piece.path}: {member.name}"
         if index % 2:
-            faults += _clips.faults(row, place, member.data)
+            faults += _clips.faults(row, place, member.data, "wav")
             continue
         # Where another format comes first, shard and offset are its own.
         if row["shard"] == piece.path and member.offset != row["offset"]:

@@ -19,6 +19,7 @@ from tasks.settings import StageSettings
 
 VERSION = 1
 COLUMNS = ("id", *_clips.COLUMNS)  # a text stands in the list only
+PROVES_SAMPLES = True
 
 
 class Settings(StageSettings):
@@ -31,8 +32,9 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 
 
 def write(
-    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings
-) -> None:
+    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings,
+    hashes: Hashes,
+) -> None:  # fmt: skip
     (home / piece.path).parent.mkdir(parents=True, exist_ok=True)
     for path, row in zip(piece.files, rows, strict=True):
         with (home / path).open("wb") as file:
@@ -44,7 +46,7 @@ def check(
 ) -> list[str]:
     faults: list[str] = []
     for path, row in zip(piece.files, rows, strict=True):
-        faults += _clips.faults(row, path, (home / path).read_bytes())
+        faults += _clips.faults(row, path, (home / path).read_bytes(), "wav")
     return faults
 
 

@@ -4,7 +4,7 @@ In the staging folder, until the version is published, lies `.plan/`:
 
     rows.arrow     all rows in the order of the groups: a record batch for each group
     pieces.arrow   a record batch for each piece, so that a worker is told only its number
-    hashes/<n>     what `check` found of the files of piece n
+    hashes/<n>     what is known of the files of piece n: by `write`, then by `check`
 
 Formats know local folders only: on an object store a worker writes a piece into one of its own and
 puts it, and checks what it got back.
@@ -251,9 +251,12 @@ def write(job: Job, staging: Path, number: int) -> bool:
 
     module, settings = _format(job, piece)
     rows = _rows(staging, piece, *READ)
-    read = blobs.reader(job.out, [_in_blob(row) for row in rows])
+    proved = not getattr(module, "PROVES_SAMPLES", False)
+    read = blobs.reader(job.out, [_in_blob(row) for row in rows], proved)
+    hashes: Hashes = {}
     with transfers.writing(staging) as home:
-        module.write(piece, rows, lambda row: read(_in_blob(row)), home, settings)
+        module.write(piece, rows, lambda row: read(_in_blob(row)), home, settings, hashes)
+    _note(staging, number, hashes)
     return False
 
 
@@ -271,20 +274,39 @@ def _unlink(staging: Path, piece: Piece) -> None:
 
 
 def check(job: Job, staging: Path, number: int) -> None:
-    """On a worker: reopen a piece that was written, decode everything, note its hashes."""
+    """On a worker: reopen a piece that was written, decode everything, note its hashes.
+    CorruptManifest when the fault was a blob's, which `write` took as it was."""
     piece = piece_of(staging, number)
     module, settings = _format(job, piece)
     with transfers.reading(staging, piece.files) as home:
-        hashes: Hashes = {}
+        hashes = _noted(staging, number)
         faults = module.check(piece, _rows(staging, piece), home, settings, hashes)
         if faults:
+            _prove(job, _rows(staging, piece, *READ))
             raise RunError(f"what was written does not read back: {'; '.join(faults[:3])}")
         found = {path: hashes.get(path) or storage.hashed(home / path) for path in piece.files}
-    noted = json.dumps(found).encode()
+    _note(staging, number, found)
+
+
+def _prove(job: Job, rows: list[Row]) -> None:
+    """CorruptManifest when a blob does not hold what one of the rows names."""
+    read = blobs.reader(job.out, [_in_blob(row) for row in rows])
+    for row in rows:
+        read(_in_blob(row))
+
+
+def _note(staging: Path, number: int, hashes: Hashes) -> None:
+    """Only this piece's worker writes it: no other reads it before that has answered."""
+    path, data = staging / PLAN / "hashes" / str(number), json.dumps(hashes).encode()
     if storage.is_remote(staging):
-        storage.put(staging / PLAN / "hashes" / str(number), noted)
+        storage.put(path, data)
     else:
-        (staging / PLAN / "hashes" / str(number)).write_bytes(noted)
+        path.write_bytes(data)
+
+
+def _noted(staging: Path, number: int) -> Hashes:
+    noted = json.loads(storage.read(staging / PLAN / "hashes" / str(number)))
+    return {path: (sha256, size) for path, (sha256, size) in noted.items()}
 
 
 @contextmanager

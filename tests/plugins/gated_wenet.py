@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tasks.blobs import Pcm
-from tasks.formats import Piece, wenet
+from tasks.formats import Hashes, Piece, wenet
 from tasks.manifest import Row
 from tests.plugins import gate
 
@@ -15,6 +15,7 @@ COLUMNS = wenet.COLUMNS
 Settings = wenet.Settings
 files = wenet.files
 offsets = wenet.offsets
+PROVES_SAMPLES = wenet.PROVES_SAMPLES
 check = wenet.check
 listing = wenet.listing
 
@@ -25,12 +26,13 @@ def write(
     pcm: Callable[[Row], Pcm],
     home: Path,
     settings: wenet.Settings,
+    hashes: Hashes,
 ) -> None:
     def waiting(row: Row) -> Pcm:
         gate.wait("package", row["num_samples"] / row["sample_rate"])
         return pcm(row)
 
-    wenet.write(piece, rows, waiting, home, settings)
+    wenet.write(piece, rows, waiting, home, settings, hashes)
 
 
 def finish(pieces: Sequence[Piece], home: Path, settings: wenet.Settings) -> None:

@@ -37,8 +37,9 @@ def _text(row: Row, settings: Settings) -> str:
 
 
 def write(
-    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings
-) -> None:
+    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings,
+    hashes: Hashes,
+) -> None:  # fmt: skip
     for path, row in zip(piece.files, rows, strict=True):
         (home / path).parent.mkdir(parents=True, exist_ok=True)
         (home / path).write_text(_text(row, settings))

@@ -725,7 +725,7 @@ def test_a_disk_that_damages_everything_ends_the_run(
     """Repairs are bounded: no run goes round for ever."""
     from tasks import blobs
 
-    def damaged(out: Path, shard: str, row: Any) -> Any:
+    def damaged(out: Path, shard: str, row: Any, proved: bool = True) -> Any:
         raise CorruptManifest("audio blob is damaged", str(blobs.folder(out, shard) / row["blob"]))
 
     monkeypatch.setattr(blobs, "read", damaged)
@@ -766,7 +766,7 @@ def test_control_damage_is_found_by_the_hash(
     (path,) = corpus.parts(job.out, "audio")
     damage(path, "flip")
 
-    def unchecked(out: Path, shard: str, row: Any) -> Any:
+    def unchecked(out: Path, shard: str, row: Any, proved: bool = True) -> Any:
         with (blobs.folder(out, shard) / row["blob"]).open("rb") as blob:
             blob.seek(row["offset"])
             return np.frombuffer(blob.read(2 * row["num_samples"]), "<i2")

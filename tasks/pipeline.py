@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +19,7 @@ from tasks.dataset import versions
 from tasks.errors import CorruptManifest, MillError, RunError
 from tasks.job import Done, Job
 from tasks.packaging import pieces
+from tasks.settled import Settled, Version
 
 log = logging.getLogger("uttermill")
 
@@ -99,12 +99,16 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
 
 
 def run_stage(
-    job: Job, shard_id: str, seconds: float, caller: Caller, name: str, sure: bool = False
-) -> Done:
+    job: Job, shard_id: str, seconds: float, caller: Caller, name: str, sure: bool = False,
+    there: int | None = None,
+) -> Done:  # fmt: skip
     """One stage for one shard; nothing is sent to a worker when nothing is missing.
 
-    `sure`: the stage before it made something, so there is no need to look.
+    `sure`: the stage before it made something, so there is no need to look; nor where it is known
+    how many items are `there`, and that no other is missing.
     """
+    if there is not None:
+        return Done(name, shard_id, 0, there)
     if not sure:
         missing, reused = stage.pending(name, job, shard_id)
         if not missing:
@@ -143,8 +147,11 @@ class Published:
     balance: dict[str, Any] = field(default_factory=dict)
 
 
-def run_package_stage(job: Job, shards: Sequence[str], caller: Caller) -> Published:
-    """Gather, write and check pieces on the workers, publish by one rename.
+def run_package_stage(
+    job: Job, shards: Sequence[str], caller: Caller, state: Settled | None = None
+) -> Published:
+    """Gather, write and check pieces on the workers, publish by one rename; nothing of it where
+    `state` knows that the newest version is today's.
 
     CorruptManifest when a blob is damaged: it was set aside, the chains must run again.
     """
@@ -156,18 +163,19 @@ def run_package_stage(job: Job, shards: Sequence[str], caller: Caller) -> Publis
         walls[step], last = round(time.monotonic() - last, 3), time.monotonic()
 
     versions.clean(job.out)
+    if state is not None and (known := state.version()):
+        return _unchanged(job, known, began)
     try:
         gathered = caller.call(package.gather, job, sorted(shards))
         lap("gather")
         count = gathered["summary"]["utterances"]["packaged"]
         seconds = gathered["summary"]["seconds"]["packaged"]
+        version = Version(gathered["version"], count, gathered["summary"], gathered["balance"])
         if not gathered["new"]:
-            versions.point_latest(job.out)
-            path = versions.home(job.out) / f"v{gathered['version']:04d}"
-            inventory.note(job.out)
-            wall = time.monotonic() - began
-            done = Done("package", "", 0, count, 0, wall)
-            return Published(path, False, gathered["summary"], done, balance=gathered["balance"])
+            published = _unchanged(job, version, began)
+            if state is not None:
+                state.save(version)
+            return published
         staging = storage.place(gathered["staging"])
         planned = pieces.pieces_of(staging)
         numbers = range(len(planned))
@@ -178,6 +186,8 @@ def run_package_stage(job: Job, shards: Sequence[str], caller: Caller) -> Publis
         lap("verify")
         path = package.publish(job, gathered)
         inventory.note(job.out)
+        if state is not None:
+            state.save(version)
         lap("publish")
     except CorruptManifest as fault:
         log.warning("%s; what it held is made again", fault)
@@ -197,6 +207,15 @@ def run_package_stage(job: Job, shards: Sequence[str], caller: Caller) -> Publis
     )  # fmt: skip
 
 
+def _unchanged(job: Job, version: Version, began: float) -> Published:
+    """Nothing is published: the newest version is as it was."""
+    versions.point_latest(job.out)
+    inventory.note(job.out)
+    done = Done("package", "", 0, version.clips, 0, time.monotonic() - began)
+    path = versions.home(job.out) / f"v{version.number:04d}"
+    return Published(path, False, version.summary, done, balance=version.balance)
+
+
 def run_here(job: Job) -> tuple[Published, dict[str, Any]]:
     """The whole line in this process; returns what was published and the stages' counts."""
     caller = Here()
@@ -205,12 +224,12 @@ def run_here(job: Job) -> tuple[Published, dict[str, Any]]:
     for attempt in range(REPAIRS):
         sharded = run_shard_stage(job, caller, job.out / "manifests" / ".listing")
         totals.add(sharded.done)
+        state = Settled(job, sharded.shards)
         for name in sharded.shards:
-            seconds = sharded.seconds[name]
-            for done in run_chain(partial(run_stage, job, name, seconds, caller)):
+            for done in _chain(job, name, sharded.seconds[name], caller, state):
                 totals.add(done)
         try:
-            published = run_package_stage(job, sharded.shards, caller)
+            published = run_package_stage(job, sharded.shards, caller, state)
         except CorruptManifest:
             if attempt == REPAIRS - 1:
                 raise
@@ -218,6 +237,17 @@ def run_here(job: Job) -> tuple[Published, dict[str, Any]]:
         totals.add(published.done)
         return published, totals.as_dict()
     raise AssertionError("unreachable")
+
+
+def _chain(job: Job, shard_id: str, seconds: float, caller: Caller, state: Settled) -> list[Done]:
+    there = state.items(shard_id) or {}
+
+    def step(name: str, sure: bool) -> Done:
+        return run_stage(job, shard_id, seconds, caller, name, sure, there.get(name))
+
+    dones = run_chain(step)
+    state.saw(dones)
+    return dones
 
 
 class Totals:
@@ -232,17 +262,15 @@ class Totals:
             for name in ("shard", *stage.PER_SHARD, "package")
         }  # fmt: skip
 
-    def add(self, done: Done) -> None:
+        self.task_runs = 0  # Prefect's: one each time a stage was run or found done
+
+    def add(self, done: Done, task_run: bool = True) -> None:
+        self.task_runs += task_run
         entry = self.stages[done.stage]
         entry["shards_run" if done.ran else "shards_reused"] += 1
         entry["items_computed"] += done.computed
         entry["items_reused"] += done.reused
         entry["seconds"] = round(entry["seconds"] + done.wall, 3)
-
-    @property
-    def calls(self) -> int:
-        """How often a stage was run or found done: the number of its Prefect task runs."""
-        return sum(e["shards_run"] + e["shards_reused"] for e in self.stages.values())
 
     def as_dict(self) -> dict[str, Any]:
         return self.stages

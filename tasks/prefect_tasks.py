@@ -17,6 +17,7 @@ from prefect.states import Completed
 from tasks import pipeline
 from tasks.job import Done, Job
 from tasks.pipeline import Caller
+from tasks.settled import Settled
 
 OPTIONS: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
 LABEL = "{label}"
@@ -53,34 +54,39 @@ def shard(job: Job, caller: Caller, scratch: Path) -> Any:
 
 
 @task(name="filter", task_run_name=LABEL, **OPTIONS)
-def filter(job: Job, shard_id: str, seconds: float, caller: Caller, label: str, sure: bool) -> Any:
+def filter(
+    job: Job, shard_id: str, seconds: float, caller: Caller, label: str, sure: bool,
+    there: int | None = None,
+) -> Any:  # fmt: skip
     _tag("filter")
-    done = pipeline.run_stage(job, shard_id, seconds, caller, "filter", sure)
+    done = pipeline.run_stage(job, shard_id, seconds, caller, "filter", sure, there)
     return _state(done, done)
 
 
 @task(name="resample", task_run_name=LABEL, **OPTIONS)
 def resample(
-    job: Job, shard_id: str, seconds: float, caller: Caller, label: str, sure: bool
-) -> Any:
+    job: Job, shard_id: str, seconds: float, caller: Caller, label: str, sure: bool,
+    there: int | None = None,
+) -> Any:  # fmt: skip
     _tag("resample")
-    done = pipeline.run_stage(job, shard_id, seconds, caller, "resample", sure)
+    done = pipeline.run_stage(job, shard_id, seconds, caller, "resample", sure, there)
     return _state(done, done)
 
 
 @task(name="transcribe", task_run_name=LABEL, **OPTIONS)
 def transcribe(
-    job: Job, shard_id: str, seconds: float, caller: Caller, label: str, sure: bool
-) -> Any:
+    job: Job, shard_id: str, seconds: float, caller: Caller, label: str, sure: bool,
+    there: int | None = None,
+) -> Any:  # fmt: skip
     _tag("transcribe")
-    done = pipeline.run_stage(job, shard_id, seconds, caller, "transcribe", sure)
+    done = pipeline.run_stage(job, shard_id, seconds, caller, "transcribe", sure, there)
     return _state(done, done)
 
 
 @task(name="package", task_run_name="package", **OPTIONS)
-def package(job: Job, shards: list[str], caller: Caller) -> Any:
+def package(job: Job, shards: list[str], caller: Caller, state: Settled) -> Any:
     _tag("package")
-    published = pipeline.run_package_stage(job, shards, caller)
+    published = pipeline.run_package_stage(job, shards, caller, state)
     return _state(published.done, published)
 
 

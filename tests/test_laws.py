@@ -572,8 +572,8 @@ def break_everywhere(
 
 def test_a_failing_rename_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> None:
     # shard, inventory, filter, blob, resample, transcribe, decisions, data.list, data card,
-    # dataset.json, version, latest, inventory
-    assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, 20) == 13
+    # dataset.json, version, latest, inventory, settled
+    assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, 20) == 14
 
 
 def test_a_failing_sync_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> None:

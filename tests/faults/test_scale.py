@@ -42,11 +42,25 @@ def test_shards_beyond_one_flow_run_go_through_children(site: Site) -> None:
     assert still_open(site.api, out) == []
     print(f"\n{first.seconds:.1f} s for {len(runs)} task runs")
 
+    again = site.done(settings)
+    assert not again.result["new"]
+    assert len(task_runs(site.api, out)) == len(runs) + 2, "none for a shard that lacks nothing"
+    assert "230 of 230 shards are as the last run left them" in again.stderr
+    for stage in PER_SHARD:
+        counts = again.result["stages"][stage]
+        assert counts == {**counts, "shards_reused": COUNT, "items_reused": COUNT, "shards_run": 0}
+    print(f"{again.seconds:.1f} s for a run with nothing to do")
+
+    sf.write(site.source / "new.wav", corpus.speech(COUNT, SECONDS, 8000), 8000, "PCM_16")
+    grown = site.done(settings)
+    assert len(task_runs(site.api, out)) == len(runs) + 2 + 2 + len(PER_SHARD)
+    assert grown.result["stages"]["filter"]["shards_run"] == 1
+
     rows = [
         r
         for name in manifest.shards(out)
         for r in manifest.read(out, "shard", name)[-1].table.to_pylist()
     ]
-    assert len(rows) == COUNT
-    assert len(shard.grouped(rows, SECONDS / 3600)) == COUNT
+    assert len(rows) == COUNT + 1
+    assert len(shard.grouped(rows, SECONDS / 3600)) == COUNT + 1
     assert len(shard.grouped(rows, None)) == 1  # 69 s in all

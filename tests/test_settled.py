@@ -1,0 +1,219 @@
+"""What need not be looked at again: a run with nothing to do, and shards that nobody touched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks import manifest, package, settled, stage
+from tasks.job import Job
+from tests import corpus
+
+SHARDS = 3  # of four recordings each
+TEN = {"settle_seconds": 0, "hours": corpus.seconds_of(0) * 4 / 3600}
+
+
+class Looks:
+    """Which shards were looked up in the manifests, and how often package gathered."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.shards: set[str] = set()
+        self.gathered = 0
+        pending, gather = stage.pending, package.gather
+
+        def counted(name: str, job: Job, shard: str) -> tuple[int, int]:
+            self.shards.add(shard)
+            return pending(name, job, shard)
+
+        def gathering(job: Job, shards: Any) -> dict[str, Any]:
+            self.gathered += 1
+            return gather(job, shards)
+
+        patch.setattr(stage, "pending", counted)
+        patch.setattr(package, "gather", gathering)
+
+    def forget(self) -> None:
+        self.shards, self.gathered = set(), 0
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    return Looks(monkeypatch)
+
+
+@pytest.fixture
+def home(tmp_path: Path, looks: Looks) -> Path:
+    corpus.make(tmp_path / "in", 12)
+    corpus.run(asked(tmp_path))
+    assert len(manifest.shards(tmp_path / "out")) >= SHARDS
+    looks.forget()
+    return tmp_path
+
+
+def asked(home: Path, **more: Any) -> Job:
+    return corpus.job(home, **{"shard": TEN, **more})
+
+
+def note(home: Path) -> Path:
+    return home / "out/manifests/package/settled.json"
+
+
+def test_a_run_with_nothing_to_do_looks_at_nothing(home: Path, looks: Looks) -> None:
+    """With the counts, the summary and the balance of a run that looks at everything."""
+    quick, counts = corpus.run(asked(home))
+    assert (looks.shards, looks.gathered) == (set(), 0)
+    assert (quick.new, quick.path.name) == (False, "v0001")
+    note(home).unlink()
+    whole, again = corpus.run(asked(home))
+    assert looks.gathered == 1
+    assert looks.shards == set(manifest.shards(home / "out"))
+    assert counts == again
+    assert (quick.summary, quick.balance) == (whole.summary, whole.balance)
+    assert quick.done.reused == whole.done.reused > 0
+
+
+def test_only_what_was_touched_is_looked_at(home: Path, looks: Looks) -> None:
+    before = set(manifest.shards(home / "out"))
+    corpus.add(home / "in", 12)
+    _, counts = corpus.run(asked(home))
+    [new] = set(manifest.shards(home / "out")) - before
+    assert looks.shards == {new}
+    assert looks.gathered == 1
+    assert counts["filter"] == (1, 12)
+    looks.forget()
+    corpus.run(asked(home))
+    assert (looks.shards, looks.gathered) == (set(), 0)
+
+
+def flipped(home: Path, root: str) -> None:
+    path = corpus.parts(home / "out", root)[0]
+    corpus.flip(path, path.stat().st_size // 2)
+
+
+def cut(home: Path) -> None:
+    path = corpus.parts(home / "out", "audio")[0]
+    path.write_bytes(path.read_bytes()[:-2])
+
+
+def removed(home: Path) -> None:
+    corpus.parts(home / "out", "manifests/transcribe")[0].unlink()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(lambda home, root=f"manifests/{name}": flipped(home, root) for name in settled.STAGES),
+        lambda home: flipped(home, "audio"), cut, removed,
+    ],
+    ids=[*settled.STAGES, "audio", "cut", "removed"],
+)  # fmt: skip
+def test_a_touched_checkpoint_is_looked_at(
+    home: Path, looks: Looks, damage: Callable[[Path], None]
+) -> None:
+    damage(home)
+    corpus.run(asked(home))
+    assert len(looks.shards) == 1
+    assert looks.gathered == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"filter": corpus.filters(min=0.2)},
+        {"resample": {"rate": 8000}},
+        {"transcribe": {"backend": {"use": "fake", "seed": 3}}},
+        {"transcribe": {"verdicts": [{"use": "empty_text", "min_chars": 3}]}},
+    ],
+    ids=["threshold", "rate", "recogniser", "verdict"],
+)
+def test_other_settings_look_at_everything(
+    home: Path, looks: Looks, change: dict[str, Any]
+) -> None:
+    corpus.run(asked(home, **change))
+    assert looks.shards == set(manifest.shards(home / "out"))
+    assert looks.gathered == 1
+
+
+def test_another_release_looks_at_everything(
+    home: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settled, "_code", lambda: "another")
+    corpus.run(asked(home))
+    assert looks.shards == set(manifest.shards(home / "out"))
+    assert looks.gathered == 1
+
+
+def test_what_package_goes_by_is_gathered_anew(home: Path, looks: Looks) -> None:
+    """And no shard is looked at for it."""
+    listed = home / "test.txt"
+    listed.write_text("c/r01.wav\n")
+    splits = {"splits": {"test": {"list": str(listed)}}}
+    one, _ = corpus.run(asked(home, package=splits))
+    assert (one.new, looks.gathered, looks.shards) == (True, 1, set())
+    corpus.run(asked(home, package=splits))
+    assert looks.gathered == 1
+    listed.write_text("c/r02.wav\n")
+    corpus.run(asked(home, package={**splits, "resplit": True}))
+    assert looks.gathered == 2
+    listed.write_text("c/r03.wav\n")
+    two, _ = corpus.run(asked(home, package={**splits, "resplit": True}))
+    assert (two.new, looks.gathered, looks.shards) == (True, 3, set())
+
+
+def test_another_licence_is_gathered_anew(home: Path, looks: Looks) -> None:
+    source = {"kind": "folder", "path": str(home / "in"), "name": "c", "licence": "CC0-1.0"}
+    made, _ = corpus.run(asked(home, sources=[source]))
+    assert (made.new, looks.gathered) == (True, 1)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "null", '{"format": 0}', '{"format": 1}'])
+def test_a_damaged_note_is_none(home: Path, looks: Looks, text: str) -> None:
+    note(home).write_text(text)
+    corpus.run(asked(home))
+    assert looks.gathered == 1
+    assert json.loads(note(home).read_text())["version"]["number"] == 1
+
+
+def test_a_version_that_is_gone_is_made_again(home: Path, looks: Looks) -> None:
+    (home / "out/datasets/v0001").rename(home / "aside")
+    made, _ = corpus.run(asked(home))
+    assert made.new
+    assert looks.gathered == 1
+    assert looks.shards == set()
+
+
+def test_latest_is_mended_without_a_look(home: Path, looks: Looks) -> None:
+    latest = home / "out/datasets/latest"
+    latest.unlink()
+    corpus.run(asked(home))
+    assert latest.resolve().name == "v0001"
+    assert looks.gathered == 0
+
+
+def test_a_run_that_fails_notes_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = note(home).read_bytes()
+    corpus.add(home / "in", 12)
+
+    def refused(*_: object) -> None:
+        raise OSError("no")
+
+    monkeypatch.setattr(package, "publish", refused)
+    with pytest.raises(OSError, match="no"):
+        corpus.run(asked(home))
+    assert note(home).read_bytes() == before
+
+
+def test_what_died_is_tried_again_when_asked(home: Path, looks: Looks) -> None:
+    """`shard.retry` takes rows out of the manifests, and so the shard is looked at."""
+    poison = {"use": "tests.plugins.poison", "how": "memory_error", "seconds": corpus.seconds_of(5)}
+    corpus.run(asked(home, filter=corpus.filters(poison)))
+    looks.forget()
+    corpus.run(asked(home, filter=corpus.filters(poison)))
+    assert (looks.shards, looks.gathered) == (set(), 0)
+    again = {**TEN, "retry": True}
+    corpus.run(asked(home, filter=corpus.filters(poison), shard=again))
+    assert len(looks.shards) == 1

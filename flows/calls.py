@@ -1,18 +1,21 @@
-"""How the pipeline's calls get to the workers: `OnCluster` is its Caller, under guards."""
+"""How the pipeline's calls get to the workers: `OnCluster` is its Caller, under guards, for as long
+as a flow has it `opened`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from flows import remote
+from flows import dask_report, remote
 from flows.cluster import Cluster, ClusterSettings
 from flows.fleet import CPU, GPU
 from flows.metrics import Metrics
+from flows.progress import Progress
 from flows.runner import Guard, map_chains
-from tasks import gpu
+from tasks import gpu, storage
 from tasks.gauge import Gauge
 from tasks.job import Done, Job
 from tasks.metrics import Place, Trace
@@ -24,6 +27,22 @@ STEPS = {
     "tasks.packaging.pieces.check": ("package", "check"),
     "tasks.estimating.trial.plan": ("package", "plan"),
 }  # fmt: skip
+
+
+@contextmanager
+def opened(
+    job: Job, settings: ClusterSettings, metrics: Metrics, folder: Path
+) -> Iterator[tuple[OnCluster, Progress]]:
+    """The cluster of a run, which lies in `folder`, and its progress bars."""
+    assert job.scratch is not None
+    # Workers that others start see a folder, or they have the store's account.
+    common = None if storage.is_remote(job.out) else folder
+    workers = Cluster(settings, job.scratch / "workers", bool(gpu.stages(job)), common)
+    with Progress() as progress, workers as cluster:
+        cluster.subscribe(remote.TOPIC, progress.on_event)
+        cluster.forward_logging()
+        with dask_report.recorded(cluster, folder):
+            yield OnCluster(cluster, settings, metrics), progress
 
 
 class OnCluster:

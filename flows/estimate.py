@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from prefect import flow
 from pydantic import Field
 
-from flows import artifacts, disk, lock, metrics, posting, prepare, remote, runs
-from flows.calls import OnCluster
-from flows.cluster import Cluster, ClusterSettings
+from flows import artifacts, disk, lock, metrics, posting, prepare, runs
+from flows.calls import OnCluster, opened
+from flows.cluster import ClusterSettings
 from flows.progress import Progress
 from flows.settings import PrepareSettings, check
-from tasks import gpu, inventory, masking, prefect_tasks, storage
+from tasks import inventory, masking, prefect_tasks, storage
 from tasks.dataset import versions
 from tasks.estimating import forecast, sample, trial
 from tasks.estimating.forecast import Costs, Forecast, Sizes
@@ -93,28 +93,14 @@ def estimate(
             metrics.recorded(run.folder) as measured,
         ):
             own = replace(job, scratch=scratch)
-            result, costs = _run(own, settings, measured, run.folder, fraction, least)
+            with opened(own, settings.cluster, measured, run.folder) as (caller, progress):
+                result, costs = line(own, caller, progress, fraction, least)
             result["run"] = run.folder.name
             result["wall_spent_seconds"] = round(time.monotonic() - began, 3)
             _keep(job, run.folder, result, costs)
             result["estimate"] = str(run.place / disk.NAME)
             posting.note(artifacts.forecast(result))
     return result
-
-
-def _run(
-    job: Job, settings: PrepareSettings, measured: metrics.Metrics, folder: Path,
-    fraction: float, least: int,
-) -> tuple[dict[str, Any], Costs]:  # fmt: skip
-    assert job.scratch is not None
-    # Workers that others start see a folder, or they have the store's account.
-    common = None if storage.is_remote(job.out) else folder
-    on_gpu = bool(gpu.stages(job))
-    workers = Cluster(settings.cluster, job.scratch / "workers", on_gpu, common)
-    with Progress() as progress, workers as cluster:
-        cluster.subscribe(remote.TOPIC, progress.on_event)
-        cluster.forward_logging()
-        return line(job, OnCluster(cluster, settings.cluster, measured), progress, fraction, least)
 
 
 def line(

@@ -28,6 +28,7 @@ from tasks.dataset import datacard, versions
 from tasks.errors import CODES, ConfigError
 from tasks.job import Job
 from tasks.packaging import weights
+from tasks.settled import Settled
 from tasks.stage import view_of
 from tasks.storage import tables, transfers
 from tasks.view import rules_of
@@ -45,10 +46,12 @@ def status(out: Path) -> dict[str, Any]:
     stages: dict[str, Any] = {
         "shard": {"items_done": found.reused, "items_to_compute": len(found.probe)}
     }
+    state = Settled(job, shards)
     for name in stage.PER_SHARD:
         missing, done = 0, 0
         for each in shards:
-            lacking, there = stage.pending(name, job, each)
+            known = state.items(each)
+            lacking, there = (0, known[name]) if known else stage.pending(name, job, each)
             missing, done = missing + lacking, done + there
         stages[name] = {"items_done": done, "items_to_compute": missing}
     # What one stage has to do waits for the next one too.

@@ -19,13 +19,13 @@ from typing import Any
 from prefect import flow
 from prefect.context import FlowRunContext
 
-from flows import dask_report, disk, history, lock, metrics, posting, remote, report, runs
-from flows.calls import OnCluster
-from flows.cluster import Cluster, ClusterSettings
+from flows import disk, history, lock, metrics, posting, report, runs
+from flows.calls import OnCluster, opened
+from flows.cluster import ClusterSettings
 from flows.progress import Progress
 from flows.runner import map_chains
 from flows.settings import PrepareSettings, check
-from tasks import gpu, pipeline, prefect_tasks, storage, summary
+from tasks import pipeline, prefect_tasks, summary
 from tasks.dataset import versions
 from tasks.errors import CorruptManifest
 from tasks.job import Done, Job
@@ -92,7 +92,9 @@ def prepare(
         ):
             with metrics.recorded(run.folder) as measured:
                 own = replace(job, scratch=scratch)
-                result = _run(own, settings, scratch, live, measured, run.folder)
+                with opened(own, settings.cluster, measured, run.folder) as (caller, progress):
+                    live.watch(progress)
+                    result = line(own, caller, progress)
             result["stragglers"] = measured.stragglers()
             result["wall_seconds"] = round(time.monotonic() - began, 3)
             run.finish(result)
@@ -107,22 +109,6 @@ def record(out: Path) -> None:
     if context and context.flow_run:
         history.mark_run(context.flow_run.id, out, context.flow_run.tags)
         history.close_dead_runs(out, context.flow_run.id)
-
-
-def _run(
-    job: Job, settings: PrepareSettings, scratch: Path, live: posting.Live,
-    measured: metrics.Metrics, folder: Path,
-) -> dict[str, Any]:  # fmt: skip
-    on_gpu = bool(gpu.stages(job))
-    # Workers that others start see a folder, or they have the store's account.
-    common = None if storage.is_remote(job.out) else runs.newest(job.out)
-    workers = Cluster(settings.cluster, scratch / "workers", on_gpu, common)
-    with Progress() as progress, workers as cluster:
-        live.watch(progress)
-        cluster.subscribe(remote.TOPIC, progress.on_event)
-        cluster.forward_logging()
-        with dask_report.recorded(cluster, folder):
-            return line(job, OnCluster(cluster, settings.cluster, measured), progress)
 
 
 def line(job: Job, caller: OnCluster, progress: Progress) -> dict[str, Any]:

@@ -208,9 +208,9 @@ def _put(home: Path, handle: HashedFile, name_of: Callable[[str], str]) -> Path:
     return path
 
 
-def fsync_folder(home: Path) -> None:
-    """Make a rename in `home` durable."""
-    fd = os.open(home, os.O_RDONLY)
+def fsync(path: Path) -> None:
+    """Make a file's bytes, or the renames in a folder, durable."""
+    fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
     finally:

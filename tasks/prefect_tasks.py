@@ -14,7 +14,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import TaskRunContext
 from prefect.states import Completed
 
-from tasks import pipeline
+from tasks import pipeline, stage
 from tasks.job import Done, Job
 from tasks.pipeline import Caller
 from tasks.settled import Settled
@@ -23,7 +23,7 @@ OPTIONS: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
 LABEL = "{label}"
 
 
-def _tag(stage: str) -> None:
+def _tag(name: str) -> None:
     """The stage as the tag of this task run; it shows when the task run ends.
 
     Not an option of the task: Prefect looks for a limit of the tag before each task run begins
@@ -32,7 +32,7 @@ def _tag(stage: str) -> None:
     """
     context = TaskRunContext.get()
     if context is not None:
-        context.task_run.tags.append(stage)
+        context.task_run.tags.append(name)
 
 
 def _state(done: Done, result: Any) -> Any:
@@ -53,34 +53,20 @@ def shard(job: Job, caller: Caller, scratch: Path) -> Any:
     return _state(found.done, found)
 
 
-@task(name="filter", task_run_name=LABEL, **OPTIONS)
-def filter(
-    job: Job, shard_id: str, seconds: float, caller: Caller, label: str, sure: bool,
-    there: int | None = None,
-) -> Any:  # fmt: skip
-    _tag("filter")
-    done = pipeline.run_stage(job, shard_id, seconds, caller, "filter", sure, there)
-    return _state(done, done)
+def _per_shard(name: str) -> Any:
+    @task(name=name, task_run_name=LABEL, **OPTIONS)
+    def run(
+        job: Job, shard_id: str, seconds: float, caller: Caller, label: str, sure: bool,
+        there: int | None = None,
+    ) -> Any:  # fmt: skip
+        _tag(name)
+        done = pipeline.run_stage(job, shard_id, seconds, caller, name, sure, there)
+        return _state(done, done)
+
+    return run
 
 
-@task(name="resample", task_run_name=LABEL, **OPTIONS)
-def resample(
-    job: Job, shard_id: str, seconds: float, caller: Caller, label: str, sure: bool,
-    there: int | None = None,
-) -> Any:  # fmt: skip
-    _tag("resample")
-    done = pipeline.run_stage(job, shard_id, seconds, caller, "resample", sure, there)
-    return _state(done, done)
-
-
-@task(name="transcribe", task_run_name=LABEL, **OPTIONS)
-def transcribe(
-    job: Job, shard_id: str, seconds: float, caller: Caller, label: str, sure: bool,
-    there: int | None = None,
-) -> Any:  # fmt: skip
-    _tag("transcribe")
-    done = pipeline.run_stage(job, shard_id, seconds, caller, "transcribe", sure, there)
-    return _state(done, done)
+PER_SHARD = {name: _per_shard(name) for name in stage.PER_SHARD}
 
 
 @task(name="package", task_run_name="package", **OPTIONS)
@@ -88,6 +74,3 @@ def package(job: Job, shards: list[str], caller: Caller, state: Settled) -> Any:
     _tag("package")
     published = pipeline.run_package_stage(job, shards, caller, state)
     return _state(published.done, published)
-
-
-PER_SHARD = {"filter": filter, "resample": resample, "transcribe": transcribe}

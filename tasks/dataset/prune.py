@@ -30,7 +30,7 @@ from tasks.dataset import reach, remote_versions, versions
 from tasks.dataset.reach import Asked
 from tasks.errors import ConfigError, RunError
 from tasks.job import Job
-from tasks.manifest import fsync_folder
+from tasks.manifest import fsync
 from tasks.settings import FilterSettings, ResampleSettings, StageSettings, TranscribeSettings
 from tasks.storage import lease, tables
 
@@ -121,7 +121,7 @@ def carry_out(plan: Plan, job: Job) -> None:
         return _remove_checkpoints(plan, job)
     aside = [_put_aside(path) for path in (*plan.goes["versions"], *plan.goes["runs"])]
     if plan.goes["versions"]:
-        fsync_folder(versions.home(plan.out))
+        fsync(versions.home(plan.out))
     _remove(aside)
     return _remove_checkpoints(plan, job)
 

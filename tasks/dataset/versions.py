@@ -19,7 +19,7 @@ from typing import Any
 
 from tasks import storage
 from tasks.dataset import remote_versions
-from tasks.manifest import fsync_folder
+from tasks.manifest import fsync
 
 
 def home(out: Path) -> Path:
@@ -99,11 +99,11 @@ def publish(
         return staging
     for folder, _, names in os.walk(staging):
         for name in names:
-            _fsync(Path(folder) / name)
-        fsync_folder(Path(folder))
+            fsync(Path(folder) / name)
+        fsync(Path(folder))
     final = home(out) / f"v{version:04d}"
     os.rename(staging, final)
-    fsync_folder(home(out))
+    fsync(home(out))
     point_latest(out)
     return final
 
@@ -121,7 +121,7 @@ def point_latest(out: Path) -> None:
     temp.unlink(missing_ok=True)
     temp.symlink_to(last.name)
     os.replace(temp, link)
-    fsync_folder(home(out))
+    fsync(home(out))
 
 
 def clean(out: Path) -> None:
@@ -149,11 +149,3 @@ def link(old: Path, new: Path, sha256: str, size: int) -> bool:
     except OSError:  # another file system, or one without hard links
         shutil.copyfile(old, new)
     return True
-
-
-def _fsync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -23,6 +23,7 @@ from tasks.metrics import Place, Trace
 #: What the pipeline's other calls are a part of, by module and name.
 STEPS = {
     "tasks.shard.probe": ("shard", "probe"), "tasks.package.gather": ("package", "gather"),
+    "tasks.packaging.decided.save": ("package", "decide"),
     "tasks.packaging.pieces.write": ("package", "write"),
     "tasks.packaging.pieces.check": ("package", "check"),
     "tasks.estimating.trial.plan": ("package", "plan"),

@@ -125,8 +125,8 @@ def line(job: Job, caller: OnCluster, progress: Progress) -> dict[str, Any]:
         _all_chains(job, found, caller, progress, state, totals)
         progress.start("package", found.done.seconds)
         try:
-            shards = sorted(found.shards)
-            published: Published = value(prefect_tasks.package(job, shards, caller, state))
+            ended = prefect_tasks.package(job, found.shards, caller, caller.listing(job), state)
+            published: Published = value(ended)
             break
         except CorruptManifest as fault:
             if attempt == pipeline.REPAIRS - 1:

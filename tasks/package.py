@@ -20,17 +20,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import corpuswide, ledger, plugins, storage, summary, view
+from tasks import corpuswide, plugins, storage, summary, view
 from tasks.corpuswide import decisions, late
 from tasks.dataset import datacard, versions
 from tasks.errors import RunError
 from tasks.job import Job
 from tasks.manifest import Row
-from tasks.packaging import layout, pieces, sharing, splits
+from tasks.packaging import decided, layout, pieces, sharing, splits
 from tasks.packaging.layout import Group
-from tasks.schema import LEDGER, UTTERANCES
+from tasks.schema import LEDGER
 from tasks.shard import datasets
-from tasks.stage import view_of
 from tasks.storage import tables, transfers
 
 PACKAGE_VERSION = 2
@@ -38,13 +37,14 @@ TABLES = ("ledger.parquet", "utterances.parquet", splits.FILE)  # that `gather` 
 REMOVED = view.Outcome("dropped", "shard", "source_removed")
 
 
-def gather(job: Job, shards: Sequence[str]) -> dict[str, Any]:
+def gather(job: Job, shards: Sequence[str], scratch: Path | None = None) -> dict[str, Any]:
     """Ledger and plan of the next version, in its staging folder; RunError when it is refused.
+    For `scratch` see `decide`.
 
     Returns `{"fingerprint", "version", "staging", "new", "summary", "skew"}`; `new` is False, and
     nothing is staged, when the newest version holds exactly this already.
     """
-    rows, table, utterances, frozen, sides, lists = decide(job, shards)
+    rows, table, utterances, frozen, sides, lists = decide(job, shards, scratch)
     decisions.save(job, utterances)
     _refuse(job, table, rows)
     newest = versions.newest(job.out)
@@ -79,7 +79,7 @@ def gather(job: Job, shards: Sequence[str]) -> dict[str, Any]:
 class Decided(NamedTuple):
     """What is decided on all utterances, or on those of one shard."""
 
-    rows: pa.Table  # to package, by id; columns of `_row_schema`
+    rows: pa.Table  # to package, by id; columns of `decided.row_schema`
     ledger: pa.Table  # over all recordings, in the order of names
     utterances: pa.Table  # every utterance with its measures (`decisions`)
     frozen: dict[str, Any]  # bounds of corpus-wide verdicts
@@ -87,12 +87,16 @@ class Decided(NamedTuple):
     split_lists: dict[str, Any]  # what the lists of splits said
 
 
-def decide(job: Job, shards: Sequence[str]) -> Decided:
-    """Everything that this run's version would hold, and why the rest is not in it."""
-    parts = {shard: _decided(job, shard, {}) for shard in shards}
+def decide(job: Job, shards: Sequence[str], scratch: Path | None = None) -> Decided:
+    """Everything that this run's version would hold, and why the rest is not in it. In `scratch`
+    lies what the workers decided on many shards."""
+    parts: dict[str, decided.Part] = {}
+    for home, some in decided.batches(shards, scratch) if scratch else []:
+        parts |= decided.load(some, home)
+    parts = parts or {shard: decided.of_shard(job, shard) for shard in shards}
     heard = _stacked(corpuswide.ROW, [part.heard for part in parts.values()])
     verdicts, frozen = _over_corpus(job, heard)
-    packaged = _stacked(_row_schema(job), [part.rows for part in parts.values()])
+    packaged = _stacked(decided.row_schema(job), [part.rows for part in parts.values()])
     packaged = packaged.take(pc.sort_indices(packaged["id"])).combine_chunks()
     _no_twins(packaged)
     rest = packaged.filter(pc.invert(_among(packaged["id"], verdicts)))
@@ -102,7 +106,7 @@ def decide(job: Job, shards: Sequence[str]) -> Decided:
     overlap = late.overlapping(_stacked(LEDGER, [part.ledger for part in parts.values()]))
     again = hit["work_shard"].filter(pc.is_in(hit["recording"], overlap))
     for shard in pc.unique(again).to_pylist():
-        parts[shard] = _decided(job, shard, verdicts)
+        parts[shard] = decided.of_shard(job, shard, verdicts)
     table = _stacked(LEDGER, [part.ledger for part in parts.values()])
     table = late.put(table, "utterance", verdicts)
     order = pc.sort_indices(
@@ -122,7 +126,7 @@ def corpus_verdicts(job: Job, shards: Sequence[str]) -> corpuswide.Verdicts:
     """Only those verdicts that need the whole corpus, by id."""
     if not corpuswide.takes_part(job):
         return {}
-    heard = [_decided(job, shard, {}).heard for shard in shards]
+    heard = [decided.of_shard(job, shard).heard for shard in shards]
     return _over_corpus(job, _stacked(corpuswide.ROW, heard))[0]
 
 
@@ -133,33 +137,6 @@ def _over_corpus(job: Job, heard: pa.Table) -> tuple[corpuswide.Verdicts, dict[s
         return {}, before
     published = tables.read(newest / "utterances.parquet")["id"] if newest else pa.array([])
     return corpuswide.verdicts(job, heard, published.to_pylist(), before)
-
-
-class _Part(NamedTuple):
-    rows: pa.Table
-    ledger: pa.Table
-    utterances: pa.Table
-    heard: pa.Table  # what corpus-wide verdicts are taken from
-
-
-def _decided(job: Job, shard: str, verdicts: corpuswide.Verdicts) -> _Part:
-    """One shard; `verdicts` are those of the whole corpus, which come last."""
-    known = view_of(job, shard)
-    utterances = []
-    for utterance in known.decided():
-        if utterance.outcome.outcome == "pending":  # its file changed under the run
-            utterance.outcome = view.Outcome("failed", utterance.outcome.stage, "changed")
-        elif verdicts and utterance.outcome.outcome == "packaged":
-            utterance.outcome = verdicts.get(utterance.id, utterance.outcome)
-        utterances.append(utterance)
-    rows = [_row(job, shard, u) for u in utterances if u.outcome.outcome == "packaged"]
-    heard = corpuswide.rows(job, shard, utterances) if corpuswide.takes_part(job) else []
-    return _Part(
-        pa.Table.from_pylist(rows, schema=_row_schema(job)),
-        pa.Table.from_pylist(ledger.of_shard(known, utterances), schema=LEDGER),
-        pa.Table.from_pylist(decisions.rows(job, utterances), schema=decisions.schema_of(job)),
-        pa.Table.from_pylist(heard, schema=corpuswide.ROW),
-    )
 
 
 def _stacked(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:
@@ -176,37 +153,6 @@ def _no_twins(packaged: pa.Table) -> None:
             f"two utterances have the id {row['id']}; give the segments of {row['recording']} "
             "different ids"
         )
-
-
-def _row(job: Job, shard: str, u: view.Utterance) -> Row:
-    assert u.pcm is not None
-    assert u.heard is not None
-    text, source = view.final_text(job, u)
-    heard = u.heard
-    same = ("language", "language_probability", "avg_logprob", "no_speech_probability",
-            "compression_ratio", "words", "word_errors", "chars", "char_errors")  # fmt: skip
-    return {
-        **u.measures, **{name: heard[name] for name in same},
-        **{name: u.texts[name] for name in view.text_columns(job.transcribe.verdicts)},
-        "id": u.id, "source_id": u.source_id, "dataset": u.recording["dataset"], "split": "train",
-        "recording": u.recording["recording"], "source_path": u.recording["source_path"],
-        "start": u.start / u.rate, "end": u.end / u.rate, "num_samples": u.pcm["num_samples"],
-        "sample_rate": u.pcm["rate"], "text": text, "text_source": source,
-        "normalised": heard["reference_normalised" if source == "reference" else "normalised"],
-        "hypothesis": heard["text"], "speaker": u.speaker, "sha256": u.pcm["sha256"],
-        "word_times": heard.get("word_times"),
-        "work_shard": shard, "blob": u.pcm["blob"], "blob_offset": u.pcm["offset"],
-    }  # fmt: skip
-
-
-def _row_schema(job: Job) -> pa.Schema:
-    """Columns of a row before it is laid out: those published, the measures, where its PCM is."""
-    fields = [field for field in UTTERANCES if field.name not in pieces.LAID_OUT]
-    columns = [plugins.load("filters", plugin.use).COLUMNS for plugin in job.filter.filters]
-    for found in (*columns, view.text_columns(job.transcribe.verdicts)):
-        for column, (unit, doc) in found.items():
-            fields.append(pa.field(column, pa.float64(), metadata={"doc": doc, "unit": unit}))
-    return pa.schema([*fields, *pieces.SOURCE_COLUMNS])
 
 
 def _before(newest: Path, described: dict[str, Any]) -> pieces.Before | None:

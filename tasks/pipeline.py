@@ -18,7 +18,7 @@ from tasks import inventory, manifest, package, quarantine, shard, stage, storag
 from tasks.dataset import versions
 from tasks.errors import CorruptManifest, MillError, RunError
 from tasks.job import Done, Job
-from tasks.packaging import pieces
+from tasks.packaging import decided, pieces
 from tasks.settled import Settled, Version
 
 log = logging.getLogger("uttermill")
@@ -148,10 +148,10 @@ class Published:
 
 
 def run_package_stage(
-    job: Job, shards: Sequence[str], caller: Caller, state: Settled | None = None
+    job: Job, shards: Sequence[str], caller: Caller, scratch: Path, state: Settled | None = None
 ) -> Published:
-    """Gather, write and check pieces on the workers, publish by one rename; nothing of it where
-    `state` knows that the newest version is today's.
+    """Decide, gather, write and check pieces on the workers, publish by one rename; nothing of it
+    where `state` knows that the newest version is today's.
 
     CorruptManifest when a blob is damaged: it was set aside, the chains must run again.
     """
@@ -166,7 +166,13 @@ def run_package_stage(
     if state is not None and (known := state.version()):
         return _unchanged(job, known, began)
     try:
-        gathered = caller.call(package.gather, job, sorted(shards))
+        shards = sorted(shards)
+        if parts := decided.batches(shards, scratch):
+            caller.map(decided.save, [(job, some, home) for home, some in parts])
+            lap("decide")
+        gathered = caller.call(package.gather, job, shards, scratch)
+        for home, _ in parts:
+            storage.forget(home)
         lap("gather")
         count = gathered["summary"]["utterances"]["packaged"]
         seconds = gathered["summary"]["seconds"]["packaged"]
@@ -220,16 +226,17 @@ def run_here(job: Job) -> tuple[Published, dict[str, Any]]:
     """The whole line in this process; returns what was published and the stages' counts."""
     caller = Here()
     totals = Totals()
+    scratch = job.out / "manifests" / ".listing"
     prepare_retry(job)
     for attempt in range(REPAIRS):
-        sharded = run_shard_stage(job, caller, job.out / "manifests" / ".listing")
+        sharded = run_shard_stage(job, caller, scratch)
         totals.add(sharded.done)
         state = Settled(job, sharded.shards)
         for name in sharded.shards:
             for done in _chain(job, name, sharded.seconds[name], caller, state):
                 totals.add(done)
         try:
-            published = run_package_stage(job, sharded.shards, caller, state)
+            published = run_package_stage(job, sharded.shards, caller, scratch, state)
         except CorruptManifest:
             if attempt == REPAIRS - 1:
                 raise

@@ -70,7 +70,7 @@ PER_SHARD = {name: _per_shard(name) for name in stage.PER_SHARD}
 
 
 @task(name="package", task_run_name="package", **OPTIONS)
-def package(job: Job, shards: list[str], caller: Caller, state: Settled) -> Any:
+def package(job: Job, shards: list[str], caller: Caller, scratch: Path, state: Settled) -> Any:
     _tag("package")
-    published = pipeline.run_package_stage(job, shards, caller, state)
+    published = pipeline.run_package_stage(job, shards, caller, scratch, state)
     return _state(published.done, published)

@@ -125,7 +125,7 @@ def run(job: Any, cluster: Cluster, scratch: Path) -> tuple[pipeline.Published, 
         return pipeline.run_chain(partial(pipeline.run_stage, job, shard, seconds, caller))
 
     map_chains(found.shards, chain, cluster.size + 1)
-    return pipeline.run_package_stage(job, found.shards, caller), caller
+    return pipeline.run_package_stage(job, found.shards, caller, scratch), caller
 
 
 def test_stages_run_where_they_belong_and_overlap(

@@ -29,9 +29,9 @@ class Looks:
             self.shards.add(shard)
             return pending(name, job, shard)
 
-        def gathering(job: Job, shards: Any) -> dict[str, Any]:
+        def gathering(*given: Any) -> dict[str, Any]:
             self.gathered += 1
-            return gather(job, shards)
+            return gather(*given)
 
         patch.setattr(stage, "pending", counted)
         patch.setattr(package, "gather", gathering)

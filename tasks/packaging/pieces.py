@@ -73,8 +73,8 @@ def plan(
         laid_out.slice(low, high - low) for low, high in zip([0, *ends[:-1]], ends, strict=True)
     )
     _save(staging / PLAN / "rows.arrow", laid_out.schema, batches)
-    tables = (pa.Table.from_pylist([_as_row(piece)], schema=PIECE) for piece in pieces)
-    _save(staging / PLAN / "pieces.arrow", PIECE, tables)
+    told = (pa.Table.from_pylist([_as_row(piece)], schema=PIECE) for piece in pieces)
+    _save(staging / PLAN / "pieces.arrow", PIECE, told)
     return laid_out.drop_columns([*(name for name, _ in SOURCE_COLUMNS), *extra])
 
 
@@ -183,10 +183,10 @@ def _laid_out(job: Job, groups: list[Group], pieces: list[Piece], rows: pa.Table
     return pa.table(columns, schema=schema)
 
 
-def _save(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+def _save(path: Path, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
     """An Arrow file with a record batch for each table: a worker reads no other rows."""
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as out:
-        for table in tables:
+    with tables.writing(path, schema) as out:
+        for table in parts:
             for batch in table.combine_chunks().to_batches():
                 out.write_batch(batch)
 

@@ -27,6 +27,13 @@ def arrow(path: Path) -> Iterator[Any]:
         yield file
 
 
+@contextmanager
+def writing(path: Path, schema: pa.Schema) -> Iterator[Any]:
+    """An Arrow file in a local folder, whose record batches are read one by one."""
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as out:
+        yield out
+
+
 def read(path: Path, **options: Any) -> pa.Table:
     """`pyarrow.parquet.read_table` of a place."""
     if not is_remote(path):

@@ -28,9 +28,9 @@ import numpy as np
 import pyarrow as pa
 
 from flows.spawning import DASK_CONFIG
-from tasks import audio, blobs, package
+from tasks import audio, blobs
 from tasks.job import Job
-from tasks.packaging import layout, pieces
+from tasks.packaging import decided, layout, pieces
 
 RATE = 16000
 SECONDS = 5.0  # of a clip, about
@@ -64,7 +64,7 @@ def prepare(out: Path) -> tuple[Job, pa.Table, list[layout.Group]]:
                 "work_shard": shard, "blob": "all.pcm", "blob_offset": offset,
             }
         )  # fmt: skip
-    table = pa.Table.from_pylist(rows, schema=package._row_schema(job))
+    table = pa.Table.from_pylist(rows, schema=decided.row_schema(job))
     return job, table, layout.lay_out(table, job.package, 1)
 
 

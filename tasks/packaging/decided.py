@@ -1,0 +1,132 @@
+"""What is decided on the utterances of one shard: by this shard alone, on any worker.
+
+A million utterances take two minutes of Python, so that of many shards the workers decide some at
+once. What they find lies in the run's scratch, a record batch for each shard:
+
+    <n>/rows.arrow, ledger.arrow, utterances.arrow, heard.arrow
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from tasks import corpuswide, ledger, plugins, storage, view
+from tasks.corpuswide import decisions
+from tasks.job import Job
+from tasks.manifest import Row
+from tasks.packaging import pieces
+from tasks.schema import LEDGER, UTTERANCES
+from tasks.stage import view_of
+from tasks.storage import tables, transfers
+
+AT_ONCE = 16  # shards that a worker is given
+
+
+class Part(NamedTuple):
+    """The shard's share of `package.Decided`."""
+
+    rows: pa.Table
+    ledger: pa.Table
+    utterances: pa.Table
+    heard: pa.Table  # what corpus-wide verdicts are taken from
+
+
+def of_shard(job: Job, shard: str, verdicts: corpuswide.Verdicts | None = None) -> Part:
+    """`verdicts` are those of the whole corpus, which come last."""
+    known = view_of(job, shard)
+    utterances = []
+    for utterance in known.decided():
+        if utterance.outcome.outcome == "pending":  # its file changed under the run
+            utterance.outcome = view.Outcome("failed", utterance.outcome.stage, "changed")
+        elif verdicts and utterance.outcome.outcome == "packaged":
+            utterance.outcome = verdicts.get(utterance.id, utterance.outcome)
+        utterances.append(utterance)
+    rows = [_row(job, shard, u) for u in utterances if u.outcome.outcome == "packaged"]
+    heard = corpuswide.rows(job, shard, utterances) if corpuswide.takes_part(job) else []
+    return Part(
+        pa.Table.from_pylist(rows, schema=row_schema(job)),
+        pa.Table.from_pylist(ledger.of_shard(known, utterances), schema=LEDGER),
+        pa.Table.from_pylist(decisions.rows(job, utterances), schema=decisions.schema_of(job)),
+        pa.Table.from_pylist(heard, schema=corpuswide.ROW),
+    )
+
+
+def batches(shards: Sequence[str], scratch: Path) -> list[tuple[Path, Sequence[str]]]:
+    """Where `save` puts what it finds of which shards; nothing where they are too few."""
+    starts = range(0, len(shards), AT_ONCE)
+    found = [(scratch / f"decided-{low:06d}", shards[low : low + AT_ONCE]) for low in starts]
+    return found if len(found) > 1 else []
+
+
+def save(job: Job, shards: Sequence[str], home: Path) -> None:
+    """On a worker: decide these shards, one by one."""
+    if not storage.is_remote(home):
+        home.mkdir(parents=True, exist_ok=True)
+    with transfers.writing(home) as folder, ExitStack() as stack:
+        writers = {
+            name: stack.enter_context(tables.writing(folder / f"{name}.arrow", schema))
+            for name, schema in _schemas(job).items()
+        }
+        for shard in shards:
+            for name, table in of_shard(job, shard)._asdict().items():
+                [batch] = table.combine_chunks().to_batches() or [_none(table.schema)]
+                writers[name].write_batch(batch)
+
+
+def load(shards: Sequence[str], home: Path) -> dict[str, Part]:
+    """What `save` found, shard by shard."""
+    found: dict[str, list[pa.Table]] = {}
+    for name in Part._fields:
+        with tables.arrow(home / f"{name}.arrow") as file:
+            held = pa.ipc.open_file(file)
+            batches = [held.get_batch(at) for at in range(held.num_record_batches)]
+        found[name] = [pa.Table.from_batches([batch]) for batch in batches]
+    parts = zip(*found.values(), strict=True)
+    return {shard: Part(*part) for shard, part in zip(shards, parts, strict=True)}
+
+
+def _none(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def _schemas(job: Job) -> dict[str, pa.Schema]:
+    return {
+        "rows": row_schema(job), "ledger": LEDGER, "utterances": decisions.schema_of(job),
+        "heard": corpuswide.ROW,
+    }  # fmt: skip
+
+
+def _row(job: Job, shard: str, u: view.Utterance) -> Row:
+    assert u.pcm is not None
+    assert u.heard is not None
+    text, source = view.final_text(job, u)
+    heard = u.heard
+    same = ("language", "language_probability", "avg_logprob", "no_speech_probability",
+            "compression_ratio", "words", "word_errors", "chars", "char_errors")  # fmt: skip
+    return {
+        **u.measures, **{name: heard[name] for name in same},
+        **{name: u.texts[name] for name in view.text_columns(job.transcribe.verdicts)},
+        "id": u.id, "source_id": u.source_id, "dataset": u.recording["dataset"], "split": "train",
+        "recording": u.recording["recording"], "source_path": u.recording["source_path"],
+        "start": u.start / u.rate, "end": u.end / u.rate, "num_samples": u.pcm["num_samples"],
+        "sample_rate": u.pcm["rate"], "text": text, "text_source": source,
+        "normalised": heard["reference_normalised" if source == "reference" else "normalised"],
+        "hypothesis": heard["text"], "speaker": u.speaker, "sha256": u.pcm["sha256"],
+        "word_times": heard.get("word_times"),
+        "work_shard": shard, "blob": u.pcm["blob"], "blob_offset": u.pcm["offset"],
+    }  # fmt: skip
+
+
+def row_schema(job: Job) -> pa.Schema:
+    """Columns of a row before it is laid out: those published, the measures, where its PCM is."""
+    fields = [field for field in UTTERANCES if field.name not in pieces.LAID_OUT]
+    columns = [plugins.load("filters", plugin.use).COLUMNS for plugin in job.filter.filters]
+    for found in (*columns, view.text_columns(job.transcribe.verdicts)):
+        for column, (unit, doc) in found.items():
+            fields.append(pa.field(column, pa.float64(), metadata={"doc": doc, "unit": unit}))
+    return pa.schema([*fields, *pieces.SOURCE_COLUMNS])

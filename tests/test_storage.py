@@ -18,12 +18,13 @@ import pytest
 
 from flows.lock import hold
 from flows.spawning import environment
-from tasks import package, storage
+from tasks import manifest, package, storage
 from tasks.dataset import deep, prune, versions
 from tasks.dataset.reach import Asked
 from tasks.dataset.verify import verify
 from tasks.errors import ConfigError, Held, RunError
 from tasks.job import Job
+from tasks.packaging import decided
 from tasks.settings import PackageSettings
 from tasks.storage import copies, lease, tables, transfers, urls
 from tests import corpus
@@ -283,6 +284,34 @@ def test_prune_takes_versions_and_what_was_left(s3: S3, url: str, job: Job) -> N
     assert [path.name for path in versions.all_of(there.out)] == ["v0003"]
     assert {name.split("/")[1] for name in s3.content(url) if "datasets/v" in name} == {"v0003"}
     assert verify(versions.named(there.out)) == []
+
+
+def test_what_workers_decide_and_what_is_settled_lies_in_the_bucket(
+    s3: S3, url: str, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = job.shard.model_copy(update={"hours": 1 / 3600})
+    monkeypatch.setattr(decided, "AT_ONCE", 2)
+    gather, gathered = package.gather, []
+
+    def counted(*given: Any) -> dict[str, Any]:
+        gathered.append(given)
+        return gather(*given)
+
+    monkeypatch.setattr(package, "gather", counted)
+    here, there = replace(job, shard=small), replace(remote(job, url), shard=small)
+    corpus.run(here)
+    corpus.run(there)
+    assert len(manifest.shards(there.out)) > decided.AT_ONCE
+    assert version(s3, url) == corpus.content(job.out / "datasets/v0001")
+    assert not [key for key in s3.content(f"{url}/manifests") if ".listing" in key]
+    assert len(gathered) == 2
+    corpus.run(there)
+    assert len(gathered) == 2, "nothing was to be done"
+    name = next(key for key in sorted(s3.content(f"{url}/manifests")) if "transcribe" in key)
+    storage.remove(there.out / "manifests" / name)
+    again = corpus.run(there)
+    assert (len(gathered), again[0].new) == (3, False)
+    assert again[1]["transcribe"][0] > 0
 
 
 # Two runs

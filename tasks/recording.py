@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,8 @@ class Locator:
     column: str | None = None
 
     def dumps(self) -> str:
-        return json.dumps({k: v for k, v in asdict(self).items() if v is not None})
+        held = ((field, getattr(self, field)) for field in self.__slots__)
+        return json.dumps({field: value for field, value in held if value is not None})
 
     @classmethod
     def loads(cls, text: str) -> Locator:

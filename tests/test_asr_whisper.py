@@ -5,6 +5,8 @@ One model and one pass over the clips serve all tests here; a window costs a sec
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -122,6 +124,11 @@ def test_long_clips_take_the_long_path(
     assert heard.words is not None
     assert "".join(w.word for w in heard.words).split() == (heard.text or "").split()
     assert heard.words[-1].end <= 34
+    from tqdm import tqdm  # the engine's bars
+
+    assert type(tqdm.get_lock()) is type(threading.RLock()), (
+        "no semaphore that a kill leaves behind"
+    )
 
 
 def test_settings_that_the_engine_refuses() -> None:

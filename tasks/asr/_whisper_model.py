@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import threading
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -98,7 +99,11 @@ def unknown(language: str) -> str:
 def load(settings: Settings) -> Any:
     """The engine's model, ready to run. ConfigError names what a device or compute type lacks."""
     from faster_whisper import WhisperModel
+    from tqdm import tqdm
 
+    # The engine makes a bar for a long clip, though nobody sees it. A bar's usual lock is a named
+    # semaphore, which a worker that is killed, as all are in the end, would leave to the machine.
+    tqdm.set_lock(threading.RLock())
     folder = locate(settings)
     device = device_of(settings.device)
     compute = settings.compute_type

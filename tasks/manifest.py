@@ -78,14 +78,17 @@ def commit(
         return publish(lambda name: f"{number:06d}-{name}.parquet")
 
 
-def read(out: Path, stage: str, shard: str) -> list[Part]:
-    """All sound parts of a shard, oldest first; damaged ones are set aside, and said in the log."""
+def read(out: Path, stage: str, shard: str, strict: bool = False) -> list[Part]:
+    """All sound parts of a shard, oldest first; damaged ones are set aside, and said in the log,
+    or, for who is `strict`, raised as CorruptManifest."""
     home = folder(out, stage, shard)
     parts = []
     for path in storage.names(home, ".parquet"):
         try:
             parts.append(open_part(path))
         except CorruptManifest as fault:
+            if strict:
+                raise
             log.warning("%s; its items are computed again", fault)
             discard(path)
     return sorted(parts, key=lambda p: (p.number, p.path.name))

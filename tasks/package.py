@@ -41,10 +41,10 @@ def gather(job: Job, shards: Sequence[str], scratch: Path | None = None) -> dict
     """Ledger and plan of the next version, in its staging folder; RunError when it is refused.
     For `scratch` see `decide`.
 
-    Returns `{"fingerprint", "version", "staging", "new", "summary", "skew"}`; `new` is False, and
-    nothing is staged, when the newest version holds exactly this already.
+    Returns `{"fingerprint", "version", "staging", "new", "summary", "balance", "changed"}`; `new`
+    is False, and nothing is staged, when the newest version holds exactly this already.
     """
-    rows, table, utterances, frozen, sides, lists = decide(job, shards, scratch)
+    rows, table, utterances, frozen, sides, lists, changed = decide(job, shards, scratch, True)
     decisions.save(job, utterances)
     _refuse(job, table, rows)
     newest = versions.newest(job.out)
@@ -56,6 +56,7 @@ def gather(job: Job, shards: Sequence[str], scratch: Path | None = None) -> dict
         return {
             "fingerprint": print_, "version": versions.number(newest), "staging": "",
             "new": False, "summary": counts, "balance": described.get("balance", {}),
+            "changed": changed,
         }  # fmt: skip
     version = (versions.number(newest) if newest else 0) + 1
     staging = versions.stage(job.out, version)
@@ -73,6 +74,7 @@ def gather(job: Job, shards: Sequence[str], scratch: Path | None = None) -> dict
     return {
         "fingerprint": print_, "version": version, "staging": str(staging), "new": True,
         "summary": counts, "balance": balanced, "frozen": frozen, "split_lists": lists,
+        "changed": changed,
     }  # fmt: skip
 
 
@@ -85,15 +87,18 @@ class Decided(NamedTuple):
     frozen: dict[str, Any]  # bounds of corpus-wide verdicts
     splits: pa.Table | None  # `splits.parquet`, where splits are asked for
     split_lists: dict[str, Any]  # what the lists of splits said
+    changed: list[str]  # shards with recordings that changed under the run
 
 
-def decide(job: Job, shards: Sequence[str], scratch: Path | None = None) -> Decided:
+def decide(
+    job: Job, shards: Sequence[str], scratch: Path | None = None, strict: bool = False
+) -> Decided:
     """Everything that this run's version would hold, and why the rest is not in it. In `scratch`
-    lies what the workers decided on many shards."""
+    lies what the workers decided on many shards; for `strict` see `decided.of_shard`."""
     parts: dict[str, decided.Part] = {}
     for home, some in decided.batches(shards, scratch) if scratch else []:
         parts |= decided.load(some, home)
-    parts = parts or {shard: decided.of_shard(job, shard) for shard in shards}
+    parts = parts or {shard: decided.of_shard(job, shard, strict=strict) for shard in shards}
     heard = _stacked(corpuswide.ROW, [part.heard for part in parts.values()])
     verdicts, frozen = _over_corpus(job, heard)
     packaged = _stacked(decided.row_schema(job), [part.rows for part in parts.values()])
@@ -106,7 +111,7 @@ def decide(job: Job, shards: Sequence[str], scratch: Path | None = None) -> Deci
     overlap = late.overlapping(_stacked(LEDGER, [part.ledger for part in parts.values()]))
     again = hit["work_shard"].filter(pc.is_in(hit["recording"], overlap))
     for shard in pc.unique(again).to_pylist():
-        parts[shard] = decided.of_shard(job, shard, verdicts)
+        parts[shard] = decided.of_shard(job, shard, verdicts, strict)
     table = _stacked(LEDGER, [part.ledger for part in parts.values()])
     table = late.put(table, "utterance", verdicts)
     order = pc.sort_indices(
@@ -115,7 +120,14 @@ def decide(job: Job, shards: Sequence[str], scratch: Path | None = None) -> Deci
     )  # fmt: skip
     asked = _stacked(decisions.schema_of(job), [part.utterances for part in parts.values()])
     asked = late.put(asked, "id", verdicts)
-    return Decided(shared.rows, table.take(order), asked, frozen, shared.table, shared.lists)
+    changed = [shard for shard, part in parts.items() if _holds(part.ledger["reason"], "changed")]
+    return Decided(
+        shared.rows, table.take(order), asked, frozen, shared.table, shared.lists, changed
+    )
+
+
+def _holds(column: pa.ChunkedArray, text: str) -> bool:
+    return bool(pc.any(pc.equal(column, text)).as_py())
 
 
 def _among(ids: pa.ChunkedArray, chosen: Iterable[str]) -> pa.ChunkedArray:

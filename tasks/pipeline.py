@@ -167,6 +167,8 @@ def run_package_stage(
         return _unchanged(job, known, began)
     try:
         shards = sorted(shards)
+        if state is not None:
+            state.decide()
         if parts := decided.batches(shards, scratch):
             caller.map(decided.save, [(job, some, home) for home, some in parts])
             lap("decide")
@@ -180,7 +182,7 @@ def run_package_stage(
         if not gathered["new"]:
             published = _unchanged(job, version, began)
             if state is not None:
-                state.save(version)
+                state.save(version, gathered["changed"])
             return published
         staging = storage.place(gathered["staging"])
         planned = pieces.pieces_of(staging)
@@ -193,7 +195,7 @@ def run_package_stage(
         path = package.publish(job, gathered)
         inventory.note(job.out)
         if state is not None:
-            state.save(version)
+            state.save(version, gathered["changed"])
         lap("publish")
     except CorruptManifest as fault:
         log.warning("%s; what it held is made again", fault)

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -48,8 +49,13 @@ class Settled:
     def __init__(self, job: Job, shards: Sequence[str]) -> None:
         self._job, self._shards = job, sorted(shards)
         told = datacard.settings(job)
-        stages = [told[name] for name in stage.PER_SHARD]
-        self._settings = _digest(stages, datacard.recipes(job), _code(), _plugins(job))
+        self._settings = _digest(
+            [told[name] for name in stage.PER_SHARD], job.filter.measure_all,
+            {**datacard.recipes(job), "weights": stage.weights_of(job)}, datacard.libraries(),
+            _code(), _plugins(job),
+        )  # fmt: skip
+        # Taken before package reads them: what changes meanwhile is looked at by the next run.
+        self._lists = [listed.sha256 for listed in split_lists.read(job.package)]
         self._keys = self._now()
         self._noted = _read(job.out)
         self._ran: set[str] = set()
@@ -73,44 +79,51 @@ class Settled:
     def version(self) -> Version | None:
         """The newest version, when it is what package would make of today's data."""
         known = self._noted.get("version")
-        if known is None or self._ran or known["key"] != self._version_key(self._keys):
+        if known is None or self._ran or known["key"] != self._version_key():
             return None
         return Version(known["number"], known["clips"], known["summary"], known["balance"])
 
-    def save(self, version: Version) -> None:
-        """Note it for the next run; only while holding OUT's lock, when nothing is left to do."""
-        keys = self._keys
+    def decide(self) -> None:
+        """All stages have run, and package is about to read what they made."""
         if self._ran:
             now = self._now()
             # Of a shard that nobody touched the key of the beginning: what was looked at is noted.
-            keys = {shard: (now if shard in self._ran else keys)[shard] for shard in keys}
-        told = {
+            self._keys |= {shard: now[shard] for shard in self._ran}
+
+    def save(self, version: Version, changed: Iterable[str]) -> None:
+        """Note it for the next run, but for shards in which recordings changed under this one; only
+        while holding OUT's lock."""
+        unsettled = set(changed)
+        told: dict[str, Any] = {
             "format": FORMAT,
             "shards": {
-                shard: {"key": keys[shard], "items": self._items[shard]}
+                shard: {"key": self._keys[shard], "items": self._items[shard]}
                 for shard in self._shards
-                if self._items.get(shard, {}).keys() == set(stage.PER_SHARD)
+                if shard not in unsettled
+                and self._items.get(shard, {}).keys() == set(stage.PER_SHARD)
             },
-            "version": {
-                "key": self._version_key(keys), "number": version.number, "clips": version.clips,
+        }
+        if not unsettled:
+            told["version"] = {
+                "key": self._version_key(), "number": version.number, "clips": version.clips,
                 "summary": version.summary, "balance": version.balance,
-            },
-        }  # fmt: skip
+            }  # fmt: skip
         if told != self._noted:
-            write_atomic(_path(self._job.out), json.dumps(told).encode())
+            whole = {**told, "sha256": _digest(told)}
+            write_atomic(_path(self._job.out), json.dumps(whole, sort_keys=True).encode())
 
     def _now(self) -> dict[str, str]:
         found = _guards(self._job.out)
         return {shard: _digest(self._settings, found.get(shard, [])) for shard in self._shards}
 
-    def _version_key(self, keys: Mapping[str, str]) -> str:
+    def _version_key(self) -> str:
         newest = versions.newest(self._job.out)
         described = versions.described(newest) if newest else {}
         package = self._job.package
         formats = [plugins.load("formats", plugin.use).VERSION for plugin in package.formats]
         return _digest(
-            [keys[shard] for shard in self._shards], package.model_dump(mode="json"),
-            formats, [listed.sha256 for listed in split_lists.read(package)],
+            [self._keys[shard] for shard in self._shards], package.model_dump(mode="json"),
+            formats, self._lists,
             [source.model_dump(mode="json") for source in self._job.sources],
             datacard.settings(self._job),
             newest.name if newest else None, described.get(datacard.SEAL),
@@ -126,8 +139,9 @@ def _read(out: Path) -> dict[str, Any]:
         noted: dict[str, Any] = json.loads(storage.read(_path(out)))
     except (OSError, ValueError):
         noted = {}
-    whole = isinstance(noted, dict) and noted.get("format") == FORMAT and "shards" in noted
-    return noted if whole else {"shards": {}}
+    if not isinstance(noted, dict) or noted.pop("sha256", None) != _digest(noted):
+        return {"shards": {}}
+    return noted if noted["format"] == FORMAT else {"shards": {}}
 
 
 def _guards(out: Path) -> Guards:
@@ -150,9 +164,10 @@ def _files(root: Path) -> Iterator[tuple[str, str]]:
     for folder in _scanned(root):
         if folder.is_dir():
             for entry in _scanned(folder.path):
-                about = entry.stat(follow_symlinks=False)
-                guard = f"{about.st_size}-{about.st_mtime_ns}-{about.st_ino}"
-                yield f"{folder.name}/{entry.name}", guard
+                with suppress(FileNotFoundError):  # a temporary file of a worker that is late
+                    about = entry.stat(follow_symlinks=False)
+                    guard = f"{about.st_size}-{about.st_mtime_ns}-{about.st_ino}"
+                    yield f"{folder.name}/{entry.name}", guard
 
 
 def _scanned(folder: str | Path) -> list[os.DirEntry[str]]:
@@ -174,7 +189,7 @@ def _code() -> str:
 
 
 def _plugins(job: Job) -> list[str]:
-    """Hashes of the files of plug-ins that are not this package's."""
+    """Hashes of plug-ins that are not this package's, with the files that lie beside them."""
     chosen = {
         "segmenters": (job.filter.segmenter,), "filters": job.filter.filters,
         "resamplers": (job.resample.resampler,), "levels": job.resample.levels,
@@ -182,8 +197,10 @@ def _plugins(job: Job) -> list[str]:
         "formats": job.package.formats,
     }  # fmt: skip
     pairs = ((shelf, plugin.use) for shelf, some in chosen.items() for plugin in some)
-    files = {plugins.load(shelf, use).__file__ or "" for shelf, use in pairs if "." in use}
-    return [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in sorted(files - {""})]
+    modules = {plugins.load(shelf, use).__file__ or "" for shelf, use in pairs if "." in use}
+    homes = {Path(file).parent for file in modules - {""}}
+    files = sorted(path for home in homes for path in home.glob("*.py"))
+    return [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
 
 
 def _digest(*parts: Any) -> str:

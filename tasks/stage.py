@@ -32,13 +32,18 @@ COMMIT_EVERY = 120.0  # s; a kill costs at most this much work of a long shard
 COMMIT_BYTES = 16 * 2**20  # PCM that is held in memory at most, and one unit's
 
 
+def weights_of(job: Job) -> str:
+    """The recogniser's weights, as this process goes by them."""
+    return _weights(job.transcribe)
+
+
 @lru_cache(maxsize=8)
 def _weights(settings: TranscribeSettings) -> str:  # not the job: its mappings have no hash
     return transcribe.weights(Job(Path(), transcribe=settings))
 
 
-def view_of(job: Job, shard: str) -> ShardView:
-    return ShardView(job, shard, _weights(job.transcribe))
+def view_of(job: Job, shard: str, strict: bool = False) -> ShardView:
+    return ShardView(job, shard, weights_of(job), strict)
 
 
 def pending(stage: str, job: Job, shard: str) -> tuple[int, int]:

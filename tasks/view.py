@@ -211,17 +211,21 @@ def text_values(
 
 
 class ShardView:
-    """The manifests of one shard, joined lazily by recipe."""
+    """The manifests of one shard, joined lazily by recipe. `strict`: a damaged one is no gap that
+    somebody fills, but raised as CorruptManifest."""
 
-    def __init__(self, job: Job, shard: str, weights: str = "") -> None:
-        self.job, self.shard, self.weights = job, shard, weights
+    def __init__(self, job: Job, shard: str, weights: str = "", strict: bool = False) -> None:
+        self.job, self.shard, self.weights, self.strict = job, shard, weights, strict
         self.lost: dict[str, str] = {}  # recipes of PCM that was made, and the blob that lacks it
+
+    def _parts(self, stage: str) -> list[manifest.Part]:
+        return manifest.read(self.job.out, stage, self.shard, self.strict)
 
     @cached_property
     def recordings(self) -> list[Row]:
         """Recordings of the shard that are in their source now, in listing order; of a sample,
         only those that it holds."""
-        parts = manifest.read(self.job.out, "shard", self.shard)
+        parts = self._parts("shard")
         rows = parts[-1].table.to_pylist() if parts else []
         only = self.job.only
         return [r for r in rows if r["present"] and (only is None or r["recording"] in only)]
@@ -240,7 +244,7 @@ class ShardView:
     def cuts(self) -> dict[str, Cut]:
         """Everything the filter stage stored for the shard, by recipe of the cut."""
         found: dict[str, Cut] = {}
-        for part in manifest.read(self.job.out, "filter", self.shard):
+        for part in self._parts("filter"):
             stored = part.meta["measures"]
             usable = {use for use, wanted in self.wanted.items() if stored.get(use) == wanted}
             # A failure may be a filter's: it stands while every filter that was measured then is
@@ -253,7 +257,7 @@ class ShardView:
         """PCM rows whose blob is there, by recipe; rows of failures too."""
         sizes: dict[str, int] = {}
         found: dict[str, Row] = {}
-        for part in manifest.read(self.job.out, "resample", self.shard):
+        for part in self._parts("resample"):
             for row in part.table.to_pylist():
                 if row["error_code"] or blobs.present(self.job.out, self.shard, row, sizes):
                     found[row["audio"]] = row
@@ -264,7 +268,7 @@ class ShardView:
     @cached_property
     def transcripts(self) -> dict[str, Row]:
         found: dict[str, Row] = {}
-        for part in manifest.read(self.job.out, "transcribe", self.shard):
+        for part in self._parts("transcribe"):
             for row in part.table.to_pylist():
                 found.setdefault(row["transcript"], row)  # once stored, a text is the truth
         return found

@@ -49,8 +49,12 @@ def row(number: int, **changes: Any) -> Row:
     return {**dict.fromkeys(UTTERANCES.names), **MEASURES, **facts, **changes, "number": number}
 
 
-def publish(home: Path, use: str, groups: Sequence[Sequence[Row]], **settings: Any) -> list[Piece]:
-    """Write these groups, each of one split, and read them back as `verify` does."""
+def publish(
+    home: Path, use: str, groups: Sequence[Sequence[Row]], noted: Hashes | None = None,
+    **settings: Any,
+) -> list[Piece]:  # fmt: skip
+    """Write these groups, each of one split, and read them back as `verify` does; `noted` gets what
+    `write` noted."""
     fields = [*UTTERANCES, *(pa.field(name, pa.float64()) for name in MEASURES)]
     flat = [each for group in groups for each in group]
     table = pa.Table.from_pylist(flat, schema=pa.schema(fields))
@@ -71,6 +75,8 @@ def publish(home: Path, use: str, groups: Sequence[Sequence[Row]], **settings: A
         hashes: Hashes = {}
         module.write(piece, told, lambda row: pcm(numbers[row["id"]]), home, checked, hashes)
         assert hashes == {name: storage.hashed(home / name) for name in hashes}
+        if noted is not None:
+            noted |= hashes
         for known in ({}, hashes):
             assert module.check(piece, pieces.rows_for(module, rows), home, checked, known) == []
         assert all((home / name).is_file() for name in names)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tasks import manifest, package, settled, stage
+from tasks import cutting, manifest, package, settled, stage
 from tasks.job import Job
 from tests import corpus
 
 SHARDS = 3  # of four recordings each
 TEN = {"settle_seconds": 0, "hours": corpus.seconds_of(0) * 4 / 3600}
+
+FAKE = {"backend": {"use": "fake"}}
 
 
 class Looks:
@@ -170,12 +174,101 @@ def test_another_licence_is_gathered_anew(home: Path, looks: Looks) -> None:
     assert (made.new, looks.gathered) == (True, 1)
 
 
+def test_every_flip_of_the_note_is_noticed(home: Path, looks: Looks) -> None:
+    whole = note(home).read_bytes()
+    chance = random.Random(1)
+    for at in [0, len(whole) - 1, *(chance.randrange(len(whole)) for _ in range(20))]:
+        corpus.flip(note(home), at)
+        corpus.run(asked(home))
+        assert looks.gathered == 1, f"byte {at}"
+        assert note(home).read_bytes() == whole, "it is written anew"
+        looks.forget()
+
+
 @pytest.mark.parametrize("text", ["", "{", "[1]", "null", '{"format": 0}', '{"format": 1}'])
 def test_a_damaged_note_is_none(home: Path, looks: Looks, text: str) -> None:
     note(home).write_text(text)
     corpus.run(asked(home))
     assert looks.gathered == 1
     assert json.loads(note(home).read_text())["version"]["number"] == 1
+
+
+@pytest.mark.parametrize("step", stage.PER_SHARD)
+def test_rot_that_no_stat_shows_is_in_no_version(home: Path, step: str) -> None:
+    """The shard was not looked at; package meets the damage, and the shard runs again."""
+    part = corpus.parts(home / "out", f"manifests/{step}")[0]
+    about = part.stat()
+    corpus.flip(part, about.st_size // 2)
+    os.utime(part, ns=(about.st_atime_ns, about.st_mtime_ns))
+    manifest._parts.clear()  # as in another process
+    corpus.add(home / "in", 12)
+    grown, counts = corpus.run(asked(home))
+    assert grown.path.name == "v0002"
+    assert grown.summary["recordings"]["failed"] == 0
+    assert grown.summary["utterances"]["packaged"] == 13
+    assert counts[step][0] > 1
+
+
+def test_costly_measures_that_are_asked_for_later(home: Path, looks: Looks) -> None:
+    corpus.run(asked(home, filter={**corpus.filters(), "measure_all": True}))
+    assert looks.shards == set(manifest.shards(home / "out"))
+
+
+def test_what_changed_under_the_run_is_looked_at_again(
+    home: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A share that was away for a moment: its files come back as they were."""
+    corpus.add(home / "in", 12)
+    with monkeypatch.context() as patch:
+        patch.setattr(cutting, "unchanged", lambda *_: False)
+        away, _ = corpus.run(asked(home))
+    assert away.summary["recordings"]["failed"] == 1
+    looks.forget()
+    back, counts = corpus.run(asked(home))
+    assert len(looks.shards) == 1
+    assert counts["filter"] == (1, 12)
+    assert (back.new, back.summary["recordings"]["failed"]) == (True, 0)
+
+
+def test_a_list_that_is_edited_meanwhile_is_read_by_the_next_run(
+    home: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = home / "test.txt"
+    listed.write_text("c/r01.wav\n")
+    splits = {"splits": {"test": {"list": str(listed)}}, "resplit": True}
+    publish = package.publish
+
+    def slowly(*given: Any) -> Path:
+        listed.write_text("c/r02.wav\n")
+        return publish(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(package, "publish", slowly)
+        corpus.run(asked(home, package=splits))
+    looks.forget()
+    assert corpus.run(asked(home, package=splits))[0].new
+    assert looks.gathered == 1
+
+
+def test_a_helper_of_a_plugin_is_a_part_of_it(
+    home: Path, looks: Looks, tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "own_limit.py").write_text("LEAST = 1\n")
+    (folder / "__init__.py").write_text("")
+    plugin = "from tasks.text.empty_text import *\nfrom tasks.text.empty_text import verdict\n"
+    (folder / "own_text.py").write_text(plugin + "VERSION = 1\nimport own.own_limit\n")
+    (folder.parent / "own").symlink_to(folder)
+    monkeypatch.syspath_prepend(str(folder.parent))
+    verdicts = {"verdicts": [{"use": "own.own_text"}]}
+    corpus.run(asked(home, transcribe={**FAKE, **verdicts}))
+    looks.forget()
+    corpus.run(asked(home, transcribe={**FAKE, **verdicts}))
+    assert looks.gathered == 0
+    (folder / "own_limit.py").write_text("LEAST = 2\n")
+    corpus.run(asked(home, transcribe={**FAKE, **verdicts}))
+    assert looks.gathered == 1
 
 
 def test_a_version_that_is_gone_is_made_again(home: Path, looks: Looks) -> None:

@@ -31,7 +31,7 @@ from pydantic import Field
 from tasks import audio
 from tasks.blobs import Pcm
 from tasks.errors import ConfigError, ItemError
-from tasks.formats import Hashes, Piece, _clips
+from tasks.formats import Hashes, Piece, _clips, _whole
 from tasks.manifest import Row
 from tasks.recording import Locator
 from tasks.settings import THRESHOLD, StageSettings
@@ -106,7 +106,9 @@ def write(
         (home / path).parent.mkdir(parents=True, exist_ok=True)
         with (home / path).open("wb") as file:
             if settings.audio == "mp3":
-                file.write(audio.write_mp3_bytes(pcm(row), row["sample_rate"]))
+                data = audio.write_mp3_bytes(pcm(row), row["sample_rate"])
+                _whole.note(path, data, hashes)
+                file.write(data)
             else:
                 file.writelines(_clips.parts(pcm(row), row["sample_rate"], "wav"))
 
@@ -118,6 +120,7 @@ def check(
     for path, row in zip(piece.files, rows, strict=True):
         if settings.audio == "mp3":
             faults += _mp3_faults(row, path, home)
+            faults += _whole.faults(home, path, hashes)
         else:
             faults += _clips.faults(row, path, (home / path).read_bytes(), "wav")
     return faults

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from tasks.blobs import Pcm
-from tasks.formats import Hashes, Piece, _clips, _measures
-from tasks.manifest import Row
+from tasks.formats import Hashes, Piece, _clips, _measures, _whole
+from tasks.manifest import HashedFile, Row
 from tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 1
@@ -95,8 +95,8 @@ def write(
     path.parent.mkdir(parents=True, exist_ok=True)
     schema = _schema(rows[0])
     told = [name for name in schema.names if name != "audio"]
-    with pq.ParquetWriter(
-        path, schema,
+    with path.open("wb") as raw, pq.ParquetWriter(
+        file := HashedFile(raw), schema,
         # Samples hardly shrink, and a reader that wants one clip should not unpack a page.
         compression={**dict.fromkeys(told, "zstd"), "audio.bytes": "none", "audio.path": "zstd"},
         use_dictionary=REPEATED, write_statistics=told, write_page_checksum=True,
@@ -108,13 +108,14 @@ def write(
                 audio = {"bytes": data, "path": f"{row['id']}.{settings.audio}"}
                 entries.append({**_facts(row), "audio": audio})
             out.write_table(pa.Table.from_pylist(entries, schema=schema), row_group_size=len(group))
+    hashes[piece.path] = (file.sha.hexdigest(), file.size)
 
 
 def check(
     piece: Piece, rows: Sequence[Row], home: Path, settings: Settings, hashes: Hashes
 ) -> list[str]:
     """Schema, order, all values and the decoded PCM."""
-    faults: list[str] = []
+    faults = _whole.faults(home, piece.path, hashes)
     at = 0
     with pq.ParquetFile(home / piece.path, page_checksum_verification=True) as file:
         if not file.schema_arrow.equals(_schema(rows[0]), check_metadata=True):

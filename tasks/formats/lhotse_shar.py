@@ -22,7 +22,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from tasks.blobs import Pcm
-from tasks.formats import Hashes, Piece, _clips, _measures, _tar
+from tasks.formats import Hashes, Piece, _clips, _measures, _tar, _whole
 from tasks.manifest import Row
 from tasks.settings import THRESHOLD, StageSettings
 
@@ -102,7 +102,9 @@ def write(
             data = _clips.parts(pcm(row), row["sample_rate"], settings.audio)
             tar.add(f"{key}.{settings.audio}", *data)
             tar.add(f"{key}.json", _line(_recording(row)))
-    (home / piece.files[1]).write_bytes(_gzip(b"".join(_line(_cut(row)) for row in rows)))
+    cuts = _gzip(b"".join(_line(_cut(row)) for row in rows))
+    _whole.note(piece.files[1], cuts, hashes)
+    (home / piece.files[1]).write_bytes(cuts)
 
 
 def check(
@@ -122,7 +124,7 @@ def check(
     found = zlib.decompress((home / cuts).read_bytes(), wbits=31)
     if found != b"".join(_line(_cut(row)) for row in rows):
         faults.append(f"{cuts} does not say what its rows say")
-    return faults
+    return faults + _whole.faults(home, cuts, hashes)
 
 
 def finish(pieces: Sequence[Piece], home: Path, settings: Settings) -> None:

@@ -36,9 +36,12 @@ class Part(NamedTuple):
     heard: pa.Table  # what corpus-wide verdicts are taken from
 
 
-def of_shard(job: Job, shard: str, verdicts: corpuswide.Verdicts | None = None) -> Part:
-    """`verdicts` are those of the whole corpus, which come last."""
-    known = view_of(job, shard)
+def of_shard(
+    job: Job, shard: str, verdicts: corpuswide.Verdicts | None = None, strict: bool = False
+) -> Part:
+    """`verdicts` are those of the whole corpus, which come last. For a version one has to be
+    `strict`: what a damaged manifest held is made again, not taken for something that changed."""
+    known = view_of(job, shard, strict)
     utterances = []
     for utterance in known.decided():
         if utterance.outcome.outcome == "pending":  # its file changed under the run
@@ -73,7 +76,7 @@ def save(job: Job, shards: Sequence[str], home: Path) -> None:
             for name, schema in _schemas(job).items()
         }
         for shard in shards:
-            for name, table in of_shard(job, shard)._asdict().items():
+            for name, table in of_shard(job, shard, strict=True)._asdict().items():
                 [batch] = table.combine_chunks().to_batches() or [_none(table.schema)]
                 writers[name].write_batch(batch)
 

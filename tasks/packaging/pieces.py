@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks import blobs, plugins, storage
+from tasks import blobs, manifest, plugins, storage
 from tasks.dataset import datacard, versions
-from tasks.errors import ConfigError, RunError
+from tasks.errors import ConfigError, CorruptManifest, RunError
 from tasks.formats import Hashes, Piece, Published
 from tasks.job import Job
 from tasks.manifest import Row
@@ -277,22 +277,41 @@ def check(job: Job, staging: Path, number: int) -> None:
     """On a worker: reopen a piece that was written, decode everything, note its hashes.
     CorruptManifest when the fault was a blob's, which `write` took as it was."""
     piece = piece_of(staging, number)
+    if faults := _faults(job, staging, number, piece):
+        _prove(job, _rows(staging, piece, *READ))
+        log.warning("%s; it is written once more", "; ".join(faults[:3]))
+        for path in piece.files:
+            storage.remove(staging / path)
+        write(job, staging, number)
+        faults = _faults(job, staging, number, piece)
+    if faults:
+        raise RunError(f"what was written does not read back: {'; '.join(faults[:3])}")
+
+
+def _faults(job: Job, staging: Path, number: int, piece: Piece) -> list[str]:
+    """Of a piece that is read back; its hashes are noted where there are none."""
     module, settings = _format(job, piece)
     with transfers.reading(staging, piece.files) as home:
         hashes = _noted(staging, number)
-        faults = module.check(piece, _rows(staging, piece), home, settings, hashes)
-        if faults:
-            _prove(job, _rows(staging, piece, *READ))
-            raise RunError(f"what was written does not read back: {'; '.join(faults[:3])}")
+        faults: list[str] = module.check(piece, _rows(staging, piece), home, settings, hashes)
         found = {path: hashes.get(path) or storage.hashed(home / path) for path in piece.files}
-    _note(staging, number, found)
+    if not faults:
+        _note(staging, number, found)
+    return faults
 
 
 def _prove(job: Job, rows: list[Row]) -> None:
-    """CorruptManifest when a blob does not hold what one of the rows names."""
+    """CorruptManifest when blobs do not hold what the rows name; all of them are set aside."""
     read = blobs.reader(job.out, [_in_blob(row) for row in rows])
+    damaged: CorruptManifest | None = None
     for row in rows:
-        read(_in_blob(row))
+        try:
+            read(_in_blob(row))
+        except CorruptManifest as fault:
+            manifest.discard(storage.place(fault.path))
+            damaged = damaged or fault
+    if damaged:
+        raise damaged
 
 
 def _note(staging: Path, number: int, hashes: Hashes) -> None:

@@ -54,8 +54,7 @@ class Settled:
             {**datacard.recipes(job), "weights": stage.weights_of(job)}, datacard.libraries(),
             _code(), _plugins(job),
         )  # fmt: skip
-        # Taken before package reads them: what changes meanwhile is looked at by the next run.
-        self._lists = [listed.sha256 for listed in split_lists.read(job.package)]
+        self._lists: list[str] = []
         self._keys = self._now()
         self._noted = _read(job.out)
         self._ran: set[str] = set()
@@ -78,6 +77,8 @@ class Settled:
 
     def version(self) -> Version | None:
         """The newest version, when it is what package would make of today's data."""
+        # Taken before package reads them: what changes meanwhile is gathered by the next run.
+        self._lists = [listed.sha256 for listed in split_lists.read(self._job.package)]
         known = self._noted.get("version")
         if known is None or self._ran or known["key"] != self._version_key():
             return None

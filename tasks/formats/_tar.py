@@ -24,6 +24,7 @@ BLOCK = 512
 RECORD = 20 * BLOCK  # a tar's length is a multiple of it
 LONGEST_NAME = 100  # bytes
 LONGEST_SUFFIX = 5  # with its dot
+SMALL = 4096  # bytes; such parts of a member are joined
 CHUNK = 1 << 15  # bytes that are written at once: 64 KiB take Linux half as long again
 
 
@@ -55,17 +56,30 @@ class Tar:
         (home / path).parent.mkdir(parents=True, exist_ok=True)
         self._path, self._hashes, self._digest = path, hashes, hashlib.sha256()
         self._file = os.open(home / path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-        self._waiting: list[memoryview] = []
+        self._waiting: list[Data] = []
         self._held = 0
         self._size = 0
 
     def add(self, name: str, *parts: Data) -> None:
         """A member whose data are these buffers of bytes, one after the other."""
         size = sum(map(len, parts))
-        for part in (header(name, size), *parts, _ZEROS[: -size % BLOCK]):
-            self._put(part)
+        small = header(name, size)  # small parts are joined: each put costs as much as a kilobyte
+        for part in parts:
+            if len(part) < SMALL:
+                small += part
+            else:
+                self._put(small)
+                self._put(part)
+                small = b""
+        if small or size % BLOCK:
+            self._put(small + _ZEROS[: -size % BLOCK])
 
     def _put(self, part: Data) -> None:
+        self._digest.update(part)
+        if self._held + len(part) < CHUNK:
+            self._waiting.append(part)
+            self._held += len(part)
+            return
         rest = memoryview(part)
         while rest:
             taken = rest[: CHUNK - self._held]
@@ -76,9 +90,7 @@ class Tar:
                 self._flush()
 
     def _flush(self) -> None:
-        for part in self._waiting:
-            self._digest.update(part)
-        _write(self._file, self._waiting)
+        _write(self._file, self._waiting, self._held)
         self._size += self._held
         self._waiting, self._held = [], 0
 
@@ -98,11 +110,12 @@ class Tar:
             os.close(self._file)
 
 
-def _write(file: int, parts: list[memoryview]) -> None:
+def _write(file: int, parts: list[Data], size: int) -> None:
     done = os.writev(file, parts)
-    rest = memoryview(b"".join(parts))[done:] if done < sum(map(len, parts)) else None
-    while rest:  # a disk that is nearly full
-        rest = rest[os.write(file, rest) :]
+    if done < size:  # a disk that is nearly full
+        rest = memoryview(b"".join(parts))[done:]
+        while rest:
+            rest = rest[os.write(file, rest) :]
 
 
 def header(name: str, size: int) -> bytes:

@@ -163,8 +163,7 @@ def _all_chains(
     job: Job, found: Sharded, caller: OnCluster, progress: Progress, state: Settled, totals: Totals
 ) -> None:
     """Every shard's chain. Of more shards than a flow run takes, only those that may lack something
-    have task runs: nobody reads 30,000 that say
-    "Reused", and each takes 25 ms of CPU."""
+    have task runs: nobody reads 30,000 that say "Reused", and each takes 25 ms of CPU."""
     shards = found.shards
     if len(shards) > SHARDS_PER_FLOW:
         shards = [shard for shard in shards if state.items(shard) is None]

@@ -163,12 +163,12 @@ def run_package_stage(
         walls[step], last = round(time.monotonic() - last, 3), time.monotonic()
 
     versions.clean(job.out)
-    if state is not None and (known := state.version()):
-        return _unchanged(job, known, began)
+    if state is not None:
+        state.decide()
+        if known := state.version():
+            return _unchanged(job, known, began)
     try:
         shards = sorted(shards)
-        if state is not None:
-            state.decide()
         if parts := decided.batches(shards, scratch):
             caller.map(decided.save, [(job, some, home) for home, some in parts])
             lap("decide")

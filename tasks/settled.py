@@ -26,6 +26,7 @@ from tasks.dataset import datacard, versions
 from tasks.job import Done, Job
 from tasks.manifest import write_atomic
 from tasks.packaging import split_lists
+from tasks.recording import guard
 
 FORMAT = 1  # of the file
 STAGES = ("shard", *stage.PER_SHARD)
@@ -76,16 +77,16 @@ class Settled:
                 self._ran.add(done.shard)
 
     def version(self) -> Version | None:
-        """The newest version, when it is what package would make of today's data."""
-        # Taken before package reads them: what changes meanwhile is gathered by the next run.
-        self._lists = [listed.sha256 for listed in split_lists.read(self._job.package)]
+        """After `decide`: the newest version, when package would make the same of today's data."""
         known = self._noted.get("version")
         if known is None or self._ran or known["key"] != self._version_key():
             return None
         return Version(known["number"], known["clips"], known["summary"], known["balance"])
 
     def decide(self) -> None:
-        """All stages have run, and package is about to read what they made."""
+        """All stages have run, and package is about to read what they made and the splits' lists:
+        what changes from now on is gathered by the next run."""
+        self._lists = [listed.sha256 for listed in split_lists.read(self._job.package)]
         if self._ran:
             now = self._now()
             # Of a shard that nobody touched the key of the beginning: what was looked at is noted.
@@ -149,8 +150,8 @@ def _guards(out: Path) -> Guards:
     """Of each shard's manifests and blobs what changes when one is written, cut or replaced."""
     found: Guards = {}
     for root in (*(f"manifests/{name}" for name in STAGES), "audio"):
-        for name, guard in _files(out / root):
-            found.setdefault(name.split("/", 1)[0], []).append((f"{root}/{name}", guard))
+        for name, mark in _files(out / root):
+            found.setdefault(name.split("/", 1)[0], []).append((f"{root}/{name}", mark))
     for files in found.values():
         files.sort()
     return found
@@ -166,9 +167,7 @@ def _files(root: Path) -> Iterator[tuple[str, str]]:
         if folder.is_dir():
             for entry in _scanned(folder.path):
                 with suppress(FileNotFoundError):  # a temporary file of a worker that is late
-                    about = entry.stat(follow_symlinks=False)
-                    guard = f"{about.st_size}-{about.st_mtime_ns}-{about.st_ino}"
-                    yield f"{folder.name}/{entry.name}", guard
+                    yield f"{folder.name}/{entry.name}", guard(entry.stat(follow_symlinks=False))
 
 
 def _scanned(folder: str | Path) -> list[os.DirEntry[str]]:

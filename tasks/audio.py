@@ -11,6 +11,7 @@ concat script named `.m4a` cannot make it open other files or addresses.
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -479,15 +480,11 @@ class Clip:
 def wav_header(num_samples: int, rate: int) -> bytes:
     """The canonical 44 bytes before mono int16 samples."""
     size = 2 * num_samples
-    return b"".join(
-        (
-            b"RIFF", (36 + size).to_bytes(4, "little"), b"WAVEfmt ",
-            (16).to_bytes(4, "little"), (1).to_bytes(2, "little"), (1).to_bytes(2, "little"),
-            rate.to_bytes(4, "little"), (2 * rate).to_bytes(4, "little"),
-            (2).to_bytes(2, "little"), (16).to_bytes(2, "little"),
-            b"data", size.to_bytes(4, "little"),
-        )
-    )  # fmt: skip
+    form = (16, 1, 1, rate, 2 * rate, 2, 16)
+    return _WAV.pack(b"RIFF", 36 + size, b"WAVE", b"fmt ", *form, b"data", size)
+
+
+_WAV = struct.Struct("<4sI4s4sIHHIIHH4sI")
 
 
 def write_wav_bytes(pcm: NDArray[np.int16], rate: int) -> bytes:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tasks import storage
 from tasks.errors import CorruptManifest
 
 Pcm = NDArray[np.int16]
+OPEN = 128  # local blobs at once
 AHEAD_BYTES = 16 << 20  # PCM that is fetched from an object store at once
 
 
@@ -44,58 +46,85 @@ def present(out: Path, shard: str, row: Mapping[str, Any], sizes: dict[str, int]
     return bool(sizes[name] >= row["offset"] + 2 * row["num_samples"])
 
 
-def read(out: Path, shard: str, row: Mapping[str, Any], proved: bool = True) -> Pcm:
-    """PCM of one utterance, int16 [num_samples]; CorruptManifest when the bytes are not those, or,
-    of what need not be `proved`, not as many."""
-    path = f"{out}/audio/{shard}/{row['blob']}"  # a Path would take as long as the hash
-    if storage.is_remote(out):
-        [data] = storage.ranges(out, [_range(shard, row)])
-        return _sound(data, row, path, proved)
-    try:
-        blob = os.open(path, os.O_RDONLY)  # half of what an `open` takes
-        try:
-            data = os.pread(blob, 2 * row["num_samples"], row["offset"])
-        finally:
-            os.close(blob)
-    except FileNotFoundError:
-        raise CorruptManifest(f"audio blob {path} is gone", path) from None
-    return _sound(data, row, path, proved)
+def read(out: Path, shard: str, row: Mapping[str, Any]) -> Pcm:
+    """PCM of one utterance, int16 [num_samples]; CorruptManifest when the bytes are not those."""
+    planned = {**row, "work_shard": shard, "blob_offset": row["offset"]}
+    with reading(out, [planned]) as pcm:
+        return pcm(planned)
 
 
-def reader(
+@contextmanager
+def reading(
     out: Path, rows: Sequence[Mapping[str, Any]], proved: bool = True
-) -> Callable[[Mapping[str, Any]], Pcm]:
-    """`read` of rows that name their `work_shard`, meant for calls in the order of `rows`: from an
-    object store many are fetched at once. Not `proved`: whoever asks compares the hashes later."""
-    if not storage.is_remote(out):
-        return lambda row: read(out, row["work_shard"], row, proved)
-    places = {_range(row["work_shard"], row): at for at, row in enumerate(rows)}
-    held: dict[Any, bytes | None] = {}
+) -> Iterator[Callable[[Mapping[str, Any]], Pcm]]:
+    """Gives the PCM of rows of a plan, int16 [num_samples], meant for calls in the order of `rows`:
+    local blobs stay open, and from an object store many spans are fetched at once. CorruptManifest
+    when the bytes are not those or, of what need not be `proved`, not as many."""
+    with _at_store(out, rows) if storage.is_remote(out) else _at_hand(out) as data:
+        yield lambda row: _sound(data(row), out, row, proved)
 
-    def pcm(row: Mapping[str, Any]) -> Pcm:
-        wanted = _range(row["work_shard"], row)
+
+Data = Callable[[Mapping[str, Any]], bytes | None]  # None: the blob is gone
+
+
+@contextmanager
+def _at_hand(out: Path) -> Iterator[Data]:
+    held: dict[str, int] = {}
+
+    def data(row: Mapping[str, Any]) -> bytes | None:
+        name = _name(row)
+        if name not in held:
+            if len(held) == OPEN:
+                os.close(held.pop(next(iter(held))))
+            try:
+                held[name] = os.open(f"{out}/{name}", os.O_RDONLY)
+            except FileNotFoundError:
+                return None
+        return os.pread(held[name], 2 * row["num_samples"], row["blob_offset"])
+
+    try:
+        yield data
+    finally:
+        for file in held.values():
+            os.close(file)
+
+
+@contextmanager
+def _at_store(out: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[Data]:
+    places = {_span(row): at for at, row in enumerate(rows)}
+    held: dict[Span, bytes | None] = {}
+
+    def data(row: Mapping[str, Any]) -> bytes | None:
+        wanted = _span(row)
         if wanted not in held:
-            some = [_range(r["work_shard"], r) for r in rows[places[wanted] :]]
+            some = [_span(each) for each in rows[places[wanted] :]]
             ends = accumulate(high - low for _, low, high in some)
             ahead = [each for each, end in zip(some, ends, strict=True) if end <= AHEAD_BYTES]
             ahead = ahead or [wanted]
             held.clear()
             held.update(zip(ahead, storage.ranges(out, ahead), strict=True))
-        return _sound(held[wanted], row, f"{out}/{wanted[0]}", proved)
+        return held[wanted]
 
-    return pcm
-
-
-def _range(shard: str, row: Mapping[str, Any]) -> tuple[str, int, int]:
-    """(name below OUT, first byte, end) of an utterance's PCM."""
-    low = row["offset"]
-    return f"audio/{shard}/{row['blob']}", low, low + 2 * row["num_samples"]
+    yield data
 
 
-def _sound(data: bytes | None, row: Mapping[str, Any], path: str, proved: bool) -> Pcm:
+Span = tuple[str, int, int]  # name below OUT, first byte, end
+
+
+def _span(row: Mapping[str, Any]) -> Span:
+    low = row["blob_offset"]
+    return _name(row), low, low + 2 * row["num_samples"]
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return f"audio/{row['work_shard']}/{row['blob']}"
+
+
+def _sound(data: bytes | None, out: Path, row: Mapping[str, Any], proved: bool) -> Pcm:
     if data is None:
-        raise CorruptManifest(f"audio blob {path} is gone", path)
+        raise CorruptManifest(f"audio blob {out}/{_name(row)} is gone", f"{out}/{_name(row)}")
     whole = len(data) == 2 * row["num_samples"]
     if not whole or (proved and hashlib.sha256(data).hexdigest() != row["sha256"]):
+        path = f"{out}/{_name(row)}"
         raise CorruptManifest(f"audio blob {path} does not match its manifest", path)
     return np.frombuffer(data, dtype="<i2")

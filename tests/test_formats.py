@@ -326,15 +326,15 @@ def test_a_bad_read_of_a_sound_blob_costs_a_second_write(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus.make(tmp_path / "in", 3)
-    read, given = blobs.read, iter([True])
+    sound, given = blobs._sound, iter([True])
 
-    def flipped(out: Path, shard: str, row: Any, proved: bool = True) -> blobs.Pcm:
-        pcm = read(out, shard, row, proved).copy()
+    def flipped(data: bytes | None, out: Path, row: Any, proved: bool) -> blobs.Pcm:
+        pcm = sound(data, out, row, proved).copy()
         if not proved and next(given, False):
             pcm[0] ^= 1
         return pcm
 
-    monkeypatch.setattr(blobs, "read", flipped)
+    monkeypatch.setattr(blobs, "_sound", flipped)
     made = corpus.run(corpus.job(tmp_path))[0]
     assert "it is written once more" in caplog.text
     assert verify(made.path) == []

@@ -25,7 +25,7 @@ RECORD = 20 * BLOCK  # a tar's length is a multiple of it
 LONGEST_NAME = 100  # bytes
 LONGEST_SUFFIX = 5  # with its dot
 SMALL = 4096  # bytes; such parts of a member are joined
-CHUNK = 1 << 15  # bytes that are written at once: 64 KiB take Linux half as long again
+CHUNK = 1 << 15  # bytes written at once: 64 KiB take Linux half as long again
 
 
 class Member(NamedTuple):
@@ -56,6 +56,7 @@ class Tar:
         (home / path).parent.mkdir(parents=True, exist_ok=True)
         self._path, self._hashes, self._digest = path, hashes, hashlib.sha256()
         self._file = os.open(home / path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        self._small = b""  # is put with what follows: each put costs as much as a kilobyte
         self._waiting: list[Data] = []
         self._held = 0
         self._size = 0
@@ -63,34 +64,44 @@ class Tar:
     def add(self, name: str, *parts: Data) -> None:
         """A member whose data are these buffers of bytes, one after the other."""
         size = sum(map(len, parts))
-        small = header(name, size)  # small parts are joined: each put costs as much as a kilobyte
+        self._small += header(name, size)
         for part in parts:
             if len(part) < SMALL:
-                small += part
+                self._small += part
             else:
-                self._put(small)
                 self._put(part)
-                small = b""
-        if small or size % BLOCK:
-            self._put(small + _ZEROS[: -size % BLOCK])
+        self._small += _ZEROS[: -size % BLOCK]
+        if len(self._small) >= SMALL:
+            self._put(b"")
 
     def _put(self, part: Data) -> None:
-        self._digest.update(part)
-        if self._held + len(part) < CHUNK:
-            self._waiting.append(part)
-            self._held += len(part)
+        small, self._small = self._small, b""
+        for data in (small, part):
+            self._digest.update(data)
+            self._write(data)
+
+    def _write(self, data: Data) -> None:
+        """In whole chunks that begin at a multiple of one, which is cheapest."""
+        room = CHUNK - self._held
+        if len(data) < room:
+            self._waiting.append(data)
+            self._held += len(data)
             return
-        rest = memoryview(part)
-        while rest:
-            taken = rest[: CHUNK - self._held]
-            self._waiting.append(taken)
-            self._held += len(taken)
-            rest = rest[len(taken) :]
-            if self._held == CHUNK:
-                self._flush()
+        rest = memoryview(data)
+        self._waiting.append(rest[:room])
+        self._held = CHUNK
+        self._flush()
+        end = len(rest) - (len(rest) - room) % CHUNK
+        for at in range(room, end, CHUNK):
+            _write_all(self._file, rest[at : at + CHUNK])
+        self._size += end - room
+        self._waiting.append(rest[end:])
+        self._held = len(rest) - end
 
     def _flush(self) -> None:
-        _write(self._file, self._waiting, self._held)
+        done = os.writev(self._file, self._waiting)
+        if done < self._held:  # a disk that is nearly full
+            _write_all(self._file, b"".join(self._waiting)[done:])
         self._size += self._held
         self._waiting, self._held = [], 0
 
@@ -102,20 +113,17 @@ class Tar:
     ) -> None:
         try:
             if kind is None:
-                end = 2 * BLOCK
-                self._put(bytes(end + -(self._size + self._held + end) % RECORD))
+                size = self._size + self._held + len(self._small) + 2 * BLOCK
+                self._put(bytes(2 * BLOCK + -size % RECORD))
                 self._flush()
                 self._hashes[self._path] = (self._digest.hexdigest(), self._size)
         finally:
             os.close(self._file)
 
 
-def _write(file: int, parts: list[Data], size: int) -> None:
-    done = os.writev(file, parts)
-    if done < size:  # a disk that is nearly full
-        rest = memoryview(b"".join(parts))[done:]
-        while rest:
-            rest = rest[os.write(file, rest) :]
+def _write_all(file: int, data: Data) -> None:
+    while (done := os.write(file, data)) < len(data):
+        data = data[done:]
 
 
 def header(name: str, size: int) -> bytes:

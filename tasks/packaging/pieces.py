@@ -252,16 +252,11 @@ def write(job: Job, staging: Path, number: int) -> bool:
     module, settings = _format(job, piece)
     rows = _rows(staging, piece, *READ)
     proved = not getattr(module, "PROVES_SAMPLES", False)
-    read = blobs.reader(job.out, [_in_blob(row) for row in rows], proved)
     hashes: Hashes = {}
-    with transfers.writing(staging) as home:
-        module.write(piece, rows, lambda row: read(_in_blob(row)), home, settings, hashes)
+    with transfers.writing(staging) as home, blobs.reading(job.out, rows, proved) as pcm:
+        module.write(piece, rows, pcm, home, settings, hashes)
     _note(staging, number, hashes)
     return False
-
-
-def _in_blob(row: Row) -> Row:
-    return {**row, "offset": row["blob_offset"]}
 
 
 def _unlink(staging: Path, piece: Piece) -> None:
@@ -302,14 +297,14 @@ def _faults(job: Job, staging: Path, number: int, piece: Piece) -> list[str]:
 
 def _prove(job: Job, rows: list[Row]) -> None:
     """CorruptManifest when blobs do not hold what the rows name; all of them are set aside."""
-    read = blobs.reader(job.out, [_in_blob(row) for row in rows])
     damaged: CorruptManifest | None = None
-    for row in rows:
-        try:
-            read(_in_blob(row))
-        except CorruptManifest as fault:
-            manifest.discard(storage.place(fault.path))
-            damaged = damaged or fault
+    with blobs.reading(job.out, rows) as pcm:
+        for row in rows:
+            try:
+                pcm(row)
+            except CorruptManifest as fault:
+                manifest.discard(storage.place(fault.path))
+                damaged = damaged or fault
     if damaged:
         raise damaged
 

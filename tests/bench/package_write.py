@@ -5,8 +5,8 @@
 The bare copy puts the same bytes into the same tars with Python's `tarfile`: no hash, no header of
 ours. It reads them from ready-made WAV files, one a clip, as WeNet's shard maker does; then, leaner
 than any corpus lies on a disk, from one file that holds all of them ("in one file"). Ours is what a
-worker does in the package stage: `pieces.write` reads each clip from its blob, checks its hash,
-makes the WAV and the tar; `pieces.check` reopens the tar, decodes everything, compares texts and
+worker does in the package stage: `pieces.write` reads each clip from its blob, makes the WAV and
+the tar, and hashes it; `pieces.check` reopens the tar, decodes everything, compares texts and
 hashes with the rows. One process with the environment of a worker, A B A B; what a turn wrote is
 removed after it, so that both write into pages that were used before: a virtual machine's first
 touch of a page takes longer than all the rest. The medians are compared, by wall clock and by CPU.

@@ -196,7 +196,9 @@ def over_shards(
     shards: list[str], chain: Callable[[str], list[Done]], caller: OnCluster
 ) -> list[list[Done]]:
     """A chain for each shard; beyond 100 shards in child flow runs, of which two overlap."""
-    width = caller.cluster.size + 1  # of both kinds; one more, so that none waits for a guard
+    # Of both kinds; as many more wait for a guard, so that the last round is not one long stage
+    # beside idle workers.
+    width = 2 * caller.cluster.size
     groups = [shards[i : i + SHARDS_PER_FLOW] for i in range(0, len(shards), SHARDS_PER_FLOW)]
     if len(groups) <= 1:
         return map_chains(shards, chain, width, caller.guard.cancel)

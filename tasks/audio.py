@@ -189,28 +189,18 @@ class _FFmpeg:
 
     def read(self, frames: int) -> Iterator[Samples]:
         """Blocks of exactly `frames`, the last one shorter."""
-        same = (self.header.rate, self.header.channels)
-        block, count = np.empty((frames, self.header.channels), np.float32), 0
+        held = av.AudioFifo()  # joins frames of some thousand values: each costs as much in Python
         frame = self._first
-        while frame is not None:
-            if (frame.sample_rate, frame.layout.nb_channels) != same:
-                yield from _begun(block, count)
-                raise _Changed(f"rate or channels change midway, from {same}")
-            planes, done = _planes(frame), 0
-            while done < frame.samples:
-                size = min(frame.samples - done, frames - count)
-                for channel, plane in enumerate(planes):
-                    block[count : count + size, channel] = plane[done : done + size]
-                done, count = done + size, count + size
-                if count == frames:
-                    yield block
-                    block, count = np.empty_like(block), 0
-            try:
+        try:
+            while frame is not None:
+                _push(held, frame)
+                while held.samples >= frames:
+                    yield _grid(held.read(frames))
                 frame = next(self._frames, None)
-            except av.FFmpegError:
-                yield from _begun(block, count)
-                raise
-        yield from _begun(block, count)
+        except (av.FFmpegError, _Changed):
+            yield from _rest(held)
+            raise
+        yield from _rest(held)
 
     def close(self) -> None:
         self._container.close()
@@ -231,10 +221,26 @@ def _refuse(url: str, flags: int, options: dict[str, str]) -> Any:
     raise PermissionError(f"a recording may not open other files: {url}")
 
 
-def _begun(block: Samples, count: int) -> Iterator[Samples]:
-    """A block of which only the first samples are filled, where it has any."""
-    if count:
-        yield block[:count]
+def _push(held: av.AudioFifo, frame: Any) -> None:
+    frame.pts = None  # or a gap between two frames would be an error
+    try:
+        held.write(frame)
+    except ValueError:
+        raise _Changed("rate, channels or sample format change midway") from None
+
+
+def _rest(held: av.AudioFifo) -> Iterator[Samples]:
+    if held.samples:
+        yield _grid(held.read())
+
+
+def _grid(frame: Any) -> Samples:
+    """The samples of a decoded frame, float32 [n, channels]."""
+    planes = _planes(frame)
+    grid = np.empty((frame.samples, len(planes)), np.float32)
+    for channel, plane in enumerate(planes):
+        grid[:, channel] = plane
+    return grid
 
 
 def _stream_frames(stream: Any, first: Any) -> int | None:

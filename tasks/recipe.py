@@ -17,7 +17,7 @@ from tasks import plugins
 from tasks.recording import Segment
 from tasks.settings import Plugin, ResampleSettings, TranscribeSettings
 
-DECODE_VERSION = 1  # raise it when tasks/audio.py delivers other samples
+DECODE_VERSION = 1  # raise it when tasks/audio/ delivers other samples
 FILTER_VERSION = 1
 RESAMPLE_VERSION = 1
 TRANSCRIBE_VERSION = 1

@@ -17,7 +17,8 @@ from tasks import errors
 ROOT = Path(__file__).parents[1]
 HEAVY = ("prefect", "librosa", "soundfile", "onnxruntime", "faster_whisper", "av", "distributed")
 #: Audio's own helpers, and the module that warms every library on purpose.
-DECODERS = {"tasks/audio.py", "tasks/codecs.py", "tasks/container.py", "tasks/preload.py"}
+DECODERS = {"tasks/audio/decoders.py", "tasks/audio/encoding.py", "tasks/codecs.py",
+            "tasks/preload.py"}  # fmt: skip
 PARQUET_WRITERS = {"write_table", "ParquetWriter", "write_to_dataset", "write_dataset"}
 
 
@@ -69,7 +70,7 @@ def test_only_one_file_of_tasks_knows_prefect() -> None:
 def test_only_audio_decodes() -> None:
     filtering = {"tasks/levels/ffmpeg.py"}  # FFmpeg's filters on samples; it decodes nothing
     assert importers("tasks", {"soundfile", "av"}) <= DECODERS | filtering
-    assert "tasks/audio.py" in importers("tasks", {"soundfile"})
+    assert "tasks/audio/decoders.py" in importers("tasks", {"soundfile"})
     assert importers("flows", {"soundfile", "av", "librosa", "soxr"}) <= {
         # The demo makes its own corpus, broken files included.
         "flows/demo_corpus.py", "flows/demo.py",

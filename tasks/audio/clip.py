@@ -1,0 +1,93 @@
+"""One utterance's samples, in memory or decoded again when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.audio.decoders import Samples
+from tasks.audio.stream import BLOCK_FRAMES, read_span, span_blocks
+from tasks.recording import Locator
+
+MATERIALISE_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Clip:
+    """One utterance: native rate, all channels, float32 in ±1.
+
+    Held in memory, or decoded again whenever it is asked for (`lazy`, for long ones): measures
+    that go through `blocks()` need the memory of a block whatever the length.
+    """
+
+    rate: int
+    channels: int
+    num_samples: int
+    header_seconds: float | None = None  # the header's claim, where it is of all the recording
+    recording_bytes: int = 0  # encoded size of the whole recording
+    pieces: tuple[Samples, ...] | None = None  # in order, as they were decoded
+    source: tuple[Locator, int, int] | None = None
+
+    @classmethod
+    def of(
+        cls, samples: NDArray[Any], rate: int, header_seconds: float | None = None,
+        recording_bytes: int = 0,
+    ) -> Clip:  # fmt: skip
+        """A clip of samples [n] or [n, channels] in memory."""
+        grid = np.asarray(samples, dtype=np.float32)
+        grid = grid[:, None] if grid.ndim == 1 else grid
+        return cls(rate, grid.shape[1], len(grid), header_seconds, recording_bytes, (grid,))
+
+    @classmethod
+    def of_pieces(cls, pieces: Sequence[Samples], rate: int) -> Clip:
+        """A clip of float32 [n, channels] that follow each other in memory; at least one."""
+        return cls(rate, pieces[0].shape[1], sum(map(len, pieces)), pieces=tuple(pieces))
+
+    @classmethod
+    def lazy(
+        cls, locator: Locator, start: int, stop: int, rate: int, channels: int,
+        header_seconds: float | None = None, recording_bytes: int = 0,
+    ) -> Clip:  # fmt: skip
+        """A clip that is decoded again from the recording whenever its samples are read."""
+        count = stop - start
+        where = (locator, start, stop)
+        return cls(rate, channels, count, header_seconds, recording_bytes, source=where)
+
+    def of_recording(self, header_seconds: float | None, recording_bytes: int) -> Clip:
+        """The same clip, knowing its recording."""
+        return replace(self, header_seconds=header_seconds, recording_bytes=recording_bytes)
+
+    @property
+    def is_lazy(self) -> bool:
+        return self.pieces is None
+
+    @property
+    def seconds(self) -> float:
+        return self.num_samples / self.rate
+
+    def samples(self) -> Samples:
+        """float32 [num_samples, channels]. ValueError for a lazy clip of more than 600 s."""
+        if self.pieces is None and self.seconds > MATERIALISE_SECONDS:
+            raise ValueError(f"a clip of {self.seconds:.0f} s is read by blocks(), not at once")
+        return self._read
+
+    @cached_property
+    def _read(self) -> Samples:
+        if self.pieces is not None:
+            return self.pieces[0] if len(self.pieces) == 1 else np.concatenate(self.pieces)
+        assert self.source is not None
+        return read_span(*self.source)
+
+    def blocks(self, frames: int = BLOCK_FRAMES) -> Iterator[Samples]:
+        """The same samples in order, float32 [n, channels], n at most `frames`."""
+        if self.pieces is not None:
+            for piece in self.pieces:
+                for at in range(0, len(piece), frames):
+                    yield piece[at : at + frames]
+        elif self.source is not None:
+            yield from span_blocks(*self.source)

@@ -1,0 +1,126 @@
+"""A recording as a stream of samples, and a span of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from tasks.audio.decoders import BROKEN, Header, Samples, opened
+from tasks.container import as_file, promise, size_of
+from tasks.errors import ItemError
+from tasks.recording import Locator
+
+BLOCK_FRAMES = 65536
+BLOCK_VALUES = 1 << 21  # frames x channels of a block: 8 MB, however many channels there are
+LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz
+
+
+class Stream:
+    """A recording being decoded, once, in order. `decoded` counts the samples so far."""
+
+    def __init__(self, locator: Locator) -> None:
+        self._file = as_file(locator)
+        self.decoded = 0
+        try:
+            self._size = size_of(self._file)
+            if not self._size:
+                raise ItemError("empty", "the file has no bytes")
+            self._decoder = opened(self._file, self._size)
+        except BaseException:
+            self._file.close()
+            raise
+        self.header = self._decoder.header
+        self.rate, self.channels = self.header.rate, self.header.channels
+        self.format = self.header.format
+        if not LOWEST_RATE <= self.rate <= HIGHEST_RATE:
+            self.close()
+            raise ItemError("bad_sample_rate", f"{self.rate} Hz")
+
+    def blocks(self, frames: int = BLOCK_FRAMES) -> Iterator[Samples]:
+        """float32 [n, channels]; raises ItemError `decode_error`, `truncated`, `non_finite` or
+        `empty` with what was decoded until then. Samples after a NaN are counted, not delivered.
+        """
+        frames = max(min(frames, BLOCK_VALUES // max(self.channels, 1)), 1)
+        finite = True
+        try:
+            for block in self._decoder.read(frames):
+                self.decoded += len(block)
+                finite = finite and bool(np.isfinite(block).all())
+                if finite:
+                    yield block
+        except BROKEN as error:
+            raise self._error("decode_error", str(error)) from error
+        if not finite:
+            raise self._error("non_finite", "samples are NaN or infinite")
+        if not self.decoded:
+            raise self._error("empty", "it decodes to no samples")
+        self._check_promise()
+
+    def _check_promise(self) -> None:
+        if self.header.decoder != "soundfile":
+            return
+        found = promise(self._file)
+        if found is not None and found.broken:
+            raise self._error(
+                "truncated", f"{found.promised} bytes of audio promised, {found.held} there"
+            )
+
+    def skip_to(self, sample: int) -> bool:
+        """Jump there if this format's seek is exact; else say no."""
+        return self._decoder.skip_to(sample)
+
+    def _error(self, code: str, detail: str) -> ItemError:
+        return ItemError(code, detail, self.decoded, self.rate)
+
+    def close(self) -> None:
+        self._decoder.close()
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def open_stream(locator: Locator) -> Stream:
+    """Open a recording. ItemError: `missing`, `empty`, `unreadable`, `bad_sample_rate`."""
+    return Stream(locator)
+
+
+def probe(locator: Locator) -> Header:
+    """Read the header only; raises what `open_stream` raises, and `empty` where it says so."""
+    with open_stream(locator) as stream:
+        if stream.header.frames == 0:
+            raise ItemError("empty", "the header says that there is no audio", 0, stream.rate)
+        return stream.header
+
+
+def read_span(locator: Locator, start: int, stop: int) -> Samples:
+    """Samples `start` to `stop` of a recording, float32 [stop - start, channels].
+
+    Exact to the sample for every codec: it decodes from the beginning unless seeking is exact.
+    """
+    pieces = list(span_blocks(locator, start, stop))
+    return np.concatenate(pieces) if len(pieces) != 1 else pieces[0]
+
+
+def span_blocks(locator: Locator, start: int, stop: int) -> Iterator[Samples]:
+    with open_stream(locator) as stream:
+        at = start if stream.skip_to(start) else 0
+        for block in stream.blocks():
+            low, high = max(start - at, 0), min(stop - at, len(block))
+            if low < high:
+                yield block[low:high]
+            at += len(block)
+            if at >= stop:
+                return
+        raise ItemError("decode_error", f"it ends at sample {at}, before {stop}", at, stream.rate)

@@ -6,13 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from flows import runs
 from flows.settings import assign, parse
 from tasks import (
-    corpuswide,
     manifest,
     package,
     plugins,
@@ -23,15 +19,12 @@ from tasks import (
     storage,
     summary,
 )
-from tasks.corpuswide import decisions
 from tasks.dataset import datacard, versions
 from tasks.errors import CODES, ConfigError
-from tasks.job import Job
 from tasks.packaging import weights
 from tasks.settled import Settled
-from tasks.stage import view_of
 from tasks.storage import tables, transfers
-from tasks.view import rules_of
+from tasks.what_if import kept
 
 
 def status(out: Path) -> dict[str, Any]:
@@ -97,7 +90,7 @@ def what_if(out: Path, sets: Sequence[str]) -> dict[str, Any]:
         assign(data, assignment)
     then = parse(data)
     weights.check(then.job())
-    before, after = _kept(now.job(), then.job(), out)
+    before, after = kept(now.job(), then.job())
     if after["unmeasured"]:
         raise ConfigError(
             f"{after['unmeasured']} recordings have no stored measures for these settings: they "
@@ -109,68 +102,6 @@ def what_if(out: Path, sets: Sequence[str]) -> dict[str, Any]:
             "items": after["items"] - before["items"],
             "hours": round(after["hours"] - before["hours"], 6),
         },
-    }  # fmt: skip
-
-
-def _kept(now: Job, then: Job, out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Items and hours under both settings: from one table where it holds for both, else shard by
-    shard. What the whole corpus decided stays in the table as it was: other settings of that are
-    answered from the shards."""
-    same = corpuswide.chosen(now) == corpuswide.chosen(then)
-    if same and decisions.where(now) is not None and decisions.where(then) is not None:
-        columns = {"outcome", "stage", "reason", "heard", "seconds", "dataset"}
-        columns |= decisions.columns_asked(now) | decisions.columns_asked(then)
-        columns |= {"id"} if now.package.weights or then.package.weights else set()
-        table = decisions.load(now, columns)
-        if table is not None:
-            return _kept_of_table(now, table), _kept_of_table(then, table)
-    return _kept_of_shards(now, out), _kept_of_shards(then, out)
-
-
-def _kept_of_table(job: Job, table: pa.Table) -> dict[str, Any]:
-    # What the whole corpus decided (copies, outliers) stays as it is.
-    across = pc.and_(pc.equal(table["outcome"], "dropped"), pc.equal(table["stage"], "package"))
-    across = pc.and_(across, pc.not_equal(table["reason"], "weight"))
-    failed = pc.or_(pc.equal(table["outcome"], "failed"), across)
-    draw, weight = weights.chances(job.package, table)
-    good = decisions.passes(table, rules_of("filters", job.filter.filters))
-    good = pc.and_(good, pc.invert(failed))
-    waiting = pc.and_(good, pc.invert(table["heard"]))
-    texts = decisions.passes(table, rules_of("text", job.transcribe.verdicts))
-    packaged = pc.and_(pc.and_(good, pa.array(~(draw >= weight))), pc.and_(table["heard"], texts))
-
-    def of(mask: Any) -> tuple[int, float]:
-        chosen = table["seconds"].filter(mask)
-        return len(chosen), float(pc.sum(chosen).as_py() or 0.0)
-
-    return _counted(*of(packaged), *of(waiting), 0)
-
-
-def _kept_of_shards(job: Job, out: Path) -> dict[str, Any]:
-    items, seconds, waiting, waiting_seconds, unmeasured = 0, 0.0, 0, 0.0, 0
-    verdicts = package.corpus_verdicts(job, manifest.shards(out))
-    for each in manifest.shards(out):
-        view = view_of(job, each)
-        unmeasured += sum(not unit.spared for unit in plugins.module_of("filter").todo(view)[0])
-        for utterance in view.decided():
-            if utterance.id in verdicts:
-                continue
-            if utterance.outcome.outcome == "packaged":
-                if not weights.keeps(job.package, utterance.recording["dataset"], utterance.id):
-                    continue
-                items, seconds = items + 1, seconds + utterance.seconds
-            elif utterance.outcome.outcome == "pending":
-                waiting, waiting_seconds = waiting + 1, waiting_seconds + utterance.seconds
-    return _counted(items, seconds, waiting, waiting_seconds, unmeasured)
-
-
-def _counted(
-    items: int, seconds: float, waiting: int, waiting_seconds: float, unmeasured: int
-) -> dict[str, Any]:
-    return {
-        "items": items + waiting, "hours": round((seconds + waiting_seconds) / 3600, 6),
-        "not_yet_transcribed": {"items": waiting, "hours": round(waiting_seconds / 3600, 6)},
-        "unmeasured": unmeasured,
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flows import looks
+from tasks import what_if
 from tasks.corpuswide import decisions
 from tests import corpus
 
@@ -51,8 +51,8 @@ def test_only_what_cheap_filters_keep_is_measured(
     # Let in two more: only they are measured, converted and heard, all in one run.
     table = decisions.load(job(tmp_path, 1.3))
     assert table is not None
-    kept = looks._kept_of_table(job(tmp_path, 1.3), table)
-    assert kept == looks._kept_of_shards(job(tmp_path, 1.3), tmp_path / "out")
+    kept = what_if.of_table(job(tmp_path, 1.3), table)
+    assert kept == what_if.of_shards(job(tmp_path, 1.3))
     assert (kept["items"], kept["not_yet_transcribed"]["items"]) == (5, 2)
     wider, counts = corpus.run(job(tmp_path, 1.3))
     assert measured() == [1.0, 1.2]

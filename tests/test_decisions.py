@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows import looks
-from tasks import manifest, rules
+from tasks import manifest, rules, what_if
 from tasks.corpuswide import decisions
 from tasks.settings import Plugin
 from tests import corpus
@@ -48,7 +47,7 @@ def test_the_table_says_what_the_manifests_say(
     )  # fmt: skip
     table = decisions.load(chosen)
     assert table is not None
-    assert looks._kept_of_table(chosen, table) == looks._kept_of_shards(chosen, chosen.out)
+    assert what_if.of_table(chosen, table) == what_if.of_shards(chosen)
 
 
 @pytest.mark.parametrize(

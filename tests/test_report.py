@@ -18,16 +18,16 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows import cli, looks, report, runs
+from flows import cli, report, runs
 from flows.settings import PrepareSettings
-from tasks import audio, metrics
+from tasks import audio, metrics, what_if
 from tasks import report as making
 from tasks.corpuswide import decisions
 from tasks.errors import RunError
 from tasks.gauge import Cost
 from tasks.job import Job
 from tasks.recording import Locator
-from tasks.report import clips, distributions, facts, page, samples, what_if, words, workers
+from tasks.report import clips, curves, distributions, facts, page, samples, words, workers
 from tasks.report.columns import Columns
 from tasks.report.samples import Sample
 from tasks.schema import LEDGER, METRICS
@@ -147,7 +147,7 @@ def test_a_slider_says_what_what_if_says(made: tuple[Job, Path]) -> None:
     columns = Columns(job, path)
     found = distributions.of(columns, "duration")
     assert found is not None
-    lower, upper = what_if.curves(columns, "duration", found["low"], found["high"])[:2]
+    lower, upper = curves.sliders(columns, "duration", found["low"], found["high"])[:2]
     assert (lower["today"], lower["positions"][lower["at"]]) == (0.7, 0.7)
     assert lower["positions"][0] is None
     assert upper["positions"][-1] is None
@@ -156,7 +156,7 @@ def test_a_slider_says_what_what_if_says(made: tuple[Job, Path]) -> None:
         other = job_of(job.out.parent, filter=changed)
         table = decisions.load(other)
         assert table is not None
-        told = looks._kept_of_table(other, table)
+        told = what_if.of_table(other, table)
         assert lower["items"][at] == told["items"]
         assert lower["hours"][at] == pytest.approx(told["hours"], abs=1e-6)
 

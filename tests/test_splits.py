@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows import looks
 from flows import settings as flow_settings
-from tasks import manifest, package
+from tasks import manifest, package, what_if
 from tasks.corpuswide import decisions, late
 from tasks.dataset.verify import verify
 from tasks.errors import ConfigError, RunError
@@ -467,17 +466,17 @@ def test_weights_drop_by_a_draw_that_the_ledger_names(tmp_path: Path) -> None:
     assert verify(some.path) == []
     assert not run(0.5).new
 
-    def what_if(weight: float) -> tuple[int, int]:
+    def foreseen(weight: float) -> tuple[int, int]:
         job = corpus.job(tmp_path, package={"weights": {"c": weight}})
         known = decisions.load(job)
         assert known is not None
         return (
-            looks._kept_of_table(job, known)["items"],
-            looks._kept_of_shards(job, tmp_path / "out")["items"],
+            what_if.of_table(job, known)["items"],
+            what_if.of_shards(job)["items"],
         )
 
-    assert what_if(0.5) == (len(kept), len(kept))
-    foretold = what_if(0.8)
+    assert foreseen(0.5) == (len(kept), len(kept))
+    foretold = foreseen(0.8)
     more = set(published(run(0.8).path))
     assert more > kept
     assert foretold == (len(more), len(more))

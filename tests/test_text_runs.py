@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows import looks
-from tasks import package
+from tasks import package, what_if
 from tasks.corpuswide import decisions
 from tasks.job import Job
 from tasks.manifest import shards
@@ -78,7 +78,7 @@ def test_limits_on_texts_are_taken_again_for_free(base: Path) -> None:
     rates = sorted(everything["char_rate_alphabetic"].to_pylist())
     middle = (rates[2] + rates[3]) / 2
     assert decisions.load(limited(middle)) is not None, "answered from the table"
-    foreseen = looks._kept_of_table(limited(middle), everything)["items"]
+    foreseen = what_if.of_table(limited(middle), everything)["items"]
     published, counts = corpus.run(limited(middle))
     assert {counts[n][0] for n in ("shard", "filter", "resample", "transcribe")} == {0}
     assert published.summary["utterances"]["packaged"] == foreseen == 3
@@ -114,7 +114,7 @@ def test_what_a_table_lacks_is_answered_from_the_shards(base: Path) -> None:
     more = corpus.job(base, transcribe={"verdicts": [rate]})
     assert decisions.load(few) is not None
     assert decisions.load(more) is None
-    assert looks._kept(few, more, more.out)[1]["items"] == 0
+    assert what_if.kept(few, more)[1]["items"] == 0
     assert package.decide(more, shards(more.out)).rows.num_rows == 0
 
 

@@ -6,7 +6,7 @@ draws from embedded histograms: the charting libraries bring 1 to 5 MB of script
 third of the file), and none of them gives a chart with limits that move by keyboard.
 
     facts.py        funnel, hours by dataset and language, of the ledger
-    distributions.py, what_if.py    histograms, and hours that other limits would keep
+    distributions.py, curves.py     histograms, and hours that other limits would keep
     workers.py      slow shards, and workers at work over time, of metrics.parquet
     samples.py, clips.py    which clips are shown, and what is heard and seen of them
     page.py         all of it as one file (page.html, page.css, page.js)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tasks import masking
 from tasks.corpuswide import decisions
 from tasks.job import Job
-from tasks.report import clips, distributions, facts, samples, what_if, words, workers
+from tasks.report import clips, curves, distributions, facts, samples, words, workers
 from tasks.report.columns import Columns, units
 from tasks.report.facts import Ledger
 from tasks.rules import Limit
@@ -135,14 +135,14 @@ def _measured(job: Job, asked: Request) -> dict[str, Any] | None:
         if found is None:
             continue
         first = name in distributions.FIRST
-        curves = what_if.curves(columns, name, found["low"], found["high"])
-        if not first or any(c["today"] is not None for c in curves):
-            curves = [c for c in curves if c["today"] is not None]
+        sliders = curves.sliders(columns, name, found["low"], found["high"])
+        if not first or any(c["today"] is not None for c in sliders):
+            sliders = [c for c in sliders if c["today"] is not None]
         unit, meaning = about.get(name, ("", ""))
         unit = "" if unit == "1" else unit
         measures.append({**found, "unit": unit, "meaning": meaning, "first": first,
-                         "curves": curves})  # fmt: skip
-    now = what_if.now(columns)
+                         "curves": sliders})  # fmt: skip
+    now = curves.now(columns)
     packaged = asked.counts["seconds"]["packaged"] / 3600
     groups = [
         (kind, [name for of, name, _ in columns.groups if of == kind])

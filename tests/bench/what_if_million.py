@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from flows import looks
+from tasks import what_if
 from tasks.corpuswide import decisions
 from tasks.job import Job
 from tasks.settings import FilterSettings, Plugin, TranscribeSettings
@@ -50,7 +50,7 @@ def main() -> None:
             filters = (Plugin.model_validate(limits), *job.filter.filters[1:])
             then = Job(out=job.out, filter=FilterSettings(filters=filters), transcribe=backend)
             began = time.perf_counter()
-            _, kept = looks._kept(job, then, job.out)
+            _, kept = what_if.kept(job, then)
             wall = time.perf_counter() - began
             print(f"min {low} s: {kept['items']} of {ROWS} utterances in {wall:.2f} s")
 

@@ -24,7 +24,7 @@ def now(columns: Columns) -> dict[str, Any]:
     return {"hours": float(columns.seconds[kept].sum() / 3600), "items": int(kept.sum())}
 
 
-def curves(columns: Columns, name: str, low: float, high: float) -> list[dict[str, Any]]:
+def sliders(columns: Columns, name: str, low: float, high: float) -> list[dict[str, Any]]:
     """For each limit on a measure: positions, and hours and items kept at each.
 
     `positions` rise; None stands for "no limit" and is the first of a lower, the last of an upper

@@ -22,6 +22,7 @@ from typing import Any, Self
 
 import psutil
 
+GPU_WAIT = 5.0  # s for the last look at it
 GPU_EVERY = 0.5  # s between looks at the GPU; NVML's own figure covers 1/6 to 1 s
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -139,6 +140,6 @@ class _Gpu:
     def end(self) -> tuple[str, float | None, int | None]:
         """(name, mean percent busy, most bytes in use); None for what NVML does not tell."""
         self._over.set()
-        self._thread.join()
+        self._thread.join(GPU_WAIT)  # a driver that hangs holds up no stage
         busy = sum(self._busy) / len(self._busy) if self._busy else None
         return self.name, busy, max(self._memory, default=None)

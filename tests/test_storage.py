@@ -372,6 +372,31 @@ def test_a_number_that_is_published_meanwhile_is_not_written_over(
     assert version(s3, url)["dataset.json"] == b"{}"
 
 
+def test_a_store_that_hangs_does_not_hold_up_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked, answer = threading.Event(), threading.Event()
+
+    def newest(out: Path) -> int:
+        asked.set()
+        answer.wait(60)
+        return 1
+
+    monkeypatch.setattr(lease, "RENEW", 0.01)
+    monkeypatch.setattr(lease, "LEASE", 0.2)
+    monkeypatch.setattr(lease, "_newest", newest)
+    monkeypatch.setattr(lease, "_write", lambda *_: None)
+    held = lease.Lease(tmp_path, 1, {})
+    assert asked.wait(10)
+    held.end()
+    assert "was not given back" in caplog.text
+    answer.set()
+    held._thread.join(10)
+    caplog.clear()
+    held.end()  # it answers again: given back
+    assert not caplog.text
+
+
 def test_a_put_whose_answer_is_lost_is_found_again(
     s3: S3, url: str, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:

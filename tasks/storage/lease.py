@@ -80,7 +80,10 @@ class Lease:
 
     def end(self) -> None:
         self._stop.set()
-        self._thread.join()
+        self._thread.join(LEASE)
+        if self._thread.is_alive():  # the store does not answer: the lock dies by itself
+            log.warning("the lock of %s was not given back; it ends in %.0f s", self.out, LEASE)
+            return
         if not self.lost and _newest(self.out) == self.number:
             _write(self.out, self.number, {**self.owner, "ended": True})
 

@@ -201,21 +201,23 @@ def over_shards(
     width = 2 * caller.cluster.size
     groups = [shards[i : i + SHARDS_PER_FLOW] for i in range(0, len(shards), SHARDS_PER_FLOW)]
     if len(groups) <= 1:
-        return map_chains(shards, chain, width, caller.guard.cancel)
-    _children.set((chain, width))
+        return map_chains(shards, chain, width, caller.guard.cancel, caller.guard.drain)
+    _children.set((chain, width, caller.guard.drain))
     children = map_chains(groups, prepare_shards, 2, caller.guard.cancel)
     return [done for child in children for done in child]
 
 
 # What a child flow does with its shards; no parameter, because those go to Prefect's database.
-_children: ContextVar[tuple[Callable[[str], list[Done]], int]] = ContextVar("children")
+_children: ContextVar[tuple[Callable[[str], list[Done]], int, Callable[[], None]]] = ContextVar(
+    "children"
+)
 
 
 @flow(name="prepare shards", persist_result=False)
 def prepare_shards(shards: list[str]) -> list[list[Done]]:
     """A child of `prepare` for at most 100 shards, on the same cluster."""
-    chain, width = _children.get()
-    return map_chains(shards, chain, width)
+    chain, width, drain = _children.get()
+    return map_chains(shards, chain, width, drain=drain)
 
 
 def chain(

@@ -87,6 +87,7 @@ class Guard:
         self._lanes: dict[str, _Lane] = {}
         self._no_worker: RunError | None = None
         self._cancelled = threading.Event()
+        self._draining = threading.Event()
 
     def run(
         self,
@@ -110,6 +111,8 @@ class Guard:
         trace.wanted = time.time()
         lane = self._lane(kind)
         with lane.slots:
+            if self._draining.is_set():
+                raise NotBegun(f"{what} did not begin, because another shard failed")
             for attempt in range(1, (SHARED_TRIES if isolate_kw else most) + 1):
                 try:
                     limit = self._deadline(seconds_of_audio, False)
@@ -144,6 +147,10 @@ class Guard:
             running = [future for lane in self._lanes.values() for future in lane.running]
         for future in running:
             future.cancel()
+
+    def drain(self) -> None:
+        """What runs goes on; calls that wait, and later ones, end with NotBegun."""
+        self._draining.set()
 
     def _lane(self, kind: str) -> _Lane:
         size = self._cluster.count(kind)  # may start the cluster: not under our lock
@@ -229,6 +236,10 @@ class Guard:
             setattr(self.tally, what, getattr(self.tally, what) + 1)
 
 
+class NotBegun(RunError):
+    """The run ends for another error: nobody needs to hear of this one."""
+
+
 class _NeverStarted(Exception):
     """The deadline passed while the call waited for a worker: nobody is to blame."""
 
@@ -238,13 +249,14 @@ def map_chains(
     chain: Callable[[Shard], Result],
     width: int,
     cancel: Callable[[], object] | None = None,
+    drain: Callable[[], object] | None = None,
 ) -> list[Result]:
     """`chain(shard)` for each, on `width` threads, begun in the order given; results in order.
 
     Each call sees a copy of the caller's context variables, so that Prefect tasks and flows in
     it belong to the caller's flow run. After an error no further shard begins, those that run
-    finish, and the first error is raised (the others are logged). On an interrupt `cancel`
-    (`Guard.cancel`, say) is called to shorten what runs.
+    finish, and the first error is raised (the others are logged); `drain` (`Guard.drain`, say) is
+    called to shorten that. On an interrupt `cancel` (`Guard.cancel`) is called for the same.
     """
     results: list[Result | None] = [None] * len(shards)
     errors: list[BaseException] = []
@@ -267,6 +279,8 @@ def map_chains(
             with lock:
                 errors.append(error)
             stop.set()
+            if drain is not None:
+                drain()
         finally:
             ended.put(None)
 
@@ -295,7 +309,10 @@ def map_chains(
             thread.join(max(0.0, until - time.monotonic()))
         raise
     if errors:
-        for other in errors[1:]:
-            LOG.error("another shard failed too: %s: %s", type(other).__name__, other)
-        raise errors[0]
+        # One that was not begun may well end before the one that it was not begun for.
+        first, *others = sorted(errors, key=lambda error: isinstance(error, NotBegun))
+        for other in others:
+            if not isinstance(other, NotBegun):
+                LOG.error("another shard failed too: %s: %s", type(other).__name__, other)
+        raise first
     return cast(list[Result], results)

@@ -14,6 +14,7 @@ import tarfile
 import tracemalloc
 import wave
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -113,6 +114,83 @@ def test_m4a_by_ffmpeg_is_whole_and_the_same_every_time(tmp_path: Path) -> None:
     assert np.array_equal(found, decode(locator, 1000))
 
 
+SCALES = {"u8": 128, "s16": 2**15, "s32": 2**31, "flt": 1, "dbl": 1}
+
+
+def write_by_ffmpeg(
+    path: Path, samples: Samples, codec: str, form: str, layout: str, rate: int = 16_000
+) -> Locator:
+    kind = form.removesuffix("p")
+    ideal = samples.astype(np.float64) * SCALES[kind] + (128 if kind == "u8" else 0)
+    values = np.ascontiguousarray(ideal.astype({"u8": "u1", "s16": "i2", "s32": "i4", "flt": "f4",
+                                                "dbl": "f8"}[kind]))  # fmt: skip
+    with av.open(str(path), "w") as container:
+        stream: Any = container.add_stream(codec, rate=rate, layout=layout)
+        stream.codec_context.format = form
+        size = stream.codec_context.frame_size or 1000
+        for at in range(0, len(values), size):
+            part = values[at : at + size]
+            frame = av.AudioFrame(form, layout, len(part))
+            planes = part.T if form.endswith("p") else [part]
+            for plane, data in zip(frame.planes[: len(planes)], planes, strict=True):
+                buffer: Any = plane
+                memory = np.frombuffer(buffer, values.dtype)
+                memory[: data.size] = data.ravel()
+            frame.sample_rate, frame.pts = rate, at
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return Locator(str(path))
+
+
+@pytest.mark.parametrize("layout", ["mono", "stereo", "5.1", "7.1", "hexadecagonal"])
+@pytest.mark.parametrize(
+    ("name", "codec", "form", "step"),
+    [("a.mkv", "pcm_u8", "u8", 2**-7), ("a.mkv", "pcm_s16le", "s16", 2**-15),
+     ("a.mkv", "pcm_s32le", "s32", 2**-24), ("a.mkv", "pcm_f32le", "flt", 0),
+     ("a.mkv", "pcm_f64le", "dbl", 2**-24), ("a.wv", "wavpack", "s16p", 2**-15),
+     ("a.wv", "wavpack", "s32p", 2**-24), ("a.wv", "wavpack", "fltp", 0),
+     ("a.mka", "aac", "fltp", 0.2)],
+)  # fmt: skip
+def test_sample_formats_of_ffmpeg_in_any_number_of_channels(
+    tmp_path: Path, name: str, codec: str, form: str, step: float, layout: str
+) -> None:
+    if (codec, layout) == ("aac", "hexadecagonal"):
+        return  # there is no such AAC
+    samples = tones(70_000, av.AudioLayout(layout).nb_channels)
+    locator = write_by_ffmpeg(tmp_path / name, samples, codec, form, layout)
+    assert audio.probe(locator).decoder == "av"
+    found = decode(locator)
+    at = 1024 if codec == "aac" and len(found) > len(samples) + 1000 else 0
+    assert found.shape[1] == samples.shape[1]
+    assert 0 <= len(found) - at - len(samples) < 1024
+    # AAC keeps but the lowest notes of the fourth channel, which is for a subwoofer.
+    inner = slice(3000, 60_000), slice(0, 3) if codec == "aac" else slice(None)
+    assert np.abs(found[at:][inner] - samples[inner]).max() <= step
+    assert np.array_equal(found, decode(locator, 777))
+
+
+@pytest.mark.parametrize("counts", [(1, 2), (2, 1)])
+@pytest.mark.parametrize("kind", ["mp3", "flac in ogg"])
+def test_channels_that_change_midway_are_an_error(
+    tmp_path: Path, kind: str, counts: tuple[int, int]
+) -> None:
+    parts = []
+    for channels in counts:
+        samples = tones(44_100, channels)
+        if kind == "mp3":
+            path = tmp_path / "a.mp3"
+            parts.append(mp3(samples, path))
+        else:
+            path = tmp_path / "a.oga"
+            write_by_ffmpeg(path, samples, "flac", "s16", ["mono", "stereo"][channels - 1])
+            parts.append(path.read_bytes())
+    path.write_bytes(b"".join(parts))
+    error = fails(Locator(str(path)))
+    assert error.code == "decode_error"
+    assert "change midway" in error.detail
+    assert 43_000 < error.decoded < 46_000
+
+
 def test_cut_off_m4a_fails_with_its_prefix(tmp_path: Path) -> None:
     path = tmp_path / "a.m4a"
     noise = np.random.default_rng(0).uniform(-0.5, 0.5, (60_000, 1)).astype(np.float32)
@@ -128,7 +206,13 @@ def test_cut_off_m4a_fails_with_its_prefix(tmp_path: Path) -> None:
 
 def mp3(samples: Samples, path: Path) -> bytes:
     with sf.SoundFile(
-        path, "w", 16_000, 1, format="MP3", subtype="MPEG_LAYER_III", bitrate_mode="VARIABLE"
+        path,
+        "w",
+        16_000,
+        samples.shape[1],
+        format="MP3",
+        subtype="MPEG_LAYER_III",
+        bitrate_mode="VARIABLE",
     ) as file:
         file.write(samples)
     return path.read_bytes()

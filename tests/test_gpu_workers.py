@@ -124,7 +124,7 @@ def run(job: Any, cluster: Cluster, scratch: Path) -> tuple[pipeline.Published, 
         seconds = found.seconds[shard]
         return pipeline.run_chain(partial(pipeline.run_stage, job, shard, seconds, caller))
 
-    map_chains(found.shards, chain, cluster.size + 1)
+    map_chains(found.shards, chain, 2 * cluster.size)
     return pipeline.run_package_stage(job, found.shards, caller, scratch), caller
 
 

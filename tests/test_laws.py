@@ -725,10 +725,11 @@ def test_a_disk_that_damages_everything_ends_the_run(
     """Repairs are bounded: no run goes round for ever."""
     from tasks import blobs
 
-    def damaged(out: Path, shard: str, row: Any, proved: bool = True) -> Any:
-        raise CorruptManifest("audio blob is damaged", str(blobs.folder(out, shard) / row["blob"]))
+    def damaged(data: bytes | None, out: Path, row: Any, proved: bool) -> Any:
+        path = blobs.folder(out, row["work_shard"]) / row["blob"]
+        raise CorruptManifest("audio blob is damaged", str(path))
 
-    monkeypatch.setattr(blobs, "read", damaged)
+    monkeypatch.setattr(blobs, "_sound", damaged)
     with pytest.raises(MillError, match="audio blob is damaged"):
         corpus.run(again(package={"seed": 1}))
     with pytest.raises(RunError, match="is the disk sound"):
@@ -766,12 +767,10 @@ def test_control_damage_is_found_by_the_hash(
     (path,) = corpus.parts(job.out, "audio")
     damage(path, "flip")
 
-    def unchecked(out: Path, shard: str, row: Any, proved: bool = True) -> Any:
-        with (blobs.folder(out, shard) / row["blob"]).open("rb") as blob:
-            blob.seek(row["offset"])
-            return np.frombuffer(blob.read(2 * row["num_samples"]), "<i2")
+    def unchecked(data: bytes, out: Path, row: Any, proved: bool) -> Any:
+        return np.frombuffer(data, "<i2")
 
-    monkeypatch.setattr(blobs, "read", unchecked)
+    monkeypatch.setattr(blobs, "_sound", unchecked)
     with pytest.raises(RunError, match="does not read back"):
         corpus.run(job)
     assert hashlib.sha256(path.read_bytes()).hexdigest()[:16] != path.stem

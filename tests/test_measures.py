@@ -341,3 +341,16 @@ def test_windows_are_counted_by_their_probability(monkeypatch: pytest.MonkeyPatc
     assert measured(speech_ratio, clip) == {"speech_ratio": 0.5}
     assert measured(speech_ratio, clip, threshold=0.4) == {"speech_ratio": 0.75}
     assert reason(speech_ratio, clip, max=0.3) == "all_speech"
+
+
+def test_a_frames_power_depends_on_no_other_frame() -> None:
+    """Not even on one whose squares are no float32, wherever blocks begin."""
+    clip = noise(3)
+    clip[24_000] = 3e19
+    whole = silence.frame_powers(Clip.of(clip, 16_000))
+    parts = silence.frame_powers(Clip.of_pieces([clip[:20_000], clip[20_000:]], 16_000))
+    assert np.array_equal(whole, parts)
+    assert np.isclose(whole[75], 9e38 / 320)
+    clip[24_000] = 0
+    without = silence.frame_powers(Clip.of(clip, 16_000))
+    assert np.array_equal(np.delete(whole, 75), np.delete(without, 75))

@@ -23,7 +23,7 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from flows.cluster import Cluster, ClusterSettings
-from flows.runner import Guard, map_chains
+from flows.runner import Guard, NotBegun, map_chains
 from flows.server import LocalServer
 from tasks.errors import ItemError, RunError
 
@@ -250,6 +250,61 @@ def test_after_an_error_running_chains_finish_and_no_more_begin() -> None:
     with pytest.raises(RunError, match="the second shard"):
         map_chains(list(range(50)), chain, 2)
     assert finished == [0]
+
+
+def test_after_an_error_calls_that_wait_are_not_begun(caplog: pytest.LogCaptureFixture) -> None:
+    workers = FakeWorkers()
+    guard = guard_for(workers)
+    waiting, failing, slow = threading.Semaphore(0), threading.Event(), threading.Event()
+
+    def work(shard: int, isolate: bool = False) -> int:
+        if shard == 0:
+            failing.wait(10)
+            raise RunError("the first shard")
+        slow.wait(10)
+        return shard
+
+    ended: list[int] = []
+
+    def chain(number: int) -> None:
+        if number > 1:
+            waiting.release()
+        guard.run(work, number, seconds_of_audio=100)
+        ended.append(number)
+
+    def end() -> None:
+        for _ in range(2):
+            assert waiting.acquire(timeout=10)
+        time.sleep(0.1)  # from there to the guard's slots
+        failing.set()
+        assert guard._draining.wait(10)
+        slow.set()
+
+    other = threading.Thread(target=end)
+    other.start()
+    with pytest.raises(RunError, match="the first shard"):
+        map_chains(list(range(50)), chain, 4, drain=guard.drain)
+    other.join()
+    assert ended == [1], "what runs goes on"
+    assert workers.submitted == 2
+    assert not caplog.text
+    with pytest.raises(NotBegun, match="5 did not begin, because another shard failed"):
+        guard.run(work, 5, seconds_of_audio=1)
+
+
+def test_an_error_is_raised_before_what_it_kept_from_beginning() -> None:
+    failed = threading.Event()
+
+    def chain(number: int) -> None:
+        if number:
+            failed.set()
+            raise NotBegun("the second shard")
+        failed.wait(10)
+        time.sleep(0.1)
+        raise RunError("the first shard")
+
+    with pytest.raises(RunError, match="the first shard"):
+        map_chains([0, 1], chain, 2)
 
 
 def test_each_chain_has_its_own_copy_of_the_callers_context() -> None:

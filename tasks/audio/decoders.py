@@ -11,7 +11,7 @@ concat script named `.m4a` cannot make it open other files or addresses.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
@@ -186,19 +186,29 @@ class FFmpeg:
             yield from frames
 
     def read(self, frames: int) -> Iterator[Samples]:
-        """Blocks of exactly `frames`, the last one shorter."""
+        """Blocks of exactly `frames`, but the last one and one before a change of sample format."""
+        channels = self.header.channels
         held = av.AudioFifo()  # joins frames of some thousand values: each costs as much in Python
         frame = self._first
         try:
             while frame is not None:
-                _push(held, frame)
+                # The buffer itself does not look: it would read planes that are not there.
+                if frame.layout.nb_channels != channels or frame.sample_rate != self.header.rate:
+                    raise _Changed("rate or channels change midway")
+                frame.pts = None  # or a gap between two frames would be an error
+                try:
+                    held.write(frame)
+                except ValueError:  # another sample format
+                    yield from _rest(held, channels)
+                    held = av.AudioFifo()
+                    held.write(frame)
                 while held.samples >= frames:
-                    yield _grid(held.read(frames))
+                    yield _grid(held.read(frames), channels)
                 frame = next(self._frames, None)
         except (av.FFmpegError, _Changed):
-            yield from _rest(held)
+            yield from _rest(held, channels)
             raise
-        yield from _rest(held)
+        yield from _rest(held, channels)
 
     def skip_to(self, sample: int) -> bool:
         return False
@@ -222,48 +232,43 @@ def _refuse(url: str, flags: int, options: dict[str, str]) -> Any:
     raise PermissionError(f"a recording may not open other files: {url}")
 
 
-def _push(held: av.AudioFifo, frame: Any) -> None:
-    frame.pts = None  # or a gap between two frames would be an error
-    try:
-        held.write(frame)
-    except ValueError:
-        raise _Changed("rate, channels or sample format change midway") from None
-
-
-def _rest(held: av.AudioFifo) -> Iterator[Samples]:
+def _rest(held: av.AudioFifo, channels: int) -> Iterator[Samples]:
     if held.samples:
-        yield _grid(held.read())
+        yield _grid(held.read(), channels)
 
 
-def _grid(frame: Any) -> Samples:
-    """The samples of a decoded frame, float32 [n, channels]."""
-    planes = _planes(frame)
-    grid = np.empty((frame.samples, len(planes)), np.float32)
-    for channel, plane in enumerate(planes):
-        grid[:, channel] = plane
+def _grid(frame: Any, channels: int) -> Samples:
+    """The samples of a decoded frame, float32 [n, channels]; integers are scaled to ±1."""
+    name, planar = frame.format.name, frame.format.is_planar
+    try:
+        kind, zero, full = _FORMATS[name.removesuffix("p") if planar else name]
+    except KeyError:
+        raise ValueError(f"samples of format {name}") from None
+    count = frame.samples if planar else frame.samples * channels
+    # PyAV's list of planes goes on behind the last one where there are eight or more, and its
+    # `to_ndarray` follows it.
+    values = [
+        np.frombuffer(plane, kind, count) for plane in frame.planes[: channels if planar else 1]
+    ]
+    grid = np.empty((frame.samples, channels), np.float32)
+    for channel in range(channels):
+        column = values[channel] if planar else values[0][channel::channels]
+        # In float64, so that 32-bit integers are rounded once.
+        grid[:, channel] = column if full == 1.0 else (column - zero) / full
     return grid
+
+
+#: Sample formats: numpy's type, zero level, full scale.
+_FORMATS = {
+    "u8": ("u1", 128.0, 128.0), "s16": ("i2", 0.0, 32768.0), "s32": ("i4", 0.0, 2147483648.0),
+    "flt": ("f4", 0.0, 1.0), "dbl": ("f8", 0.0, 1.0),
+}  # fmt: skip
 
 
 def _stream_frames(stream: Any, first: Any) -> int | None:
     if first is None or stream.duration is None or stream.time_base is None:
         return None
     return max(round(stream.duration * stream.time_base * first.sample_rate), 0) or None
-
-
-def _planes(frame: Any) -> Sequence[NDArray[Any]]:
-    """The channels of a decoded frame, each float [n]; integers are scaled to ±1."""
-    if frame.format.name == "fltp":  # mp3, aac, opus: PyAV's own way takes three times as long
-        return [np.frombuffer(p, np.float32, count=frame.samples) for p in frame.planes]
-    values = frame.to_ndarray()
-    grid = values if frame.format.is_planar else values.reshape(-1, frame.layout.nb_channels).T
-    zero, full = _SCALES.get(grid.dtype.str[1:], (0.0, 1.0))
-    # In float64, so that 32-bit integers are rounded once.
-    scaled: NDArray[Any] = (grid - zero) / full if full != 1.0 else grid
-    return list(scaled)
-
-
-#: Integer sample formats: zero level and full scale.
-_SCALES = {"u1": (128.0, 128.0), "i2": (0.0, 32768.0), "i4": (0.0, 2147483648.0)}
 
 
 BROKEN = (sf.SoundFileError, av.FFmpegError, _Changed, OSError, ValueError, EOFError)

@@ -77,9 +77,10 @@ def _mean_square(frames: NDArray[np.float32]) -> NDArray[np.float64]:
     sums: NDArray[np.float64]
     with np.errstate(over="ignore"):  # in float32: right to 1e-6, a hundred-thousandth of a dB
         sums = np.vecdot(frames, frames).astype(np.float64)
-    if not np.isfinite(sums).all():  # samples beyond 1e19: their squares are no float32
-        wide = frames.astype(np.float64)
-        sums = np.vecdot(wide, wide)
+    beyond = ~np.isfinite(sums)
+    if beyond.any():  # samples beyond 1e19: their squares are no float32
+        wide = frames[beyond].astype(np.float64)
+        sums[beyond] = np.vecdot(wide, wide)
     sums /= frames.shape[1]
     return sums
 

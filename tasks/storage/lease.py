@@ -60,6 +60,11 @@ class Lease:
                 self.renewed = began
             except (MillError, OSError) as error:
                 log.warning("the lock of %s was not renewed: %s", self.out, error)
+        try:
+            if not self.lost and _newest(self.out) == self.number:
+                _write(self.out, self.number, {**self.owner, "ended": True})
+        except (MillError, OSError) as error:
+            log.warning("the lock of %s was not given back: %s", self.out, error)
         return None
 
     def _lose(self, why: str) -> None:
@@ -79,13 +84,11 @@ class Lease:
             )
 
     def end(self) -> None:
+        """Give OUT back, within LEASE seconds: a lock that stays dies with this process."""
         self._stop.set()
         self._thread.join(LEASE)
-        if self._thread.is_alive():  # the store does not answer: the lock dies by itself
-            log.warning("the lock of %s was not given back; it ends in %.0f s", self.out, LEASE)
-            return
-        if not self.lost and _newest(self.out) == self.number:
-            _write(self.out, self.number, {**self.owner, "ended": True})
+        if self._thread.is_alive():
+            log.warning("the lock of %s was not given back: the store does not answer", self.out)
 
 
 #: What this process holds, by the text of OUT.
@@ -112,10 +115,7 @@ def hold(out: Path, owner: dict[str, Any]) -> Iterator[None]:
         yield
     finally:
         del _mine[str(out)]
-        try:
-            lease.end()
-        except (MillError, OSError) as error:  # a store that is away; the next run finds us dead
-            log.warning("the lock of %s was not given back: %s", out, error)
+        lease.end()
 
 
 def _take(out: Path, owner: dict[str, Any]) -> Lease:

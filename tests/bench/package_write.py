@@ -7,8 +7,8 @@ ours. It reads them from ready-made WAV files, one a clip, as WeNet's shard make
 than any corpus lies on a disk, from one file that holds all of them ("in one file"). Ours is what a
 worker does in the package stage: `pieces.write` reads each clip from its blob, makes the WAV and
 the tar, and hashes it; `pieces.check` reopens the tar, decodes everything, compares texts and
-hashes with the rows. One process with the environment of a worker, A B A B; what a turn wrote is
-removed after it, so that both write into pages that were used before: a virtual machine's first
+hashes with the rows. One process with the environment of a worker, turn by turn; what a turn wrote
+is removed after it, so that all write into pages that were used before: a virtual machine's first
 touch of a page takes longer than all the rest. The medians are compared, by wall clock and by CPU.
 """
 

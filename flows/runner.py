@@ -111,8 +111,6 @@ class Guard:
         trace.wanted = time.time()
         lane = self._lane(kind)
         with lane.slots:
-            if self._draining.is_set():
-                raise NotBegun(f"{what} did not begin, because another shard failed")
             for attempt in range(1, (SHARED_TRIES if isolate_kw else most) + 1):
                 try:
                     limit = self._deadline(seconds_of_audio, False)
@@ -149,7 +147,8 @@ class Guard:
             future.cancel()
 
     def drain(self) -> None:
-        """What runs goes on; calls that wait, and later ones, end with NotBegun."""
+        """What runs goes on; calls that wait, and later ones, end with NotBegun. One that takes the
+        place of the failed call just now may still begin."""
         self._draining.set()
 
     def _lane(self, kind: str) -> _Lane:
@@ -166,17 +165,18 @@ class Guard:
         if trace.attempts > 1:
             trace.wanted = began
         try:
-            return self._call(lane, fn, args, seconds)
+            return self._call(lane, fn, args, seconds, trace.attempts == 1)
         except _Died:
             trace.deaths += 1
             trace.lost += time.time() - began
             raise
 
     def _call(
-        self, lane: _Lane, fn: Callable[..., Any], args: tuple[Any, ...], seconds: float
-    ) -> Any:
+        self, lane: _Lane, fn: Callable[..., Any], args: tuple[Any, ...], seconds: float,
+        first: bool,
+    ) -> Any:  # fmt: skip
         while True:
-            future = self._hand_out(lane, fn, args)
+            future = self._hand_out(lane, fn, args, first)
             try:
                 return self._wait(future, seconds)
             except _NeverStarted:
@@ -185,7 +185,9 @@ class Guard:
                 with self._lock:
                     lane.running.discard(future)
 
-    def _hand_out(self, lane: _Lane, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    def _hand_out(
+        self, lane: _Lane, fn: Callable[..., Any], args: tuple[Any, ...], first: bool
+    ) -> Any:
         """Submit when a living worker has nothing to do: while a dead one is replaced, two calls
         would share one worker, and the innocent one would die, or be late, with the other."""
         while True:
@@ -194,6 +196,8 @@ class Guard:
                     raise KeyboardInterrupt
                 if self._no_worker is not None:
                     raise self._no_worker
+                if first and self._draining.is_set():
+                    raise NotBegun("it did not begin, because another shard failed")
                 if not lane.running or len(lane.running) < self._cluster.live(lane.kind):
                     future = self._cluster.submit(fn, *args, kind=lane.kind)
                     with self._lock:

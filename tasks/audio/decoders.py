@@ -26,6 +26,8 @@ from tasks.errors import ItemError
 
 Samples = NDArray[np.float32]
 
+#: PyAV looks for the end of a frame's planes by what follows them: from eight on, whatever does.
+MOST_PLANES = 7
 RETRY_FRAMES = 1024  # read again at once before a break: at most so many samples are lost
 #: No lossless or lossy codec packs more samples into a byte; a header that claims more is lying.
 FRAMES_PER_BYTE = 20_000
@@ -153,6 +155,7 @@ class FFmpeg:
             if stream.codec_context is None:  # a codec that FFmpeg has no decoder for
                 raise ItemError("unreadable", "its codec is unknown")
             stream.codec_context.thread_count = 1
+            _forget_order(stream.codec_context)
             self._frames = self._decode(stream)
             # The codec's own claim is wrong for HE-AAC and the like: the first frame knows.
             self._first = next(self._frames, None)
@@ -217,6 +220,18 @@ class FFmpeg:
         self._container.close()
 
 
+def _forget_order(context: Any) -> None:
+    """Channels in an unusual order become plain numbered ones: PyAV frees the list of such an order
+    once for each copy of it, which ends the process."""
+    layout = context.layout
+    if "(" in layout.name:  # 3 channels (FC+FL+FR)
+        _KEPT.append(layout)
+        context.layout = f"{layout.nb_channels} channels"
+
+
+_KEPT: list[Any] = []  # some bytes each, never freed: FFmpeg frees them
+
+
 class _Changed(Exception):
     """The stream changes its rate or channels midway."""
 
@@ -240,16 +255,16 @@ def _rest(held: av.AudioFifo, channels: int) -> Iterator[Samples]:
 def _grid(frame: Any, channels: int) -> Samples:
     """The samples of a decoded frame, float32 [n, channels]; integers are scaled to ±1."""
     name, planar = frame.format.name, frame.format.is_planar
-    try:
-        kind, zero, full = _FORMATS[name.removesuffix("p") if planar else name]
-    except KeyError:
-        raise ValueError(f"samples of format {name}") from None
+    packed = name.removesuffix("p") if planar else name
+    if packed not in _FORMATS:
+        raise ValueError(f"samples of format {name}")
+    if planar and channels > MOST_PLANES:
+        [frame] = av.AudioResampler(format=packed).resample(frame)
+        planar = False
+    kind, zero, full = _FORMATS[packed]
     count = frame.samples if planar else frame.samples * channels
-    # PyAV's list of planes goes on behind the last one where there are eight or more, and its
-    # `to_ndarray` follows it.
-    values = [
-        np.frombuffer(plane, kind, count) for plane in frame.planes[: channels if planar else 1]
-    ]
+    values = [np.frombuffer(plane, kind, count)
+              for plane in frame.planes[: channels if planar else 1]]  # fmt: skip
     grid = np.empty((frame.samples, channels), np.float32)
     for channel in range(channels):
         column = values[channel] if planar else values[0][channel::channels]

@@ -27,7 +27,7 @@ from uuid import uuid4
 import psutil
 
 from tasks import storage
-from tasks.errors import ConfigError, Held, MillError, RunError
+from tasks.errors import ConfigError, Held, RunError
 
 log = logging.getLogger("uttermill")
 
@@ -58,12 +58,12 @@ class Lease:
                 began = time.monotonic()  # the store may have it long before it answers
                 _write(self.out, self.number, {**self.owner, "beat": beat})
                 self.renewed = began
-            except (MillError, OSError) as error:
+            except Exception as error:  # whatever it is, the next renewal may do
                 log.warning("the lock of %s was not renewed: %s", self.out, error)
         try:
             if not self.lost and _newest(self.out) == self.number:
                 _write(self.out, self.number, {**self.owner, "ended": True})
-        except (MillError, OSError) as error:
+        except Exception as error:  # a store that is away; the next run finds us dead
             log.warning("the lock of %s was not given back: %s", self.out, error)
         return None
 

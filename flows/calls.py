@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,8 @@ class OnCluster:
         place, trace = _place(work, args, CPU), Trace()
         try:
             result, cost = self.guard.run(
-                remote.call, work, *args, seconds_of_audio=3600.0, isolate_kw=None,
+                remote.call, work, *args, seconds_of_audio=3600.0,
+                isolate_kw="isolate" if "isolate" in signature(work).parameters else None,
                 name=work.__name__, trace=trace,
             )  # fmt: skip
         except Exception as error:

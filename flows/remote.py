@@ -43,10 +43,10 @@ def work(name: str, job: Job, shard: str, isolate: bool = False) -> Done:
     return replace(done, cost=gauge.cost)
 
 
-def call(work: Callable[..., Any], *args: Any) -> tuple[Any, Cost]:
+def call(work: Callable[..., Any], *args: Any, **how: Any) -> tuple[Any, Cost]:
     """`work(*args)` on this worker, and what it cost."""
     with Gauge(str(get_worker().name)) as gauge:
-        result = work(*args)
+        result = work(*args, **how)
     return result, gauge.cost
 
 

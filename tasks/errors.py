@@ -92,3 +92,7 @@ CODES = {
     "over_full_scale": "its peak is too far beyond full scale for the level that was asked for",
     "asr_error": "the recogniser refused it",
 }
+
+#: Codes of what may be the machine's fault, and is tried again when a run is told to. A recogniser
+#: may be a remote server, whose faults pass.
+MAY_PASS = ("crashed", "timeout", "out_of_memory", "asr_error")

@@ -80,7 +80,8 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
         step = job.shard.probe_batch
         ranges = range(0, len(found.probe), step)
         paths = caller.map(
-            shard.probe, [(listing, low, min(low + step, len(found.probe))) for low in ranges]
+            shard.probe,
+            [(job, listing, low, min(low + step, len(found.probe))) for low in ranges],
         )
         for path in paths:
             rows += shard.load_listing(path)

@@ -12,10 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import manifest, stage
+from tasks.errors import MAY_PASS
 from tasks.plugins import module_of
-
-#: A recogniser may be a remote server, whose faults pass.
-MAY_PASS = ("crashed", "timeout", "out_of_memory", "asr_error")
 
 
 def forget(out: Path) -> int:

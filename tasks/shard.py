@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks import manifest, plugins, storage
-from tasks.errors import ConfigError, ItemError
+from tasks.errors import MAY_PASS, ConfigError
 from tasks.job import Job
 from tasks.manifest import Row
 from tasks.recipe import digest
@@ -94,7 +94,11 @@ def survey(job: Job) -> Survey:
             listed.add(row["recording"])
             place = where.get(row["recording"])
             old = result.known[place[0]][place[1]] if place else None
-            if old and old["guard"] == row["guard"] and old["locator"] == row["locator"]:
+            again = job.shard.retry and old is not None and old["error_code"] in MAY_PASS
+            if (
+                old and old["guard"] == row["guard"] and old["locator"] == row["locator"]
+                and not again
+            ):  # fmt: skip
                 result.reused += 1
                 _refresh(result, place, old, row)
             else:
@@ -189,38 +193,17 @@ def load_listing(path: Path) -> list[Row]:
     return rows
 
 
-def probe(listing: Path, low: int, high: int) -> Path:
-    """On a worker: read header and digest of rows `low` to `high`; returns the result's path."""
-    rows = tables.read(listing).slice(low, high - low).to_pylist()
+def probe(job: Job, listing: Path, low: int, high: int, isolate: bool = False) -> Path:
+    """On a worker: read header and digest of rows `low` to `high`; returns the result's path. With
+    `isolate` each in a disposable process: what kills it is quarantined."""
+    from tasks import isolate as isolation
+    from tasks import probe as probing  # decodes: heavy to import, and only workers do it
+
+    units = [probing.Unit(row) for row in tables.read(listing).slice(low, high - low).to_pylist()]
+    found = isolation.results("probe", job, units) if isolate else probing.compute(units, job)
     target = listing.with_name(f"{listing.stem}-{low:09d}.parquet")
-    save_listing([probed(row) for row in rows], target)
+    save_listing([row for rows in found for row in rows], target)
     return target
-
-
-def probed(row: Row) -> Row:
-    """A listed row with content digest and header, or with the error that they gave."""
-    from tasks import audio
-
-    if row["error_code"]:
-        return row
-    locator = Locator.loads(row["locator"])
-    try:
-        content, size = audio.digest(locator)
-        row = {**row, "content": content, "size": size}
-        if guard(locator.path) != row["guard"]:
-            raise ItemError("changed", "it was written to while it was hashed")
-        header = audio.probe(locator)
-    except ItemError as error:
-        return {**row, "error_code": error.code, "error_detail": error.detail[:500]}
-    except FileNotFoundError:
-        return {**row, "error_code": "missing", "error_detail": "it vanished during the run"}
-    except OSError as error:
-        return {**row, "error_code": "unreadable", "error_detail": error.strerror or str(error)}
-    seconds = header.frames / header.rate if header.frames is not None else None
-    return {
-        **row, "header_rate": header.rate, "header_channels": header.channels,
-        "header_seconds": seconds, "format": header.format,
-    }  # fmt: skip
 
 
 def settle(job: Job, found: Survey, rows: Sequence[Row]) -> list[str]:

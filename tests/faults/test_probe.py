@@ -1,0 +1,56 @@
+"""A recording whose header kills its reader costs one item, as one that kills a stage does."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests import corpus
+from tests.faults.command import ROOT, Site, computed, packaged, quarantined
+
+pytestmark = [pytest.mark.server, pytest.mark.cluster]
+
+COUNT, DEADLY = 6, "c/r03.wav"
+
+#: Every interpreter of the run begins with it.
+FATAL = """
+import os, signal
+from tasks import audio
+
+read = audio.probe
+
+def probe(locator):
+    if locator.path.endswith("r03.wav"):
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return read(locator)
+
+audio.probe = probe
+"""
+
+
+def test_a_header_that_kills_costs_one_item(site: Site) -> None:
+    corpus.make(site.source, COUNT)
+    start = site.home / "start"
+    start.mkdir()
+    (start / "sitecustomize.py").write_text(FATAL)
+    site.environment["PYTHONPATH"] = os.pathsep.join([str(start), str(ROOT)])
+    settings = site.settings("out")
+    out, others = site.home / "out", {f"c/r{n:02d}.wav" for n in range(COUNT)} - {DEADLY}
+
+    first = site.done(settings)
+    assert quarantined(out) == {DEADLY: ("shard", "crashed")}
+    assert packaged(out) == others
+    assert (first.result["deaths"]["deaths"], first.result["deaths"]["isolated"]) == (2, 1)
+    assert set(computed(site.done(settings)).values()) == {0}
+
+    # Asked to try again: that one alone, and it is no better; then the library is mended.
+    for mended in (False, True):
+        if mended:
+            (start / "sitecustomize.py").unlink()
+        retried = site.command("run", settings, "--set", "shard.retry=true")
+        assert retried.code == 0, retried.stderr
+        assert computed(retried)["shard"] == 1
+        assert computed(retried)["filter"] == int(mended)
+        assert quarantined(out) == ({} if mended else {DEADLY: ("shard", "crashed")})
+    assert packaged(out) == {*others, DEADLY}

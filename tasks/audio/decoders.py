@@ -224,7 +224,7 @@ def _forget_order(context: Any) -> None:
     """Channels in an unusual order become plain numbered ones: PyAV frees the list of such an order
     once for each copy of it, which ends the process."""
     layout = context.layout
-    if "(" in layout.name:  # 3 channels (FC+FL+FR)
+    if " channels (" in layout.name:  # "3 channels (FC+FL+FR)"; the usual ones are "5.1(side)"
         _KEPT.append(layout)
         context.layout = f"{layout.nb_channels} channels"
 

@@ -13,12 +13,13 @@ from tasks.rules import Limit, Rule, Within, columns, judge
 from tasks.schema import TRANSCRIPTS
 from tasks.settings import Plugin, TranscribeSettings, role
 from tasks.text import Heard
+from tasks.view import DERIVED
 
 NAMES = shelves.names("text")
 DEFAULT = TranscribeSettings().verdicts
 CLOSE, FAR = {"wer": 0.5, "cer": 0.2}, {"wer": 0.51, "cer": 0.4}
 #: What is there without a plug-in.
-PLAIN = {"text_chars", "wer", "cer", *TRANSCRIPTS.names}
+PLAIN = {"text_chars", "wer", "cer", "language_contradiction", *DERIVED, *TRANSCRIPTS.names}
 
 
 def rules(use: str, **options: Any) -> tuple[Rule, ...]:

@@ -51,6 +51,10 @@ TEXT = pa.schema(
         pa.field("avg_logprob", pa.float64()),
         pa.field("no_speech_probability", pa.float64()),
         pa.field("compression_ratio", pa.float64()),
+        pa.field("speech_after_text", pa.float64()),
+        pa.field("words_per_speech_second", pa.float64()),
+        pa.field("language_vote", pa.float64()),
+        pa.field("language_contradiction", pa.float64()),
     ]
 )
 

@@ -7,7 +7,7 @@ clips:      clips of 15 to 30 s made of the corpus's sentences (`speech_mixtures
             as one utterance: by our backend, by the engine's own loop, by its batched pipeline.
 recordings: short commands, sentences and a talk of 10 minutes each in one file: the whole line
             with the default cutting, beside the loop with its VAD filter and the batched pipeline.
-short:      40 LibriSpeech and 50 AISHELL utterances (Chinese is forced and simplified), as they are.
+short:      40 LibriSpeech and 50 AISHELL utterances as they are (Chinese forced, simplified).
 
 Errors are counted with `tasks.scoring`; a character of a script without spaces is a word. CPU
 seconds are those of this process, which does everything in one thread; all ways share one loaded
@@ -77,8 +77,8 @@ def counted(reference: str, heard: str, language: str) -> Count:
     said = scoring.words(scoring.normalise(reference, language))
     found = scoring.words(scoring.normalise(heard, language))
     edits = [edit.tag for edit in Levenshtein.editops(said, found)]
-    kinds = ("delete", "insert", "replace")
-    return Count(len(said), *(edits.count(kind) for kind in kinds), len(found))
+    deleted, inserted, replaced = map(edits.count, ("delete", "insert", "replace"))
+    return Count(len(said), deleted, inserted, replaced, len(found))
 
 
 def ours(model: Any) -> Hear:
@@ -133,7 +133,9 @@ def summary(
                 "clips": len(mixtures),
                 "wer": round(100 * sum(c.errors for c in counts) / words, 2),
                 "deletions": round(100 * sum(c.deleted for c in counts) / words, 2),
-                "under_90": sum(c.heard < 0.9 * t.heard for c, t in zip(counts, theirs, strict=True)),
+                "under_90": sum(
+                    c.heard < 0.9 * t.heard for c, t in zip(counts, theirs, strict=True)
+                ),
                 "cpu_seconds": round(way.cpu, 1),
                 "cpu_ratio": round(way.cpu / against.cpu, 3) if against.cpu else None,
                 "by_language": {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 LEAST_CLIPS = 3  # fewer are no majority over anything
-LEAST_SHARE = 0.6  # of the weights: less is a recording in several languages
+LEAST_SHARE = 0.5  # of certainty: less is a recording in several languages, or no speech
 #: A clip that is this sure of another language, and this long, keeps it: languages do change.
 SURE_PROBABILITY = 0.9
 SURE_SECONDS = 5.0
@@ -20,7 +20,8 @@ SURE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """Shares of a recording's languages, which sum up to 1; weights are seconds × probability."""
+    """How certain each language of a recording is: the mean probability over its seconds, where
+    clips in other languages count as 0. Together 1 where every clip is sure; music has little."""
 
     shares: Mapping[str, float]
 
@@ -40,13 +41,12 @@ class Vote:
 def count(clips: Iterable[tuple[Mapping[str, Any], float]]) -> Vote | None:
     """The vote of (row of TRANSCRIPTS, seconds of the clip); None where too few clips have one."""
     weights: dict[str, float] = {}
-    voters = 0
+    voters, total = 0, 0.0
     for row, seconds in clips:
         detected, probability = _detected(row)
         if detected and (row["text"] or "").strip():
             weights[detected] = weights.get(detected, 0.0) + probability * seconds
-            voters += 1
-    total = sum(weights.values())
+            voters, total = voters + 1, total + seconds
     if voters < LEAST_CLIPS or not total:
         return None
     return Vote({code: weight / total for code, weight in sorted(weights.items())})

@@ -162,7 +162,7 @@ UTTERANCES = pa.schema(
         _field("compression_ratio", F64, "bytes of text / bytes compressed"),
         _field("detected_language", S, "language that the recogniser detects by itself"),
         _field("detected_probability", F64, "probability of that language"),
-        _field("language_vote", F64, "share of the recording's speech in the clip's language", "1"),
+        _field("language_vote", F64, "certainty of its language over the whole recording", "1"),
         _field("speech_seconds", F64, "speech that the voice detector finds in the clip", "s"),
         _field("speech_after_text", F64, "the part of it behind the last word", "s"),
         _field("words_per_speech_second", F64, "words heard in a second of that speech", "1/s"),

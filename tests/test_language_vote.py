@@ -21,11 +21,11 @@ def row(code: str | None, probability: float = 0.5, text: str = "words") -> dict
     return {"detected_language": code, "detected_probability": probability, "text": text}
 
 
-def test_weights_are_seconds_times_probability() -> None:
+def test_certainty_is_the_mean_probability_over_time() -> None:
     vote = language_vote.count([(row("en", 0.9), 10.0), (row("cy", 0.3), 2.0), (row("en"), 1.0)])
     assert vote is not None
     assert vote.language == "en"
-    assert vote.shares == {"cy": pytest.approx(0.6 / 10.1), "en": pytest.approx(9.5 / 10.1)}
+    assert vote.shares == {"cy": pytest.approx(0.6 / 13), "en": pytest.approx(9.5 / 13)}
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,15 @@ def test_too_few_have_no_vote(clips: Any) -> None:
     assert language_vote.count(clips) is None
 
 
+def test_music_has_no_language() -> None:
+    vote = language_vote.count([(row("en", 0.4), 5.0)] * 9)
+    assert vote is not None
+    assert vote.shares == {"en": pytest.approx(0.4)}
+    assert vote.language is None
+
+
 def test_half_and_half_is_no_majority() -> None:
-    vote = language_vote.count([(row("en"), 5.0), (row("de"), 5.0)] * 4)
+    vote = language_vote.count([(row("en", 0.9), 5.0), (row("de", 0.9), 5.0)] * 4)
     assert vote is not None
     assert vote.language is None
     assert not vote.overrules(row("de"), 1.0)
@@ -89,7 +96,7 @@ def test_clips_that_are_overruled_are_heard_again(tmp_path: Path) -> None:
     assert [r["detected_language"] for r in rows] == ["en", "en", "cy", "en", "cy", "en"]
     assert {r["text"] for r in rows} == {"some words in en"}
     assert rows[2]["language_probability"] is None  # it was told
-    assert rows[0]["language_vote"] == pytest.approx(0.97 * 8 / (0.97 * 8 + 0.6 * 1.6))
+    assert rows[0]["language_vote"] == pytest.approx(0.97 * 8 / 9.6)
     _, counts = corpus.run(job)
     assert counts["transcribe"] == (0, 6)
 

@@ -43,6 +43,7 @@ STAGES: dict[str, Entry] = {
     "resample.resampler": Entry(RECIPE, {"use": "soxr_vhq"}),
     "transcribe.backend": Entry(RECIPE, {"use": "fake", "seed": 1}),
     "transcribe.verdicts": Entry(THRESHOLD, [{"use": "empty_text", "min_chars": 2}]),
+    "transcribe.language_by": Entry(THRESHOLD, "clip"),
     "transcribe.text": Entry(THRESHOLD, "asr"),
     "transcribe.close_wer": Entry(THRESHOLD, 0.2),
     "package.formats": Entry(THRESHOLD, ["wenet_raw"]),
@@ -166,6 +167,10 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "text.char_rate": {
         "min_alphabetic": NUMBER, "max_alphabetic": NUMBER,
         "min_syllabic": Entry(THRESHOLD, 1.0), "max_syllabic": NUMBER,
+        "unless_wer": Entry(THRESHOLD, 0.3),
+    },
+    "text.completeness": {
+        "max_speech_after_text": NUMBER, "min_words_per_speech_second": NUMBER,
         "unless_wer": Entry(THRESHOLD, 0.3),
     },
     "text.compression": {"max": NUMBER, "unless_wer": Entry(THRESHOLD, 0.3)},

@@ -202,6 +202,7 @@ class TranscribeSettings(StageSettings):
             Plugin(use="repetition"),
             Plugin(use="hallucination"),
             Plugin(use="char_rate"),
+            Plugin(use="confidence"),
             Plugin(use="error_rate"),
         ),
         json_schema_extra=THRESHOLD,

@@ -197,7 +197,6 @@ class TranscribeSettings(StageSettings):
             Plugin(use="empty_text"),
             Plugin(use="language"),
             Plugin(use="no_speech"),
-            Plugin(use="logprob"),
             Plugin(use="compression"),
             Plugin(use="repetition"),
             Plugin(use="hallucination"),

@@ -178,7 +178,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "unless_wer": Entry(THRESHOLD, 0.3),
     },
     "text.language": {"allowed": Entry(THRESHOLD, ["en"]),
-                      "min_probability": Entry(THRESHOLD, 0.6),
+                      "min_probability": Entry(THRESHOLD, 0.5),
                       "unless_logprob": Entry(THRESHOLD, -0.3),
                       "unless_wer": Entry(THRESHOLD, 0.3)},
     "text.logprob": {"min": Entry(THRESHOLD, -0.5), "unless_wer": Entry(THRESHOLD, 0.3)},

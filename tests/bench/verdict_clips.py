@@ -173,10 +173,9 @@ def pieces(name: str, kind: str) -> Iterator[Said]:
 def close_languages() -> Iterator[Said]:
     """Close languages as espeak-ng says them; of Galician it has no voice: a Spanish one reads."""
     lines = [
-        (language, demo.Line(text, voice + variant, speed, 50))
+        (language, demo.Line(text, voice, 145))
         for language, (voice, texts) in CLOSE.items()
         for text in texts
-        for variant, speed in (("", 145), ("+f2", 135))
     ]
     said = demo.speak([line for _, line in lines])
     for number, ((language, line), samples) in enumerate(zip(lines, said, strict=True)):

@@ -14,15 +14,11 @@ from tests.bench.verdict_tables import Drops, by, of, table
 
 CLEAN_SHORT = ("digit", "word")
 LOUD = 10  # dB: at this level and above speech is heard well
-#: Before `confidence`, and with Emilia's limit on the language alone.
-BEFORE = tuple(
-    Plugin.model_validate(
-        {"use": "language", "min_probability": 0.8, "unless_logprob": None}
-        if plugin.use == "language"
-        else {"use": plugin.use}
-    )
-    for plugin in TranscribeSettings().verdicts
-    if plugin.use != "confidence"
+#: The defaults until `confidence` took the place of `logprob`; Emilia's limit on the language.
+BEFORE = (
+    Plugin.model_validate({"use": "language", "min_probability": 0.8, "unless_logprob": None}),
+    Plugin(use="logprob"),
+    *(p for p in TranscribeSettings().verdicts if p.use not in ("language", "confidence")),
 )
 HEAD = ("rule", "clean", "of a word or two", "noisy ≥ 10 dB, right", "noisy < 10 dB, right",
         "noisy, wrong: kept", "sounds: kept")  # fmt: skip
@@ -78,7 +74,9 @@ def report(rows: Sequence[Row]) -> tuple[str, dict[str, Any]]:
     sets["all"] = all_of(TranscribeSettings().verdicts)
     found = {name: rates(rows, drops) for name, drops in sets.items()}
     cells = [[name, *(of(*pair) for pair in each.values())] for name, each in found.items()]
-    return table(HEAD, cells), {"alone": found, "references": references(rows)}
+    checked = references(rows)
+    asked = table(("with a reference", "faults"), [[n, of(*pair)] for n, pair in checked.items()])
+    return table(HEAD, cells) + "\n\n" + asked, {"alone": found, "references": checked}
 
 
 def references(rows: Sequence[Row]) -> dict[str, list[int]]:

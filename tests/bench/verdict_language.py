@@ -14,8 +14,9 @@ from tests.bench.verdict_tables import Drops, by, of, table
 
 LIMITS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 UNLESS = (None, -0.3, -0.5, -0.7)  # avg_logprob from which on a guess is believed
-HEAD = ("limit", "unless avg_logprob ≥", "clean, right language: dropped", "of a word or two",
-        "noisy ≥ 10 dB, right text: dropped", "wrong language: kept", "sounds: kept")  # fmt: skip
+HEAD = ("limit", "unless avg_logprob ≥", "clean sentences: dropped", "of a word or two",
+        "clean, right text: dropped", "noisy ≥ 10 dB, right text: dropped",
+        "wrong language: kept", "sounds: kept")  # fmt: skip
 
 
 def rule(limit: float, unless: float | None) -> Drops:
@@ -24,7 +25,8 @@ def rule(limit: float, unless: float | None) -> Drops:
 
 
 def groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """A clip in which nothing was heard is in none: another verdict drops it."""
+    """Clean and noisy ones whose language was heard rightly, and what ought not to be kept. A clip
+    in which nothing was heard is in none: another verdict drops it."""
     heard = [row for row in rows if row.values["text"]]
     clean = [r for r in heard if r.group == "clean" and r.right_language]
     spoken = [r for r in heard if r.language and not r.right_language]
@@ -32,6 +34,7 @@ def groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return {
         "clean": [r for r in clean if not is_short(r)],
         "short": [r for r in clean if is_short(r)],
+        "right": [r for r in clean if not r.wrong],
         "loud": [r for r in loud if r.right_language],
         "foreign": spoken,
         "sounds": [r for r in heard if r.group == "sound"],

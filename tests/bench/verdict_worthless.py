@@ -18,15 +18,15 @@ from tests.bench.verdict_listening import WRONG, Row, Values
 from tests.bench.verdict_tables import Count, Drops, by, count, of, percent, table
 
 FALSE = 0.05  # share of right texts that a measure may cost in the table of measures
-CONFIDENCE = (-0.6, -0.7, -0.8, -0.9, -1.0, -1.1, -1.2, -1.4)
+CONFIDENCE = (-0.4, -0.5, -0.6, -0.7, -0.8, -0.9, -1.0)
 #: Larger is worse.
 MEASURES: dict[str, Callable[[Values], float | None]] = {
     "confidence": lambda v: -v["confidence"],
     "avg_logprob": lambda v: -v["avg_logprob"],
     "no_speech_probability": lambda v: v["no_speech_probability"],
     "language_probability": lambda v: -v["language_probability"],
-    "avg_logprob + ln(1 - no_speech)": lambda v: (
-        -v["avg_logprob"] - log(max(1 - v["no_speech_probability"], 1e-6))
+    "confidence + ln(language_probability)": lambda v: (
+        -v["confidence"] - log(max(v["language_probability"], 1e-6))
     ),
     "disagreement with a greedy decode": lambda v: v.get("disagreement"),
     "avg_logprob - disagreement": lambda v: (

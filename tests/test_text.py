@@ -55,7 +55,15 @@ def reason(heard: Heard, *verdicts: Plugin) -> str | None:
         ("empty_text", {}, {"text_chars": 1}, None),
         ("empty_text", {"min_chars": 3}, {"text_chars": 2}, "empty_text"),
         ("language", {}, {"language": "de", "language_probability": 0.9}, None),
-        ("language", {}, {"language": "de", "language_probability": 0.79}, "language_uncertain"),
+        ("language", {}, {"language": "de", "language_probability": 0.6}, None),
+        ("language", {}, {"language": "de", "language_probability": 0.59}, "language_uncertain"),
+        ("language", {}, {"language_probability": 0.3, "avg_logprob": -0.5}, None),
+        ("language", {}, {"language_probability": 0.3, "avg_logprob": -0.51},
+         "language_uncertain"),
+        ("language", {"unless_logprob": None},
+         {"language_probability": 0.3, "avg_logprob": -0.1}, "language_uncertain"),
+        ("language", {"min_probability": 0.8}, {"language_probability": 0.79},
+         "language_uncertain"),
         ("language", {}, {"language": "de", "language_probability": None}, None),
         ("language", {}, {"language": "de", "language_probability": 0.3, **CLOSE}, None),
         ("language", {}, {"language_probability": 0.3, **FAR}, "language_uncertain"),
@@ -102,7 +110,7 @@ def test_verdict(
 def test_a_rejection_names_value_and_threshold() -> None:
     rejection = judge({"language": "en", "language_probability": 0.25}, rules("language"))
     assert rejection is not None
-    assert (rejection.value, rejection.threshold) == (0.25, 0.8)
+    assert (rejection.value, rejection.threshold) == (0.25, 0.6)
 
 
 @pytest.mark.parametrize(

@@ -208,9 +208,10 @@ def text_values(
     text, source = final_text(job, utterance)
     wer = _rate(row["word_errors"], row["words"])
     cer = _rate(row["char_errors"], row["chars"])
+    probability = _language_probability(utterance)
     heard = Heard(
         text, source, utterance.seconds, row["text"], utterance.reference, row["normalised"],
-        row["reference_normalised"], row["language"], row["language_probability"],
+        row["reference_normalised"], row["language"], probability,
         row["avg_logprob"], row["no_speech_probability"], row["compression_ratio"], wer, cer,
         listens(job) and row["text"] is not None,
     )  # fmt: skip
@@ -220,6 +221,7 @@ def text_values(
         "text_chars": len(text.strip()),
         "wer": wer,
         "cer": cer,
+        "language_probability": probability,
         **_derived(utterance),
     }
     for module, settings in measures:
@@ -229,6 +231,15 @@ def text_values(
 
 #: Columns that follow from a transcript and from its recording's others; all are numbers.
 DERIVED = ("words_per_speech_second", "language_vote")
+
+
+def _language_probability(utterance: Utterance) -> float | None:
+    """Probability of a clip's language as verdicts see it: its own, or its recording's if more."""
+    row, vote = utterance.heard or {}, utterance.vote
+    own: float | None = row["language_probability"]
+    if own is None or vote is None or row["language"] != vote.language:
+        return own
+    return max(own, vote.shares[vote.language])
 
 
 def _derived(utterance: Utterance) -> dict[str, float | None]:

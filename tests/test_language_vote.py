@@ -10,8 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from tasks import language_vote, pipeline, stage, transcribe
+from tasks import language_vote, pipeline, stage, transcribe, view
 from tasks.language_vote import SURE_PROBABILITY, SURE_SECONDS, Vote
+from tasks.rules import judge
+from tasks.settings import Plugin
 from tests import corpus
 
 GUESSING = {"use": "tests.plugins.guessing_asr"}
@@ -107,6 +109,39 @@ def test_control_each_clip_for_itself(tmp_path: Path) -> None:
     rows = published(segmented(tmp_path, language_by="clip", verdicts=verdicts))
     assert [r["language"] for r in rows] == ["en", "en", "cy", "en", "cy", "en"]
     assert {r["language_vote"] for r in rows} == {None}
+
+
+def judged(values: dict[str, Any]) -> str | None:
+    found = judge(values, view.rules_of("text", (Plugin(use="language"),)))
+    return found and found.reason
+
+
+@pytest.mark.parametrize(
+    ("contradiction", "logprob", "wer", "reason"),
+    [
+        (0.97, -0.8, None, "language_contradicted"),
+        (0.9, -0.8, None, None),  # weak evidence
+        (0.97, -0.3, None, None),  # the stated language makes sense
+        (0.97, -0.8, 0.4, None),  # the reference says so
+        (None, -0.8, None, None),
+    ],
+)
+def test_a_stated_language_is_contradicted_by_strong_evidence_alone(
+    contradiction: float | None, logprob: float, wer: float | None, reason: str | None
+) -> None:
+    values = {"language_contradiction": contradiction, "avg_logprob": logprob, "wer": wer}
+    assert judged({**values, "language_probability": None}) == reason
+
+
+def test_a_clip_is_as_certain_as_its_recording() -> None:
+    utterance = view.Utterance({}, 0, 1, 1, None, {}, "", view.Outcome("pending", ""))
+    utterance.heard = {"language": "en", "language_probability": 0.3}
+    utterance.vote = Vote({"en": 0.8})
+    assert view._language_probability(utterance) == 0.8
+    utterance.heard = {"language": "cy", "language_probability": 0.3}
+    assert view._language_probability(utterance) == 0.3
+    utterance.heard = {"language": "en", "language_probability": 0.99}
+    assert view._language_probability(utterance) == 0.99
 
 
 def test_a_killed_first_round_ends_alike(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "max_credits": NUMBER, "max_pace": NUMBER, "unless_logprob": Entry(THRESHOLD, -0.3),
         "unless_wer": Entry(THRESHOLD, 0.3),
     },
-    "text.language": {"allowed": Entry(THRESHOLD, ["en"]),
+    "text.language": {"allowed": Entry(THRESHOLD, ["en"]), "max_contradiction": NUMBER,
                       "min_probability": Entry(THRESHOLD, 0.5),
                       "unless_logprob": Entry(THRESHOLD, -0.3),
                       "unless_wer": Entry(THRESHOLD, 0.3)},

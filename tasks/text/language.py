@@ -1,10 +1,13 @@
 """Drops utterances in another language than wanted, or whose language is a guess.
 
+The clips of a recording vote on its language (`tasks/language_vote.py`): a clip in the language
+that was elected is as certain as that, where its own probability is less.
+
 Whisper base gives music and noise no language with more than 0.6 (`python -m tests.bench.verdicts
 language`). Short and plain sentences may stay below that while every word is heard, so a text that
-the recogniser is sure of is kept. A forced language has no probability: a person said so, and
-nothing is left to doubt. Nor is a guess doubted where a reference in that language says what was
-heard.
+the recogniser is sure of is kept. A forced language has no probability: a person said so. It is contradicted only where the recogniser
+is nearly certain of another language and makes little sense of the stated one. Nothing is doubted
+where a reference says what was heard.
 """
 
 from __future__ import annotations
@@ -31,6 +34,12 @@ class Settings(Spares):
         "null: none does.",
     )  # fmt: skip
 
+    max_contradiction: float | None = Field(
+        default=0.95, ge=0, le=1, json_schema_extra=THRESHOLD,
+        description="Most probability of another language than the source states, unless the "
+        "text is sure (unless_logprob); null: any.",
+    )  # fmt: skip
+
     @field_validator("allowed")
     @classmethod
     def _codes(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -44,10 +53,18 @@ class Settings(Spares):
 def verdict(settings: Settings) -> tuple[Rule, ...]:
     sure = settings.unless_logprob
     understood = () if sure is None else (Within("avg_logprob", min=sure),)
-    certain = Limit(
-        "language_probability", min=settings.min_probability, low="language_uncertain",
-        unless=(*understood, *settings.confirmed),
+    spared = (*understood, *settings.confirmed)
+    rules: list[Rule] = []
+    if settings.allowed is not None:
+        rules.append(Allowed("language", settings.allowed, "wrong_language"))
+    return (
+        *rules,
+        Limit(
+            "language_probability", min=settings.min_probability, low="language_uncertain",
+            unless=spared,
+        ),
+        Limit(
+            "language_contradiction", max=settings.max_contradiction, high="language_contradicted",
+            unless=spared,
+        ),
     )  # fmt: skip
-    if settings.allowed is None:
-        return (certain,)
-    return (Allowed("language", settings.allowed, "wrong_language"), certain)

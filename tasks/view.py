@@ -237,9 +237,10 @@ def _language_probability(utterance: Utterance) -> float | None:
     """Probability of a clip's language as verdicts see it: its own, or its recording's if more."""
     row, vote = utterance.heard or {}, utterance.vote
     own: float | None = row["language_probability"]
-    if own is None or vote is None or row["language"] != vote.language:
+    elected = vote.language if vote else None
+    if own is None or vote is None or elected is None or row["language"] != elected:
         return own
-    return max(own, vote.shares[vote.language])
+    return max(own, vote.shares[elected])
 
 
 def _derived(utterance: Utterance) -> dict[str, float | None]:

@@ -113,7 +113,7 @@ def test_control_each_clip_for_itself(tmp_path: Path) -> None:
 
 def judged(values: dict[str, Any]) -> str | None:
     found = judge(values, view.rules_of("text", (Plugin(use="language"),)))
-    return found and found.reason
+    return found.reason if found else None
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ that was elected is as certain as that, where its own probability is less.
 
 Whisper base gives music and noise no language with more than 0.6 (`python -m tests.bench.verdicts
 language`). Short and plain sentences may stay below that while every word is heard, so a text that
-the recogniser is sure of is kept. A forced language has no probability: a person said so. It is contradicted only where the recogniser
-is nearly certain of another language and makes little sense of the stated one. Nothing is doubted
-where a reference says what was heard.
+the recogniser is sure of is kept. A forced language has no probability: a person said so. It is
+contradicted only where the recogniser is nearly certain of another language and makes little sense
+of the stated one. Nothing is doubted where a reference says what was heard.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def test_a_reason_shows_its_clips(page: Any) -> None:
 def test_all_images_load_and_nothing_overflows(page: Any) -> None:
     page.get_by_label("Clips").select_option("")
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
-    wait(page, "[...document.images].every(i => i.complete && i.naturalWidth === 160)")
+    wait(page, "[...document.images].every(i => i.complete && i.naturalWidth === 320)")
     for width in (1280, 400):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") == width

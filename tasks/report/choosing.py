@@ -1,0 +1,168 @@
+"""Which spans a report offers to listen to: the worst, and those nearest to a limit.
+
+Of each reason: what lies furthest beyond its limit, what lies just beyond it, and packaged clips
+that lie just inside. Where a reason has no limit, the longest spans and some drawn by chance. Of
+what was packaged: the clips that the recogniser was least sure of, those nearest to any limit, and,
+where that is little, some by chance. Failed recordings are drawn by chance.
+
+A uniform sample of a large corpus shows none of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tasks.report import doubtful
+from tasks.report.columns import Columns
+from tasks.report.doubtful import PACKAGED, Numbers, Side, Why
+from tasks.report.facts import REMOVED, Ledger
+
+PER_REASON = 8  # and twice as many packaged ones
+IN_ALL = 80
+
+Rows = NDArray[np.int64]
+
+
+Picks = Iterable[tuple[int, Why]]
+
+
+def choose(ledger: Ledger, columns: Columns | None, seed: int) -> dict[int, list[Why]]:
+    """Row numbers of the ledger, each with what it is shown for; in the order of groups, packaged
+    ones first, and in a group the worst first. `columns` are None where no table of decisions
+    holds: then no packaged clip can be ranked."""
+    draw = np.random.default_rng(seed)
+    groups = _Groups(ledger)
+    most = _quota({name: len(rows) for name, rows in groups.rows.items()})
+    sides = doubtful.sides_of(columns) if columns is not None else []
+    chosen: dict[int, list[Why]] = {}
+
+    def add(picks: Picks) -> None:
+        for row, why in picks:
+            chosen.setdefault(row, []).append(why)
+
+    for name, rows in groups.rows.items():
+        if name == PACKAGED:
+            if columns is not None:
+                picks = doubtful.uncertain(columns, sides, most)
+                picks += doubtful.near(columns, sides, most)
+                add(_in_ledger(ledger, columns, picks))
+            add(_by_chance(name, rows, draw, most - len(chosen), chosen))
+        elif groups.failed(rows):
+            add(_by_chance(name, rows, draw, most))
+        else:
+            mine = [side for side in sides if side.group == name]
+            add(_rejected(name, rows, groups, mine, draw, most))
+            if columns is not None:
+                add(_in_ledger(ledger, columns, doubtful.inside(columns, mine, _parts(most)[2])))
+    return chosen
+
+
+class _Groups:
+    """Rows of the ledger by `stage.reason`, packaged ones first, with what they are ranked by."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        codes, reasons = ledger.reasons()
+        table = ledger.columns("outcome", "value", "threshold", "start", "end")
+        self._failed = _flags(pc.equal(table["outcome"], "failed"))
+        packaged = _flags(pc.equal(table["outcome"], PACKAGED))
+        self.value, self.threshold = (_floats(table[name]) for name in ("value", "threshold"))
+        self.seconds = _floats(table["end"]) - _floats(table["start"])
+        self.rows: dict[str, Rows] = {}
+        if packaged.any():
+            self.rows[PACKAGED] = np.flatnonzero(packaged)
+        for code, (stage, reason) in enumerate(reasons):
+            rows = np.flatnonzero((codes == code) & ~packaged)
+            if len(rows) and reason != REMOVED:
+                self.rows[f"{stage}.{reason}"] = rows
+
+    def failed(self, rows: Rows) -> bool:
+        return bool(self._failed[rows].all())
+
+
+def _quota(counts: Mapping[str, int]) -> int:
+    """How many clips of each reason, so that all of them are at most IN_ALL; 1 at least. Of what
+    was packaged, twice as many."""
+
+    def shown(name: str, most: int) -> int:
+        return (
+            min(counts[name], 2 * most)
+            if name == PACKAGED
+            else min(counts[name] + _parts(most)[2], most)
+        )
+
+    for most in range(PER_REASON, 1, -1):
+        if sum(shown(name, most) for name in counts) <= IN_ALL:
+            return most
+    return 1
+
+
+def _parts(most: int) -> tuple[int, int, int]:
+    """Of `most` clips of a reason: the worst, those just beyond the limit, those just inside."""
+    worst = -(-most // 2)
+    beyond = -(-(most - worst) // 2)
+    return worst, beyond, most - worst - beyond
+
+
+def _rejected(
+    name: str, rows: Rows, groups: _Groups, sides: Sequence[Side], draw: np.random.Generator,
+    most: int,
+) -> Iterator[tuple[int, Why]]:  # fmt: skip
+    """The worst of a reason and those just beyond its limit, or the longest and some by chance."""
+    worst, near, _ = _parts(most)
+    shuffled = draw.permutation(rows)  # so that those with equal values are of many recordings
+    value, limit = groups.value[shuffled], groups.threshold[shuffled]
+    known = np.isfinite(value) & np.isfinite(limit)
+    if not known.any():
+        order = np.argsort(-groups.seconds[shuffled], kind="stable")
+        longest = shuffled[order[:worst]].tolist()
+        yield from ((row, Why(name, "longest")) for row in longest)
+        yield from _by_chance(name, rows, draw, most - len(longest), longest)
+        return
+    # Several columns may share a reason: each excess is a share of its own limit.
+    excess = np.abs(value - limit) / np.where(limit == 0, 1.0, np.abs(limit))
+    order = np.argsort(np.where(known, -excess, np.inf), kind="stable")[: known.sum()]
+    nearest = order[worst:][::-1][:near]
+    for kind, places in (("worst", order[:worst]), ("just beyond", nearest)):
+        for at in places.tolist():
+            yield int(shuffled[at]), _why(name, kind, float(value[at]), float(limit[at]), sides)
+
+
+def _why(name: str, kind: str, value: float, limit: float, sides: Sequence[Side]) -> Why:
+    side = "min" if value < limit else "max"
+    measure = (each.column for each in sides if (each.side, each.limit) == (side, limit))
+    return Why(name, kind, next(measure, ""), value, limit, side)
+
+
+def _by_chance(
+    name: str, rows: Rows, draw: np.random.Generator, count: int, but: Iterable[int] = ()
+) -> Iterator[tuple[int, Why]]:
+    left = np.setdiff1d(rows, np.fromiter(but, np.int64))
+    for row in draw.choice(left, max(min(len(left), count), 0), replace=False).tolist():
+        yield row, Why(name, "by chance")
+
+
+def _in_ledger(
+    ledger: Ledger, columns: Columns, picks: Sequence[tuple[int, Why]]
+) -> Iterator[tuple[int, Why]]:
+    """The same by rows of the ledger instead of rows of the decisions."""
+    if not picks:
+        return
+    ids = columns.read("id")["id"].take([row for row, _ in picks]).to_pylist()
+    found = ledger.find(ids)
+    for key, (_, why) in zip(ids, picks, strict=True):
+        if key in found:
+            yield found[key], why
+
+
+def _flags(column: object) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
+    return found.astype(bool)
+
+
+def _floats(column: object) -> Numbers:
+    found: Numbers = pc.cast(column, "float64").to_numpy(zero_copy_only=False)
+    return found

@@ -54,12 +54,22 @@ def wenet_keeps(text: str, seconds: float) -> bool:
 
 def test_each_limit_of_wenet(tmp_path: Path) -> None:
     rows = [
-        ("train", "x" * 200, 20.0), ("train", "x" * 201, 20.0), ("train", "字" * 201, 20.0),
-        ("train", f"  {'x' * 200} ", 20.0), ("train", "", 5.0), ("train", None, 5.0),
-        ("train", "hello", 0.1), ("train", "hello", 0.09), ("train", "x" * 100, 102.4),
-        ("train", "x" * 250, 102.5), ("train", "x" * 31, 0.3), ("train", "x" * 30, 0.3),
-        ("train", "x", 20.5), ("dev", "x" * 300, 20.0), ("dev", "x", 1.0),
-    ]  # fmt: skip
+        ("train", "x" * 200, 20.0),
+        ("train", "x" * 201, 20.0),
+        ("train", "字" * 201, 20.0),
+        ("train", f"  {'x' * 200} ", 20.0),
+        ("train", "", 5.0),
+        ("train", None, 5.0),
+        ("train", "hello", 0.1),
+        ("train", "hello", 0.09),
+        ("train", "x" * 100, 102.4),
+        ("train", "x" * 250, 102.5),
+        ("train", "x" * 31, 0.3),
+        ("train", "x" * 30, 0.3),
+        ("train", "x", 20.5),
+        ("dev", "x" * 300, 20.0),
+        ("dev", "x", 1.0),
+    ]
     found = dropped(version(tmp_path / "v", *rows), "wenet")
     assert found == {
         ("wenet", "dev", "token_max_length"): (1, 2),
@@ -76,9 +86,12 @@ def test_each_limit_of_wenet(tmp_path: Path) -> None:
 
 def test_nemo_filters_its_training_set_only(tmp_path: Path) -> None:
     folder = version(
-        tmp_path / "v", ("train", "a", 16.7), ("train", "a", 16.75), ("train", "a", 0.05),
+        tmp_path / "v",
+        ("train", "a", 16.7),
+        ("train", "a", 16.75),
+        ("train", "a", 0.05),
         ("dev", "a", 30.0),
-    )  # fmt: skip
+    )
     assert dropped(folder, "nemo") == {
         ("nemo", "train", "min_duration"): (1, 3),
         ("nemo", "train", "max_duration"): (1, 3),
@@ -142,10 +155,13 @@ def test_bounds_are_in_the_order_of_the_reader() -> None:
 def test_many_rows_are_counted_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(0)
     rows = [
-        (("train", "dev")[int(draw.integers(2))], "x" * int(draw.integers(400)),
-         float(draw.uniform(0, 30)))
+        (
+            ("train", "dev")[int(draw.integers(2))],
+            "x" * int(draw.integers(400)),
+            float(draw.uniform(0, 30)),
+        )
         for _ in range(5000)
-    ]  # fmt: skip
+    ]
     monkeypatch.setattr(reader_drops, "BATCH", 97)
     found = dropped(version(tmp_path / "v", *rows), "wenet", "nemo")
     for split in ("train", "dev"):
@@ -178,11 +194,12 @@ def test_run_warns_each_time(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     corpus.listed(tmp_path / "in", 4, tmp_path / "list.jsonl", r02="word " * 60)
     settings = {
         "sources": [{"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}],
-        "out": str(tmp_path / "out"), "shard": {"settle_seconds": 0},
+        "out": str(tmp_path / "out"),
+        "shard": {"settle_seconds": 0},
         "filter": {"segmenter": {"use": "whole"}},
         "transcribe": {"backend": {"use": "none"}, "verdicts": []},
         "cluster": {"workers": 1},
-    }  # fmt: skip
+    }
     path = tmp_path / "settings.yaml"
     path.write_text(json.dumps(settings))
     for _ in range(2):

@@ -55,9 +55,16 @@ def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> l
             if dropped:
                 told = _sentence(use, split, reader, bound, dropped, count.clips, segmenter)
                 entries.append(
-                    {"format": use, "split": split, "clips": count.clips, "dropped": dropped,
-                     "setting": bound.setting, "limit": bound.limit, "warning": told}
-                )  # fmt: skip
+                    {
+                        "format": use,
+                        "split": split,
+                        "clips": count.clips,
+                        "dropped": dropped,
+                        "setting": bound.setting,
+                        "limit": bound.limit,
+                        "warning": told,
+                    }
+                )
     return entries
 
 
@@ -103,8 +110,12 @@ def measures(batch: pa.RecordBatch) -> dict[str, NDArray[np.float64]]:
     seconds = batch["num_samples"].to_numpy() / batch["sample_rate"].to_numpy()
     frames = seconds * FRAMES_PER_SECOND
     rate = np.divide(characters, frames, out=np.zeros_like(frames), where=frames > 0)
-    return {"seconds": seconds, "frames": frames, "characters": characters,
-            "characters_per_frame": rate}  # fmt: skip
+    return {
+        "seconds": seconds,
+        "frames": frames,
+        "characters": characters,
+        "characters_per_frame": rate,
+    }
 
 
 def _first_broken(
@@ -122,9 +133,14 @@ def _first_broken(
 
 
 def _sentence(
-    use: str, split: str, reader: ReaderLimits, bound: Bound, dropped: int, clips: int,
+    use: str,
+    split: str,
+    reader: ReaderLimits,
+    bound: Bound,
+    dropped: int,
+    clips: int,
     segmenter: Plugin,
-) -> str:  # fmt: skip
+) -> str:
     change = "raise" if bound.side == "max" else "lower"
     return (
         f"{use}: {reader.reader} would drop {dropped} of {clips} clips of split {split} "

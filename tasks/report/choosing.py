@@ -108,9 +108,13 @@ def _parts(most: int) -> tuple[int, int, int]:
 
 
 def _rejected(
-    name: str, rows: Rows, groups: _Groups, sides: Sequence[Side], draw: np.random.Generator,
+    name: str,
+    rows: Rows,
+    groups: _Groups,
+    sides: Sequence[Side],
+    draw: np.random.Generator,
     most: int,
-) -> Iterator[tuple[int, Why]]:  # fmt: skip
+) -> Iterator[tuple[int, Why]]:
     """The worst of a reason and those just beyond its limit, or the longest and some by chance."""
     worst, near, _ = _parts(most)
     shuffled = draw.permutation(rows)  # so that those with equal values are of many recordings

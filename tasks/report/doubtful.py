@@ -18,9 +18,11 @@ PACKAGED = "packaged"
 NEAR = 0.5  # of the middle 90 % of values: what is further from a limit is not near it
 #: What tells how sure a recogniser was of a packaged text, and which side is the doubtful one.
 CERTAINTY = (
-    ("avg_logprob", "min"), ("wer", "max"), ("speech_after_text", "max"),
+    ("avg_logprob", "min"),
+    ("wer", "max"),
+    ("speech_after_text", "max"),
     ("language_probability", "min"),
-)  # fmt: skip
+)
 _STAGES = {"filters": "filter", "text": "transcribe"}
 
 Numbers = NDArray[np.float64]
@@ -72,8 +74,9 @@ def inside(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[in
         away = np.where(columns.packaged, side.distances(values), np.nan)
         for row in _least(np.where(away >= 0, away, np.nan), count):
             share = float(away[row]) / (abs(side.limit) or 1.0)
-            why = Why(side.group, "just inside", side.column, float(values[row]), side.limit,
-                      side.side)  # fmt: skip
+            why = Why(
+                side.group, "just inside", side.column, float(values[row]), side.limit, side.side
+            )
             found.append((share, row, why))
     found.sort(key=lambda each: each[:2])
     return [(row, why) for _, row, why in found[:count]]
@@ -91,8 +94,9 @@ def near(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[int,
         away = np.abs(side.distances(values)) / ((high - low) or abs(side.limit) or 1.0)
         for row in _least(away, 2):
             if away[row] <= NEAR:
-                why = Why(PACKAGED, "near a limit", side.column, float(values[row]), side.limit,
-                          side.side)  # fmt: skip
+                why = Why(
+                    PACKAGED, "near a limit", side.column, float(values[row]), side.limit, side.side
+                )
                 found.append((float(away[row]), row, why))
     found.sort(key=lambda each: each[:2])
     return [(row, why) for _, row, why in found[:count]]
@@ -113,11 +117,22 @@ def uncertain(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple
         best = doubt[known].max()  # as sure as can be: nothing to doubt
         limits = [s.limit for s in sides if (s.column, s.side) == (name, side)]
         picks = [row for row in _least(doubt, count) if doubt[row] < best]
-        orders.append([
-            (row, Why(PACKAGED, "least certain", name, float(values[row]),
-                      limits[0] if limits else None, side))
-            for row in picks
-        ])  # fmt: skip
+        orders.append(
+            [
+                (
+                    row,
+                    Why(
+                        PACKAGED,
+                        "least certain",
+                        name,
+                        float(values[row]),
+                        limits[0] if limits else None,
+                        side,
+                    ),
+                )
+                for row in picks
+            ]
+        )
     found: dict[int, Why] = {}
     for rank in range(count):
         for order in orders:

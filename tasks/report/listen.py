@@ -9,7 +9,7 @@ from typing import Any
 from tasks import masking
 from tasks.job import Job
 from tasks.report import clips, distributions, words
-from tasks.report.doubtful import CERTAINTY, Why
+from tasks.report.doubtful import CERTAINTY, PACKAGED, Why
 from tasks.report.samples import Sample
 
 NAME = 600  # characters of a name that are shown
@@ -17,11 +17,16 @@ TEXT = 8000  # of a text: more than a clip that fits into the file holds
 LARGEST = 10  # a clip takes a tenth of the room for all at most,
 LEAST = 60.0  # but this long it may be, s
 
+#: What is written of each `Why.kind`; the first is told where several are about one limit.
 KINDS = {
-    "worst": "worst", "just beyond": "just beyond the limit", "longest": "longest",
-    "just inside": "kept, just inside the limit", "least certain": "least certain",
-    "near a limit": "kept, near a limit", "by chance": "by chance",
-}  # fmt: skip
+    "worst": "worst",
+    "just beyond": "just beyond",
+    "longest": "longest",
+    "just inside": "kept, just inside",
+    "least certain": "least certain",
+    "near a limit": "kept, near a limit",
+    "by chance": "by chance",
+}
 
 
 def embed(job: Job, found: Sequence[Sample], rows: Sequence[dict[str, Any]], room: int) -> int:
@@ -54,19 +59,37 @@ def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> dict[str, An
     row = sample.row
     names = dict.fromkeys((*distributions.FIRST, *(name for name, _ in CERTAINTY)))
     return {
-        "kept": sample.kept, "reason": sample.name,
+        "kept": sample.kept,
+        "reason": sample.name,
         "groups": sorted({sample.name, *(why.group for why in sample.whys)}),
-        "whys": [(KINDS[why.kind], told(why, sample, about)) for why in sample.whys],
-        "dataset": _shown(row["dataset"], NAME), "file": _shown(row["source_path"], NAME),
-        "start": row["start"], "end": row["end"], "id": row["utterance"],
-        "language": row["language"], "detail": _shown(row["detail"], NAME),
-        "value": row["value"], "threshold": row["threshold"], "outcome": row["outcome"],
-        "text": _shown(sample.text, TEXT), "source": sample.text_source,
+        "whys": [(KINDS[why.kind], told(why, sample, about)) for why in _once(sample.whys)],
+        "dataset": _shown(row["dataset"], NAME),
+        "file": _shown(row["source_path"], NAME),
+        "start": row["start"],
+        "end": row["end"],
+        "id": row["utterance"],
+        "language": row["language"],
+        "detail": _shown(row["detail"], NAME),
+        "value": row["value"],
+        "threshold": row["threshold"],
+        "outcome": row["outcome"],
+        "text": _shown(sample.text, TEXT),
+        "source": sample.text_source,
         "heard": _shown(sample.heard, TEXT) if sample.heard != sample.text else None,
         "reference": _shown(sample.reference, TEXT) if sample.reference != sample.text else None,
-        "measures": [(name, words.number(sample.measures[name])) for name in names
-                     if name in sample.measures],
-    }  # fmt: skip
+        "measures": [
+            (name, words.number(sample.measures[name])) for name in names if name in sample.measures
+        ],
+    }
+
+
+def _once(whys: Sequence[Why]) -> list[Why]:
+    """One of those that tell of the same limit: what is said of a group beside what is general."""
+    kinds = list(KINDS)
+    found: dict[Any, Why] = {}
+    for why in sorted(whys, key=lambda why: kinds.index(why.kind)):
+        found.setdefault((why.measure, why.side, why.limit), why)
+    return list(found.values())
 
 
 def told(why: Why, sample: Sample, about: Mapping[str, tuple[str, str]]) -> str:
@@ -82,21 +105,31 @@ def told(why: Why, sample: Sample, about: Mapping[str, tuple[str, str]]) -> str:
         return said
     side = "at least" if why.side == "min" else "at most"
     said += f", limit {side} {words.number(why.limit)}"
-    return said if why.group in ("packaged", sample.name) else f"{said} ({why.group})"
+    return said if why.group in (PACKAGED, sample.name) else f"{said} ({why.group})"
 
 
-def groups(steps: Sequence[Mapping[str, Any]], found: Sequence[Sample]) -> list[Any]:
-    """(name, samples, items in all, places of its rows in their order as JSON) of each group."""
-    places: dict[str, list[int]] = {}
+def groups(counts: Mapping[str, Any], found: Sequence[Sample]) -> list[dict[str, Any]]:
+    """What the choice of clips offers: each group with its `name`, how many clips of it are shown
+    (`own`) of how many (`total`), how many `kept` ones near its limit, and the `places` of all in
+    the table, in the order in which they are shown, as JSON."""
+    own: dict[str, list[int]] = {}
+    kept: dict[str, list[int]] = {}
     for index, sample in enumerate(found):
-        for group in dict.fromkeys([sample.name, *(why.group for why in sample.whys)]):
-            places.setdefault(group, []).append(index)
-    items = {step["name"]: step["items"] for step in steps}
-    ordered = {
-        name: sorted(rows, key=lambda index: found[index].name != name)
-        for name, rows in places.items()
-    }
-    return [(name, len(rows), items.get(name), json.dumps(rows)) for name, rows in ordered.items()]
+        own.setdefault(sample.name, []).append(index)
+        for group in dict.fromkeys(why.group for why in sample.whys if why.group != sample.name):
+            kept.setdefault(group, []).append(index)
+    items = {name: entry["items"] for name, entry in counts["reasons"].items()}
+    items[PACKAGED] = counts["utterances"]["packaged"]
+    return [
+        {
+            "name": name,
+            "own": len(places),
+            "total": items.get(name),
+            "kept": len(kept.get(name, ())),
+            "places": json.dumps(places + kept.get(name, [])),
+        }
+        for name, places in sorted(own.items(), key=lambda each: each[0] != PACKAGED)
+    ]
 
 
 def _shown(text: str | None, most: int) -> str | None:

@@ -57,7 +57,7 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
         "shares": [(kind, facts.shares(ledger, kind)) for kind in ("dataset", "language")],
         "measured": None if columns is None else _measured(columns, asked, about), "now": None,
         "settings": masking.text(asked.settings)[:SETTINGS], "rows": rows,
-        "reasons": listen.groups(steps, found), "work": workers.of(asked.metrics),
+        "reasons": listen.groups(asked.counts, found), "work": workers.of(asked.metrics),
         "kilobits": clips.BIT_RATE // 1000, "megabytes": BYTES // 1_000_000,
     }  # fmt: skip
     for row in rows:

@@ -20,7 +20,9 @@ from tasks.stage import view_of
 from tasks.storage import tables
 from tasks.view import Utterance, final_text
 
-SHARDS = 4096  # of which recordings are looked up; in a larger corpus, of so many of its shards
+#: Shards in which recordings are looked up; of a larger corpus, so many of its shards. A look takes
+#: 1 ms in a folder, a request in an object store.
+SHARDS, REMOTE_SHARDS = 50_000, 4096
 
 
 @dataclass(slots=True)
@@ -99,15 +101,18 @@ def _tell(job: Job, sample: Sample, utterance: Utterance) -> None:
 def _shards_of(job: Job, recordings: set[str]) -> dict[str, set[str]]:
     """Which shard holds which of these recordings; only names are read of the manifests."""
     shards = manifest.shards(job.out)
-    if len(shards) > SHARDS:
+    most = REMOTE_SHARDS if storage.is_remote(job.out) else SHARDS
+    if len(shards) > most:
         draw = np.random.default_rng(job.package.seed)
-        shards = sorted(draw.choice(shards, SHARDS, replace=False).tolist())
+        shards = sorted(draw.choice(shards, most, replace=False).tolist())
     found: dict[str, set[str]] = {}
     left = set(recordings)
     for shard in shards:
+        if not left:
+            break
         parts = storage.names(manifest.folder(job.out, "shard", shard), ".parquet")
         newest = max(parts, key=manifest.number_of, default=None)
-        if newest is None or not left:
+        if newest is None:
             continue
         names = tables.read(newest, columns=["recording"])["recording"].to_pylist()
         here = left.intersection(names)

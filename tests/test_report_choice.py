@@ -187,6 +187,32 @@ def test_packaged_ones_are_the_least_certain(hundred: tuple[Ledger, Columns]) ->
     assert len({row for row in found if any(w.group == "packaged" for w in found[row])}) >= 8
 
 
+def test_wrong_languages_are_shown_where_they_are_least_certain(
+    hundred: tuple[Ledger, Columns],
+) -> None:
+    """A reason without a limit, of clips that were heard."""
+    ledger, columns = hundred
+    assert isinstance(ledger.source, pa.Table)
+    rows = ledger.source.to_pylist()
+    told = columns.read(*columns.names).to_pylist()
+    lost = {"outcome": "dropped", "stage": "transcribe", "reason": "wrong_language"}
+    for number in range(40, 100):
+        told[number].update(lost)
+    for row in rows:
+        if 40 <= int(row["utterance"][1:]) < 100:
+            row.update(lost)
+    pq.write_table(pa.Table.from_pylist(told, schema=pq.read_schema(columns.path)), columns.path)
+    found = choose(table(rows), Columns(columns.job, columns.path), 0)
+
+    def ids(kind: str) -> list[str]:
+        chosen = rows_of(found, "transcribe.wrong_language", kind)
+        return [rows[row]["utterance"] for row in chosen]
+
+    assert set(ids("longest")) == {"u99", "u98", "u97", "u96"}
+    assert set(ids("least certain")) == {"u50", "u51", "u52", "u53"}
+    assert ids("by chance") == []
+
+
 def test_no_more_than_a_page_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
         ledger_row(n, value=float(n), threshold=1e6, reason=f"r{n % 30:02d}") for n in range(900)

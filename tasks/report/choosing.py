@@ -1,9 +1,10 @@
 """Which spans a report offers to listen to: the worst, and those nearest to a limit.
 
 Of each reason: what lies furthest beyond its limit, what lies just beyond it, and packaged clips
-that lie just inside. Where a reason has no limit, the longest spans and some drawn by chance. Of
-what was packaged: the clips that the recogniser was least sure of, those nearest to any limit, and,
-where that is little, some by chance. Failed recordings are drawn by chance.
+that lie just inside. Where a reason has no limit, the longest spans, where a text was heard the
+least certain ones, and some by chance. Of what was packaged: the clips that the recogniser was
+least sure of, those nearest to any limit, and, where that is little, some by chance. Failed
+recordings are drawn by chance.
 
 A uniform sample of a large corpus shows none of these.
 """
@@ -53,11 +54,18 @@ def choose(ledger: Ledger, columns: Columns | None, seed: int) -> dict[int, list
             add(_by_chance(name, rows, draw, most - len(chosen), chosen))
         elif groups.failed(rows):
             add(_by_chance(name, rows, draw, most))
-        else:
+        elif groups.ranked(rows).any():
             mine = [side for side in sides if side.group == name]
-            add(_rejected(name, rows, groups, mine, draw, most))
+            add(_beyond(name, rows, groups, mine, draw, most))
             if columns is not None:
                 add(_in_ledger(ledger, columns, doubtful.inside(columns, mine, _parts(most)[2])))
+        else:
+            found = [*_longest(name, rows, groups, draw, _parts(most)[0])]
+            if columns is not None and name.startswith("transcribe."):
+                picks = doubtful.uncertain(columns, sides, most - len(found), name)
+                found += _in_ledger(ledger, columns, picks)
+            shown = dict(found)
+            add([*found, *_by_chance(name, rows, draw, most - len(shown), shown)])
     return chosen
 
 
@@ -78,6 +86,11 @@ class _Groups:
             rows = np.flatnonzero((codes == code) & ~packaged)
             if len(rows) and reason != REMOVED:
                 self.rows[f"{stage}.{reason}"] = rows
+
+    def ranked(self, rows: Rows) -> NDArray[np.bool_]:
+        """Which rows have a value and the limit that it broke."""
+        found: NDArray[np.bool_] = np.isfinite(self.value[rows]) & np.isfinite(self.threshold[rows])
+        return found
 
     def failed(self, rows: Rows) -> bool:
         return bool(self._failed[rows].all())
@@ -107,7 +120,7 @@ def _parts(most: int) -> tuple[int, int, int]:
     return worst, beyond, most - worst - beyond
 
 
-def _rejected(
+def _beyond(
     name: str,
     rows: Rows,
     groups: _Groups,
@@ -115,24 +128,27 @@ def _rejected(
     draw: np.random.Generator,
     most: int,
 ) -> Iterator[tuple[int, Why]]:
-    """The worst of a reason and those just beyond its limit, or the longest and some by chance."""
+    """The worst of a reason that has a limit, and those just beyond it, the nearest first."""
     worst, near, _ = _parts(most)
     shuffled = draw.permutation(rows)  # so that those with equal values are of many recordings
+    shuffled = shuffled[groups.ranked(shuffled)]
     value, limit = groups.value[shuffled], groups.threshold[shuffled]
-    known = np.isfinite(value) & np.isfinite(limit)
-    if not known.any():
-        order = np.argsort(-groups.seconds[shuffled], kind="stable")
-        longest = shuffled[order[:worst]].tolist()
-        yield from ((row, Why(name, "longest")) for row in longest)
-        yield from _by_chance(name, rows, draw, most - len(longest), longest)
-        return
     # Several columns may share a reason: each excess is a share of its own limit.
     excess = np.abs(value - limit) / np.where(limit == 0, 1.0, np.abs(limit))
-    order = np.argsort(np.where(known, -excess, np.inf), kind="stable")[: known.sum()]
+    order = np.argsort(-excess, kind="stable")
     nearest = order[worst:][::-1][:near]
     for kind, places in (("worst", order[:worst]), ("just beyond", nearest)):
         for at in places.tolist():
             yield int(shuffled[at]), _why(name, kind, float(value[at]), float(limit[at]), sides)
+
+
+def _longest(
+    name: str, rows: Rows, groups: _Groups, draw: np.random.Generator, count: int
+) -> Iterator[tuple[int, Why]]:
+    """Of a reason without a limit what took the most audio."""
+    shuffled = draw.permutation(rows)
+    order = np.argsort(-groups.seconds[shuffled], kind="stable")[:count]
+    yield from ((row, Why(name, "longest")) for row in shuffled[order].tolist())
 
 
 def _why(name: str, kind: str, value: float, limit: float, sides: Sequence[Side]) -> Why:

@@ -1,4 +1,4 @@
-"""Packaged clips that deserve a look: near a limit, or heard without certainty.
+"""Clips that deserve a look though no limit ranks them: near a limit, or heard without certainty.
 
 They are found in the table of decisions, a column at a time.
 """
@@ -102,37 +102,24 @@ def near(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[int,
     return [(row, why) for _, row, why in found[:count]]
 
 
-def uncertain(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[int, Why]]:
-    """Packaged rows that the recogniser was least sure of: the first of each measure, then the
+def uncertain(
+    columns: Columns, sides: Sequence[Side], count: int, group: str = PACKAGED
+) -> list[tuple[int, Why]]:
+    """Rows of a group that the recogniser was least sure of: the first of each measure, then the
     second ones; `count` in all, each once."""
-    orders = []
+    members = columns.packaged if group == PACKAGED else columns.rejected(group)
+    orders: list[list[tuple[int, Why]]] = []
     for name, side in CERTAINTY:
         if name not in columns.names:
             continue
-        values = np.where(columns.packaged, columns.values(name), np.nan)
+        values = np.where(members, columns.values(name), np.nan)
         doubt = values if side == "min" else -values
-        known = np.isfinite(doubt)
-        if not known.any():
-            continue
-        best = doubt[known].max()  # as sure as can be: nothing to doubt
+        best = np.max(doubt, where=np.isfinite(doubt), initial=-np.inf)  # nothing to doubt there
         limits = [s.limit for s in sides if (s.column, s.side) == (name, side)]
-        picks = [row for row in _least(doubt, count) if doubt[row] < best]
-        orders.append(
-            [
-                (
-                    row,
-                    Why(
-                        PACKAGED,
-                        "least certain",
-                        name,
-                        float(values[row]),
-                        limits[0] if limits else None,
-                        side,
-                    ),
-                )
-                for row in picks
-            ]
-        )
+        limit = limits[0] if limits else None
+        rows = [row for row in _least(doubt, count) if doubt[row] < best]
+        whys = [Why(group, "least certain", name, float(values[r]), limit, side) for r in rows]
+        orders.append(list(zip(rows, whys, strict=True)))
     found: dict[int, Why] = {}
     for rank in range(count):
         for order in orders:

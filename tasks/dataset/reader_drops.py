@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tasks import plugins
+from tasks import plugins, storage
 from tasks.formats._readers import FRAMES_PER_SECOND, Bound, ReaderLimits
 from tasks.settings import Plugin
 from tasks.storage import tables
@@ -97,9 +97,9 @@ def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str,
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
     """Rows of a file, or of a folder of parts; pages are decoded as they are asked for."""
-    local = tables.local(path)
-    for part in sorted(local.glob("*.parquet")) if local.is_dir() else [local]:
-        with pq.ParquetFile(part) as file:
+    folder = not storage.is_remote(path) and path.is_dir()
+    for part in sorted(path.glob("*.parquet")) if folder else [path]:
+        with tables.arrow(part) as source, pq.ParquetFile(source) as file:
             yield from file.iter_batches(batch_size=BATCH, columns=list(COLUMNS))
 
 

@@ -1,19 +1,19 @@
 """Which spans a report offers to listen to: the worst, and those nearest to a limit.
 
-Of each reason: what lies furthest beyond its limit, what lies just beyond it, and packaged clips
-that lie just inside. Where a reason has no limit, the longest spans, where a text was heard the
-least certain ones, and some by chance. Of what was packaged: the clips that the recogniser was
-least sure of, those nearest to any limit, and, where that is little, some by chance. Failed
-recordings are drawn by chance.
-
-A uniform sample of a large corpus shows none of these.
+Of a reason with a limit: what lies furthest beyond the limit, what lies just beyond it, and
+packaged clips that lie just inside. Of a reason without one: the longest spans, then, where a text
+was heard, those heard with the least certainty, else some by chance. Of what was packaged: the
+clips heard with the least certainty, those nearest to any limit, and some by chance where that
+gives too few. Failed recordings are drawn by chance. A uniform sample of a large corpus would show
+hardly any of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
@@ -26,47 +26,57 @@ PER_REASON = 8  # and twice as many packaged ones
 IN_ALL = 80
 
 Rows = NDArray[np.int64]
-
-
-Picks = Iterable[tuple[int, Why]]
+Picks = list[tuple[int, Why]]  # row numbers of a table, each with why it is shown
 
 
 def choose(ledger: Ledger, columns: Columns | None, seed: int) -> dict[int, list[Why]]:
-    """Row numbers of the ledger, each with what it is shown for; in the order of groups, packaged
-    ones first, and in a group the worst first. `columns` are None where no table of decisions
-    holds: then no packaged clip can be ranked."""
+    """Row numbers of the ledger, each with all reasons for which it is shown; in the order of
+    groups, packaged ones first, and in each group the worst first. `columns` are None where no
+    table of decisions holds: then packaged clips are drawn by chance."""
     draw = np.random.default_rng(seed)
     groups = _Groups(ledger)
     most = _quota({name: len(rows) for name, rows in groups.rows.items()})
     sides = doubtful.sides_of(columns) if columns is not None else []
+    doubts = {} if columns is None else _doubts(ledger, columns, groups, sides, most)
     chosen: dict[int, list[Why]] = {}
-
-    def add(picks: Picks) -> None:
-        for row, why in picks:
-            chosen.setdefault(row, []).append(why)
-
     for name, rows in groups.rows.items():
-        if name == PACKAGED:
-            if columns is not None:
-                picks = doubtful.uncertain(columns, sides, most)
-                picks += doubtful.near(columns, sides, most)
-                add(_in_ledger(ledger, columns, picks))
-            add(_by_chance(name, rows, draw, most - len(chosen), chosen))
-        elif groups.failed(rows):
-            add(_by_chance(name, rows, draw, most))
+        if groups.failed(rows):
+            picks = _by_chance(name, rows, draw, most)
         elif groups.ranked(rows).any():
             mine = [side for side in sides if side.group == name]
-            add(_beyond(name, rows, groups, mine, draw, most))
-            if columns is not None:
-                add(_in_ledger(ledger, columns, doubtful.inside(columns, mine, _parts(most)[2])))
+            picks = _beyond(name, rows, groups, mine, draw, most) + doubts.get(name, [])
         else:
-            found = [*_longest(name, rows, groups, draw, _parts(most)[0])]
-            if columns is not None and name.startswith("transcribe."):
-                picks = doubtful.uncertain(columns, sides, most - len(found), name)
-                found += _in_ledger(ledger, columns, picks)
-            shown = dict(found)
-            add([*found, *_by_chance(name, rows, draw, most - len(shown), shown)])
+            picks = [] if name == PACKAGED else _longest(name, rows, groups, draw, _parts(most)[0])
+            picks += doubts.get(name, [])
+            shown = dict(picks)
+            picks += _by_chance(name, rows, draw, most - len(shown), shown)
+        for row, why in picks:
+            chosen.setdefault(row, []).append(why)
     return chosen
+
+
+def _doubts(
+    ledger: Ledger, columns: Columns, groups: _Groups, sides: Sequence[Side], most: int
+) -> dict[str, Picks]:
+    """What the table of decisions adds to each group, as rows of the ledger."""
+    found: dict[str, Picks] = {}
+    for name, rows in groups.rows.items():
+        if name == PACKAGED:
+            found[name] = doubtful.uncertain(columns, sides, most)
+            found[name] += doubtful.near(columns, sides, most)
+        elif groups.ranked(rows).any():
+            mine = [side for side in sides if side.group == name]
+            found[name] = doubtful.inside(columns, mine, _parts(most)[2])
+        elif name.startswith("transcribe.") and not groups.failed(rows):
+            found[name] = doubtful.uncertain(columns, sides, most - _parts(most)[0], name)
+    wanted = sorted({row for picks in found.values() for row, _ in picks})
+    ids = columns.read("id")["id"].take(pa.array(wanted, pa.int64())).to_pylist()
+    there = ledger.find(ids)
+    places = {row: there[key] for row, key in zip(wanted, ids, strict=True) if key in there}
+    return {
+        name: [(places[row], why) for row, why in picks if row in places]
+        for name, picks in found.items()
+    }
 
 
 class _Groups:
@@ -101,11 +111,9 @@ def _quota(counts: Mapping[str, int]) -> int:
     was packaged, twice as many."""
 
     def shown(name: str, most: int) -> int:
-        return (
-            min(counts[name], 2 * most)
-            if name == PACKAGED
-            else min(counts[name] + _parts(most)[2], most)
-        )
+        if name == PACKAGED:
+            return min(counts[name], 2 * most)
+        return min(counts[name] + _parts(most)[2], most)
 
     for most in range(PER_REASON, 1, -1):
         if sum(shown(name, most) for name in counts) <= IN_ALL:
@@ -127,7 +135,7 @@ def _beyond(
     sides: Sequence[Side],
     draw: np.random.Generator,
     most: int,
-) -> Iterator[tuple[int, Why]]:
+) -> Picks:
     """The worst of a reason that has a limit, and those just beyond it, the nearest first."""
     worst, near, _ = _parts(most)
     shuffled = draw.permutation(rows)  # so that those with equal values are of many recordings
@@ -137,18 +145,20 @@ def _beyond(
     excess = np.abs(value - limit) / np.where(limit == 0, 1.0, np.abs(limit))
     order = np.argsort(-excess, kind="stable")
     nearest = order[worst:][::-1][:near]
-    for kind, places in (("worst", order[:worst]), ("just beyond", nearest)):
-        for at in places.tolist():
-            yield int(shuffled[at]), _why(name, kind, float(value[at]), float(limit[at]), sides)
+    return [
+        (int(shuffled[at]), _why(name, kind, float(value[at]), float(limit[at]), sides))
+        for kind, places in (("worst", order[:worst]), ("just beyond", nearest))
+        for at in places.tolist()
+    ]
 
 
 def _longest(
     name: str, rows: Rows, groups: _Groups, draw: np.random.Generator, count: int
-) -> Iterator[tuple[int, Why]]:
+) -> Picks:
     """Of a reason without a limit what took the most audio."""
     shuffled = draw.permutation(rows)
     order = np.argsort(-groups.seconds[shuffled], kind="stable")[:count]
-    yield from ((row, Why(name, "longest")) for row in shuffled[order].tolist())
+    return [(row, Why(name, "longest")) for row in shuffled[order].tolist()]
 
 
 def _why(name: str, kind: str, value: float, limit: float, sides: Sequence[Side]) -> Why:
@@ -158,24 +168,11 @@ def _why(name: str, kind: str, value: float, limit: float, sides: Sequence[Side]
 
 
 def _by_chance(
-    name: str, rows: Rows, draw: np.random.Generator, count: int, but: Iterable[int] = ()
-) -> Iterator[tuple[int, Why]]:
-    left = np.setdiff1d(rows, np.fromiter(but, np.int64))
-    for row in draw.choice(left, max(min(len(left), count), 0), replace=False).tolist():
-        yield row, Why(name, "by chance")
-
-
-def _in_ledger(
-    ledger: Ledger, columns: Columns, picks: Sequence[tuple[int, Why]]
-) -> Iterator[tuple[int, Why]]:
-    """The same by rows of the ledger instead of rows of the decisions."""
-    if not picks:
-        return
-    ids = columns.read("id")["id"].take([row for row, _ in picks]).to_pylist()
-    found = ledger.find(ids)
-    for key, (_, why) in zip(ids, picks, strict=True):
-        if key in found:
-            yield found[key], why
+    name: str, rows: Rows, draw: np.random.Generator, count: int, but: Collection[int] = ()
+) -> Picks:
+    left = np.setdiff1d(rows, np.array(list(but), np.int64))
+    drawn = draw.choice(left, max(min(len(left), count), 0), replace=False)
+    return [(row, Why(name, "by chance")) for row in drawn.tolist()]
 
 
 def _flags(column: object) -> NDArray[np.bool_]:

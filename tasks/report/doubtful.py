@@ -1,6 +1,6 @@
-"""Clips that deserve a look though no limit ranks them: near a limit, or heard without certainty.
+"""Clips that deserve a look though nothing rejects them: near a limit, or heard uncertainly.
 
-They are found in the table of decisions, a column at a time.
+They are found in the table of decisions, one column at a time.
 """
 
 from __future__ import annotations
@@ -114,9 +114,10 @@ def uncertain(
             continue
         values = np.where(members, columns.values(name), np.nan)
         doubt = values if side == "min" else -values
-        best = np.max(doubt, where=np.isfinite(doubt), initial=-np.inf)  # nothing to doubt there
+        best = np.max(doubt, where=np.isfinite(doubt), initial=-np.inf)
         limits = [s.limit for s in sides if (s.column, s.side) == (name, side)]
         limit = limits[0] if limits else None
+        # Rows that are as sure as the surest one are left out: they raise no doubt.
         rows = [row for row in _least(doubt, count) if doubt[row] < best]
         whys = [Why(group, "least certain", name, float(values[r]), limit, side) for r in rows]
         orders.append(list(zip(rows, whys, strict=True)))

@@ -30,9 +30,10 @@ KINDS = {
 
 
 def embed(job: Job, found: Sequence[Sample], rows: Sequence[dict[str, Any]], room: int) -> int:
-    """Give each row the `media` of its sample, `room` bytes in all; how many are left out.
+    """Give each row the `media` of its sample, `room` bytes in all; returns how many are left out.
 
-    The first of every group come first: a room that is too small costs the later ones of all.
+    The first clip of every group is served before the second of any: where room runs out, each
+    group loses its last ones.
     """
     longest = max(room / LARGEST / clips.room(1.0), LEAST)
     studio = clips.Studio(job.out, job.resample.rate, found, longest)
@@ -61,7 +62,6 @@ def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> dict[str, An
     return {
         "kept": sample.kept,
         "reason": sample.name,
-        "groups": sorted({sample.name, *(why.group for why in sample.whys)}),
         "whys": [(KINDS[why.kind], told(why, sample, about)) for why in _once(sample.whys)],
         "dataset": _shown(row["dataset"], NAME),
         "file": _shown(row["source_path"], NAME),

@@ -20,6 +20,7 @@ from tasks import audio
 from tasks import report as making
 from tasks.corpuswide import decisions
 from tasks.job import Job
+from tasks.recording import Locator
 from tasks.report import choosing, clips, doubtful, listen, samples, words
 from tasks.report.choosing import choose
 from tasks.report.columns import Columns
@@ -334,6 +335,23 @@ def test_one_long_clip_takes_no_room_from_the_others(made: tuple[Job, Path]) -> 
         media = studio.make(sample)
         assert (media.audio is None) == (sample.seconds > 10), media.why
     assert any(sample.seconds > 10 for sample in found)
+
+
+def test_what_lies_too_far_into_a_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A format that cannot seek is decoded up to a bound; what ends before it is heard."""
+    pcm = (corpus.speech(1, 5.0, clips.RATE)[:, 0] * 20000).astype(np.int16)
+    path = tmp_path / "x.mp3"
+    path.write_bytes(audio.write_mp3_bytes(pcm, clips.RATE))
+    found = []
+    for start, end in ((3.0, 4.5), (0.5, 1.5)):
+        row = {"start": start, "end": end, "sample_rate": clips.RATE, "outcome": "dropped"}
+        found.append(samples.Sample(row, locator=Locator(str(path))))
+    monkeypatch.setattr(clips, "SEARCH", 2.0)
+    far, near = (clips.Studio(tmp_path, clips.RATE, found).make(sample) for sample in found)
+    assert (far.audio, far.why) == (None, clips.TOO_FAR)
+    assert near.seconds == pytest.approx(1.0)
 
 
 def test_labels_are_words() -> None:

@@ -26,7 +26,7 @@ from flows.progress import Progress
 from flows.runner import map_chains
 from flows.settings import PrepareSettings, check
 from tasks import pipeline, prefect_tasks, summary
-from tasks.dataset import versions
+from tasks.dataset import reader_drops, versions
 from tasks.errors import CorruptManifest
 from tasks.job import Done, Job
 from tasks.pipeline import Published, Sharded, Totals
@@ -146,6 +146,9 @@ def line(job: Job, caller: OnCluster, progress: Progress) -> dict[str, Any]:
         "tars": {**published.balance, "written": published.written, "linked": published.linked},
         "splits": {n: {"utterances": s["utterances"], "hours": s["hours"]}
                    for n, s in splits.items()},
+        "reader_drops": reader_drops.of_version(
+            published.path, job.package.formats, job.filter.segmenter
+        ),
         "deaths": vars(caller.guard.tally), "task_runs": totals.task_runs,
     }  # fmt: skip
 

@@ -56,6 +56,9 @@ def run(result: dict[str, Any], console: Console) -> None:
             f"Workers died {d['deaths']} times and were stopped {d['timeouts']} times; "
             f"{d['isolated']} shards ran item by item."
         )
+    for entry in result.get("reader_drops", []):
+        warning = f"warning: {entry['warning']}"
+        console.print(warning, soft_wrap=True, markup=False, highlight=False, style="yellow")
     for told in metrics.lines(result.get("stragglers", [])):
         console.print(told, soft_wrap=True, markup=False, highlight=False)
     console.print(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 
 import numpy as np
 
 from tests.bench._mixture import Recording
-from tests.bench._sentences import FRAME, Flags
+from tests.bench._sentences import FRAME, Flags, levels
 
 CLIPPED = 4  # frames of 10 ms with speech that a clipped word lacks
 NEAR = 50  # frames around a sentence that are not counted as let in
@@ -59,7 +60,7 @@ def covered_frames(utterances: Sequence[Range], frames: int) -> Flags:
 def score(recording: Recording, utterances: Sequence[Range], from_frame: int = 0) -> Score:
     """Score of the sentences and sounds that begin at `from_frame` or later."""
     inside = covered_frames(utterances, recording.frames)
-    met = {b // FRAME for (_, b), (c, _) in zip(utterances, utterances[1:], strict=False) if b == c}
+    met = {b // FRAME for (_, b), (c, _) in pairwise(utterances) if b == c}
     found = Score(utterances=sum(start >= from_frame * FRAME for start, _ in utterances))
     near = np.zeros(recording.frames, bool)
     for placed in recording.sentences:
@@ -68,23 +69,27 @@ def score(recording: Recording, utterances: Sequence[Range], from_frame: int = 0
             continue
         sentence = placed.sentence
         held = inside[placed.start : placed.start + len(sentence.active)]
-        missing = sentence.active & ~held
+        # What the noise covers nobody hears: it is neither speech nor lost.
+        heard = sentence.active & (
+            levels(sentence.samples) + 20 * np.log10(placed.gain) > recording.noise_db
+        )
+        missing = heard & ~held
         found.sentences += 1
-        found.sentences_lost += int(missing.sum() >= 0.9 * sentence.active.sum())
-        found.speech_seconds += float(sentence.active.sum()) / 100
+        found.sentences_lost += int(missing.sum() >= 0.9 * heard.sum())
+        found.speech_seconds += float(heard.sum()) / 100
         found.speech_lost_seconds += float(missing.sum()) / 100
         for number, (start, end) in enumerate(sentence.words):
-            gone, whole = int(missing[start:end].sum()), int(sentence.active[start:end].sum())
+            gone, whole = int(missing[start:end].sum()), int(heard[start:end].sum())
             lost = gone > whole / 2
             found.words += 1
             found.words_lost += lost
             found.words_clipped += gone >= CLIPPED and not lost
             found.starts_clipped += number == 0 and (lost or gone >= CLIPPED)
             found.ends_clipped += number == len(sentence.words) - 1 and (lost or gone >= CLIPPED)
-            where = np.flatnonzero(sentence.active[start:end]) + placed.start + start
-            found.words_parted += any(where[0] + 3 < m < where[-1] - 3 for m in met) if len(
-                where
-            ) else 0
+            where = np.flatnonzero(heard[start:end]) + placed.start + start
+            found.words_parted += (
+                any(where[0] + 3 < m < where[-1] - 3 for m in met) if len(where) else 0
+            )
     for placed in recording.sounds:
         if placed.start >= from_frame:
             part = (inside & ~near)[placed.start : placed.end]

@@ -30,10 +30,13 @@ class Made:
     snr: float | None = None
     pauses: tuple[float, float] = (0.3, 6.0)
     sounds: float = 0.0  # share of the pauses that hold another sound
-    shortest: float = 0.0  # s of speech
+    shortest: float = 0.4  # s of speech
+    longest: float = 10.0
     count: int | None = None  # so many sentences, instead of minutes
     seed: int = 0
     room: bool = True  # False: pauses are digital silence
+    bed: str | None = None  # music that plays under everything
+    bed_snr: float = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,14 @@ class Recording:
     made: Made
     placed: list[Placed] = field(default_factory=list)
     frames: int = 0
+    bed: Floats | None = None  # scaled, repeated without end
+
+    @property
+    def noise_db(self) -> float:
+        """dBFS of what lies under the speech throughout."""
+        made, speech = self.made, float(np.mean(self.made.levels))
+        floor = FLOOR_DB if made.snr is None else speech - made.snr
+        return max(floor, speech - made.bed_snr) if made.bed else floor
 
     @property
     def sentences(self) -> list[Placed]:
@@ -77,6 +88,8 @@ class Recording:
             end = min(at + 100, self.frames)
             block = rng.standard_normal((end - at) * FRAME).astype(np.float32)
             block *= np.float32(10 ** (floor / 20)) if made.room or made.snr is not None else 0
+            if self.bed is not None:
+                block += np.resize(np.roll(self.bed, -at * FRAME), len(block))
             while waiting and waiting[-1].start < end:
                 open_.append(waiting.pop())
             for each in open_:
@@ -87,11 +100,15 @@ class Recording:
             yield np.clip(block, -1, 1)
 
 
-def plan(made: Made, sentences: Sequence[Sentence], sounds: Sequence[Floats]) -> Recording:
+def plan(made: Made, sentences: Sequence[Sentence], sounds: dict[str, Floats]) -> Recording:
     """Sentences in random order, each with a level of its own, until the length is reached."""
     rng = np.random.default_rng(made.seed)
-    found, at = Recording(made), 50
-    usable = [s for s in sentences if s.seconds - 0.3 >= made.shortest]
+    found, at, every = Recording(made), 50, list(sounds.values())
+    if made.bed:
+        bed = sounds[made.bed]
+        power = float(np.mean(bed.astype(np.float64) ** 2))
+        found.bed = bed * np.float32(10 ** (found.noise_db / 20) / np.sqrt(power))
+    usable = [s for s in sentences if made.shortest <= s.spoken_seconds <= made.longest]
     order: list[int] = []
     said = 0
     while (said < made.count) if made.count is not None else (at < made.minutes * 6000):
@@ -104,7 +121,7 @@ def plan(made: Made, sentences: Sequence[Sentence], sounds: Sequence[Floats]) ->
         # Speech has 150 ms of its own pause on either side.
         at = found.placed[-1].end + max(round(100 * (rng.uniform(*made.pauses) - 0.3)), 0)
         if rng.random() < made.sounds:
-            sound = _piece(sounds[rng.integers(len(sounds))], rng)
+            sound = _piece(every[rng.integers(len(every))], rng)
             level = rng.uniform(*made.levels) + rng.uniform(-10, 3)
             scale = 10 ** (level / 20) / np.sqrt(np.mean(sound.astype(np.float64) ** 2) + 1e-12)
             start = at + round(100 * rng.uniform(0.0, 1.0))
@@ -175,7 +192,7 @@ def _melody() -> Floats:
 
 
 def _scaled(samples: NDArray[np.float64]) -> Floats:
-    return (0.1 * samples / np.sqrt(np.mean(samples**2))).astype(np.float32)
+    return np.asarray(0.1 * samples / np.sqrt(np.mean(samples**2)), np.float32)
 
 
 MADE: dict[str, Callable[[], Floats]] = {

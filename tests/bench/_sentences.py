@@ -1,9 +1,9 @@
 """Sentences of the corpus with exact bounds: where speech is heard in them, and each word's place.
 
 Bounds come from the level of the clean clip: a 10 ms frame is *active* when it stands clearly above
-the clip's own floor and is not more than 30 dB below its loud frames. Word times come from Whisper's
-cross attention, aligned with the reference text (what Whisper would hear does not matter), and are
-kept in a file of the user's cache, since they take minutes.
+the clip's own floor and is not more than 30 dB below its loud frames. Word times come from the
+cross attention of Whisper base, aligned with the reference text (what Whisper would hear does not
+matter), and are kept in a file of the user's cache, since they take minutes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ RATE = 16_000
 FRAME = RATE // 100  # samples of a 10 ms frame
 MARGIN = 15  # frames kept of a clip around its speech
 FOLDERS = ("en/librispeech", "en/ljspeech", "en/asterisk", "en/librivox", "en/cards", "es/asterisk",
-           "zh/aishell", "zh/hsk_words", "de/kerstin")  # fmt: skip
+           "zh/aishell", "zh/hsk_words", "de/kerstin", "en/fsdd")  # fmt: skip
 
 Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]
@@ -49,6 +50,11 @@ class Sentence:
         return len(self.samples) / RATE
 
     @property
+    def spoken_seconds(self) -> float:
+        where = np.flatnonzero(self.active)
+        return float(where[-1] + 1 - where[0]) / 100
+
+    @property
     def power(self) -> float:
         """Mean square of its active frames."""
         frames = self.samples[: len(self.active) * FRAME].reshape(-1, FRAME)
@@ -58,22 +64,35 @@ class Sentence:
 def levels(samples: Floats) -> NDArray[np.float64]:
     """Level of each whole frame, dBFS."""
     frames = samples[: len(samples) // FRAME * FRAME].reshape(-1, FRAME).astype(np.float64)
-    return 10 * np.log10(np.mean(frames**2, axis=1) + 1e-12)
+    found: NDArray[np.float64] = 10 * np.log10(np.mean(frames**2, axis=1) + 1e-12)
+    return found
 
 
 def active_frames(samples: Floats) -> Flags:
     """Frames in which speech is heard; runs shorter than 30 ms are clicks."""
     level = levels(samples)
     loud, floor = np.percentile(level, [95, 5])
-    active = level > max(loud - 30, min(floor + 10, loud - 20))
-    bounds = np.flatnonzero(np.diff(np.r_[0, active, 0])).reshape(-1, 2)
-    for start, end in bounds[bounds[:, 1] - bounds[:, 0] < 3]:
-        active[start:end] = False
+    active: Flags = level > max(loud - 30, min(floor + 8, loud - 12))
+    for start, end in _runs(active):
+        if end - start < 3:
+            active[start:end] = False
+    # A short sound of its own behind or before everything else is a click or a breath.
+    runs = _runs(active)
+    for end, other in ((0, 1), (-1, -2)):
+        if len(runs) > 1:
+            first, second = sorted((tuple(runs[end]), tuple(runs[other])))
+            if second[0] - first[1] >= 30 and runs[end][1] - runs[end][0] < 10:
+                active[runs[end][0] : runs[end][1]] = False
     return active
 
 
-def load(corpus: Path, shortest: float = 0.4, longest: float = 10.0) -> list[Sentence]:
-    """All clean sentences of one speaker of that many seconds of speech, in the manifest's order."""
+def _runs(flags: Flags) -> NDArray[np.int64]:
+    """Start and end of each run of true flags, [n, 2]."""
+    return np.flatnonzero(np.diff(np.r_[0, flags, 0])).reshape(-1, 2)
+
+
+def load(corpus: Path, shortest: float = 0.2, longest: float = 10.0) -> list[Sentence]:
+    """Clean sentences of one speaker of so many seconds of speech, in the manifest's order."""
     times = _WordTimes()
     found = []
     for row in map(json.loads, (corpus / "manifest.jsonl").read_text().splitlines()):
@@ -100,7 +119,7 @@ def _trim(row: dict[str, Any], samples: Floats, active: Flags, aligned: list[int
     low, high = max(first - MARGIN, 0), min(end + MARGIN, len(active))
     # A word reaches up to the next one: only its active frames count.
     bounds = [first, *(min(max(at, first), end) for at in aligned[1:]), end]
-    words = tuple((a - low, b - low) for a, b in zip(bounds, bounds[1:], strict=False) if b > a)
+    words = tuple((a - low, b - low) for a, b in pairwise(bounds) if b > a)
     piece = samples[low * FRAME : high * FRAME].copy()
     fade = np.linspace(0, 1, 5 * FRAME, dtype=np.float32)
     piece[: len(fade)] *= fade
@@ -122,6 +141,8 @@ class _WordTimes:
 
     def of(self, row: dict[str, Any], samples: Floats) -> list[int]:
         key = hashlib.sha256(f"{row['sha256']} {row['text']}".encode()).hexdigest()[:16]
+        if len(row["text"].split()) == 1 and row["language"] != "zh":
+            return [0]
         if key not in self._known:
             self._known[key] = list(self._align(row["text"], row["language"], samples))
             self._changed = True

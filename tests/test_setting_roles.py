@@ -74,7 +74,8 @@ COST: dict[str, set[str]] = {
 
 _VAD = {
     "min_seconds": Entry(RECIPE, 2.0), "max_seconds": Entry(RECIPE, 20.0),
-    "max_gap_seconds": Entry(RECIPE, 1.0), "threshold": Entry(RECIPE, 0.6),
+    "target_seconds": Entry(RECIPE, 8.0),
+    "max_gap_seconds": Entry(RECIPE, 1.5), "threshold": Entry(RECIPE, 0.6),
     "neg_threshold": Entry(RECIPE, 0.3), "min_silence_ms": Entry(RECIPE, 200),
     "min_speech_ms": Entry(RECIPE, 300), "speech_pad_ms": Entry(RECIPE, 50),
 }  # fmt: skip

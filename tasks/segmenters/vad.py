@@ -28,7 +28,9 @@ from tasks.settings import StageSettings
 
 VERSION = 2
 # What Emilia-Pipe and Silero use; another value must be given.
-EMILIA = {"min_seconds": 3.0, "max_gap_seconds": 2.0, "speech_pad_ms": 30}
+EMILIA = {
+    "min_seconds": 3.0, "max_gap_seconds": 2.0, "min_speech_ms": 250, "speech_pad_ms": 30,
+}  # fmt: skip
 
 
 class Speech(StageSettings):
@@ -45,7 +47,7 @@ class Speech(StageSettings):
     threshold: float = Field(0.5, gt=0, lt=1, title="Probability at which speech begins")
     neg_threshold: float = Field(0.35, gt=0, lt=1, title="Probability below which it ends")
     min_silence_ms: int = Field(100, ge=0, le=5000, title="Shortest pause that ends speech, ms")
-    min_speech_ms: int = Field(250, ge=0, le=5000, title="Shorter bursts are not speech, ms")
+    min_speech_ms: int = Field(200, ge=0, le=5000, title="Shorter bursts are not speech, ms")
     speech_pad_ms: int = Field(100, ge=0, le=1000, title="Audio kept around an utterance, ms")
 
     @model_validator(mode="after")
@@ -63,8 +65,8 @@ class Settings(Speech):
     merge: Literal["default", "emilia"] = Field(
         "default",
         description="emilia: the rules of Emilia-Pipe on the source's speaker turns, which know no "
-        "target_seconds; min_seconds is 3, max_gap_seconds 2 and speech_pad_ms 30 then, unless "
-        "they are given.",
+        "target_seconds; min_seconds is 3, max_gap_seconds 2, min_speech_ms 250 and speech_pad_ms "
+        "30 then, unless they are given.",
     )
 
     @model_validator(mode="before")

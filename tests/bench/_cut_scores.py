@@ -11,6 +11,7 @@ import numpy as np
 from tests.bench._mixture import Recording
 from tests.bench._sentences import FRAME, Flags, levels
 
+MOST_CHARACTERS = 200  # WeNet's token_max_length, where tokens are characters
 CLIPPED = 4  # frames of 10 ms with speech that a clipped word lacks
 NEAR = 50  # frames around a sentence that are not counted as let in
 
@@ -35,6 +36,7 @@ class Score:
     sound_let_in_seconds: float = 0.0
     pause_let_in_seconds: float = 0.0  # further than 0.5 s from speech
     utterances: int = 0
+    utterances_long: int = 0  # of more than 200 characters, which WeNet's reader drops
 
     def __add__(self, other: Score) -> Score:
         return Score(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -63,11 +65,15 @@ def score(recording: Recording, utterances: Sequence[Range], from_frame: int = 0
     met = {b // FRAME for (_, b), (c, _) in pairwise(utterances) if b == c}
     found = Score(utterances=sum(start >= from_frame * FRAME for start, _ in utterances))
     near = np.zeros(recording.frames, bool)
+    characters = np.zeros(recording.frames)
     for placed in recording.sentences:
         near[max(placed.start - NEAR, 0) : placed.end + NEAR] = True
         if placed.start < from_frame or placed.sentence is None:
             continue
         sentence = placed.sentence
+        characters[placed.start : placed.start + len(sentence.active)] = (
+            sentence.active * len(sentence.text) / max(sentence.active.sum(), 1)
+        )
         held = inside[placed.start : placed.start + len(sentence.active)]
         # What the noise covers nobody hears: it is neither speech nor lost.
         heard = sentence.active & (
@@ -96,5 +102,9 @@ def score(recording: Recording, utterances: Sequence[Range], from_frame: int = 0
             found.sound_seconds += len(part) / 100
             found.sound_let_in_seconds += float(part.sum()) / 100
             near[placed.start : placed.end] = True
+    found.utterances_long = sum(
+        characters[start // FRAME : end // FRAME].sum() > MOST_CHARACTERS
+        for start, end in utterances
+    )
     found.pause_let_in_seconds = float((inside & ~near)[from_frame:].sum()) / 100
     return found

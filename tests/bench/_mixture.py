@@ -7,7 +7,7 @@ hours need no two hours of memory. The same seed gives the same samples.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +129,14 @@ def plan(made: Made, sentences: Sequence[Sentence], sounds: dict[str, Floats]) -
             at = found.placed[-1].end + round(100 * rng.uniform(0.0, 1.0))
     found.frames = at + 50
     return found
+
+
+def after(prelude: Recording, recording: Recording) -> Recording:
+    """The prelude, and then the recording, with the recording's noise throughout."""
+    moved = [replace(p, start=p.start + prelude.frames) for p in recording.placed]
+    return replace(
+        recording, placed=prelude.placed + moved, frames=prelude.frames + recording.frames
+    )
 
 
 def _piece(sound: Floats, rng: np.random.Generator) -> Floats:

@@ -41,6 +41,7 @@ class Sentence:
 
     name: str
     language: str
+    text: str
     samples: Floats
     active: Flags
     words: tuple[tuple[int, int], ...]
@@ -124,7 +125,7 @@ def _trim(row: dict[str, Any], samples: Floats, active: Flags, aligned: list[int
     fade = np.linspace(0, 1, 5 * FRAME, dtype=np.float32)
     piece[: len(fade)] *= fade
     piece[-len(fade) :] *= fade[::-1]
-    return Sentence(row["path"], row["language"], piece, active[low:high], words)
+    return Sentence(row["path"], row["language"], row["text"], piece, active[low:high], words)
 
 
 class _WordTimes:

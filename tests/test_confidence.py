@@ -30,6 +30,7 @@ def value(text: str, seconds: float, **known: float | None) -> float | None:
         # what is not known says nothing; without the text's own score there is no number
         ("what was said there", 9.5, {"avg_logprob": -0.4}, -0.4 + 3 / 20),
         ("what was said there", 9.5, {"no_speech_probability": 0.25}, None),
+        ("what was said there", 9.5, {"avg_logprob": -1.0, "compression_ratio": -1.0}, None),
         # the language is another verdict's
         ("what was said there", 9.5, {"avg_logprob": -0.4, "language_probability": 0.1},
          -0.4 + 3 / 20),

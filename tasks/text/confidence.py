@@ -8,7 +8,8 @@ invents a fluent sentence over noise is rather sure of its tokens, but doubts th
 together the two tell wrong texts better than either, than the probability of the language, the
 signal-to-noise ratio or a second decode (`python -m tests.bench.verdicts worthless`). The least
 confidence is that of an even chance, ln(1/2). Without `avg_logprob` there is no confidence; a
-probability of no speech that is not known adds nothing.
+probability of no speech that is not known adds nothing. vLLM writes -1 for scores that it does not
+have; its compression ratio of -1, which no text has, tells them from real ones.
 
 Short clips get an allowance. The end of the text and a full stop are tokens too, uncertain without
 context, and a single word in a window of 30 s looks like silence. Words are those of what was heard
@@ -42,7 +43,7 @@ class Settings(Spares):
 
 
 def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:
-    if heard.avg_logprob is None:
+    if heard.avg_logprob is None or (heard.compression_ratio or 0) < 0:
         return {"confidence": None}
     said = len(words(heard.hypothesis or ""))
     total = heard.avg_logprob + ALLOWANCE / (max(said, WORDS_PER_SECOND * heard.seconds) + 1)

@@ -25,7 +25,7 @@ VOICES = 25  # that babble is made of
 PIECE = 8.0  # s of a sound without speech
 MUSIC = "noise/moh_manolo_camp.wav"
 REAL = ("noise/sb_noise4.wav", "noise/sb_noise5.wav", "noise/sb_noise1.wav", "noise/sb_noise3.wav")
-SKIPPED = ("duplicate", "mislabelled")
+UNSEEN = {"librispeech": "en", "aishell": "zh", "kerstin": "de"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Said:
     """One clip, mono at 16 kHz, and what is known of it."""
 
     name: str
-    group: str  # clean, mixed, sound, close
+    group: str  # clean, unseen, mixed, sound, close
     kind: str  # command or sentence; kind of noise; kind of sound; voice's language
     samples: Floats
     language: str | None = None
@@ -75,6 +75,21 @@ def clean(every: int = 1) -> Iterator[Said]:
             kind = kind_of(row["path"], row["text"])
             samples = read(corpus() / row["path"])
             yield Said(row["path"], "clean", kind, samples, row["language"], row["text"])
+
+
+def unseen(each: int) -> Iterator[Said]:
+    """Sentences of the corpus's long recordings, spread over each: no limit was chosen on them. Of
+    LibriSpeech's 137 readers the text is not known, and taken to be heard rightly."""
+    for listing in sorted((corpus() / "long").glob("*.segments.jsonl")):
+        lines = list(map(json.loads, listing.read_text().splitlines()))
+        (recording,) = (p for p in listing.parent.glob(f"{listing.name.split('.')[0]}.*")
+                        if p != listing)  # fmt: skip
+        samples = read(recording)
+        language = UNSEEN[recording.name.split("_")[0]]
+        for line in lines[:: max(len(lines) // each, 1)][:each]:
+            start, end = (round(line[edge] * RATE) for edge in ("start", "end"))
+            name = f"{recording.name}@{line['start']}"
+            yield Said(name, "unseen", "sentence", samples[start:end], language, line["text"])
 
 
 def kind_of(path: str, text: str) -> str:

@@ -20,8 +20,8 @@ BEFORE = (
     Plugin(use="logprob"),
     *(p for p in TranscribeSettings().verdicts if p.use not in ("language", "confidence")),
 )
-HEAD = ("rule", "clean", "of a word or two", "noisy ≥ 10 dB, right", "noisy < 10 dB, right",
-        "noisy, wrong: kept", "sounds: kept")  # fmt: skip
+HEAD = ("rule", "clean", "of a word or two", "clean, unseen", "noisy ≥ 10 dB, right",
+        "noisy < 10 dB, right", "noisy, wrong: kept", "sounds: kept")  # fmt: skip
 
 
 def filter_rules() -> tuple[Rule, ...]:
@@ -41,11 +41,13 @@ def groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
     `sounds`: every set of rules drops it."""
     heard = [row for row in rows if row.values["text"]]
     clean = [r for r in heard if r.group == "clean" and not r.wrong]
+    unseen = [r for r in heard if r.group == "unseen" and not r.wrong]
     mixed = [r for r in heard if r.group == "mixed"]
     right = [r for r in mixed if not r.wrong]
     return {
         "clean": [r for r in clean if not is_short(r)],
         "short": [r for r in clean if is_short(r)],
+        "unseen": unseen,
         "loud": [r for r in right if (r.snr or 0) >= LOUD],
         "faint": [r for r in right if (r.snr or 0) < LOUD],
         "wrong": [r for r in mixed if r.wrong],
@@ -58,7 +60,7 @@ def rates(rows: Sequence[Row], drops: Drops) -> dict[str, list[int]]:
     found = {}
     for name, members in groups(rows).items():
         dropped = sum(drops(row.values) for row in members)
-        fault = dropped if name in ("clean", "short", "loud", "faint") else len(members) - dropped
+        fault = len(members) - dropped if name in ("wrong", "sounds") else dropped
         found[name] = [fault, len(members)]
     return found
 

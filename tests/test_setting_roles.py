@@ -144,7 +144,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "model": Entry(TRANSIENT, "/models/other"), "sha256": Entry(TRANSIENT, "0" * 64),
         "device": Entry(TRANSIENT, "cpu"), "compute_type": Entry(RECIPE, "float32"),
         "beam_size": Entry(RECIPE, 1), "language": Entry(RECIPE, "es"),
-        "prompt": Entry(RECIPE, "Hello."), "chinese": Entry(RECIPE, "simplified"),
+        "prompt": Entry(RECIPE, "Hello."), "chinese": Entry(RECIPE, "as_heard"),
         "word_timestamps": Entry(RECIPE, True),
         "batch_size": Entry(TRANSIENT, {"default": 2, "zh": 1}), "threads": Entry(TRANSIENT, 2),
     },

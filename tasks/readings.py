@@ -96,7 +96,7 @@ def _capitals_tell(text: str) -> bool:
 
 
 def _spelled(token: str, named: bool, only_capitals: bool) -> re.Pattern[str]:
-    """The characters of a token one by one, by their names if `named`; letters apart from figures."""
+    """The characters of a token one by one, also by their names; letters apart from figures."""
     letters = [re.escape(c.upper() if only_capitals else c) for c in token]
     apart = _APART.join(letters)
     halves = "|".join(

@@ -1,4 +1,4 @@
-"""Figures and spelled letters: equal in every way they are written and said, and nothing else is."""
+"""Figures and spelled letters: equal however they are written and said, and nothing else is."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Numbers in Han numerals as figures: 三百二十 -> 320, 二零一六年 -> 2016年, 3万5千 -> 35000.
 
-Numbers that follow each other stay numbers (九十五九十六 -> 95 96); figures one by one are one number
-(三、九 -> 39).
+Numbers that follow each other stay numbers (九十五九十六 -> 95 96); figures one by one are one
+number (三、九 -> 39).
 
 Figures, because they are one for several readings (二零一六, 两千零一十六: 2016) while a reading of
 figures has to be guessed. Numerals inside words become figures on both sides alike ("一起": "1起");

@@ -89,6 +89,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "window_seconds": Entry(RECIPE, 4.0), "overlap_seconds": Entry(RECIPE, 0.0),
         "drop_tail": Entry(RECIPE, True),
     },
+    "filters.decode_faults": {"min": NUMBER, "max": Entry(THRESHOLD, 3.0)},
     "filters.duration": {
         "min": Entry(THRESHOLD, 0.5), "max": Entry(THRESHOLD, 20.0),
         "min_difference": NUMBER, "max_difference": NUMBER,

@@ -165,10 +165,10 @@ class FilterSettings(StageSettings):
     )
     filters: tuple[Filter, ...] = Field(
         (
-            Plugin(use="decode_faults"),
             Plugin(use="duration"),
             Plugin(use="silence"),
             Plugin(use="clipping"),
+            Plugin(use="decode_faults"),
         ),
         description="What is measured, and limits of what is kept; given, it is the whole list.",
     )

@@ -174,6 +174,19 @@ def ledger(result: dict[str, Any], console: Console) -> None:
         console.print(f"[dim]{code}: {meaning}[/dim]")
 
 
+def items(result: dict[str, Any], console: Console) -> None:
+    """One line an item: paths are long, and a table would cut them."""
+    for row in result["items"]:
+        span = "" if row["start"] is None else f" {row['start']:.2f}-{row['end']:.2f} s"
+        value = "" if row["value"] is None else f" ({row['value']:g}, limit {row['threshold']:g})"
+        detail = f": {row['detail']}" if row["detail"] else ""
+        line = f"{row['outcome']} {row['stage']}.{row['reason']}{value}{detail}"
+        console.print(
+            f"{row['source_path']}{span}  {line}", markup=False, highlight=False, soft_wrap=True
+        )
+    console.print(f"{len(result['items'])} items.")
+
+
 def report(result: dict[str, Any], console: Console) -> None:
     console.print(f"Report: {result['report']}", soft_wrap=True, markup=False)
 

@@ -57,6 +57,7 @@ class Sharded:
     shards: list[str]
     done: Done
     ignored: dict[str, int] = field(default_factory=dict)
+    left: list[shard.LeftAside] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)  # audio of each shard by header
 
 
@@ -88,7 +89,7 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
         storage.forget(scratch)
     for row in rows:
         if row["error_code"] == "changed":
-            found.ignored["still_written"] = found.ignored.get("still_written", 0) + 1
+            found.left.append(shard.still_written(row))
     shards = shard.settle(job, found, rows)
     seconds = {name: sum(map(shard.seconds_of, found.present(name))) for name in shards}
     wall = time.monotonic() - began
@@ -96,7 +97,7 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
     inventory.note(job.out)  # what is gone was said; what was superseded is not missing
     # The longest shards first: no straggler at the end.
     shards.sort(key=lambda name: (-seconds[name], name))
-    return Sharded(shards, done, found.ignored, seconds)
+    return Sharded(shards, done, found.ignored, found.left, seconds)
 
 
 def run_stage(

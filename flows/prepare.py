@@ -27,7 +27,7 @@ from flows.runner import map_chains
 from flows.settings import PrepareSettings, check
 from tasks import pipeline, prefect_tasks, summary
 from tasks.dataset import versions
-from tasks.errors import CorruptManifest, NothingLeft
+from tasks.errors import CorruptManifest, MillError, NothingLeft
 from tasks.job import Done, Job
 from tasks.pipeline import Published, Sharded, Totals
 from tasks.prefect_tasks import value
@@ -141,17 +141,29 @@ def line(job: Job, caller: OnCluster, progress: Progress, folder: Path) -> dict[
     progress.start("package", packaged)
     progress.advance("package", packaged, reused=not published.new)
     progress.finish("package")
-    splits = versions.described(published.path)["splits"]
     return {
-        **summary.errors(tables.read(published.path / "utterances.parquet")),
+        **_read_back(published),
         "dataset": str(published.path), "version": int(published.path.name[1:]),
         "new": published.new, **published.summary, "ignored": found.ignored,
         "stages": totals.as_dict(), "package_walls": published.walls,
         "tars": {**published.balance, "written": published.written, "linked": published.linked},
-        "splits": {n: {"utterances": s["utterances"], "hours": s["hours"]}
-                   for n, s in splits.items()},
         "deaths": vars(caller.guard.tally), "task_runs": totals.task_runs,
     }  # fmt: skip
+
+
+def _read_back(published: Published) -> dict[str, Any]:
+    """Error rates and splits, as the version has them. Where nothing is new, and the store is away
+    by now, the run has done its work without them."""
+    try:
+        splits = versions.described(published.path)["splits"]
+        rates = summary.errors(tables.read(published.path / "utterances.parquet"))
+    except (MillError, OSError) as error:
+        if published.new:
+            raise
+        log.warning("the error rates of %s are not known: %s", published.path, error)
+        return {"scored": 0, "wer": None, "cer": None, "splits": {}}
+    told = {n: {"utterances": s["utterances"], "hours": s["hours"]} for n, s in splits.items()}
+    return {**rates, "splits": told}
 
 
 def _show(progress: Progress, found: Sharded) -> None:

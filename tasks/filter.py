@@ -103,10 +103,15 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
         offers = handover.Offers(job, str(unit.recording["content"]), unit.stored)
         try:
             rows = _cut(unit, job, offers)
-        except ItemError as error:
-            rows = failure(unit, error.code, error.detail, error.decoded, error.rate)
-        except MemoryError as error:
-            rows = failure(unit, "out_of_memory", str(error))
+        except (ItemError, MemoryError) as error:
+            offers.withdraw()
+            if isinstance(error, ItemError):
+                rows = failure(unit, error.code, error.detail, error.decoded, error.rate)
+            else:
+                rows = failure(unit, "out_of_memory", str(error))
+        except BaseException:
+            offers.withdraw()
+            raise
         locator = Locator.loads(unit.recording["locator"])
         # Whatever was read of a file that changed meanwhile is not what its digest names.
         if cutting.unchanged(locator, unit.recording["guard"]):
@@ -167,6 +172,8 @@ def _cut(unit: Unit, job: Job, offers: handover.Offers) -> list[Row]:
             key = Span(row["start"], row["end"], "utterance", row["given"])
             filters = job.filter.filters if known is None else known[key]
             row["measures"].update(_after_all(row, unit.recording, whole, filters))
+            if known is None and judge(row["measures"], rules) is not None:
+                offers.drop(row["start"], row["end"])
         row["measures"] = list(row["measures"].items())
     if known is not None:
         return rows

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -184,7 +184,8 @@ def run_package_stage(
         if not gathered["new"]:
             published = _unchanged(job, version, began)
             if state is not None:
-                state.save(version, gathered["changed"])
+                with _mended_next_time(job):
+                    state.save(version, gathered["changed"])
             return published
         staging = storage.place(gathered["staging"])
         planned = pieces.pieces_of(staging)
@@ -217,10 +218,23 @@ def run_package_stage(
     )  # fmt: skip
 
 
+@contextmanager
+def _mended_next_time(job: Job) -> Iterator[None]:
+    """Notes that save the next run some work: a store that is away by now fails no run that had
+    nothing to do."""
+    try:
+        yield
+    except CorruptManifest:
+        raise
+    except (MillError, OSError) as error:
+        log.warning("nothing is new, but %s cannot be reached: %s", job.out, error)
+
+
 def _unchanged(job: Job, version: Version, began: float) -> Published:
     """Nothing is published: the newest version is as it was."""
-    versions.point_latest(job.out)
-    inventory.note(job.out)
+    with _mended_next_time(job):
+        versions.point_latest(job.out)
+        inventory.note(job.out)
     done = Done("package", "", 0, version.clips, 0, time.monotonic() - began)
     path = versions.home(job.out) / f"v{version.number:04d}"
     return Published(path, False, version.summary, done, balance=version.balance)

@@ -21,6 +21,7 @@ from tasks.gauge import Gauge
 from tasks.job import Done, Job
 from tasks.metrics import Place, Trace
 
+HOUR = 3600.0
 #: What the pipeline's other calls are a part of, by module and name.
 STEPS = {
     "tasks.shard.probe": ("shard", "probe"), "tasks.package.gather": ("package", "gather"),
@@ -107,7 +108,7 @@ class OnCluster:
         place, trace = _place(work, args, CPU), Trace()
         try:
             result, cost = self.guard.run(
-                remote.call, work, *args, seconds_of_audio=3600.0,
+                remote.call, work, *args, seconds_of_audio=audio_of(work, args),
                 isolate_kw="isolate" if "isolate" in signature(work).parameters else None,
                 name=work.__name__, trace=trace,
             )  # fmt: skip
@@ -116,6 +117,18 @@ class OnCluster:
             raise
         self.metrics.call(place, trace, cost)
         return result
+
+
+def audio_of(work: Callable[..., Any], args: tuple[Any, ...]) -> float:
+    """Seconds of audio that a call which is no stage handles, for its deadline. A probe reads
+    headers and hashes bytes: one that takes longer than an item may is looked at item by item."""
+    stage, step = STEPS.get(f"{work.__module__}.{work.__name__}", ("", ""))
+    job = next((arg for arg in args if isinstance(arg, Job)), None)
+    if step == "probe":
+        return 0.0
+    if stage == "package" and step in ("write", "check") and job is not None:
+        return job.package.tar_hours * HOUR
+    return HOUR  # of many recordings, or of all; nothing in them opens one
 
 
 def _place(work: Callable[..., Any], args: tuple[Any, ...], kind: str) -> Place:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tasks import masking
-from tasks.errors import ConfigError, Held, MillError
+from tasks.errors import ConfigError, Held, MillError, NothingLeft
 
 DONE, FAILED, USAGE, FAULT, HELD, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
@@ -71,7 +71,13 @@ def parser() -> argparse.ArgumentParser:
         ("ledger", "where every item and second went"),
         ("report", "(re)build the newest run's report.html"),
     ):
-        add(name, text).add_argument("out", metavar="OUT")
+        command = add(name, text)
+        command.add_argument("out", metavar="OUT")
+        if name == "ledger":
+            command.add_argument("--items", action="store_true", help="one row an item")
+            command.add_argument("--reason", metavar="R", help="items of this reason only")
+            command.add_argument("--dataset", metavar="D", help="items of this dataset only")
+            command.add_argument("--csv", action="store_true", help="items as CSV on stdout")
     what_if = add("what-if", "hours and items that other thresholds would keep")
     what_if.add_argument("out", metavar="OUT")
     sets(what_if)
@@ -135,6 +141,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(args, str(error), USAGE)
     except Held as error:
         return _fail(args, str(error), HELD)
+    except NothingLeft as error:
+        facts = {"reasons": error.reasons, "ignored": error.ignored}
+        return _fail(args, str(error), FAILED, facts)
     except MillError as error:
         return _fail(args, str(error), FAILED)
     except BrokenPipeError:  # `| head` has seen enough
@@ -157,11 +166,11 @@ def _log_to_stderr() -> None:
     os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")
 
 
-def _fail(args: Any, sentence: str, code: int) -> int:
+def _fail(args: Any, sentence: str, code: int, facts: dict[str, Any] | None = None) -> int:
     sentence = masking.sentence(sentence)  # what the system says may name anything
     print(f"uttermill: {sentence}", file=sys.stderr)
     if args.json:
-        print(json.dumps({"error": sentence, "exit": code}))
+        print(json.dumps({"error": sentence, "exit": code, **(facts or {})}))
     return code
 
 

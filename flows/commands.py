@@ -74,9 +74,17 @@ def status(args: Any) -> int:
 
 
 def ledger(args: Any) -> int:
-    from flows import looks, show
+    from flows import items, looks, show
 
-    return _tell(args, looks.ledger(_out(args.out)), show.ledger)
+    if not (args.items or args.csv or args.reason or args.dataset):
+        return _tell(args, looks.ledger(_out(args.out)), show.ledger)
+    if args.csv and args.json:
+        raise ConfigError("give --csv or --json, not both")
+    rows = looks.items(_out(args.out), args.reason, args.dataset)
+    if args.csv:
+        items.write_csv(rows, sys.stdout)
+        return DONE
+    return _tell(args, {"items": [*rows]}, show.items)
 
 
 def report(args: Any) -> int:

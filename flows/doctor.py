@@ -66,13 +66,13 @@ def _scheduler(client: Any) -> dict[str, Any]:
 
 def show(findings: list[Finding], console: Console) -> None:
     """The findings as a table."""
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     table = Table("", "check", "finding", box=None)
     for finding in findings:
-        mark = "[green]ok[/]" if finding.ok else "[bold red]no[/]"
-        table.add_row(mark, finding.name, escape(finding.detail))
+        mark = Text("ok", "green") if finding.ok else Text("no", "bold red")
+        table.add_row(mark, Text(finding.name), Text(finding.detail))
     console.print(table)
 
 

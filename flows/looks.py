@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from flows import items as naming
 from flows import runs
 from flows.settings import assign, parse
 from tasks import (
@@ -64,22 +67,29 @@ def status(out: Path) -> dict[str, Any]:
 
 def ledger(out: Path) -> dict[str, Any]:
     """The newest version's ledger; before the first one, the ledger of what is done so far."""
-    last = runs.newest(out)
-    newest = versions.newest(out)
-    if newest and storage.exists(last / "summary.json"):
-        table = tables.read(newest / "ledger.parquet")
-        dataset: str | None = str(newest)
-    else:
-        table = package.decide(runs.settings_of(out).job(), manifest.shards(out)).ledger
-        dataset = None
+    table, newest = _ledger(out)
     return {
-        "dataset": dataset,
+        "dataset": str(newest) if newest else None,
         **summary.of_ledger(table),
         "by_stage": summary.hours_by(table, "stage", "outcome", "reason"),
         "by_dataset": summary.hours_by(table, "dataset", "outcome", "reason"),
         "by_language": summary.hours_by(table, "language", "outcome", "reason"),
         "meanings": {c: text for c, text in CODES.items() if c in set(table["reason"].to_pylist())},
     }
+
+
+def items(out: Path, reason: str | None, dataset: str | None) -> Iterator[dict[str, Any]]:
+    """The same ledger row by row, and what the newest run left aside while listing."""
+    return naming.of(_ledger(out)[0], naming.read_left_aside(out), reason, dataset)
+
+
+def _ledger(out: Path) -> tuple[pa.Table, Path | None]:
+    """(ledger, the version that it is of; None: it is of what is done so far)."""
+    last = runs.newest(out)
+    newest = versions.newest(out)
+    if newest and storage.exists(last / "summary.json"):
+        return tables.read(newest / "ledger.parquet"), newest
+    return package.decide(runs.settings_of(out).job(), manifest.shards(out)).ledger, None
 
 
 def what_if(out: Path, sets: Sequence[str]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any
 from prefect import flow
 from prefect.context import FlowRunContext
 
-from flows import disk, history, lock, metrics, posting, report, runs
+from flows import disk, history, items, lock, metrics, posting, report, runs
 from flows.calls import OnCluster, opened
 from flows.cluster import ClusterSettings
 from flows.progress import Progress
@@ -27,7 +27,7 @@ from flows.runner import map_chains
 from flows.settings import PrepareSettings, check
 from tasks import pipeline, prefect_tasks, summary
 from tasks.dataset import reader_drops, versions
-from tasks.errors import CorruptManifest
+from tasks.errors import CorruptManifest, MillError, NothingLeft
 from tasks.job import Done, Job
 from tasks.pipeline import Published, Sharded, Totals
 from tasks.prefect_tasks import value
@@ -94,7 +94,7 @@ def prepare(
                 own = replace(job, scratch=scratch)
                 with opened(own, settings.cluster, measured, run.folder) as (caller, progress):
                     live.watch(progress)
-                    result = line(own, caller, progress)
+                    result = line(own, caller, progress, run.folder)
             result["stragglers"] = measured.stragglers()
             result["wall_seconds"] = round(time.monotonic() - began, 3)
             run.finish(result)
@@ -111,8 +111,9 @@ def record(out: Path) -> None:
         history.close_dead_runs(out, context.flow_run.id)
 
 
-def line(job: Job, caller: OnCluster, progress: Progress) -> dict[str, Any]:
-    """The whole line on a cluster, within a flow run; what `run --json` prints, but for time."""
+def line(job: Job, caller: OnCluster, progress: Progress, folder: Path) -> dict[str, Any]:
+    """The whole line on a cluster, within a flow run; what `run --json` prints, but for time. What
+    the sources left aside is listed in the run's folder."""
     totals = Totals()
     assert job.scratch is not None
     pipeline.prepare_retry(job)
@@ -120,6 +121,7 @@ def line(job: Job, caller: OnCluster, progress: Progress) -> dict[str, Any]:
         progress.start("shard", 0.0)
         found: Sharded = value(prefect_tasks.shard(job, caller, caller.listing(job)))
         totals.add(found.done)
+        items.write_left_aside(folder, found.left)
         _show(progress, found)
         state = Settled(job, found.shards)
         _all_chains(job, found, caller, progress, state, totals)
@@ -128,6 +130,8 @@ def line(job: Job, caller: OnCluster, progress: Progress) -> dict[str, Any]:
             ended = prefect_tasks.package(job, found.shards, caller, caller.listing(job), state)
             published: Published = value(ended)
             break
+        except NothingLeft as error:
+            raise NothingLeft(error.args[0], error.reasons, found.ignored) from None
         except CorruptManifest as fault:
             if attempt == pipeline.REPAIRS - 1:
                 raise
@@ -137,20 +141,30 @@ def line(job: Job, caller: OnCluster, progress: Progress) -> dict[str, Any]:
     progress.start("package", packaged)
     progress.advance("package", packaged, reused=not published.new)
     progress.finish("package")
-    splits = versions.described(published.path)["splits"]
     return {
-        **summary.errors(tables.read(published.path / "utterances.parquet")),
+        **_read_back(job, published),
         "dataset": str(published.path), "version": int(published.path.name[1:]),
         "new": published.new, **published.summary, "ignored": found.ignored,
         "stages": totals.as_dict(), "package_walls": published.walls,
         "tars": {**published.balance, "written": published.written, "linked": published.linked},
-        "splits": {n: {"utterances": s["utterances"], "hours": s["hours"]}
-                   for n, s in splits.items()},
-        "reader_drops": reader_drops.of_version(
-            published.path, job.package.formats, job.filter.segmenter
-        ),
         "deaths": vars(caller.guard.tally), "task_runs": totals.task_runs,
     }  # fmt: skip
+
+
+def _read_back(job: Job, published: Published) -> dict[str, Any]:
+    """Error rates, splits, and what readers would drop, as the version has them. Where nothing is
+    new, and the store is away by now, the run has done its work without them."""
+    try:
+        splits = versions.described(published.path)["splits"]
+        rates = summary.errors(tables.read(published.path / "utterances.parquet"))
+        drops = reader_drops.of_version(published.path, job.package.formats, job.filter.segmenter)
+    except (MillError, OSError) as error:
+        if published.new:
+            raise
+        log.warning("the error rates of %s are not known: %s", published.path, error)
+        return {"scored": 0, "wer": None, "cer": None, "splits": {}, "reader_drops": []}
+    told = {n: {"utterances": s["utterances"], "hours": s["hours"]} for n, s in splits.items()}
+    return {**rates, "splits": told, "reader_drops": drops}
 
 
 def _show(progress: Progress, found: Sharded) -> None:
@@ -190,9 +204,9 @@ def _pass_over(
     shard: str, seconds: float, state: Settled, progress: Progress, totals: Totals
 ) -> None:
     """Count a shard that lacks nothing."""
-    for stage, items in (state.items(shard) or {}).items():
+    for stage, count in (state.items(shard) or {}).items():
         progress.advance(stage, seconds, reused=True)
-        totals.add(Done(stage, shard, 0, items), task_run=False)
+        totals.add(Done(stage, shard, 0, count), task_run=False)
 
 
 def over_shards(

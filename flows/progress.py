@@ -62,7 +62,7 @@ class Progress:
         self._bars: Bars | None = None
         self._open = ExitStack()
         if not quiet and stream.isatty():
-            console = Console(file=stream)
+            console = Console(file=stream, markup=False, highlight=False)  # log lines name files
             self._bars = Bars(
                 TextColumn("{task.description:<10}"),
                 BarColumn(bar_width=24),

@@ -67,7 +67,10 @@ def record(out: Path, settings: PrepareSettings, name: str = "settings.json") ->
             except (MillError, OSError) as error:  # what ended the run is what counts
                 log.warning("the log of the run is not in %s: %s", place, error)
             raise
-        transfers.uploaded(folder, place)
+        try:
+            transfers.uploaded(folder, place)
+        except (MillError, OSError) as error:  # the run did its work
+            log.warning("the log of the run is not in %s: %s", place, error)
 
 
 @contextmanager

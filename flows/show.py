@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from flows import metrics
 from flows.disk import gigabytes
@@ -27,7 +27,7 @@ def run(result: dict[str, Any], console: Console) -> None:
     computed = sum(s["items_computed"] for s in result["stages"].values())
     reused = sum(s["items_reused"] for s in result["stages"].values())
     if not computed and not result["new"]:
-        console.print(f"Nothing was left to do: {reused} items reused, 0 computed.")
+        _say(console, f"Nothing was left to do: {reused} items reused, 0 computed.")
     else:
         table = _table("", ("stage", "<"), ("computed", ">"), ("reused", ">"), ("time", ">"))
         for name, s in result["stages"].items():
@@ -36,45 +36,43 @@ def run(result: dict[str, Any], console: Console) -> None:
             )
         console.print(table)
     if result["scored"]:
-        console.print(
+        _say(
+            console,
             f"WER {100 * result['wer']:.1f} %, CER {100 * result['cer']:.1f} % "
-            f"on {result['scored']} packaged utterances with references."
+            f"on {result['scored']} packaged utterances with references.",
         )
     tars = result["tars"]
     worst = tars["worst_reader_extra_hours"]
-    console.print(
+    _say(
+        console,
         f"{tars['tars']} tars, {tars['written']} written and {tars['linked']} as they were; of "
-        f"{tars['readers']} readers the worst gets {worst:.3f} h more than the mean."
+        f"{tars['readers']} readers the worst gets {worst:.3f} h more than the mean.",
     )
     splits = result.get("splits", {})
     if len(splits) > 1:
         parts = (f"{name} {split['hours']:.3f} h" for name, split in splits.items())
-        console.print(f"Splits: {', '.join(parts)}.")
+        _say(console, f"Splits: {', '.join(parts)}.")
     if any(result["deaths"].values()):
         d = result["deaths"]
-        console.print(
+        _say(
+            console,
             f"Workers died {d['deaths']} times and were stopped {d['timeouts']} times; "
-            f"{d['isolated']} shards ran item by item."
+            f"{d['isolated']} shards ran item by item.",
         )
     for entry in result.get("reader_drops", []):
         warning = f"warning: {entry['warning']}"
         console.print(warning, soft_wrap=True, markup=False, highlight=False, style="yellow")
     for told in metrics.lines(result.get("stragglers", [])):
-        console.print(told, soft_wrap=True, markup=False, highlight=False)
-    console.print(
-        f"Dataset: {result['dataset']}  ({clock(result['wall_seconds'])})",
-        soft_wrap=True,
-        markup=False,
-    )
+        _say(console, told)
+    _say(console, f"Dataset: {result['dataset']}  ({clock(result['wall_seconds'])})")
 
 
 def serve(result: dict[str, Any], console: Console) -> None:
     when = f"at {result['cron']} ({result['timezone']})" if result["cron"] else "when asked only"
-    console.print(
+    _say(
+        console,
         f"Serving {result['deployment']}: {when}; one run at a time, until Ctrl-C.\n"
-        f"Form, runs and results: {result['ui']}",
-        soft_wrap=True, markup=False,
-    )  # fmt: skip
+        f"Form, runs and results: {result['ui']}")  # fmt: skip
 
 
 def funnel(result: dict[str, Any], console: Console) -> None:
@@ -95,22 +93,23 @@ def funnel(result: dict[str, Any], console: Console) -> None:
     console.print(table)
     if result.get("ignored"):
         parts = ", ".join(f"{n} {reason}" for reason, n in sorted(result["ignored"].items()))
-        console.print(f"Left aside while listing: {parts}.")
+        _say(console, f"Left aside while listing: {parts}.")
 
 
 def estimate(result: dict[str, Any], console: Console) -> None:
     """The forecast, each number with its 90 % interval."""
     sampled, hours = result["sample"], result["hours"]
-    console.print(
+    _say(
+        console,
         f"Sample: {sampled['recordings']} of {sampled['of']} recordings, {sampled['hours']:.2f} of "
-        f"{hours['in']:.2f} h by header, {sampled['strata']} strata."
+        f"{hours['in']:.2f} h by header, {sampled['strata']} strata.",
     )
     table = _table("", ("forecast", "<"), ("expected", ">"), ("from", ">"), ("to", ">"))
 
     def row(name: str, interval: dict[str, float] | None, words: Any) -> None:
         names = ("expected", "low", "high")
         shown = (words(interval[n]) for n in names) if interval else ("unknown", "", "")
-        table.add_row(escape(name), *shown)
+        table.add_row(name, *shown)
 
     def length(value: float) -> str:
         return f"{value:,.2f} h"
@@ -125,39 +124,41 @@ def estimate(result: dict[str, Any], console: Console) -> None:
     row("disk", result["disk_bytes"], gigabytes)
     console.print(table)
     if result["computing"] is not None and result["computing"] < LITTLE:
-        console.print(
+        _say(
+            console,
             f"Workers computed only {100 * result['computing']:.0f} % of the sample's time: they "
             "waited for a GPU, a server, or other programs on the machine. Undisturbed by those, "
-            "a run takes less."
+            "a run takes less.",
         )
     if sampled["scored"]:
-        console.print(
+        _say(
+            console,
             f"WER {100 * sampled['wer']:.1f} % on {sampled['scored']} sampled utterances with "
-            "references."
+            "references.",
         )
     if sampled["reasons"]:
         told = ", ".join(f"{entry['items']} {name}" for name, entry in sampled["reasons"].items())
-        console.print(f"Left out of the sample: {told}.")
-    console.print(f"Not in it: {'; '.join(result['leaves_out'])}.")
+        _say(console, f"Left out of the sample: {told}.")
+    _say(console, f"Not in it: {'; '.join(result['leaves_out'])}.")
     if not result["fits"]:
-        console.print(
+        _say(
+            console,
             f"The disk is too small: {gigabytes(result['free_bytes'])} are free. A run is refused; "
-            "cluster.check_disk: false overrides that."
+            "cluster.check_disk: false overrides that.",
         )
-    console.print(
+    _say(
+        console,
         f"Estimate: {result['estimate']}  ({clock(result['wall_spent_seconds'])}). `uttermill run` "
-        "with the same settings goes on from there.",
-        soft_wrap=True, markup=False,
-    )  # fmt: skip
+        "with the same settings goes on from there.")  # fmt: skip
 
 
 def status(result: dict[str, Any], console: Console) -> None:
-    table = _table(escape(result["out"]), ("stage", "<"), ("done", ">"), ("to compute", ">"))
+    table = _table(result["out"], ("stage", "<"), ("done", ">"), ("to compute", ">"))
     for name, entry in result["stages"].items():
         table.add_row(name, str(entry["items_done"]), str(entry["items_to_compute"]))
     console.print(table)
-    console.print(f"{result['shards']} shards; newest dataset: {result['dataset'] or 'none yet'}",
-                  soft_wrap=True, markup=False)  # fmt: skip
+    newest = result["dataset"] or "none yet"
+    _say(console, f"{result['shards']} shards; newest dataset: {newest}")
 
 
 def ledger(result: dict[str, Any], console: Console) -> None:
@@ -174,11 +175,22 @@ def ledger(result: dict[str, Any], console: Console) -> None:
             )  # fmt: skip
         console.print(table)
     for code, meaning in result["meanings"].items():
-        console.print(f"[dim]{code}: {meaning}[/dim]")
+        _say(console, f"{code}: {meaning}", "dim")
+
+
+def items(result: dict[str, Any], console: Console) -> None:
+    """One line an item: paths are long, and a table would cut them."""
+    for row in result["items"]:
+        span = "" if row["start"] is None else f" {row['start']:.2f}-{row['end']:.2f} s"
+        value = "" if row["value"] is None else f" ({row['value']:g}, limit {row['threshold']:g})"
+        detail = f": {row['detail']}" if row["detail"] else ""
+        line = f"{row['outcome']} {row['stage']}.{row['reason']}{value}{detail}"
+        _say(console, f"{row['source_path']}{span}  {line}")
+    _say(console, f"{len(result['items'])} items.")
 
 
 def report(result: dict[str, Any], console: Console) -> None:
-    console.print(f"Report: {result['report']}", soft_wrap=True, markup=False)
+    _say(console, f"Report: {result['report']}")
 
 
 def what_if(result: dict[str, Any], console: Console) -> None:
@@ -189,16 +201,16 @@ def what_if(result: dict[str, Any], console: Console) -> None:
         table.add_row(name, str(entry["items"]), f"{entry['hours']:.3f}", str(waiting["items"]))
     console.print(table)
     change = result["difference"]
-    console.print(f"{change['items']:+d} items, {change['hours']:+.3f} hours")
+    _say(console, f"{change['items']:+d} items, {change['hours']:+.3f} hours")
 
 
 def verify(result: dict[str, Any], console: Console) -> None:
     if result["ok"]:
-        console.print("Whole: every file, hash, clip, text and count is as published.")
+        _say(console, "Whole: every file, hash, clip, text and count is as published.")
     if read := result.get("checkpoints"):
-        console.print(f"Read too: {read['parts']} checkpoints, {read['blobs']} blobs.")
+        _say(console, f"Read too: {read['parts']} checkpoints, {read['blobs']} blobs.")
     for fault in result["faults"]:
-        console.print(f"fault: {fault}", markup=False, soft_wrap=True)
+        _say(console, f"fault: {fault}")
 
 
 def prune(result: dict[str, Any], console: Console) -> None:
@@ -209,20 +221,21 @@ def prune(result: dict[str, Any], console: Console) -> None:
     console.print(table)
     for kind in ("versions", "runs"):
         if names := result[kind]:
-            console.print(f"{kind}: {', '.join(names)}", markup=False, soft_wrap=True)
+            _say(console, f"{kind}: {', '.join(names)}")
     if result["uncut"]:
-        console.print(
+        _say(
+            console,
             f"{result['uncut']} recordings have still to be cut: audio and transcripts of their "
-            "shards stay until a run has done it."
+            "shards stay until a run has done it.",
         )
     freed = f"{result['freed']:,} bytes"
     if not any(entry["items"] for entry in result["kinds"].values()):
-        console.print("Nothing to remove.")
+        _say(console, "Nothing to remove.")
     elif result["removed"]:
-        console.print(f"Removed; {freed} are free.")
+        _say(console, f"Removed; {freed} are free.")
     else:
-        console.print(f"Nothing was removed yet; --yes removes it and frees {freed}.")
-    console.print(f"Kept versions: {', '.join(result['kept']) or 'none yet'}.", markup=False)
+        _say(console, f"Nothing was removed yet; --yes removes it and frees {freed}.")
+    _say(console, f"Kept versions: {', '.join(result['kept']) or 'none yet'}.")
 
 
 def shelves(result: dict[str, Any], console: Console) -> None:
@@ -241,8 +254,21 @@ def columns(result: dict[str, Any], console: Console) -> None:
         console.print(table)
 
 
+class _Plain(Table):
+    """A table whose cells are shown as they are: what names of the user's hold is no markup."""
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        super().add_row(*(Text(str(cell)) for cell in cells), **options)
+
+
 def _table(title: str, *columns: tuple[str, str]) -> Table:
-    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
+    shown = Text(title, style="table.title") if title else None
+    table = _Plain(title=shown, title_justify="left", box=None, pad_edge=False)
     for name, side in columns:
-        table.add_column(name, justify="right" if side == ">" else "left")
+        table.add_column(Text(name), justify="right" if side == ">" else "left")
     return table
+
+
+def _say(console: Console, words: str, style: str | None = None) -> None:
+    """A sentence as it is, on one line however long."""
+    console.print(words, style=style, markup=False, highlight=False, soft_wrap=True)

@@ -6,8 +6,6 @@ import hashlib
 import io
 import os
 import stat
-import struct
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from tasks import storage
@@ -16,7 +14,6 @@ from tasks.recording import Locator
 from tasks.storage import urls
 
 DIGEST_BLOCK = 1 << 20
-OGG_PAGE = 65_307  # bytes of the largest page
 STREAMING_SLACK = 4096  # a streamed header holds the largest size there is, less its own length
 
 
@@ -59,6 +56,41 @@ class SubFile(io.RawIOBase):
         if not self.closed:
             self._file.close()
         super().close()
+
+
+class Window(io.RawIOBase):
+    """Bytes `offset` to `offset + length` of an open file, which others may read meanwhile."""
+
+    def __init__(self, file: BinaryIO, offset: int, length: int) -> None:
+        super().__init__()
+        self._file, self._offset, self._length, self._at = file, offset, length, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._length}[whence]
+        self._at = max(base + offset, 0)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(self._length - self._at, 0)
+        want = left if size is None or size < 0 else min(size, left)
+        self._file.seek(self._offset + self._at)
+        data = self._file.read(want)
+        self._at += len(data)
+        return data
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def as_file(locator: Locator) -> BinaryIO:
@@ -153,81 +185,3 @@ def _parquet_cell(locator: Locator) -> bytes:
     if not isinstance(data, bytes):
         raise ItemError("missing", f"row {locator.row} of {column!r} holds no bytes")
     return data
-
-
-def is_chained_ogg(file: BinaryIO, size: int) -> bool:
-    """Whether an Ogg file ends in another stream than it begins with (joined files, web radio).
-
-    libsndfile stops at the end of the first one without a word. The position is left at the start.
-    """
-    try:
-        head = file.read(18)
-        if head[:4] != b"OggS":
-            return False
-        file.seek(max(size - OGG_PAGE, 0))
-        tail = file.read(OGG_PAGE)
-        last = tail.rfind(b"OggS", 0, len(tail) - 18)
-        return last >= 0 and tail[last + 14 : last + 18] != head[14:18]
-    finally:
-        file.seek(0)
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """What a chunked file says of its audio chunk: bytes promised, and bytes that are there."""
-
-    promised: int
-    held: int
-    unfinished: bool = False  # sizes still at nothing, as a writer leaves them that was killed
-
-    @property
-    def broken(self) -> bool:
-        return self.held < self.promised
-
-
-def promise(file: BinaryIO) -> Promise | None:
-    """Read the chunk list of a WAV (RIFF, RIFX, RF64) or AIFF file; None for anything else.
-
-    libsndfile shortens a cut-off file silently, so the promise is checked here. Sizes that a
-    streaming writer puts in because it cannot know better (0, or about 2^31 or 2^32) promise
-    nothing, and neither does a data size that is off in a file whose outer size is fulfilled.
-    The position is left at the start.
-    """
-    size = size_of(file)
-    try:
-        return _promise(file, size)
-    except (struct.error, OSError):
-        return None
-    finally:
-        file.seek(0)
-
-
-def _promise(file: BinaryIO, size: int) -> Promise | None:
-    head = file.read(12)
-    kinds = {b"RIFF": "<", b"RF64": "<", b"RIFX": ">", b"FORM": ">"}
-    order = kinds.get(head[:4])
-    if order is None or head[8:12] not in (b"WAVE", b"AIFF", b"AIFC"):
-        return None
-    (outer,) = struct.unpack(order + "I", head[4:8])
-    whole = not _streaming(outer) and outer + 8 <= size
-    at, long_size = 12, None
-    for _ in range(1000):  # a bound, whatever the file says
-        file.seek(at)
-        name, length = struct.unpack(order + "4sI", file.read(8))
-        if name == b"ds64":
-            long_size = struct.unpack("<QQ", file.read(16))[1]
-        if name in (b"data", b"SSND"):
-            held = size - at - 8
-            if length == 0xFFFFFFFF and long_size:
-                return Promise(long_size, held)
-            if length == 0 and held and (_streaming(outer) or outer == at):
-                return Promise(0, held, unfinished=True)
-            if whole or _streaming(length):
-                return Promise(min(length, held), held)
-            return Promise(length, held)
-        at += 8 + length + length % 2
-    return None
-
-
-def _streaming(size: int) -> bool:
-    return size == 0 or any(top - STREAMING_SLACK <= size < top for top in (1 << 31, 1 << 32))

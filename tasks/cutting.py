@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks import audio
+from tasks.faults import Fault
 from tasks.recording import Locator
 from tasks.segmenters import Segmenter, Span
 from tasks.sources._shared import guard
@@ -26,6 +27,8 @@ class Walk:
     rate: int = 0
     channels: int = 0
     decoded: int = 0
+    faults: list[Fault] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -109,6 +112,7 @@ def spans(
             for span in segmenter.push(block):
                 yield span, _clip(span, tail, walk, locator)
             tail.let_go(max(segmenter.needed_from, tail.end - held))
+        walk.faults, walk.notes = stream.faults, stream.notes
         for span in segmenter.finish():
             yield span, _clip(span, tail, walk, locator)
 

@@ -3,6 +3,7 @@
     MillError                 something a person can act on: one sentence, cause and remedy
     ├── ConfigError           settings or usage; raised before a worker starts (exit 2)
     ├── RunError              the run cannot go on or refuses to publish (exit 1)
+    │   └── NothingLeft       every recording was dropped or failed, with the reasons
     ├── Held                  another run holds OUT (exit 4)
     ├── CorruptManifest       a checkpoint or blob is not what was committed: it is recomputed
     ├── ConservationError     samples were lost or counted twice: our bug, loud
@@ -12,6 +13,8 @@ Only `ItemError` is caught around an item. Anything else is a bug and ends the s
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from tasks import masking
 
@@ -32,6 +35,24 @@ class ConfigError(MillError):
 
 class RunError(MillError):
     pass
+
+
+class NothingLeft(RunError):
+    """Nothing is left to package; `reasons` as in a summary (`<stage>.<reason>`: items, seconds),
+    and how much was `ignored` while listing, by reason."""
+
+    def __init__(
+        self, message: str, reasons: dict[str, Any] | None = None,
+        ignored: dict[str, int] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(message, reasons, ignored)
+        self.reasons, self.ignored = reasons or {}, ignored or {}
+
+    def __str__(self) -> str:
+        told = [f"{entry['items']} {name}" for name, entry in self.reasons.items()]
+        told += [f"{count} left aside as {name}" for name, count in self.ignored.items()]
+        sentence = f"{self.args[0]} ({', '.join(told)})" if told else str(self.args[0])
+        return masking.sentence(sentence)
 
 
 class Held(MillError):

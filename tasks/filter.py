@@ -8,12 +8,13 @@ not stored: `view.py` takes them from the measures at every run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from tasks import cutting, handover, ledger, plugins, recipe, view
 from tasks.audio import Clip
 from tasks.errors import ItemError
+from tasks.faults import Fault, touching
 from tasks.job import Job
 from tasks.manifest import Row
 from tasks.recording import Locator
@@ -34,7 +35,8 @@ class Unit:
     cut: str
     spans: tuple[tuple[Span, tuple[Plugin, ...]], ...] | None
     stored: frozenset[str] = frozenset()  # recipes of the shard's PCM that needs no hand-over
-    decoded: int | None = None  # samples of the whole recording, where its cuts are known
+    decoded: int = 0  # samples of the whole recording, where its cuts are known
+    faults: tuple[Fault, ...] = ()  # the same of its faults
 
     @property
     def name(self) -> str:
@@ -78,7 +80,7 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
             reused += 1
             continue
         if spans := _lacking(cut, shard.job):
-            units.append(Unit(recording, name, spans, decoded=cut.decoded))
+            units.append(Unit(recording, name, spans, decoded=cut.decoded, faults=cut.faults))
         else:
             reused += 1
     return units, reused
@@ -101,10 +103,15 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
         offers = handover.Offers(job, str(unit.recording["content"]), unit.stored)
         try:
             rows = _cut(unit, job, offers)
-        except ItemError as error:
-            rows = failure(unit, error.code, error.detail, error.decoded, error.rate)
-        except MemoryError as error:
-            rows = failure(unit, "out_of_memory", str(error))
+        except (ItemError, MemoryError) as error:
+            offers.withdraw()
+            if isinstance(error, ItemError):
+                rows = failure(unit, error.code, error.detail, error.decoded, error.rate)
+            else:
+                rows = failure(unit, "out_of_memory", str(error))
+        except BaseException:
+            offers.withdraw()
+            raise
         locator = Locator.loads(unit.recording["locator"])
         # Whatever was read of a file that changed meanwhile is not what its digest names.
         if cutting.unchanged(locator, unit.recording["guard"]):
@@ -144,12 +151,7 @@ def _cut(unit: Unit, job: Job, offers: handover.Offers) -> list[Row]:
     for span, clip in cutting.spans(locator, walk, begin, first):
         taken = Taken({}, {})
         if clip is not None:
-            # A header speaks of the whole recording. One that is taken whole comes last, when all
-            # of it has been decoded; a segment of the source is never compared.
-            end = walk.decoded if unit.decoded is None else unit.decoded
-            whole = span.given is None and (span.start, span.end) == (0, end)
-            header = unit.recording["header_seconds"] if whole else None
-            clip = clip.of_recording(header, unit.recording["size"])
+            clip = clip.of_recording(None, unit.recording["size"])
             filters = job.filter.filters if known is None else known[span]
             taken = measured(clip, filters, job.filter.measure_all)
             if known is None and judge(taken.measures, rules) is None:
@@ -158,19 +160,55 @@ def _cut(unit: Unit, job: Job, offers: handover.Offers) -> list[Row]:
             {
                 "cut": unit.cut, "recording": unit.name, "kind": span.kind, "start": span.start,
                 "end": span.end, "given": span.given, "reason": span.reason, "rate": walk.rate,
-                "channels": walk.channels, "measures": list(taken.measures.items()),
+                "channels": walk.channels, "measures": taken.measures,
                 "prints": list(taken.prints.items()), "turn": span.turn,
             }
         )  # fmt: skip
+    whole = Whole(unit.decoded, unit.faults)
+    if known is None:
+        whole = Whole(walk.decoded, tuple(walk.faults))
+    for row in rows:
+        if row["kind"] == "utterance" and row["end"] > row["start"]:
+            key = Span(row["start"], row["end"], "utterance", row["given"])
+            filters = job.filter.filters if known is None else known[key]
+            row["measures"].update(_after_all(row, unit.recording, whole, filters))
+            if known is None and judge(row["measures"], rules) is not None:
+                offers.drop(row["start"], row["end"])
+        row["measures"] = list(row["measures"].items())
     if known is not None:
         return rows
     ledger.check_cover(unit.name, walk.decoded, [(r["start"], r["end"]) for r in rows])
     recording = {
         "cut": unit.cut, "recording": unit.name, "kind": "recording", "start": 0,
         "end": walk.decoded, "rate": walk.rate, "channels": walk.channels,
-        "decoded": walk.decoded, "measures": [],
+        "decoded": walk.decoded, "measures": [], "decode_faults": len(walk.faults),
+        "faults": [asdict(fault) for fault in walk.faults], "notes": walk.notes,
     }  # fmt: skip
     return [recording, *rows]
+
+
+class Whole(NamedTuple):
+    """What is known of a recording once all of it is decoded."""
+
+    decoded: int
+    faults: tuple[Fault, ...]
+
+
+def _after_all(
+    row: Row, recording: Row, whole: Whole, filters: Sequence[Plugin]
+) -> dict[str, float | None]:
+    """Measures of an utterance that need the whole recording, but none of its samples."""
+    start, end = row["start"], row["end"]
+    clip = Clip(
+        row["rate"], row["channels"], end - start, recording["header_seconds"], recording["size"],
+        recording_samples=whole.decoded, faults=touching(whole.faults, start, end),
+    )  # fmt: skip
+    found: dict[str, float | None] = {}
+    for plugin in filters:
+        module, settings = plugins.resolve("filters", plugin)
+        if getattr(module, "AFTER_ALL", False):
+            found.update(module.measure(clip, settings))
+    return found
 
 
 class Taken(NamedTuple):

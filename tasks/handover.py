@@ -18,11 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 from tasks import blobs, pcm, recipe
 from tasks.audio import Clip
 from tasks.job import Job
 
+PENDING = "-pending"  # end of names of what is of a recording that is still being read
 DIGEST_BYTES = 32  # sha256 of the PCM, before it in the file
 
 
@@ -33,7 +35,7 @@ class Offers:
     job: Job
     content: str
     stored: Container[str] = frozenset()
-    _made: list[tuple[Path, Path]] = field(default_factory=list)  # temporary and final names
+    _made: dict[Path, Path] = field(default_factory=dict)  # temporary name by final name
 
     def add(self, start: int, end: int, clip: Clip) -> None:
         """Keep the PCM of a clip that is in memory for `take`, where there is room."""
@@ -49,26 +51,34 @@ class Offers:
             samples = pcm.of_clip(clip, self.job.resample)
         except Exception:  # whatever it is, it is resample's: raised again there, and said there
             return
-        temp = path.with_suffix(f".{os.getpid()}-{len(self._made)}")
+        temp = path.with_suffix(f".{os.getpid()}{PENDING}")
         try:
             with temp.open("wb") as handle:
                 data = samples.astype("<i2", copy=False).tobytes()
                 handle.write(hashlib.sha256(data).digest())
                 handle.write(data)
-            self._made.append((temp, path))
+            self._made[path] = temp
         except OSError:  # a full disk: the samples are decoded again, nothing is lost
+            temp.unlink(missing_ok=True)
+
+    def drop(self, start: int, end: int) -> None:
+        """Forget a clip that turned out not to be kept."""
+        path = _path(self.job, recipe.of_audio(self.job.resample, self.content, start, end))
+        if path is not None and (temp := self._made.pop(path, None)) is not None:
             temp.unlink(missing_ok=True)
 
     def publish(self) -> None:
         """The recording did not change while it was read: they are of its content."""
-        for temp, path in self._made:
+        for path, temp in self._made.items():
             with suppress(OSError):
                 os.replace(temp, path)
+        self._made.clear()
 
     def withdraw(self) -> None:
-        """It did change: forget them."""
-        for temp, _ in self._made:
+        """It did change, or it cannot be used: forget them."""
+        for temp in self._made.values():
             temp.unlink(missing_ok=True)
+        self._made.clear()
 
 
 def holds(job: Job, audio: str) -> bool:
@@ -118,8 +128,13 @@ _room = _Room()
 
 
 def _used(folder: Path) -> int:
+    """Bytes of all entries, those that are still pending too; a dead worker's are removed."""
     total = 0
-    for path in folder.glob("*.pcm"):
+    for path in folder.iterdir():
         with suppress(FileNotFoundError):  # another worker took it just now
+            owner = path.name.removesuffix(PENDING).rpartition(".")[2]
+            if path.name.endswith(PENDING) and not psutil.pid_exists(int(owner)):
+                path.unlink()
+                continue
             total += path.stat().st_size
     return total

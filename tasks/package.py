@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from tasks import corpuswide, plugins, storage, summary, view
 from tasks.corpuswide import decisions, late
 from tasks.dataset import datacard, versions
-from tasks.errors import RunError
+from tasks.errors import NothingLeft, RunError
 from tasks.job import Job
 from tasks.manifest import Row
 from tasks.packaging import decided, layout, pieces, sharing, splits
@@ -210,10 +210,10 @@ def _refuse(job: Job, table: pa.Table, rows: pa.Table) -> None:
             "expect_broken"
         )
     if not rows.num_rows:
-        raise RunError(
+        raise NothingLeft(
             "nothing is left to package: every recording was dropped or failed; see the ledger's "
-            "reasons, and loosen filter.filters or transcribe.verdicts"
-        )
+            "reasons, and loosen filter.filters or transcribe.verdicts", summary.reasons(table)
+        )  # fmt: skip
 
 
 def _recordings(table: pa.Table) -> set[str]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -57,6 +57,7 @@ class Sharded:
     shards: list[str]
     done: Done
     ignored: dict[str, int] = field(default_factory=dict)
+    left: list[shard.LeftAside] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)  # audio of each shard by header
 
 
@@ -88,7 +89,7 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
         storage.forget(scratch)
     for row in rows:
         if row["error_code"] == "changed":
-            found.ignored["still_written"] = found.ignored.get("still_written", 0) + 1
+            found.left.append(shard.still_written(row))
     shards = shard.settle(job, found, rows)
     seconds = {name: sum(map(shard.seconds_of, found.present(name))) for name in shards}
     wall = time.monotonic() - began
@@ -96,7 +97,7 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
     inventory.note(job.out)  # what is gone was said; what was superseded is not missing
     # The longest shards first: no straggler at the end.
     shards.sort(key=lambda name: (-seconds[name], name))
-    return Sharded(shards, done, found.ignored, seconds)
+    return Sharded(shards, done, found.ignored, found.left, seconds)
 
 
 def run_stage(
@@ -183,7 +184,8 @@ def run_package_stage(
         if not gathered["new"]:
             published = _unchanged(job, version, began)
             if state is not None:
-                state.save(version, gathered["changed"])
+                with _mended_next_time(job):
+                    state.save(version, gathered["changed"])
             return published
         staging = storage.place(gathered["staging"])
         planned = pieces.pieces_of(staging)
@@ -216,10 +218,23 @@ def run_package_stage(
     )  # fmt: skip
 
 
+@contextmanager
+def _mended_next_time(job: Job) -> Iterator[None]:
+    """Notes that save the next run some work: a store that is away by now fails no run that had
+    nothing to do."""
+    try:
+        yield
+    except CorruptManifest:
+        raise
+    except (MillError, OSError) as error:
+        log.warning("nothing is new, but %s cannot be reached: %s", job.out, error)
+
+
 def _unchanged(job: Job, version: Version, began: float) -> Published:
     """Nothing is published: the newest version is as it was."""
-    versions.point_latest(job.out)
-    inventory.note(job.out)
+    with _mended_next_time(job):
+        versions.point_latest(job.out)
+        inventory.note(job.out)
     done = Done("package", "", 0, version.clips, 0, time.monotonic() - began)
     path = versions.home(job.out) / f"v{version.number:04d}"
     return Published(path, False, version.summary, done, balance=version.balance)

@@ -18,6 +18,10 @@ SEGMENT = pa.struct(
 #: When a word was heard, in seconds of the utterance.
 WORD = pa.struct([("word", S), ("start", F64), ("end", F64), ("probability", F64)])
 
+#: Damage of a recording: `start` to `end`, samples at native rate; `shifts`: what follows has a
+#: wrong time.
+FAULT = pa.struct([("start", I64), ("end", I64), ("what", S), ("shifts", pa.bool_())])
+
 #: One row a recording; the newest part of a shard is the shard as it is now.
 RECORDINGS = pa.schema(
     [
@@ -58,6 +62,9 @@ CUTS = pa.schema(
         _field("rate", I64, "native sample rate", "Hz"),
         _field("channels", I64, "native channels"),
         _field("decoded", I64, "samples decoded (row `recording`)", "samples at native rate"),
+        _field("decode_faults", I64, "faults of the recording (row `recording`)"),
+        _field("faults", pa.list_(FAULT), "where they are", "samples at native rate"),
+        _field("notes", pa.list_(S), "oddities of the recording that cost nothing"),
         _field("error_code", S, "why it is quarantined"),
         _field("error_detail", S, "the same in words"),
         _field("measures", pa.map_(S, F64), "measured columns of an utterance"),

@@ -21,6 +21,7 @@ from rapidfuzz.distance import Levenshtein
 from tasks.cleaning import clean
 from tasks.normalisers import LONGEST, VERSION, base, normalise
 from tasks.normalisers._plain import UNSPACED
+from tasks.readings import agreed
 
 __all__ = [
     "UNSPACED",
@@ -99,8 +100,8 @@ def score(reference: str, hypothesis: str, language: str) -> Score:
 
 def _both(reference: str, hypothesis: str, language: str) -> tuple[str, str]:
     if max(len(reference), len(hypothesis)) > LONGEST:  # one rule for both, even then
-        language = ""
-    return normalise(reference, language), normalise(hypothesis, language)
+        return normalise(reference, ""), normalise(hypothesis, "")
+    return agreed(reference, hypothesis, language)
 
 
 def _counts(said: str, heard: str) -> Score:

@@ -164,7 +164,12 @@ class FilterSettings(StageSettings):
         Plugin(use="auto"), description="How recordings are cut into utterances."
     )
     filters: tuple[Filter, ...] = Field(
-        (Plugin(use="duration"), Plugin(use="silence"), Plugin(use="clipping")),
+        (
+            Plugin(use="duration"),
+            Plugin(use="silence"),
+            Plugin(use="clipping"),
+            Plugin(use="decode_faults"),
+        ),
         description="What is measured, and limits of what is kept; given, it is the whole list.",
     )
     measure_all: bool = Field(

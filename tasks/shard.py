@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heapreplace
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,13 +29,21 @@ from tasks.recipe import digest
 from tasks.recording import Ignored, Locator, Recording
 from tasks.schema import RECORDINGS
 from tasks.settings import ShardSettings, Source, SourceSettings
-from tasks.sources._shared import guard
+from tasks.sources._shared import guard, text_of
 from tasks.storage import tables
 
 MINUTE, HOUR = 60.0, 3600.0
 #: Least audio of a shard by default. A minute of it is ten seconds of work for a recogniser on a
 #: CPU, and a tenth of one without: Prefect's share, 25 ms of CPU a task run, would be most of that.
 LEAST, LEAST_UNHEARD = MINUTE, 15 * MINUTE
+
+
+class LeftAside(NamedTuple):
+    """Something that a source holds and that is no recording of it, with the reason."""
+
+    dataset: str
+    source_path: str
+    reason: str
 
 
 @dataclass(slots=True)
@@ -45,8 +54,13 @@ class Survey:
     touched: set[str] = field(default_factory=set)  # shards whose rows changed
     probe: list[tuple[str | None, Row]] = field(default_factory=list)  # shard (None: new), row
     reused: int = 0
-    ignored: dict[str, int] = field(default_factory=dict)  # reason: count
+    left: list[LeftAside] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+
+    @property
+    def ignored(self) -> dict[str, int]:
+        """How much was left aside, by reason."""
+        return dict(sorted(Counter(each.reason for each in self.left).items()))
 
     def present(self, shard: str) -> list[Row]:
         return [row for row in self.known[shard] if row["present"]]
@@ -85,11 +99,12 @@ def survey(job: Job) -> Survey:
     for name, module, settings in datasets(job.sources):
         for entry in module.recordings(settings):
             if isinstance(entry, Ignored):
-                result.ignored[entry.reason] = result.ignored.get(entry.reason, 0) + 1
+                path = _in_source(settings, entry.path)
+                result.left.append(LeftAside(name, path, entry.reason))
                 continue
             row = _row(name, settings, entry)
             if row["recording"] in listed:
-                result.ignored["duplicate_path"] = result.ignored.get("duplicate_path", 0) + 1
+                result.left.append(LeftAside(name, row["source_path"], "duplicate_path"))
                 continue
             listed.add(row["recording"])
             place = where.get(row["recording"])
@@ -111,6 +126,20 @@ def survey(job: Job) -> Survey:
             result.touched.add(shard)
             result.removed.append(recording)
     return result
+
+
+def _in_source(settings: SourceSettings, path: str) -> str:
+    """Where something lies that a source left aside: below its folder, or beside its list."""
+    home = storage.normal(settings.path) if storage.is_url(settings.path) else settings.path
+    if not storage.is_url(home):
+        home = os.path.abspath(home)
+        home = home if os.path.isdir(home) else os.path.dirname(home)
+    return text_of(f"{home.rstrip('/')}/{path}")
+
+
+def still_written(row: Row) -> LeftAside:
+    """A recording that changed while it was looked at; the next run takes it."""
+    return LeftAside(row["dataset"], row["source_path"], "still_written")
 
 
 def _row(name: str, settings: SourceSettings, r: Recording) -> Row:
@@ -168,7 +197,7 @@ def _settle_time(
         except OSError:
             now = row["guard"]
         if wait and now != row["guard"] and not row["error_code"]:
-            result.ignored["still_written"] = result.ignored.get("still_written", 0) + 1
+            result.left.append(still_written(row))
             if shard is not None:  # what was known of it is no longer true
                 result.known[shard][index]["present"] = False
                 result.touched.add(shard)

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from tasks import blobs, ids, language_vote, manifest, plugins, recipe, scoring
+from tasks.faults import Fault
 from tasks.job import Job
 from tasks.manifest import Row
 from tasks.normalisers import base
@@ -47,6 +48,7 @@ class Cut:
     channels: int = 0
     error_code: str | None = None
     error_detail: str | None = None
+    faults: tuple[Fault, ...] = ()
     known: bool = False  # the row of kind `recording` was read
     spans: list[Row] = field(default_factory=list)
     measures: dict[Key, dict[str, float | None]] = field(default_factory=dict)
@@ -467,6 +469,7 @@ def _merge(found: dict[str, Cut], rows: list[Row], usable: set[str], failures_st
                 cut.known = True
                 cut.decoded, cut.rate, cut.channels = row["decoded"], row["rate"], row["channels"]
                 cut.error_code, cut.error_detail = row["error_code"], row["error_detail"]
+                cut.faults = tuple(Fault(**fault) for fault in row.get("faults") or ())
             else:
                 cut.spans.append(row)
         if row["kind"] == "utterance":

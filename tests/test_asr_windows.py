@@ -238,7 +238,14 @@ def test_one_script_for_chinese() -> None:
     other = Transcript("我們聽見", "ja")
     assert _chinese.written(other, "simplified") is other
     said = [clip(8, language="zh"), clip(8, language="de")]
-    assert texts(StubWhisper(), said, chinese="simplified") == ["我们听见", "我們聽見"]
+    assert texts(StubWhisper(), said) == ["我们听见", "我們聽見"]
+    assert texts(StubWhisper(), said, chinese="as_heard") == ["我們聽見", "我們聽見"]
+
+
+def test_cantonese_stays_as_it_is_heard() -> None:
+    heard = Transcript("我哋聽見", "yue")
+    assert _chinese.written(heard, "simplified") is heard
+    assert _chinese.written(heard, "traditional") is heard
 
 
 # --- devices

@@ -102,6 +102,22 @@ def test_ledger_adds_up(prepared: Prepared, capsys: pytest.CaptureFixture[str]) 
     assert answer["meanings"] == {"unreadable": "no decoder opens it"}
 
 
+def test_every_item_is_named(prepared: Prepared, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = told(capsys, "ledger", str(prepared.out), "--items")["items"]
+    assert len(rows) == 12
+    by_reason = {row["reason"]: row for row in rows}
+    assert by_reason["unreadable"]["source_path"] == str(prepared.source / "page.wav")
+    assert by_reason["extension"]["source_path"] == str(prepared.source / "notes.txt")
+    [one] = told(capsys, "ledger", str(prepared.out), "--reason", "shard.unreadable")["items"]
+    assert one == by_reason["unreadable"]
+    assert cli.main(["ledger", str(prepared.out), "--items", "--csv", "--dataset", "in"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 13
+    assert cli.main(["ledger", str(prepared.out), "--items"]) == 0
+    assert "notes.txt  left_aside shard.extension" in capsys.readouterr().err
+    listed = max((prepared.out / "runs").glob("*/left_aside.csv"))
+    assert listed.read_text().splitlines()[1] == f"in,{prepared.source}/notes.txt,extension"
+
+
 def test_what_if_answers_from_measures(
     prepared: Prepared, capsys: pytest.CaptureFixture[str]
 ) -> None:

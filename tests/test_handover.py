@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from tasks import audio, filter, handover, manifest, pcm, pipeline, recipe, stage
 from tasks.audio import Clip
+from tasks.errors import ItemError
 from tasks.job import Job
 from tasks.recording import Locator
 from tests import corpus
@@ -171,3 +173,47 @@ def test_a_clip_in_pieces_gives_the_same_pcm(filtered: Job) -> None:
     assert held is not None
     assert np.array_equal(held[0], whole)
     assert handover.take(filtered, name) is None
+
+
+def test_what_is_pending_counts_and_a_dead_workers_is_removed(
+    filtered: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = replace(filtered, cache_bytes=sum(p.stat().st_size for p in entries(filtered)) + 3000)
+    clip = Clip.of(np.zeros((1000, 1), np.float32), 11_025)
+    one, two = handover.Offers(job, "one"), handover.Offers(job, "two")
+    monkeypatch.setattr(handover, "_room", handover._Room())
+    one.add(0, 1000, clip)  # 2,032 bytes, pending
+    handover._room.looked = float("-inf")  # a second later
+    two.add(0, 1000, clip)
+    assert len(entries(job)) == 7, "there was no room for the second"
+    one.withdraw()
+    assert len(entries(job)) == 6
+    dead = entries(job)[0].with_suffix(f".{2**22 + 1}{handover.PENDING}")
+    dead.write_bytes(bytes(5000))
+    handover._room.looked = float("-inf")
+    two.add(0, 1000, clip)
+    assert not dead.exists()
+    assert len(entries(job)) == 7
+    two.drop(0, 1000)
+    assert len(entries(job)) == 6
+
+
+@pytest.mark.parametrize("error", [ItemError("decode_error", "x"), MemoryError(), KeyError("bug")])
+def test_a_recording_that_fails_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    corpus.make(tmp_path / "in", 3)
+    (tmp_path / "out").mkdir()
+    job = corpus.job(tmp_path, scratch=tmp_path / "scratch")
+    pipeline.run_shard_stage(job, pipeline.Here(), tmp_path / "listing")
+    real = handover.Offers.add
+
+    def broken(self: handover.Offers, *given: Any) -> None:
+        real(self, *given)
+        assert self._made
+        raise error
+
+    monkeypatch.setattr(handover.Offers, "add", broken)
+    with suppress(KeyError):
+        stage.run("filter", job, SHARD)
+    assert entries(job) == []

@@ -17,7 +17,8 @@ from tasks import errors
 ROOT = Path(__file__).parents[1]
 HEAVY = ("prefect", "librosa", "soundfile", "onnxruntime", "faster_whisper", "av", "distributed")
 #: Audio's own helpers, and the module that warms every library on purpose.
-DECODERS = {"tasks/audio/decoders.py", "tasks/audio/encoding.py", "tasks/codecs.py",
+DECODERS = {"tasks/audio/decoders.py", "tasks/audio/ffmpeg.py", "tasks/audio/like_first.py",
+            "tasks/audio/encoding.py", "tasks/codecs.py",
             "tasks/preload.py"}  # fmt: skip
 PARQUET_WRITERS = {"write_table", "ParquetWriter", "write_to_dataset", "write_dataset"}
 

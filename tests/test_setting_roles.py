@@ -91,6 +91,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "window_seconds": Entry(RECIPE, 4.0), "overlap_seconds": Entry(RECIPE, 0.0),
         "drop_tail": Entry(RECIPE, True),
     },
+    "filters.decode_faults": {"min": NUMBER, "max": Entry(THRESHOLD, 3.0)},
     "filters.duration": {
         "min": Entry(THRESHOLD, 0.5), "max": Entry(THRESHOLD, 20.0),
         "min_difference": NUMBER, "max_difference": NUMBER,
@@ -146,7 +147,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "model": Entry(TRANSIENT, "/models/other"), "sha256": Entry(TRANSIENT, "0" * 64),
         "device": Entry(TRANSIENT, "cpu"), "compute_type": Entry(RECIPE, "float32"),
         "beam_size": Entry(RECIPE, 1), "language": Entry(RECIPE, "es"),
-        "prompt": Entry(RECIPE, "Hello."), "chinese": Entry(RECIPE, "simplified"),
+        "prompt": Entry(RECIPE, "Hello."), "chinese": Entry(RECIPE, "as_heard"),
         "word_timestamps": Entry(RECIPE, True),
         "batch_size": Entry(TRANSIENT, {"default": 2, "zh": 1}), "threads": Entry(TRANSIENT, 2),
     },

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import io
+import logging
+from typing import Any
 
 from rich.console import Console
 
-from flows import show
+from flows import doctor, show
+from flows.items import COLUMNS
+from flows.progress import Progress
+from flows.proofs import Finding
 
 
 def test_names_with_brackets_are_shown_as_they_are() -> None:
@@ -34,3 +39,60 @@ def test_the_result_of_a_run_names_its_dataset() -> None:
     assert "3 tars, 1 written and 2 as they were; of 4 readers the worst gets 0.250 h" in told
     assert "/data/[/b]/v0001" in told
     assert "warning: nemo: it would drop 3 of 9 [clips]" in told
+
+
+MARKUP = "[/en]"
+
+
+def said(show_it: Any, result: Any) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    show_it(result, console)
+    return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+
+def test_a_ledger_of_names_that_look_like_markup() -> None:
+    cells = {"outcome": "dropped", "reason": MARKUP, "items": 1, "hours": 1.0}
+    told = said(
+        show.ledger,
+        {
+            "recordings": {"in": 1}, "utterances": {"packaged": 0},
+            "seconds": {"in": 1.0, "packaged": 0.0},
+            "reasons": {f"filter.{MARKUP}": {"items": 1, "seconds": 1.0}}, "ignored": {MARKUP: 1},
+            "by_dataset": [{"dataset": MARKUP, **cells}],
+            "by_language": [{"language": MARKUP, **cells}], "meanings": {MARKUP: MARKUP},
+        },
+    )  # fmt: skip
+    assert told.count(MARKUP) == 8
+
+
+def test_other_results_of_names_that_look_like_markup() -> None:
+    row = dict.fromkeys(COLUMNS) | {"source_path": MARKUP, "detail": MARKUP, "reason": MARKUP}
+    assert said(show.items, {"items": [row]}).count(MARKUP) == 3
+    assert MARKUP in said(show.report, {"report": MARKUP})
+    assert MARKUP in said(show.verify, {"ok": False, "faults": [MARKUP]})
+    shelf = {MARKUP: {MARKUP: {"about": MARKUP, "settings": [MARKUP]}}}
+    assert said(show.shelves, shelf).count(MARKUP) == 4
+    column = {"column": MARKUP, "type": MARKUP, "unit": MARKUP, "meaning": MARKUP}
+    assert said(show.columns, {MARKUP: [column]}).count(MARKUP) == 5
+    findings = [Finding(MARKUP, True, MARKUP), Finding("b", False, MARKUP)]
+    assert said(doctor.show, findings).count(MARKUP) == 3
+
+
+def test_a_log_line_that_looks_like_markup_passes_the_bars() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    log = logging.getLogger("uttermill")
+    handler = logging.StreamHandler(stream)
+    log.addHandler(handler)
+    try:
+        with Progress(stream=stream) as progress:
+            progress.start("filter", 10.0)
+            assert progress._bars is not None
+            progress._bars.console.print(f"as Prefect's handler does: {MARKUP}")
+            log.warning("a file is named %s", MARKUP)
+    finally:
+        log.removeHandler(handler)
+    assert stream.getvalue().count(MARKUP) == 2

@@ -46,8 +46,9 @@ class Settings(StageSettings):
         default=None, description="Text before each clip that sets the style; or one per language."
     )
     chinese: Script = Field(
-        default="as_heard",
-        description="Script of Chinese texts: as_heard, simplified or traditional (OpenCC).",
+        default="simplified",
+        description="Script of Mandarin texts: simplified or traditional (OpenCC), or as_heard, "
+        "which mixes both. Cantonese stays as it is heard.",
     )
     word_timestamps: bool = Field(
         default=False, description="Also when each word was said: the column word_times."

@@ -6,7 +6,6 @@ the files of a dataset.
 """
 
 from tasks.audio.clip import MATERIALISE_SECONDS, Clip
-from tasks.audio.decoders import Header, Samples
 from tasks.audio.encoding import (
     MP3_FRAME,
     MP3_RATES,
@@ -16,6 +15,7 @@ from tasks.audio.encoding import (
     write_mp3_bytes,
     write_wav_bytes,
 )
+from tasks.audio.kinds import Header, Samples
 from tasks.audio.stream import (
     BLOCK_FRAMES,
     BLOCK_VALUES,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.audio.decoders import Samples
+from tasks.audio.kinds import Samples
 from tasks.audio.stream import BLOCK_FRAMES, read_span, span_blocks
 from tasks.recording import Locator
 
@@ -28,10 +28,12 @@ class Clip:
     rate: int
     channels: int
     num_samples: int
-    header_seconds: float | None = None  # the header's claim, where it is of all the recording
+    header_seconds: float | None = None  # what the recording's header claims of all of it
     recording_bytes: int = 0  # encoded size of the whole recording
     pieces: tuple[Samples, ...] | None = None  # in order, as they were decoded
     source: tuple[Locator, int, int] | None = None
+    recording_samples: int | None = None  # length of the recording; None: the clip is all of it
+    faults: int | None = None  # of the recording that the clip touches or follows; None: not known
 
     @classmethod
     def of(
@@ -61,6 +63,11 @@ class Clip:
     def of_recording(self, header_seconds: float | None, recording_bytes: int) -> Clip:
         """The same clip, knowing its recording."""
         return replace(self, header_seconds=header_seconds, recording_bytes=recording_bytes)
+
+    @property
+    def recording_seconds(self) -> float:
+        whole = self.num_samples if self.recording_samples is None else self.recording_samples
+        return whole / self.rate
 
     @property
     def is_lazy(self) -> bool:

@@ -1,6 +1,8 @@
 """libsndfile and FFmpeg behind one door: `opened` gives a decoder for the bytes of a file.
 
-libsndfile first; what it cannot open goes to FFmpeg (PyAV). A file that libsndfile opens and then
+libsndfile first, but for FLAC and MPEG, which FFmpeg reads to their end whatever the header says;
+what libsndfile cannot open goes to FFmpeg (PyAV) as well, and so does an Ogg file with damaged or
+missing pages, because FFmpeg knows the time of what is left. A file that libsndfile opens and then
 breaks on is failed, not tried again: two decoders that disagree on a broken file would make the
 result depend on which of them is installed. Formats are told by content, never by extension.
 
@@ -13,72 +15,33 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import av
-import numpy as np
 import soundfile as sf
-from numpy.typing import NDArray
 
-from tasks.container import is_chained_ogg, promise
+from tasks.audio import checksums, ogg_pages
+from tasks.audio.chained import Chained
+from tasks.audio.ffmpeg import FRAMES_PER_BYTE, FFmpeg
+from tasks.audio.kinds import Decoder, Header, Samples
+from tasks.audio.promise import promise
 from tasks.errors import ItemError
+from tasks.faults import Fault
 
-Samples = NDArray[np.float32]
-
-#: PyAV looks for the end of a frame's planes by what follows them: from eight on, whatever does.
-MOST_PLANES = 7
 RETRY_FRAMES = 1024  # read again at once before a break: at most so many samples are lost
-#: No lossless or lossy codec packs more samples into a byte; a header that claims more is lying.
-FRAMES_PER_BYTE = 20_000
 
 #: Formats whose seek is exact to the sample in libsndfile.
-_SEEKABLE = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "FLAC", "AU", "CAF"}
+_SEEKABLE = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "CAF"}
 _PLAIN = ("PCM_", "FLOAT", "DOUBLE", "ULAW", "ALAW")
 
 #: libsndfile reads an MPEG stream only up to the length that it estimates from the first frames or
 #: from the Xing header: half of a file of varying bit rate without that header, and the first part
 #: of joined files, with no error; and its floats differ by a bit from one decode to the next.
-#: FFmpeg reads to the end and trims the encoder's padding alike.
-_MPEG = "mp3/"
-
-#: Demuxers that read one file of audio (or video). No playlist, script, image or device.
-_FFMPEG_FORMATS = (
-    "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dts,dtshd,eac3,flac,flv,gsm,matroska,mov,mp3,"
-    "mp4,mpc,mpc8,mpeg,mpegts,mxf,nistsphere,nut,ogg,oma,qcp,rm,tak,truehd,tta,voc,w64,wav,wtv,wv,"
-    "xwma"
-)
-_FFMPEG_OPTIONS = {
-    "format_whitelist": _FFMPEG_FORMATS,
-    "protocol_whitelist": "none",
-    "probesize": "5000000",  # bytes
-    "analyzeduration": "5000000",  # microseconds
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What the header claims. `frames` None: it does not say, or says what cannot be."""
-
-    rate: int
-    channels: int
-    frames: int | None
-    format: str  # container/codec, say wav/pcm_16
-    decoder: str  # soundfile | av
-
-
-class Decoder(Protocol):
-    header: Header
-
-    def read(self, frames: int) -> Iterator[Samples]:
-        """Blocks of at most `frames`, float32 [n, channels], to the end; raises one of BROKEN."""
-        ...
-
-    def skip_to(self, sample: int) -> bool:
-        """Jump there if this format's seek is exact; else say no."""
-        ...
-
-    def close(self) -> None: ...
+#: FFmpeg reads to the end and trims the encoder's padding alike. libsndfile also stops a FLAC at
+#: the length in its header, and passes over frames whose checksum is wrong.
+_FFMPEGS_OWN = ("mp3/", "flac/")
+#: FFmpeg's own WavPack encoder gets one checksum of 32-bit samples wrong, and its decoder says so.
+_EXTRA_BITS = "Extra bits CRC error"
 
 
 class SoundFile:
@@ -86,6 +49,7 @@ class SoundFile:
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._bytes = file
+        self.faults: list[Fault] = []
         self._file = info = self._open()
         # soundfile seeks after every read to where it is already; in OGG and MP3 that is slow and
         # not exact. Nothing here needs that seek.
@@ -140,153 +104,7 @@ class SoundFile:
         self._file.close()
 
 
-class FFmpeg:
-    """FFmpeg on a file object: first audio stream, one thread, no change of rate or channels."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        av.logging.set_level(None)
-        self._container = av.open(
-            _Nameless(file), "r", container_options=_FFMPEG_OPTIONS, io_open=_refuse
-        )
-        try:
-            if not self._container.streams.audio:
-                raise ItemError("unreadable", "it has no audio stream")
-            stream = self._container.streams.audio[0]
-            if stream.codec_context is None:  # a codec that FFmpeg has no decoder for
-                raise ItemError("unreadable", "its codec is unknown")
-            stream.codec_context.thread_count = 1
-            _forget_order(stream.codec_context)
-            self._frames = self._decode(stream)
-            # The codec's own claim is wrong for HE-AAC and the like: the first frame knows.
-            self._first = next(self._frames, None)
-            context = stream.codec_context
-            first = self._first
-            self._promised = _stream_frames(stream, first)
-            self.header = Header(
-                first.sample_rate if first is not None else context.sample_rate,
-                first.layout.nb_channels if first is not None else context.layout.nb_channels,
-                self._promised,
-                f"{self._container.format.name.split(',')[0]}/{context.name}".lower(),
-                "av",
-            )
-        except BaseException:
-            self._container.close()
-            raise
-
-    def _decode(self, stream: Any) -> Iterator[Any]:
-        """Frames in order. An MPEG stream may be followed by junk: padding, tags, a web page."""
-        junk: av.FFmpegError | None = None
-        for packet in self._container.demux(stream):
-            try:
-                frames = packet.decode()
-            except av.InvalidDataError as error:
-                if self._container.format.name != "mp3":
-                    raise
-                junk = junk or error
-                continue
-            if junk is not None and frames:  # it was no junk: the stream is broken midway
-                raise junk
-            yield from frames
-
-    def read(self, frames: int) -> Iterator[Samples]:
-        """Blocks of exactly `frames`, but the last one and one before a change of sample format."""
-        channels = self.header.channels
-        held = av.AudioFifo()  # joins frames of some thousand values: each costs as much in Python
-        frame = self._first
-        try:
-            while frame is not None:
-                # The buffer itself does not look: it would read planes that are not there.
-                if frame.layout.nb_channels != channels or frame.sample_rate != self.header.rate:
-                    raise _Changed("rate or channels change midway")
-                frame.pts = None  # or a gap between two frames would be an error
-                try:
-                    held.write(frame)
-                except ValueError:  # another sample format
-                    yield from _rest(held, channels)
-                    held = av.AudioFifo()
-                    held.write(frame)
-                while held.samples >= frames:
-                    yield _grid(held.read(frames), channels)
-                frame = next(self._frames, None)
-        except (av.FFmpegError, _Changed):
-            yield from _rest(held, channels)
-            raise
-        yield from _rest(held, channels)
-
-    def skip_to(self, sample: int) -> bool:
-        return False
-
-    def close(self) -> None:
-        self._container.close()
-
-
-def _forget_order(context: Any) -> None:
-    """Channels in an unusual order become plain numbered ones: PyAV frees the list of such an order
-    once for each copy of it, which ends the process."""
-    layout = context.layout
-    if " channels (" in layout.name:  # "3 channels (FC+FL+FR)"; the usual ones are "5.1(side)"
-        _KEPT.append(layout)
-        context.layout = f"{layout.nb_channels} channels"
-
-
-_KEPT: list[Any] = []  # some bytes each, never freed: FFmpeg frees them
-
-
-class _Changed(Exception):
-    """The stream changes its rate or channels midway."""
-
-
-class _Nameless:
-    """A file object without a name, so that FFmpeg can judge by the content only."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.read, self.seek, self.tell = file.read, file.seek, file.tell
-
-
-def _refuse(url: str, flags: int, options: dict[str, str]) -> Any:
-    raise PermissionError(f"a recording may not open other files: {url}")
-
-
-def _rest(held: av.AudioFifo, channels: int) -> Iterator[Samples]:
-    if held.samples:
-        yield _grid(held.read(), channels)
-
-
-def _grid(frame: Any, channels: int) -> Samples:
-    """The samples of a decoded frame, float32 [n, channels]; integers are scaled to ±1."""
-    name, planar = frame.format.name, frame.format.is_planar
-    packed = name.removesuffix("p") if planar else name
-    if packed not in _FORMATS:
-        raise ValueError(f"samples of format {name}")
-    if planar and channels > MOST_PLANES:
-        [frame] = av.AudioResampler(format=packed).resample(frame)
-        planar = False
-    kind, zero, full = _FORMATS[packed]
-    count = frame.samples if planar else frame.samples * channels
-    values = [np.frombuffer(plane, kind, count)
-              for plane in frame.planes[: channels if planar else 1]]  # fmt: skip
-    grid = np.empty((frame.samples, channels), np.float32)
-    for channel in range(channels):
-        column = values[channel] if planar else values[0][channel::channels]
-        # In float64, so that 32-bit integers are rounded once.
-        grid[:, channel] = column if full == 1.0 else (column - zero) / full
-    return grid
-
-
-#: Sample formats: numpy's type, zero level, full scale.
-_FORMATS = {
-    "u8": ("u1", 128.0, 128.0), "s16": ("i2", 0.0, 32768.0), "s32": ("i4", 0.0, 2147483648.0),
-    "flt": ("f4", 0.0, 1.0), "dbl": ("f8", 0.0, 1.0),
-}  # fmt: skip
-
-
-def _stream_frames(stream: Any, first: Any) -> int | None:
-    if first is None or stream.duration is None or stream.time_base is None:
-        return None
-    return max(round(stream.duration * stream.time_base * first.sample_rate), 0) or None
-
-
-BROKEN = (sf.SoundFileError, av.FFmpegError, _Changed, OSError, ValueError, EOFError)
+BROKEN = (sf.SoundFileError, av.FFmpegError, OSError, ValueError, EOFError)
 
 
 def _unfinished(decoder: Decoder, file: BinaryIO) -> bool:
@@ -297,19 +115,83 @@ def _unfinished(decoder: Decoder, file: BinaryIO) -> bool:
     return found is not None and found.unfinished
 
 
+class Suspect:
+    """A decoder of a file whose container knows of damage, wherever it is."""
+
+    def __init__(self, decoder: Decoder, what: str, at_end: bool = False) -> None:
+        self._decoder, self._what, self._at_end = decoder, what, at_end
+        self.header, self.faults = decoder.header, decoder.faults
+
+    def read(self, frames: int) -> Iterator[Samples]:
+        """The same blocks; a fault that the decoder did not find is somewhere in all of them."""
+        at = 0
+        for block in self._decoder.read(frames):
+            at += len(block)
+            yield block
+        if not self.faults:
+            self.faults.append(Fault(at if self._at_end else 0, at, self._what, not self._at_end))
+
+    def skip_to(self, sample: int) -> bool:
+        return False
+
+    def close(self) -> None:
+        self._decoder.close()
+
+
 def opened(file: BinaryIO, size: int) -> Decoder:
     """A decoder for a file of `size` bytes. ItemError `unreadable` where neither knows it."""
+    pages = ogg_pages.scan(file, size)
+    if pages is None:
+        return _opened(file, size, None)
+    if len(pages.links) == 1:
+        return _opened(file, size, pages)
+    links = [link for link in pages.links if link[1]]
+
+    def opened_link(part: BinaryIO, length: int) -> Decoder:
+        return _opened(part, length, ogg_pages.scan(part, length))
+
+    return Chained(file, links, opened_link)
+
+
+def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder:
     first = "left to FFmpeg"
-    try:
-        if not is_chained_ogg(file, size):
+    if not (pages and pages.faults) and not _is_ffmpegs_own(file):
+        try:
             decoder = SoundFile(file, size)
-            if not decoder.header.format.startswith(_MPEG) and not _unfinished(decoder, file):
+            own = decoder.header.format.startswith(_FFMPEGS_OWN)
+            if not own and not _unfinished(decoder, file):
                 return decoder
             decoder.close()
-    except sf.SoundFileError as error:
-        first = str(error).rpartition(": ")[2]
+        except sf.SoundFileError as error:
+            first = str(error).rpartition(": ")[2]
+    suspicion = checksums.lame_fault(file, size)
     file.seek(0)
     try:
-        return FFmpeg(file)
+        found = _ffmpeg(file, size)
     except (av.FFmpegError, OSError, ValueError, EOFError) as error:
         raise ItemError("unreadable", f"libsndfile: {first}; FFmpeg: {error}") from error
+    if pages and pages.faults:
+        what = f"{len(pages.faults)} damaged or missing pages"
+        return Suspect(found, what, pages.tail_only)
+    if suspicion and found.header.format.startswith("mp3/"):
+        return Suspect(found, suspicion)
+    return found
+
+
+def _ffmpeg(file: BinaryIO, size: int) -> FFmpeg:
+    try:
+        return FFmpeg(file, size)
+    except av.InvalidDataError as error:
+        if _EXTRA_BITS not in str(error):
+            raise
+        file.seek(0)
+        return FFmpeg(file, size, check=False)
+
+
+def _is_ffmpegs_own(file: BinaryIO) -> bool:
+    """Whether a file begins as a FLAC or an MPEG stream; libsndfile's MPEG reader would write to
+    stderr of what it does not like."""
+    file.seek(checksums.id3_length(file))
+    head = file.read(4)
+    file.seek(0)
+    return head == b"fLaC" or (head[:1] == b"\xff" and len(head) > 1 and head[1] & 0xE0 == 0xE0)

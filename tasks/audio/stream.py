@@ -8,9 +8,12 @@ from typing import Self
 
 import numpy as np
 
-from tasks.audio.decoders import BROKEN, Header, Samples, opened
-from tasks.container import as_file, promise, size_of
+from tasks.audio.decoders import BROKEN, opened
+from tasks.audio.kinds import Header, Samples
+from tasks.audio.promise import lost_inside, promise
+from tasks.container import as_file, size_of
 from tasks.errors import ItemError
+from tasks.faults import Fault, merged
 from tasks.recording import Locator
 
 BLOCK_FRAMES = 65536
@@ -35,9 +38,15 @@ class Stream:
         self.header = self._decoder.header
         self.rate, self.channels = self.header.rate, self.header.channels
         self.format = self.header.format
+        self.notes: list[str] = []  # oddities that cost nothing
         if not LOWEST_RATE <= self.rate <= HIGHEST_RATE:
             self.close()
             raise ItemError("bad_sample_rate", f"{self.rate} Hz")
+
+    @property
+    def faults(self) -> list[Fault]:
+        """Damage that decoders and containers know of, by start; all once `blocks` has ended."""
+        return merged(self._decoder.faults)
 
     def blocks(self, frames: int = BLOCK_FRAMES) -> Iterator[Samples]:
         """float32 [n, channels]; raises ItemError `decode_error`, `truncated`, `non_finite` or
@@ -60,13 +69,16 @@ class Stream:
         self._check_promise()
 
     def _check_promise(self) -> None:
-        if self.header.decoder != "soundfile":
-            return
         found = promise(self._file)
-        if found is not None and found.broken:
+        if found is None:
+            return
+        missing = found.promised - found.held
+        if missing >= max(found.frame, 1) or (missing > 0 and lost_inside(self._file, found)):
             raise self._error(
                 "truncated", f"{found.promised} bytes of audio promised, {found.held} there"
             )
+        if found.half_frame:
+            self.notes.append(f"its last frame has {found.half_frame} of {found.frame} bytes")
 
     def skip_to(self, sample: int) -> bool:
         """Jump there if this format's seek is exact; else say no."""

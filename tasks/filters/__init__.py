@@ -9,6 +9,8 @@
 and may have
 
     COSTLY = True                               # not measured where a cheap verdict rejects the row
+    AFTER_ALL = True                            # measured again when all of the recording is
+                                                # decoded and `clip` knows its faults and length
     def fingerprint(clip, settings) -> bytes    # kept beside the measures, for `decide`
     def decide(rows, settings, frozen)          # a verdict over the whole corpus: tasks.corpuswide
     def identity(settings) -> str               # sha256 of its model; ConfigError if missing

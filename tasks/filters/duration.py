@@ -1,7 +1,7 @@
-"""Length of the utterance as decoded, in seconds, and by how much the header is wrong about it.
+"""Length of the utterance as decoded, in seconds, and by how much the recording's header is wrong.
 
-A header speaks of the whole recording: the difference is null for a clip that is a part of it, and
-where the header says nothing.
+A header speaks of the whole recording: the difference is that of the recording for each clip of it,
+and null where the header says nothing.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from tasks.audio import Clip
 from tasks.rules import Limit, Rule
 from tasks.settings import THRESHOLD, StageSettings
 
-VERSION = 2
+VERSION = 3
+AFTER_ALL = True
 COLUMNS = {
     "duration": ("s", "decoded samples divided by the native rate"),
-    "duration_difference": ("s", "decoded length minus the header's; null for a part"),
+    "duration_difference": ("s", "decoded length of the whole recording minus the header's"),
 }
 
 
@@ -40,7 +41,7 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     header = clip.header_seconds
     return {
         "duration": clip.seconds,
-        "duration_difference": None if header is None else clip.seconds - header,
+        "duration_difference": None if header is None else clip.recording_seconds - header,
     }
 
 

@@ -1,5 +1,8 @@
 """Numbers in Han numerals as figures: 三百二十 -> 320, 二零一六年 -> 2016年, 3万5千 -> 35000.
 
+Numbers that follow each other stay numbers (九十五九十六 -> 95 96); figures one by one are one
+number (三、九 -> 39).
+
 Figures, because they are one for several readings (二零一六, 两千零一十六: 2016) while a reading of
 figures has to be guessed. Numerals inside words become figures on both sides alike ("一起": "1起");
 百, 千, 万, 亿 without a number before them stay ("千万别").
@@ -8,6 +11,8 @@ figures has to be guessed. Numerals inside words become figures on both sides al
 from __future__ import annotations
 
 import re
+
+from tasks.normalisers import _plain
 
 _FIGURE = {c: i for i, c in enumerate("零一二三四五六七八九")} | {
     "〇": 0,
@@ -37,7 +42,8 @@ def signs_read(text: str, minus: str, percent: str) -> str:
 
 def in_figures(text: str) -> str:
     """Numerals as figures, in a text without punctuation: 一点二亿 is 120000000."""
-    return _RUN.sub(lambda run: _number(run[0]), _LARGE_PART.sub(_with_part, text))
+    text = _RUN.sub(lambda run: _numbers(run[0]), _LARGE_PART.sub(_with_part, text))
+    return _plain.figures_joined(text)
 
 
 def _with_part(found: re.Match[str]) -> str:
@@ -57,6 +63,29 @@ def _number(run: str) -> str:
         return "".join(str(_FIGURE.get(c, c)) for c in run)
     value = _value(re.findall(r"[0-9]+|.", run))
     return run if value is None else str(value)
+
+
+def _numbers(run: str) -> str:
+    """A run as one number, or as the numbers that follow each other in it (二十五二十六: 25 26)."""
+    number = _number(run)
+    if number != run or run.isascii() or len(run) > MOST:
+        return number
+    found, at = [], 0
+    while at < len(run):
+        end = next((e for e in range(len(run), at, -1) if _is_number(run, at, e)), None)
+        if end is None:
+            return run
+        found.append(_number(run[at:end]))
+        at = end
+    return " ".join(found)
+
+
+def _is_number(run: str, at: int, end: int) -> bool:
+    """Whether a part of a run is a number by itself; a figure belongs to the unit after it."""
+    if end < len(run) and run[end] in _SMALL and run[end - 1] not in _SMALL:
+        return False
+    part = run[at:end]
+    return (part.isascii() and part.isdecimal()) or _number(part) != part
 
 
 def _value(tokens: list[str]) -> int | None:

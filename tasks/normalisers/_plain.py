@@ -16,6 +16,7 @@ _AROUND = re.compile(rf"\s*([{UNSPACED}])\s*")
 _APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ＇`´", "'"))
 _LOOSE_APOSTROPHE = re.compile(r"(?<!\w)'|'(?!\w)")
 JOINERS = re.compile("[\u200c\u200d]")
+_ONE_BY_ONE = re.compile(r"(?<![\d.])\d(?: \d(?![\d.%]))+")
 _DIGITS = re.compile(r"\d+")
 #: Turkish and Azeri have a dotless i, which casefold() does not know.
 _DOTLESS = {"tr", "az"}
@@ -48,3 +49,8 @@ def folded(text: str, language: str) -> str:
 def squeezed(text: str) -> str:
     """Single spaces, none around characters of scripts that write none."""
     return _AROUND.sub(r"\1", " ".join(text.split()))
+
+
+def figures_joined(text: str) -> str:
+    """Figures that stand one by one as one number, as their names are read: "3 9 9" -> "399"."""
+    return _ONE_BY_ONE.sub(lambda found: found[0].replace(" ", ""), text)

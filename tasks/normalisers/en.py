@@ -3,8 +3,9 @@ is nothing, "colour" is "color", words in square or angle brackets are not compa
 ones are: readers speak them, which Whisper's rule does not expect.
 
 The tables and the steps on words are the library's; its sixty regular expressions are three here,
-which halves the time. Done again until nothing changes ("minus five" is "-5" and then "5"), as it
-is not the same again by itself.
+which halves the time. Figures one by one become one number ("3 9 9": 399), as the library does with
+their names only. Done again until nothing changes ("minus five" is "-5" and then "5"), as it is not
+the same again by itself.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def _once(text: str) -> str:
         words = [part for run in _runs(words, known) for part in run]
     text = known.spellings(" ".join(words))
     text = _LOOSE_PERCENT.sub(r"\1 ", _LOOSE_SIGN.sub(r" \1", text))
-    return _plain.squeezed(text)
+    return _plain.figures_joined(_plain.squeezed(text))
 
 
 def _runs(words: list[str], known: _Tables) -> Iterator[list[str]]:

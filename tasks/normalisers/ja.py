@@ -6,5 +6,7 @@ from tasks.normalisers import _han, _plain
 
 
 def normalise(text: str) -> str:
-    text = _han.signs_read(_plain.compatible(text), "マイナス", r"\1パーセント")
+    text = _han.signs_read(
+        _plain.compatible(text).replace("ゼロ", "零"), "マイナス", r"\1パーセント"
+    )
     return _han.in_figures(_plain.folded(text, "ja"))

@@ -158,7 +158,7 @@ def ours(source: str, out: Path, scratch: Path, hours: float | None) -> dict[str
     with Cluster(settings, scratch / "workers") as cluster, Progress(quiet=True) as progress:
         cluster.client.wait_for_workers(2)
         began = time.perf_counter()
-        result = line(job, OnCluster(cluster, settings), progress)
+        result = line(job, OnCluster(cluster, settings), progress, scratch)
         wall = time.perf_counter() - began
     stages = {name: entry["seconds"] for name, entry in result["stages"].items()}
     return {"wall": wall, "verify": result["package_walls"]["verify"], **stages,

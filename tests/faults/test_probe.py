@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
@@ -27,6 +28,25 @@ def probe(locator):
 
 audio.probe = probe
 """
+
+
+#: A header that never ends.
+HANGING = FATAL.replace("os.kill(os.getpid(), signal.SIGSEGV)", "time.sleep(3600)").replace(
+    "import os, signal", "import time"
+)
+
+
+def test_a_header_that_hangs_costs_the_timeout_of_an_item(site: Site) -> None:
+    corpus.make(site.source, COUNT)
+    start = site.home / "start"
+    start.mkdir()
+    (start / "sitecustomize.py").write_text(HANGING)
+    site.environment["PYTHONPATH"] = os.pathsep.join([str(start), str(ROOT)])
+    began = time.monotonic()
+    done = site.done(site.settings("out", cluster={"item_timeout": 4.0}))
+    assert time.monotonic() - began < 120
+    assert quarantined(site.home / "out") == {DEADLY: ("shard", "timeout")}
+    assert done.result["deaths"]["timeouts"] == 1
 
 
 def test_a_header_that_kills_costs_one_item(site: Site) -> None:

@@ -1,0 +1,58 @@
+"""Ogg files that were joined: each link has its own decoder, and all sound like the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import BinaryIO
+
+from tasks.audio.kinds import Decoder, Header, Samples
+from tasks.audio.like_first import LikeFirst
+from tasks.container import Window
+from tasks.faults import Fault
+
+
+class Chained:
+    """Links are decoded one after the other, resampled to the first one's rate and mixed to its
+    channels."""
+
+    def __init__(
+        self, file: BinaryIO, links: Sequence[tuple[int, int]],
+        opened: Callable[[BinaryIO, int], Decoder],
+    ) -> None:  # fmt: skip
+        self._file, self._links, self._opened = file, links, opened
+        self.faults: list[Fault] = []
+        self._current = self._open(0)
+        first = self._current.header
+        self.header = Header(first.rate, first.channels, None, first.format, first.decoder)
+
+    def _open(self, index: int) -> Decoder:
+        offset, length = self._links[index]
+        return self._opened(Window(self._file, offset, length), length)  # type: ignore[arg-type]
+
+    def read(self, frames: int) -> Iterator[Samples]:
+        rate, channels = self.header.rate, self.header.channels
+        at = 0
+        for index in range(len(self._links)):
+            if index:
+                self._current.close()
+                self._current = self._open(index)
+            own = self._current.header
+            begins = at
+            same = (own.rate, own.channels) == (rate, channels)
+            like_first = None if same else LikeFirst(own.rate, own.channels, rate, channels)
+            try:
+                for block in self._current.read(frames):
+                    for ready in [block] if like_first is None else like_first.push(block):
+                        at += len(ready)
+                        yield ready
+                for ready in [] if like_first is None else like_first.rest():
+                    at += len(ready)
+                    yield ready
+            finally:
+                self.faults += [f.moved(begins, rate / own.rate) for f in self._current.faults]
+
+    def skip_to(self, sample: int) -> bool:
+        return False
+
+    def close(self) -> None:
+        self._current.close()

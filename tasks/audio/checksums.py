@@ -1,0 +1,203 @@
+"""Checksums that a file carries of its own audio: LAME's in an MP3, MD5 in a FLAC."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+_ROW = 4096  # bytes that each lane of the vectorised CRC takes
+_ID3 = 10
+_TAG_ROOM = 1 << 16  # bytes in which the first frame of an MP3 has to begin after its ID3 tag
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """What a FLAC file says of all its samples. `md5` None: the encoder left it out."""
+
+    rate: int
+    channels: int
+    bits: int
+    frames: int | None
+    md5: bytes | None
+
+
+def flac_info(file: BinaryIO) -> StreamInfo | None:
+    """STREAMINFO of a native FLAC file (RFC 9639, 8.2); None for anything else."""
+    try:
+        file.seek(id3_length(file))
+        head = file.read(42)
+    finally:
+        file.seek(0)
+    if head[:4] != b"fLaC" or len(head) < 42 or head[4] & 0x7F:
+        return None
+    packed = int.from_bytes(head[18:26], "big")
+    return StreamInfo(
+        packed >> 44, (packed >> 41 & 7) + 1, (packed >> 36 & 31) + 1,
+        packed & (1 << 36) - 1 or None, head[26:42] if any(head[26:42]) else None,
+    )  # fmt: skip
+
+
+class Md5:
+    """FLAC's MD5: interleaved little-endian integers of as many bytes as the bits need."""
+
+    def __init__(self, info: StreamInfo) -> None:
+        self._info = info
+        self._md5 = hashlib.md5(usedforsecurity=False)
+        self.exact = info.md5 is not None and info.bits <= 24  # as float32 holds them
+
+    def add(self, block: NDArray[np.float32]) -> None:
+        if self.exact:
+            ints = np.rint(block.astype(np.float64) * 2 ** (self._info.bits - 1)).astype("<i4")
+            width = (self._info.bits + 7) // 8
+            self._md5.update(ints.reshape(-1, 1).view("u1")[:, :width].tobytes())
+
+    def differs(self) -> bool:
+        return self.exact and self._md5.digest() != self._info.md5
+
+
+def lame_fault(file: BinaryIO, size: int) -> str | None:
+    """What LAME's tag says against the bytes of an MP3; None where all is well or no tag is there.
+
+    The tag (http://gabriel.mp3-tech.org/mp3infotag.html) has the length of the music and its
+    CRC-16. A file that is longer was joined from several, and its tag does not speak of it; mp3gain
+    changes frames and leaves the tag.
+    """
+    try:
+        return _lame_fault(file, size)
+    finally:
+        file.seek(0)
+
+
+def _lame_fault(file: BinaryIO, size: int) -> str | None:
+    start = id3_length(file)
+    file.seek(start)
+    head = file.read(_TAG_ROOM)
+    sync = next((i for i in range(len(head) - 4) if _is_layer3(head, i)), None)
+    if sync is None:
+        return None
+    frame = head[sync : sync + 4096]
+    side = (32 if frame[3] >> 6 != 3 else 17) if frame[1] & 8 else (17 if frame[3] >> 6 != 3 else 9)
+    tag = frame[4 + side :]
+    if tag[:4] not in (b"Xing", b"Info"):
+        return None
+    flags = int.from_bytes(tag[4:8], "big")
+    at = 8 + 4 * (flags & 1) + 4 * (flags >> 1 & 1) + 100 * (flags >> 2 & 1) + 4 * (flags >> 3 & 1)
+    lame = tag[at : at + 36]
+    length = int.from_bytes(lame[28:32], "big")
+    told = int.from_bytes(lame[32:34], "big")
+    first = start + sync
+    frame_bytes = _frame_bytes(frame)
+    if len(lame) < 36 or lame[:4] not in (b"LAME", b"Lavf", b"Lavc") or not told or not length:
+        return None
+    end, gained = _without_tags(file, size)
+    held = end - first
+    if held < length:
+        return f"{length} bytes of audio promised, {held} there"
+    if held > length or gained or not frame_bytes:
+        return None
+    crc = crc16(file, first + frame_bytes, first + length)
+    return None if crc == told else "its checksum is of other audio"
+
+
+def _is_layer3(data: bytes, at: int) -> bool:
+    return data[at] == 0xFF and data[at + 1] & 0xE6 == 0xE2 and _frame_bytes(data[at:]) > 0
+
+
+def _frame_bytes(head: bytes) -> int:
+    """Length of an MPEG layer III frame by its header; 0 where it is none."""
+    first = bool(head[1] & 8)  # MPEG-1; else 2 or 2.5
+    low = not head[1] & 16  # 2.5
+    kbps = _KBPS[first][head[2] >> 4]
+    hz = _HZ[head[2] >> 2 & 3] // (1 if first else 4 if low else 2)
+    if not kbps or not hz or (head[1] >> 3 & 3) == 1:
+        return 0
+    return (144 if first else 72) * kbps * 1000 // hz + (head[2] >> 1 & 1)
+
+
+_KBPS = {
+    True: (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0),
+    False: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0),
+}
+_HZ = (44100, 48000, 32000, 0)
+
+
+def id3_length(file: BinaryIO) -> int:
+    """Bytes of the ID3v2 tags in front."""
+    at = 0
+    while True:
+        file.seek(at)
+        head = file.read(_ID3)
+        if head[:3] != b"ID3" or len(head) < _ID3:
+            return at
+        size = 0
+        for byte in head[6:10]:
+            size = size << 7 | byte & 0x7F
+        at += _ID3 + size + (_ID3 if head[5] & 0x10 else 0)
+
+
+def _without_tags(file: BinaryIO, size: int) -> tuple[int, bool]:
+    """(where the audio ends before ID3v1 and APE tags, whether mp3gain was here)."""
+    end, gained = size, False
+    for _ in range(4):
+        file.seek(max(end - 128, 0))
+        if file.read(3) == b"TAG":
+            end -= 128
+            continue
+        file.seek(max(end - 32, 0))
+        foot = file.read(32)
+        if foot[:8] != b"APETAGEX":
+            break
+        length = int.from_bytes(foot[12:16], "little") + (32 if foot[23] & 0x80 else 0)
+        file.seek(max(end - length, 0))
+        gained = gained or b"MP3GAIN" in file.read(min(length, 1 << 16)).upper()
+        end = max(end - length, 0)
+    return end, gained
+
+
+@lru_cache(maxsize=1)
+def _table() -> NDArray[np.uint16]:
+    """CRC-16 of polynomial 8005, reflected, of each byte."""
+    crc = np.arange(256, dtype=np.uint16)
+    for _ in range(8):
+        crc = np.where(crc & 1, crc >> 1 ^ 0xA001, crc >> 1).astype(np.uint16)
+    return crc
+
+
+@lru_cache(maxsize=1)
+def _after_row() -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
+    """What _ROW bytes of zeros make of the low and of the high byte of a CRC, which is linear."""
+    found = []
+    for shift in (0, 8):
+        crc = (np.arange(256) << shift).astype(np.uint16)
+        for _ in range(_ROW):
+            crc = _table()[crc & 0xFF] ^ (crc >> 8)
+        found.append(crc)
+    return found[0], found[1]
+
+
+def crc16(file: BinaryIO, start: int, end: int) -> int:
+    """LAME's CRC-16 of the bytes `start` to `end`: rows of _ROW bytes side by side, then joined."""
+    table, (low, high) = _table(), _after_row()
+    file.seek(start)
+    crc, left = 0, end - start
+    while left:
+        data = file.read(min(left, _ROW * 1024))
+        if not data:
+            break
+        left -= len(data)
+        rows = len(data) // _ROW
+        if rows:
+            grid = np.frombuffer(data, np.uint8, rows * _ROW).reshape(rows, _ROW)
+            lanes = np.zeros(rows, np.uint16)
+            for column in np.ascontiguousarray(grid.T):
+                lanes = table[(lanes ^ column) & 0xFF] ^ (lanes >> 8)
+            for lane in lanes.tolist():
+                crc = int(low[crc & 0xFF]) ^ int(high[crc >> 8]) ^ lane
+        for byte in data[rows * _ROW :]:
+            crc = int(table[(crc ^ byte) & 0xFF]) ^ crc >> 8
+    return crc

@@ -1,0 +1,97 @@
+"""Checksums of a Matroska file's clusters (RFC 9559, 5.1.3 and RFC 8794, 11.3.1).
+
+FFmpeg writes them and does not look at them. WebM has none.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO
+
+_EBML, _SEGMENT, _INFO, _CLUSTER = 0x1A45DFA3, 0x18538067, 0x1549A966, 0x1F43B675
+_CRC, _SCALE, _TIME = 0xBF, 0x2AD7B1, 0xE7
+_LARGEST = 1 << 28  # bytes of a cluster that are looked at
+_MOST_ELEMENTS = 10_000_000
+_HEAD = 12  # bytes of an element's ID and size
+
+
+def damaged_spans(file: BinaryIO, size: int) -> list[tuple[float, float | None]]:
+    """(start, end) of clusters whose checksum is wrong, s since the first cluster; the last one's
+    end is None. Empty for other files, and where there are no checksums. The position is left at
+    the start."""
+    try:
+        return list(_spans(file, size))
+    finally:
+        file.seek(0)
+
+
+def _spans(file: BinaryIO, size: int) -> Iterator[tuple[float, float | None]]:
+    file.seek(0)
+    if file.read(4) != _EBML.to_bytes(4, "big"):
+        return
+    scale, first, wrong_since = 1_000_000, None, None  # ns of a tick; times in s
+    for kind, at, length in _elements(file, 0, size):
+        if kind == _INFO and length < _LARGEST:
+            file.seek(at)
+            scale = _number(file.read(length), _SCALE) or scale
+        if kind != _CLUSTER or length > _LARGEST:
+            continue
+        file.seek(at)
+        data = file.read(length)
+        time = (_number(data[:64], _TIME) or 0) * scale / 1e9
+        first = time if first is None else first
+        if wrong_since is not None:
+            yield wrong_since, max(time - first, wrong_since)
+        right = data[0] != _CRC or data[1] != 0x84 or _holds(data)
+        wrong_since = None if right else time - first
+    if wrong_since is not None:
+        yield wrong_since, None
+
+
+def _holds(data: bytes) -> bool:
+    return zlib.crc32(memoryview(data)[6:]) == int.from_bytes(data[2:6], "little")
+
+
+def _elements(file: BinaryIO, at: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """(ID, offset of the content, its length) of the elements of the segment."""
+    for _ in range(_MOST_ELEMENTS):
+        file.seek(at)
+        found = _element(file.read(_HEAD))
+        if found is None or at >= end:
+            return
+        kind, head, length = found
+        at += head
+        if kind == _SEGMENT:
+            continue
+        if length is None:  # a live stream, whose clusters have no size and no checksum
+            return
+        yield kind, at, length
+        at += length
+
+
+def _element(data: bytes) -> tuple[int, int, int | None] | None:
+    """(ID, bytes of ID and size, length; None: unknown); None where this is no element."""
+    width = _width(data[:1])
+    wide = _width(data[width : width + 1])
+    if not 1 <= width <= 4 or not wide or len(data) < width + wide:
+        return None
+    raw = int.from_bytes(data[width : width + wide], "big") & (1 << 7 * wide) - 1
+    unknown = raw == (1 << 7 * wide) - 1
+    return int.from_bytes(data[:width], "big"), width + wide, None if unknown else raw
+
+
+def _width(first: bytes) -> int:
+    """Bytes of a variable-length integer by its first byte; 0: none."""
+    return 9 - first[0].bit_length() if first and first[0] else 0
+
+
+def _number(data: bytes, wanted: int) -> int | None:
+    """The unsigned integer of the first element of an ID in a list of elements."""
+    at = 0
+    while (found := _element(data[at : at + _HEAD])) is not None:
+        kind, head, length = found
+        if kind == wanted and length is not None:
+            return int.from_bytes(data[at + head : at + head + length], "big")
+        at += head + (length or 0)
+    return None

@@ -1,0 +1,120 @@
+"""Pages of an Ogg file: which are damaged or missing, and where joined files begin (RFC 3533).
+
+libsndfile and FFmpeg leave out a page whose checksum is wrong without a word, and so they do where
+pages are missing. Only the pages themselves tell.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+MAGIC = b"OggS"
+_HEADER = 27
+_LARGEST = 65_307  # bytes of a page
+_BLOCK = 1 << 20
+_MOST_LINKS = 10_000
+_REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    at: int  # offset of its first byte
+    end: int
+    begins: bool  # first page of a logical stream
+    serial: int
+    number: int
+    sound: bool  # its checksum is right
+    junk: int  # bytes between the page before and this one
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """What the pages of a file say. `links`: (offset, length) of the joined files in it."""
+
+    faults: tuple[int, ...]  # offset of each damaged or missing page
+    links: tuple[tuple[int, int], ...]
+    tail_only: bool  # no sound page follows the first fault
+
+    def faults_in(self, offset: int, length: int) -> int:
+        return sum(offset <= at < offset + length for at in self.faults)
+
+
+def scan(file: BinaryIO, size: int) -> Pages | None:
+    """Read all pages; None where the file is no Ogg. The position is left at the start."""
+    file.seek(0)
+    head = file.read(4)
+    file.seek(0)
+    if head != MAGIC:
+        return None
+    faults: list[int] = []
+    starts: list[int] = []
+    expected: dict[int, int] = {}
+    beginning, last_sound, end = False, 0, 0
+    for page in pages(file):
+        if page.junk or not page.sound:
+            faults.append(page.at)
+        if not page.sound:
+            continue
+        if page.begins:
+            if not beginning and len(starts) < _MOST_LINKS:
+                starts.append(page.at)
+                expected = {}
+            expected[page.serial] = page.number
+        elif page.serial in expected and page.number != expected[page.serial] and not page.junk:
+            faults.append(page.at)
+        beginning = page.begins
+        expected[page.serial] = page.number + 1 & 0xFFFFFFFF
+        last_sound, end = page.at, page.end
+    file.seek(end)
+    if MAGIC in file.read(_LARGEST):  # the last page is cut short; other bytes are a tag, say
+        faults.append(end)
+    file.seek(0)
+    starts = starts or [0]
+    starts[0] = 0
+    links = tuple((a, b - a) for a, b in zip(starts, [*starts[1:], size], strict=True))
+    tail_only = bool(faults) and min(faults) > last_sound
+    return Pages(tuple(faults), links, tail_only)
+
+
+def pages(file: BinaryIO) -> Iterator[Page]:
+    """Complete pages in order; what is between them counts as junk of the next."""
+    data, base, at, junk = b"", 0, 0, 0
+    file.seek(0)
+    while True:
+        if len(data) - at < _LARGEST and (more := file.read(_BLOCK)):
+            data, base, at = data[at:] + more, base + at, 0
+            continue
+        found = data.find(MAGIC, at)
+        if found < 0 or found + _HEADER > len(data):
+            return
+        junk, at = junk + found - at, found
+        count = data[at + 26]
+        body = at + _HEADER + count
+        end = body + sum(data[at + _HEADER : body])
+        if end > len(data):  # cut off, or its length is damaged
+            at, junk = at + 4, junk + 4
+            continue
+        sound = data[at + 4] == 0 and _sound(data[at:end])
+        if not sound and data.find(MAGIC, at + 4, end) >= 0:  # its length is damaged
+            at, junk = at + 4, junk + 4
+            continue
+        field = int.from_bytes
+        yield Page(
+            base + at, base + end, bool(data[at + 5] & 2), field(data[at + 14 : at + 18], "little"),
+            field(data[at + 18 : at + 22], "little"), sound, junk,
+        )  # fmt: skip
+        at, junk = end, 0
+
+
+def _sound(page: bytes) -> bool:
+    """Whether the checksum holds: CRC-32 of polynomial 04c11db7, bits not reflected, from 0.
+
+    zlib's is the same with each byte's bits reversed, and with other first and last values.
+    """
+    told = int.from_bytes(page[22:26], "little")
+    blank = (page[:22] + bytes(4) + page[26:]).translate(_REVERSED)
+    crc = zlib.crc32(blank, 0xFFFFFFFF) ^ 0xFFFFFFFF
+    return int(f"{crc:032b}"[::-1], 2) == told

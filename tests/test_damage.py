@@ -1,0 +1,267 @@
+"""Damage in the middle of a recording is seen, wherever the format lets it be seen."""
+
+from __future__ import annotations
+
+import random
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasks import audio
+from tasks.errors import ItemError
+from tasks.faults import Fault, merged, touching
+from tasks.recording import Locator
+from tests.sounding import HZ, SECONDS, ogg_pages, sound, whole
+
+FRAMES = round(HZ * SECONDS)
+
+
+def heard(data: bytes, folder: Path, frames: int = audio.BLOCK_FRAMES) -> tuple[Any, list[Fault]]:
+    """(samples, faults) of a file; raises what decoding raises."""
+    path = folder / "case"
+    path.write_bytes(data)
+    with audio.open_stream(Locator(str(path))) as stream:
+        samples = np.concatenate(list(stream.blocks(frames)))
+        assert len(samples) == stream.decoded
+        return samples, stream.faults
+
+
+@pytest.mark.parametrize(
+    ("span", "touched"),
+    [((0, 10), 1), ((10, 20), 2), ((20, 25), 2), ((26, 50), 1), ((50, 60), 1), ((0, 5), 0)],
+)
+def test_which_faults_a_span_touches(span: tuple[int, int], touched: int) -> None:
+    known = [Fault(10, 25, "hole"), Fault(20, 20, "unknown", shifts=True)]
+    assert touching(known, *span) == touched
+
+
+def test_faults_that_touch_are_one() -> None:
+    found = merged([Fault(30, 40, "c"), Fault(0, 10, "a"), Fault(10, 10, "b", shifts=True)])
+    assert found == [Fault(0, 10, "a", shifts=True), Fault(30, 40, "c")]
+
+
+def test_a_flac_that_counts_too_few_samples_is_read_to_its_end(tmp_path: Path) -> None:
+    data = bytearray(whole("flac"))
+    data[21] &= 0xF0
+    data[22:26] = (FRAMES // 3).to_bytes(4, "big")
+    samples, faults = heard(bytes(data), tmp_path)
+    assert len(samples) == FRAMES
+    assert faults == []  # its MD5 is of all of them
+    assert audio.probe(Locator(str(tmp_path / "case"))).frames == FRAMES // 3
+
+
+def test_a_flac_whose_md5_is_of_other_samples(tmp_path: Path) -> None:
+    data = bytearray(whole("flac"))
+    data[30] ^= 1
+    samples, faults = heard(bytes(data), tmp_path)
+    assert [(f.start, f.end, f.shifts) for f in faults] == [(0, len(samples), True)]
+
+
+def test_a_flac_without_an_md5_is_believed(tmp_path: Path) -> None:
+    data = bytearray(whole("flac"))
+    data[26:42] = bytes(16)
+    assert heard(bytes(data), tmp_path)[1] == []
+
+
+@pytest.mark.parametrize("kind", ["flac", "flac24", "oggflac"])
+def test_a_flipped_bit_in_a_flac_costs_its_frame(tmp_path: Path, kind: str) -> None:
+    data = bytearray(whole(kind))
+    data[len(data) // 2] ^= 0x10
+    samples, faults = heard(bytes(data), tmp_path)
+    good, _ = heard(whole(kind), tmp_path)
+    assert len(samples) == len(good)  # silence fills the hole
+    [fault] = faults
+    assert 0 < fault.end - fault.start < 3 * HZ
+    assert not fault.shifts
+    same = (samples == good).all(axis=1)
+    assert same[: fault.start].all()
+    assert same[fault.end :].all()
+    again, faults_again = heard(bytes(data), tmp_path, 777)
+    assert np.array_equal(samples, again)
+    assert faults == faults_again
+
+
+@pytest.mark.parametrize("kind", ["vorbis", "opus"])
+@pytest.mark.parametrize("damage", ["dropped", "flipped", "both"])
+def test_a_page_that_is_missing_costs_its_time(tmp_path: Path, kind: str, damage: str) -> None:
+    pages = ogg_pages(whole(kind, seconds=12.0))
+    at = len(pages) // 2
+    wrong = bytearray(pages[at])
+    wrong[-5] ^= 1
+    kept = {"dropped": [], "flipped": [bytes(wrong)], "both": [bytes(wrong)]}[damage]
+    data = b"".join([*pages[:at], *kept, *pages[at + 1 + (damage == "both") :]])
+    samples, faults = heard(data, tmp_path)
+    rate = audio.probe(Locator(str(tmp_path / "case"))).rate
+    [fault] = faults
+    assert len(samples) / rate == pytest.approx(12.0, abs=0.05)  # later clips keep their times
+    assert 0.5 < (fault.end - fault.start) / rate < 5.0
+    assert not fault.shifts
+    assert np.abs(samples[fault.end - rate // 4 : fault.end - 100]).max() == 0
+    ideal = sound(rate, seconds=12.0)[:, 0]
+    after = slice(fault.end + rate // 4, fault.end + rate)
+    assert np.corrcoef(samples[after, 0], ideal[after])[0, 1] > 0.9
+    assert np.array_equal(samples, heard(data, tmp_path, 999)[0])
+
+
+def test_only_the_last_page_is_damaged(tmp_path: Path) -> None:
+    pages = ogg_pages(whole("vorbis", seconds=12.0))
+    data = b"".join(pages[:-1]) + pages[-1][: len(pages[-1]) // 2]
+    samples, faults = heard(data, tmp_path)
+    assert [(f.start, f.end) for f in faults] == [(len(samples), len(samples))]
+
+
+@pytest.mark.parametrize("tag", [b"TAG" + bytes(125), b"<html>not found</html>" * 20])
+@pytest.mark.parametrize("kind", ["flac", "vorbis", "opus", "mp3", "lavfmp3", "wav"])
+def test_what_follows_the_audio_is_no_damage(tmp_path: Path, kind: str, tag: bytes) -> None:
+    good, _ = heard(whole(kind), tmp_path)
+    samples, faults = heard(whole(kind) + tag, tmp_path)
+    assert faults == []
+    assert np.array_equal(samples, good)
+
+
+def wav(samples: Any, promised: int | None = None) -> bytes:
+    """int16 [n, channels] as WAV whose data chunk promises so many bytes."""
+    data: bytes = samples.astype("<i2").tobytes()
+    channels = samples.shape[1]
+    form = struct.pack("<IHHIIHH", 16, 1, channels, HZ, HZ * 2 * channels, 2 * channels, 16)
+    size = len(data) if promised is None else promised
+    body = b"WAVEfmt " + form + b"data" + struct.pack("<I", size) + data
+    return b"RIFF" + struct.pack("<I", len(body) - len(data) + size) + body
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_one_missing_byte_of_a_wav_costs_the_last_frame(tmp_path: Path, channels: int) -> None:
+    pcm = np.round(sound(channels=channels) * 32767)
+    path = tmp_path / "case"
+    path.write_bytes(wav(pcm)[:-1])
+    with audio.open_stream(Locator(str(path))) as stream:
+        samples = np.concatenate(list(stream.blocks()))
+        assert stream.notes == [f"its last frame has {2 * channels - 1} of {2 * channels} bytes"]
+        assert stream.faults == []
+    assert np.array_equal(samples, pcm[:-1].astype(np.float32) / 32768)
+
+
+def test_half_a_frame_at_the_end_of_a_wav(tmp_path: Path) -> None:
+    pcm = np.round(sound() * 32767)
+    data = bytearray(wav(pcm) + b"x")
+    struct.pack_into("<I", data, 4, len(data) - 8)
+    struct.pack_into("<I", data, 40, 2 * len(pcm) + 1)
+    samples, faults = heard(bytes(data), tmp_path)
+    assert (len(samples), faults) == (len(pcm), [])
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_a_byte_that_fell_out_of_a_wav_fails_it(
+    tmp_path: Path, share: float, channels: int
+) -> None:
+    data = wav(np.round(sound(channels=channels) * 32767))
+    at = round(len(data) * share)
+    with pytest.raises(ItemError, match="truncated"):
+        heard(data[:at] + data[at + 1 :], tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["wav", "aiff", "au", "caf", "w64", "rf64", "wav24", "wavfloat"])
+def test_a_block_that_fell_out_of_plain_audio_fails_it(tmp_path: Path, kind: str) -> None:
+    data = whole(kind)
+    assert heard(data, tmp_path)[1] == []
+    with pytest.raises(ItemError, match="truncated"):
+        heard(data[:20_000] + data[24_000:], tmp_path)
+
+
+def test_libraries_say_nothing_on_stderr(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for kind in ("mp3", "lavfmp3", "flac", "vorbis", "m4a", "webm"):
+        data = bytearray(whole(kind))
+        data[len(data) // 2 : len(data) // 2 + 400] = bytes(400)
+        with suppress(ItemError):
+            heard(bytes(data), tmp_path)
+    assert capfd.readouterr().err == ""
+
+
+# Fuzz: what differs is said
+
+
+def flipped(data: bytes, chance: random.Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(chance.choice((1, 1, 2, 8))):
+        at = chance.randrange(len(data) // 8, len(data) * 7 // 8)
+        changed[at] ^= 1 << chance.randrange(8)
+    return bytes(changed)
+
+
+def removed(data: bytes, chance: random.Random) -> bytes:
+    at = chance.randrange(len(data) // 8, len(data) * 6 // 8)
+    return data[:at] + data[at + chance.choice((1, 7, 64, 500, 1000, 4096)) :]
+
+
+def zeroed(data: bytes, chance: random.Random) -> bytes:
+    at = chance.randrange(len(data) // 8, len(data) * 6 // 8)
+    count = chance.choice((8, 64, 500, 1000))
+    return data[:at] + bytes(count) + data[at + count :]
+
+
+def dropped(data: bytes, chance: random.Random) -> bytes:
+    """Pages of an Ogg, or blocks of 512 bytes."""
+    if data[:4] == b"OggS":
+        pages = ogg_pages(data)
+        del pages[chance.randrange(3, len(pages) - 1)]
+        return b"".join(pages)
+    at = chance.randrange(len(data) // 4096, len(data) // 640) * 512
+    return data[:at] + data[at + 512 :]
+
+
+def swapped(data: bytes, chance: random.Random) -> bytes:
+    """Two blocks change places."""
+    size = chance.choice((256, 1024))
+    at = chance.randrange(len(data) // 8, len(data) * 5 // 8)
+    return b"".join((data[:at], data[at + size : at + 2 * size], data[at : at + size],
+                     data[at + 2 * size :]))  # fmt: skip
+
+
+#: Kinds whose bytes have checksums, and the damage that those show; of the others only what changes
+#: their length, since nothing tells one sample from another.
+CHECKED = ("flac", "flac24", "oggflac", "vorbis", "opus", "mp3", "lavfmp3", "wavpack", "tta",
+           "mkvflac", "mkvopus")  # fmt: skip
+LENGTHS = ("wav", "wav24", "wavfloat", "rf64", "w64", "aiff", "au", "caf")
+CASES = 40  # a kind
+
+
+def outcome(data: bytes, good: Any, folder: Path) -> str:
+    """`same`, `seen` (a fault where the samples differ, or an error), or `missed`."""
+    try:
+        samples, faults = heard(data, folder)
+    except ItemError:
+        return "seen"
+    if samples.shape == good.shape:
+        same = (np.abs(samples - good) < 1e-4).all(axis=1)  # two decoders round differently
+        if same.all():
+            return "same"
+        last = len(good) - 1
+        covered = np.zeros(len(good), bool)
+        for f in faults:
+            covered[max(f.start - HZ // 5, 0) : last + 1 if f.shifts else f.end + HZ] = True
+        return "seen" if (same | covered).all() else "missed"
+    return "seen" if faults else "missed"
+
+
+@pytest.mark.parametrize("kind", [*CHECKED, *LENGTHS])
+def test_damage_in_the_middle_is_seen(tmp_path: Path, kind: str) -> None:
+    data = whole(kind, seconds=12.0 if kind in ("vorbis", "opus") else SECONDS)
+    good, faults = heard(data, tmp_path)
+    assert faults == []
+    damages = (
+        [flipped, removed, zeroed, dropped, swapped] if kind in CHECKED else [removed, dropped]
+    )
+    found = []
+    for number in range(CASES):
+        chance = random.Random(f"{kind} {number}")
+        damage = damages[number % len(damages)]
+        found.append((outcome(damage(data, chance), good, tmp_path), damage.__name__, number))
+    missed = [case for case in found if case[0] == "missed"]
+    seen = sum(case[0] == "seen" for case in found)
+    assert seen > CASES // 2
+    assert len(missed) <= 0.01 * (seen + len(missed)), missed

@@ -114,7 +114,7 @@ def _row(job: Job, shard: str, u: view.Utterance) -> Row:
             "detected_language", "detected_probability", "speech_seconds",
             "speech_after_text")  # fmt: skip
     return {
-        **u.measures, **{name: heard[name] for name in same},
+        **u.measures, **{name: heard.get(name) for name in same},
         **{name: u.texts[name] for name in view.DERIVED},
         **{name: u.texts[name] for name in view.text_columns(job.transcribe.verdicts)},
         "id": u.id, "source_id": u.source_id, "dataset": u.recording["dataset"], "split": "train",

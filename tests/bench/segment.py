@@ -101,6 +101,8 @@ def main() -> None:
     for made in mixtures(args.minutes):
         if made.name.startswith(asked):
             table.add(_mixture.plan(made, sentences, sounds), made.name)
+    if "sounds alone".startswith(asked):
+        table.add(_mixture.sounds_alone(sounds), "sounds alone")
     if "after an hour".startswith(asked):
         prelude = _mixture.plan(HOUR, sentences, sounds)
         for made in mixtures(args.minutes)[:1]:

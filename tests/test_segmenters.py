@@ -49,7 +49,7 @@ def blank(seconds: float, channels: int = 1, rate: int = RATE) -> NDArray[np.flo
 class Scripted:
     """In place of the model: the probability of a window is the level of its first sample.
 
-    What the level tests hear is silence, so that no edge is moved and nothing is looked at again.
+    Its windows are loud where that is not below `neg_threshold`, else silent: no edge is moved.
     """
 
     def __init__(self, rate: int) -> None:
@@ -61,12 +61,18 @@ class Scripted:
         self.rest = np.r_[self.rest, block[:, 0]]
         cut = len(self.rest) - len(self.rest) % self.step
         out, self.rest = self.rest[: cut : self.step], self.rest[cut:]
-        self.windows = np.zeros((len(out), _silero.WINDOW), np.float32)
+        self.windows = self.loud(out)
         return out
 
     def finish(self) -> NDArray[np.float32]:
-        self.windows = np.zeros((len(self.rest[:1]), _silero.WINDOW), np.float32)
+        self.windows = self.loud(self.rest[:1])
         return self.rest[:1]
+
+    @staticmethod
+    def loud(values: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.repeat(
+            np.where(values < 0.35, np.float32(0), np.float32(0.1))[:, None], _silero.WINDOW, axis=1
+        )
 
 
 @pytest.fixture

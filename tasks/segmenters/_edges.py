@@ -24,9 +24,11 @@ QUIET = round(
 ABOVE_DB = 4.0  # noise of one kind strays less than this from its mean, over 32 ms
 BELOW_DB = 35.0  # what is further below the speech beside it is not heard as a part of it
 # The pause holds both the noise and, perhaps, speech. Its noise is first taken to be its quietest
-# fifth; only where that lets an edge run on without end, so that the noise itself must vary by
+# tenth; only where that lets an edge run on without end, so that the noise itself must vary by
 # more, it is taken to be louder.
-SHARES = (0.2, 0.4, 0.6, 0.8, 0.95)
+SHARES = (0.1, 0.2, 0.4, 0.6, 0.8, 0.95)
+SHORT = round(SECOND)  # windows of a pause that may hold nothing but speech
+LIKE_DB = 10.0  # in such a pause, what is not further below the speech beside it is speech too
 LOWEST_DB = -100.0  # of digital silence
 
 
@@ -52,7 +54,10 @@ def reach(pause: Levels, speech: float) -> int:
         return 0
     near = pause[:REACH]
     for floor in np.quantile(pause, SHARES):
-        loud = np.flatnonzero(near >= max(floor + ABOVE_DB, speech - BELOW_DB))
+        threshold = max(floor + ABOVE_DB, speech - BELOW_DB)
+        if len(pause) <= SHORT:
+            threshold = min(threshold, speech - LIKE_DB)
+        loud = np.flatnonzero(near >= threshold)
         steps = np.diff(loud, prepend=-1)
         stops = np.flatnonzero(steps > QUIET)
         if len(stops):

@@ -23,7 +23,8 @@ from tasks.segmenters._silero import RATE, WINDOW
 
 SECOND = RATE / WINDOW  # windows
 DOUBT = 0.3  # probability from which a sound in a pause is looked at again
-RISE_DB = 12.0  # that it must stand above the quietest fifth of what is around it
+QUIETEST = 0.2  # share of what is around a sound that tells how loud it is there without it
+RISE_DB = 12.0  # that the sound must stand above that
 LEAD = round(0.5 * SECOND)  # windows before it that a second look begins with
 TAIL = round(0.4 * SECOND)  # and after it
 SURROUNDINGS = round(2 * SECOND)  # windows before it that it is compared with
@@ -170,7 +171,7 @@ class Voice:
         start, end = doubt
         around = self._between(max(start - SURROUNDINGS, self._pause_from), until)
         loudest = max(self._between(start, end))
-        if loudest < np.quantile(around, _edges.SHARES[0]) + RISE_DB:
+        if loudest < np.quantile(around, QUIETEST) + RISE_DB:
             return
         low = max(start - LEAD, self._first)
         heard = _silero.afresh(np.stack(self._windows[low - self._first : until - self._first]))

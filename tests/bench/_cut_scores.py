@@ -103,7 +103,7 @@ def score(recording: Recording, utterances: Sequence[Range], from_frame: int = 0
             found.sound_let_in_seconds += float(part.sum()) / 100
             near[placed.start : placed.end] = True
     found.utterances_long = sum(
-        characters[start // FRAME : end // FRAME].sum() > MOST_CHARACTERS
+        bool(characters[start // FRAME : end // FRAME].sum() > MOST_CHARACTERS)
         for start, end in utterances
     )
     found.pause_let_in_seconds = float((inside & ~near)[from_frame:].sum()) / 100

@@ -131,6 +131,19 @@ def plan(made: Made, sentences: Sequence[Sentence], sounds: dict[str, Floats]) -
     return found
 
 
+def sounds_alone(sounds: dict[str, Floats]) -> Recording:
+    """Each sound for 30 s at -26 dBFS and again at -46, and no speech at all."""
+    found, at = Recording(Made("sounds alone")), 200
+    for level in (-26, -46):
+        for sound in sounds.values():
+            piece = np.resize(sound, 30 * RATE)
+            power = float(np.mean(piece.astype(np.float64) ** 2))
+            found.placed.append(Placed(at, piece, 10 ** (level / 20) / np.sqrt(power)))
+            at = found.placed[-1].end + 200
+    found.frames = at
+    return found
+
+
 def after(prelude: Recording, recording: Recording) -> Recording:
     """The prelude, and then the recording, with the recording's noise throughout."""
     moved = [replace(p, start=p.start + prelude.frames) for p in recording.placed]

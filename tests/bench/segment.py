@@ -21,7 +21,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import resource
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -59,13 +58,16 @@ def stream(corpus: Path, minutes: float, answers: Any) -> None:
     """Stream a recording of so many minutes through the segmenter, in a process of its own."""
     sentences, sounds = _sentences.load(corpus), _mixture.other_sounds(corpus)
     recording = _mixture.plan(Made("stream", minutes=minutes, sounds=0.3), sentences, sounds)
-    before, clock = _peak_mb(), Clock()
+    before, clock = _memory_mb("VmRSS"), Clock()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
     clock.run(_cut_ways.ours(), recording.blocks())
-    answers.put((recording.frames / 100, clock.spent, before, _peak_mb()))
+    answers.put((recording.frames / 100, clock.spent, _memory_mb("VmHWM") - before))
 
 
-def _peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def _memory_mb(field: str) -> float:
+    """Of this process: VmRSS, what it holds now; VmHWM, the most it held."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 
 
 def memory(corpus: Path, lengths: Iterable[float]) -> list[dict[str, float]]:
@@ -74,12 +76,12 @@ def memory(corpus: Path, lengths: Iterable[float]) -> list[dict[str, float]]:
         answers = context.Queue()
         process = context.Process(target=stream, args=(corpus, minutes, answers))
         process.start()
-        seconds, cpu, before, after = answers.get(timeout=3600)
+        seconds, cpu, grown = answers.get(timeout=3600)
         process.join()
-        rows.append({"minutes": seconds / 60, "cpu_seconds": cpu, "grown_mb": after - before})
+        rows.append({"minutes": seconds / 60, "cpu_seconds": cpu, "grown_mb": grown})
         print(
             f"stream of {seconds / 60:.0f} minutes: {cpu:.1f} CPU seconds, {seconds / cpu:.0f} x "
-            f"real time, memory grown by {after - before:.0f} MB", flush=True,
+            f"real time, memory grown by {grown:.0f} MB", flush=True,
         )  # fmt: skip
     return rows
 
@@ -99,6 +101,8 @@ def main() -> None:
     for made in mixtures(args.minutes):
         if made.name.startswith(asked):
             table.add(_mixture.plan(made, sentences, sounds), made.name)
+    if "sounds alone".startswith(asked):
+        table.add(_mixture.sounds_alone(sounds), "sounds alone")
     if "after an hour".startswith(asked):
         prelude = _mixture.plan(HOUR, sentences, sounds)
         for made in mixtures(args.minutes)[:1]:

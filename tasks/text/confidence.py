@@ -6,8 +6,8 @@
 In nats: how likely the recogniser thinks a token of the text, and that anybody speaks. One that
 invents a fluent sentence over noise is rather sure of its tokens, but doubts that it is speech;
 together the two tell wrong texts better than either, than the probability of the language, the
-signal-to-noise ratio or a second decode (`python -m tests.bench.verdicts worthless`). The least
-confidence is that of an even chance, ln(1/2). Without `avg_logprob` there is no confidence; a
+signal-to-noise ratio, DNSMOS or a second decode (`python -m tests.bench.verdicts worthless`). The
+least confidence is that of an even chance, ln(1/2). Without `avg_logprob` there is no confidence; a
 probability of no speech that is not known adds nothing. vLLM writes -1 for scores that it does not
 have; its compression ratio of -1, which no text has, tells them from real ones.
 

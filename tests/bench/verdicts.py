@@ -1,7 +1,7 @@
 """What the default verdicts drop wrongly and let in falsely, on the corpus's speech and noise.
 
     UTTERMILL_CORPUS=… python -m tests.bench.verdicts [--json] [language|worthless]
-        [--carriers 6] [--sounds 6] [--every 2]
+        [--carriers 5] [--sounds 6] [--every 2]
 
 language:  limits on the probability of the detected language, alone and together with the text's
            own, over clean, noisy and foreign clips and sounds; close languages in synthetic voices.
@@ -33,7 +33,7 @@ def rows(part: str | None, carriers: int, sounds: int, every: int) -> list[Row]:
     """All clips that a part (None: both) wants, heard."""
     second = part != "language"
     found = [*hear(verdict_clips.mixtures(carriers), second)]
-    quiet = chain(verdict_clips.clean(every), verdict_clips.unseen(60 // every))
+    quiet = chain(verdict_clips.clean(every), verdict_clips.unseen(50 // every))
     found += hear(chain(quiet, verdict_clips.sounds(sounds)))
     return found if part == "worthless" else [*found, *hear(verdict_clips.close_languages())]
 
@@ -41,7 +41,7 @@ def rows(part: str | None, carriers: int, sounds: int, every: int) -> list[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.verdicts", description=__doc__)
     parser.add_argument("part", nargs="?", choices=tuple(PARTS))
-    parser.add_argument("--carriers", type=int, default=6, help="sentences mixed with noise")
+    parser.add_argument("--carriers", type=int, default=5, help="sentences mixed with noise")
     parser.add_argument("--sounds", type=int, default=6, help="of each made sound")
     parser.add_argument("--every", type=int, default=2, help="of the clean clips")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")

@@ -238,7 +238,7 @@ def probe(job: Job, listing: Path, low: int, high: int, isolate: bool = False) -
 def settle(job: Job, found: Survey, rows: Sequence[Row]) -> list[str]:
     """Commit: changed rows into their shards, new ones into new shards. Returns all shards.
 
-    A new recording whose bytes are known under another name joins the shard that knows them: a
+    A new recording whose bytes had another name, which is gone, joins the shard that knows them: a
     source that was moved, or that is listed in another way, is neither cut nor heard again.
     """
     places = {row["recording"]: shard for shard, row in found.probe}
@@ -266,11 +266,12 @@ def settle(job: Job, found: Survey, rows: Sequence[Row]) -> list[str]:
 
 
 def _joined(found: Survey, new: list[Row]) -> list[Row]:
-    """Put new recordings into the shards that know their bytes; the others are returned."""
+    """Put new recordings into the shards that know their bytes under a name that is gone; the
+    others are returned."""
     homes: dict[str, str] = {}
     for shard in sorted(found.known):
         for row in found.known[shard]:
-            if row["content"] and not row["error_code"]:
+            if row["content"] and not row["error_code"] and not row["present"]:
                 homes.setdefault(row["content"], shard)
     rest = []
     for row in new:

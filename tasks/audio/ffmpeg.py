@@ -91,6 +91,8 @@ class FFmpeg:
                 f"{self._name}/{context.name}".lower(),
                 "av",
             )
+            if not (self.header.rate > 0 and self.header.channels > 0):
+                raise ItemError("unreadable", "no frame of it can be decoded")
         except BaseException:
             self._container.close()
             raise

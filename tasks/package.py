@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import corpuswide, plugins, storage, summary, view
+from tasks import corpuswide, manifest, plugins, storage, summary, view
 from tasks.corpuswide import decisions, late
 from tasks.dataset import datacard, versions
 from tasks.errors import NothingLeft, RunError
@@ -194,6 +194,8 @@ def _refuse(job: Job, table: pa.Table, rows: pa.Table) -> None:
         gone = before - set(table["recording"].to_pylist())
         limit = job.package.max_removed_fraction
         if before and len(gone) / len(before) > limit:
+            gone -= _moved(job, gone)
+        if before and len(gone) / len(before) > limit:
             raise RunError(
                 f"{len(gone)} of the {len(before)} recordings of {newest.name} are gone from the "
                 f"sources, more than package.max_removed_fraction ({limit:g}) allows; is a source "
@@ -214,6 +216,20 @@ def _refuse(job: Job, table: pa.Table, rows: pa.Table) -> None:
             "nothing is left to package: every recording was dropped or failed; see the ledger's "
             "reasons, and loosen filter.filters or transcribe.verdicts", summary.reasons(table)
         )  # fmt: skip
+
+
+def _moved(job: Job, gone: set[str]) -> set[str]:
+    """Those of them whose bytes a source still has, under another name."""
+    held: set[str] = set()
+    was: dict[str, str] = {}
+    for shard in manifest.shards(job.out):
+        for part in manifest.read(job.out, "shard", shard)[-1:]:
+            for row in part.table.select(["recording", "content", "present"]).to_pylist():
+                if row["present"] and row["content"]:
+                    held.add(row["content"])
+                elif row["recording"] in gone:
+                    was[row["recording"]] = row["content"]
+    return {name for name, content in was.items() if content in held}
 
 
 def _recordings(table: pa.Table) -> set[str]:

@@ -236,7 +236,11 @@ def probe(job: Job, listing: Path, low: int, high: int, isolate: bool = False) -
 
 
 def settle(job: Job, found: Survey, rows: Sequence[Row]) -> list[str]:
-    """Commit: changed rows into their shards, new ones into new shards. Returns all shards."""
+    """Commit: changed rows into their shards, new ones into new shards. Returns all shards.
+
+    A new recording whose bytes had another name, which is gone, joins the shard that knows them: a
+    source that was moved, or that is listed in another way, is neither cut nor heard again.
+    """
     places = {row["recording"]: shard for shard, row in found.probe}
     new = [
         row for row in rows if places[row["recording"]] is None and row["error_code"] != "changed"
@@ -248,6 +252,8 @@ def settle(job: Job, found: Survey, rows: Sequence[Row]) -> list[str]:
             index = next(i for i, o in enumerate(old) if o["recording"] == row["recording"])
             old[index] = {**row, "present": row["error_code"] != "changed"}
             found.touched.add(shard)
+    if new and found.known:
+        new = _joined(found, new)
     first = max((int(name.split("-")[1]) for name in found.known), default=-1) + 1
     for number, group in enumerate(grouped(new, job.shard.hours, least(job)), start=first):
         name = f"shard-{number:06d}"
@@ -257,6 +263,25 @@ def settle(job: Job, found: Survey, rows: Sequence[Row]) -> list[str]:
         path = manifest.commit(job.out, "shard", shard, found.known[shard], RECORDINGS, {})
         manifest.supersede(job.out, "shard", shard, path)
     return [name for name in found.known if found.present(name)]
+
+
+def _joined(found: Survey, new: list[Row]) -> list[Row]:
+    """Put new recordings into the shards that know their bytes under a name that is gone; the
+    others are returned."""
+    homes: dict[str, str] = {}
+    for shard in sorted(found.known):
+        for row in found.known[shard]:
+            if row["content"] and not row["error_code"] and not row["present"]:
+                homes.setdefault(row["content"], shard)
+    rest = []
+    for row in new:
+        home = None if row["error_code"] else homes.get(row.get("content") or "")
+        if home is None:
+            rest.append(row)
+        else:
+            found.known[home].append(row)
+            found.touched.add(home)
+    return rest
 
 
 def least(job: Job) -> float:

@@ -22,7 +22,7 @@ import soundfile as sf
 
 from tasks.audio import checksums, ogg_pages
 from tasks.audio.chained import Chained
-from tasks.audio.ffmpeg import FRAMES_PER_BYTE, FFmpeg
+from tasks.audio.ffmpeg import EXTRA_BITS, FRAMES_PER_BYTE, FFmpeg
 from tasks.audio.kinds import Decoder, Header, Samples
 from tasks.audio.promise import promise
 from tasks.errors import ItemError
@@ -39,9 +39,10 @@ _PLAIN = ("PCM_", "FLOAT", "DOUBLE", "ULAW", "ALAW")
 #: of joined files, with no error; and its floats differ by a bit from one decode to the next.
 #: FFmpeg reads to the end and trims the encoder's padding alike. libsndfile also stops a FLAC at
 #: the length in its header, and passes over frames whose checksum is wrong.
-_FFMPEGS_OWN = ("mp3/", "flac/")
-#: FFmpeg's own WavPack encoder gets one checksum of 32-bit samples wrong, and its decoder says so.
-_EXTRA_BITS = "Extra bits CRC error"
+#: Its ALAC goes on after packets that cannot be, and its VOC takes headers of blocks for audio.
+_FFMPEGS_OWN = ("mp3/", "flac/", "caf/alac", "voc/")
+#: MIDI sample dumps: libsndfile writes each byte that it does not like to stdout.
+_SDS = b"\xf0\x7e"
 
 
 class SoundFile:
@@ -182,16 +183,18 @@ def _ffmpeg(file: BinaryIO, size: int) -> FFmpeg:
     try:
         return FFmpeg(file, size)
     except av.InvalidDataError as error:
-        if _EXTRA_BITS not in str(error):
+        if EXTRA_BITS not in str(error):
             raise
         file.seek(0)
         return FFmpeg(file, size, check=False)
 
 
 def _is_ffmpegs_own(file: BinaryIO) -> bool:
-    """Whether a file begins as a FLAC or an MPEG stream; libsndfile's MPEG reader would write to
-    stderr of what it does not like."""
+    """Whether a file begins as a FLAC or an MPEG stream, or as one whose reader in libsndfile
+    writes to the terminal of what it does not like, as that of MPEG does."""
     file.seek(checksums.id3_length(file))
     head = file.read(4)
     file.seek(0)
+    if head[:2] == _SDS:
+        return True
     return head == b"fLaC" or (head[:1] == b"\xff" and len(head) > 1 and head[1] & 0xE0 == 0xE0)

@@ -14,6 +14,7 @@ import numpy as np
 
 STREAMING_SLACK = 4096  # a streamed header holds the largest size there is, less its own length
 _TAILS = (1 << 11, 1 << 13, 1 << 16)  # last bytes whose alignment is looked at
+_LOUDEST, _TINIEST = 1e6, 1e-20  # of full scale
 _ROUGH = 0.6  # a right alignment is smoother than a wrong one by more than this
 
 
@@ -29,6 +30,7 @@ class Promise:
     frame: int = 0
     width: int = 0  # bytes of one channel's sample; 0: no plain integers
     order: str = "<"
+    floats: bool = False
 
     @property
     def broken(self) -> bool:
@@ -76,8 +78,21 @@ def lost_inside(file: BinaryIO, found: Promise) -> bool:
 def _shifted(file: BinaryIO, found: Promise, length: int) -> bool:
     length = min(found.held, length) // found.frame * found.frame - found.frame
     end = found.at + found.held
+    if found.floats:
+        return _absurd(file, end - found.half_frame - length, length, found)
     wrong = _roughness(file, end - found.half_frame - length, length, found)
     return _roughness(file, end - length, length, found) < _ROUGH * wrong
+
+
+def _absurd(file: BinaryIO, at: int, length: int, found: Promise) -> bool:
+    """Whether what should be floating-point samples holds numbers that no recording has."""
+    file.seek(at)
+    kind = np.dtype(f"{found.order}f{found.width}")
+    data = file.read(length)
+    values = np.frombuffer(data[: len(data) // found.width * found.width], kind)
+    with np.errstate(invalid="ignore"):
+        tiny = (np.abs(values) < _TINIEST) & (values != 0)
+        return bool((~(np.abs(values) < _LOUDEST)).any() or tiny.mean() > 0.5)
 
 
 def _roughness(file: BinaryIO, at: int, length: int, found: Promise) -> float:
@@ -100,7 +115,7 @@ def _riff(file: BinaryIO, size: int, head: bytes) -> Promise | None:
         return None
     (outer,) = struct.unpack(order + "I", head[4:8])
     whole = not _streaming(outer) and outer + 8 <= size
-    at, long_size, frame, width = 12, None, 0, 0
+    at, long_size, frame, width, floats = 12, None, 0, 0, False
     for _ in range(1000):  # a bound, whatever the file says
         file.seek(at)
         name, length = struct.unpack(order + "4sI", file.read(8))
@@ -110,7 +125,8 @@ def _riff(file: BinaryIO, size: int, head: bytes) -> Promise | None:
             kind, channels, _, _, block, bits = struct.unpack(order + "HHIIHH", file.read(16))
             plain = kind in (1, 3, 6, 7, 0xFFFE)
             frame = block if plain and channels and block * 8 == channels * (bits + 7 & ~7) else 0
-            width = block // channels if frame and kind in (1, 0xFFFE) else 0
+            width = block // channels if frame and kind in (1, 3, 0xFFFE) else 0
+            floats = kind == 3 and width in (4, 8)
         if name == b"COMM" and head[8:12] == b"AIFF":
             channels, _, bits = struct.unpack(">hIh", file.read(8))
             width = bits + 7 >> 3
@@ -121,13 +137,21 @@ def _riff(file: BinaryIO, size: int, head: bytes) -> Promise | None:
             held, length = size - start, length - skip
             if length == 0xFFFFFFFF - skip and long_size:
                 return Promise(long_size, held, False, start, frame, width, order)
-            if length == -skip and held and (_streaming(outer) or outer == at):
+            never = _streaming(outer) or outer == at or not _is_chunk(file, at + 8, size, order)
+            if length == -skip and held and never:
                 return Promise(0, held, unfinished=True)
             if whole or _streaming(length + skip):
                 length = min(length, held)
-            return Promise(length, held, False, start, frame, width, order)
+            return Promise(length, held, False, start, frame, width, order, floats)
         at += 8 + length + length % 2
     return None
+
+
+def _is_chunk(file: BinaryIO, at: int, size: int, order: str) -> bool:
+    """Whether another chunk begins here: four printable characters and a length that is there."""
+    file.seek(at)
+    name, length = struct.unpack(order + "4sI", file.read(8))
+    return bool(name.isascii() and name.decode("ascii").isprintable() and at + 8 + length <= size)
 
 
 def _wave64(file: BinaryIO, size: int, head: bytes) -> Promise | None:

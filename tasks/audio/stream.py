@@ -60,6 +60,8 @@ class Stream:
                 finite = finite and bool(np.isfinite(block).all())
                 if finite:
                     yield block
+        except ItemError as error:
+            raise self._error(error.code, error.detail) from error
         except BROKEN as error:
             raise self._error("decode_error", str(error)) from error
         if not finite:

@@ -1,0 +1,56 @@
+"""Fuzzed damage in the middle of each format: how much of what changes the samples is seen.
+
+python -m tests.bench.damage [CASES] [--json]     CASES a kind; 200 by default
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tests.sounding import KINDS, SECONDS, whole
+from tests.test_damage import LENGTHS, dropped, flipped, heard, outcome, removed, swapped, zeroed
+
+
+def of_kind(kind: str, cases: int, folder: Path) -> dict[str, Any]:
+    """Counts of same, seen and missed by damage: of bytes that change, and of bytes that go."""
+    data = whole(kind, seconds=12.0 if kind in ("vorbis", "opus") else SECONDS)
+    good, _ = heard(data, folder)
+    found: dict[str, Counter[str]] = {"changed": Counter(), "gone": Counter()}
+    damages = (flipped, removed, zeroed, dropped, swapped)
+    for number in range(cases):
+        chance = random.Random(f"{kind} {number}")
+        damage = damages[number % len(damages)]
+        what = "gone" if damage in (removed, dropped) else "changed"
+        found[what][outcome(damage(data, chance), good, folder)] += 1
+    return {"kind": kind, **{what: dict(counts) for what, counts in found.items()}}
+
+
+def share(counts: dict[str, int]) -> str:
+    seen, missed = counts.get("seen", 0), counts.get("missed", 0)
+    return f"{100 * seen / (seen + missed):.1f} % of {seen + missed}" if seen + missed else "none"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="?", type=int, default=200)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        rows = [of_kind(kind, args.cases, Path(name)) for kind in KINDS]
+    if args.json:
+        print(json.dumps({"cases": args.cases, "rows": rows}))
+        return
+    print("| kind | bytes changed: seen | bytes gone: seen |\n|---|---:|---:|")
+    for row in rows:
+        plain = " (no checksum)" if row["kind"] in LENGTHS else ""
+        print(f"| {row['kind']}{plain} | {share(row['changed'])} | {share(row['gone'])} |")
+
+
+if __name__ == "__main__":
+    main()

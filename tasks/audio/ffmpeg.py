@@ -146,7 +146,8 @@ class FFmpeg:
             return
         promised = self._info.frames if self._info and self._info.frames else at
         if at < promised - _FLAC_FRAME or (at < promised and not self.faults):
-            raise ItemError("truncated", f"{promised} samples promised, {at} there")
+            code = "decode_error" if self.faults else "truncated"
+            raise ItemError(code, f"{promised} samples promised, {at} there")
         if at < promised:  # the last frame is damaged
             self.faults.append(Fault(at, promised, "its last frame is missing"))
             yield np.zeros((promised - at, self.header.channels), np.float32)

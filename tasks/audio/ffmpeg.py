@@ -163,6 +163,7 @@ class FFmpeg:
         # Samples until now; the next frame's time in samples: 0 where the first did not decode.
         self._at, expected = 0, 0.0 if self._late else None
         self._timed = 0  # samples whose time is known
+        self._complained = self._late  # FFmpeg, since the last frame whose time is known
         frame, said = self._first, ""  # what was said of the header is not of samples
         try:
             while frame is not None:
@@ -176,6 +177,7 @@ class FFmpeg:
                     like_first = None if same else LikeFirst(*kind, rate, channels)
                     self._changed, expected = True, None
                 now = self._at + held.samples
+                self._complained = self._complained or bool(said)
                 hole, expected = self._hole(frame, expected)
                 if hole:
                     yield from self._counted(_rest(held, kind[1]), like_first)
@@ -218,7 +220,10 @@ class FFmpeg:
         if frame.pts is None or frame.time_base is None:  # after damage; the next one knows
             return 0, None if expected is None else expected + frame.samples
         now = float(frame.pts * frame.time_base * frame.sample_rate)
-        late = 0.0 if expected is None else now - expected
+        # A FLAC frame has its number, and its time only if the header is right about their size.
+        sure = self._name != "flac" or self._complained
+        late = 0.0 if expected is None or not sure else now - expected
+        self._complained = False
         slack = max(_ROUNDING[self._name] * frame.sample_rate, 2)
         if late < -slack:
             at = self._at

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from types import ModuleType
 from typing import Any
 
-from tasks import blobs, ids, manifest, plugins, recipe, scoring
+from tasks import blobs, faults, ids, manifest, plugins, recipe, scoring
 from tasks.faults import Fault
 from tasks.job import Job
 from tasks.manifest import Row
@@ -316,7 +316,10 @@ class ShardView:
         if start >= end:
             outcome = Outcome("failed", "filter", "segment_outside_audio")
         elif no := judge(measures, rules):
-            outcome = Outcome("dropped", "filter", no.reason, no.value, no.threshold, no.detail)
+            detail = no.detail
+            if no.reason == "damaged":
+                detail = faults.words(cut.faults, start, end, cut.rate)
+            outcome = Outcome("dropped", "filter", no.reason, no.value, no.threshold, detail)
         elif cut.lacks((start, end, index), chosen.filters, chosen.measure_all):
             outcome = Outcome("pending", "filter")
         else:

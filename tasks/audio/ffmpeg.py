@@ -45,8 +45,8 @@ FRAMES_PER_BYTE = 20_000
 _MARGIN = 0.1  # s by which the time of a cluster may differ from that of its samples
 _PAGE = 1.5  # s; FFmpeg ends a page of FLAC after one
 _FLAC_FRAME = 4608  # samples of a frame, at most, in the subset that nearly all encoders keep to
-#: Longer holes are not filled: a damaged time could ask for years.
-MOST_FILLED = 600.0  # s
+#: More is not filled, of one recording: damaged times could ask for years.
+MOST_FILLED = 3600.0  # s
 #: In these, bytes after the last frame are padding, tags or a web page more often than audio.
 _LOOSE_END = {"mp3", "aac"}
 
@@ -150,7 +150,7 @@ class FFmpeg:
             raise ItemError(code, f"{promised} samples promised, {at} there")
         if at < promised:  # the last frame is damaged
             self.faults.append(Fault(at, promised, "its last frame is missing"))
-            yield np.zeros((promised - at, self.header.channels), np.float32)
+            yield from self._silence(promised - at, frames)
         elif not self.faults:
             self.faults.append(Fault(0, at, "its MD5 is of other samples", shifts=True))
 
@@ -163,6 +163,7 @@ class FFmpeg:
         # Samples until now; the next frame's time in samples: 0 where the first did not decode.
         self._at, expected = 0, 0.0 if self._late else None
         self._timed = 0  # samples whose time is known
+        self._filled_seconds = 0.0
         self._complained = self._late  # FFmpeg, since the last frame whose time is known
         frame, said = self._first, ""  # what was said of the header is not of samples
         try:
@@ -233,18 +234,21 @@ class FFmpeg:
     def _filled(self, hole: int, frames: int) -> Iterator[Samples]:
         """Silence in the place of what is missing, so that all after it keeps its time."""
         seconds = hole / self.header.rate
-        if seconds > MOST_FILLED:
+        self._filled_seconds += seconds
+        if self._filled_seconds > MOST_FILLED:
+            self._filled_seconds -= seconds
             self.faults.append(Fault(self._at, self._at, f"{seconds:.3f} s missing", shifts=True))
             return
         # FFmpeg notices a hole in such a file only at the end of the page that follows it.
         late = max(hole, _PAGE * self.header.rate) if self.header.format == "ogg/flac" else 0
         start = max(min(self._timed, self._at - round(late)), 0)
         self.faults.append(Fault(start, self._at + hole, f"{seconds:.3f} s missing"))
-        while hole:
-            count = min(hole, frames)
-            hole -= count
-            self._at += count
-            yield np.zeros((count, self.header.channels), np.float32)
+        self._at += hole
+        yield from self._silence(hole, frames)
+
+    def _silence(self, count: int, frames: int) -> Iterator[Samples]:
+        for at in range(0, count, frames):
+            yield np.zeros((min(frames, count - at), self.header.channels), np.float32)
 
     def skip_to(self, sample: int) -> bool:
         return False

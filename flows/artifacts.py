@@ -166,6 +166,7 @@ def _done(result: dict[str, Any]) -> str:
             f"WER {100 * result['wer']:.1f} %, CER {100 * result['cer']:.1f} % on "
             f"{result['scored']} packaged utterances with references."
         )
+    words += [f"**Warning.** {escaped(drop['warning'])}" for drop in result.get("reader_drops", [])]
     return "\n\n".join(words)
 
 

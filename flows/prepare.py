@@ -26,7 +26,7 @@ from flows.progress import Progress
 from flows.runner import map_chains
 from flows.settings import PrepareSettings, check
 from tasks import pipeline, prefect_tasks, summary
-from tasks.dataset import versions
+from tasks.dataset import reader_drops, versions
 from tasks.errors import CorruptManifest, MillError, NothingLeft
 from tasks.job import Done, Job
 from tasks.pipeline import Published, Sharded, Totals
@@ -142,7 +142,7 @@ def line(job: Job, caller: OnCluster, progress: Progress, folder: Path) -> dict[
     progress.advance("package", packaged, reused=not published.new)
     progress.finish("package")
     return {
-        **_read_back(published),
+        **_read_back(job, published),
         "dataset": str(published.path), "version": int(published.path.name[1:]),
         "new": published.new, **published.summary, "ignored": found.ignored,
         "stages": totals.as_dict(), "package_walls": published.walls,
@@ -151,19 +151,20 @@ def line(job: Job, caller: OnCluster, progress: Progress, folder: Path) -> dict[
     }  # fmt: skip
 
 
-def _read_back(published: Published) -> dict[str, Any]:
-    """Error rates and splits, as the version has them. Where nothing is new, and the store is away
-    by now, the run has done its work without them."""
+def _read_back(job: Job, published: Published) -> dict[str, Any]:
+    """Error rates, splits, and what readers would drop, as the version has them. Where nothing is
+    new, and the store is away by now, the run has done its work without them."""
     try:
         splits = versions.described(published.path)["splits"]
         rates = summary.errors(tables.read(published.path / "utterances.parquet"))
+        drops = reader_drops.of_version(published.path, job.package.formats, job.filter.segmenter)
     except (MillError, OSError) as error:
         if published.new:
             raise
         log.warning("the error rates of %s are not known: %s", published.path, error)
-        return {"scored": 0, "wer": None, "cer": None, "splits": {}}
+        return {"scored": 0, "wer": None, "cer": None, "splits": {}, "reader_drops": []}
     told = {n: {"utterances": s["utterances"], "hours": s["hours"]} for n, s in splits.items()}
-    return {**rates, "splits": told}
+    return {**rates, "splits": told, "reader_drops": drops}
 
 
 def _show(progress: Progress, found: Sharded) -> None:

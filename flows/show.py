@@ -59,6 +59,9 @@ def run(result: dict[str, Any], console: Console) -> None:
             f"Workers died {d['deaths']} times and were stopped {d['timeouts']} times; "
             f"{d['isolated']} shards ran item by item.",
         )
+    for entry in result.get("reader_drops", []):
+        warning = f"warning: {entry['warning']}"
+        console.print(warning, soft_wrap=True, markup=False, highlight=False, style="yellow")
     for told in metrics.lines(result.get("stragglers", [])):
         _say(console, told)
     _say(console, f"Dataset: {result['dataset']}  ({clock(result['wall_seconds'])})")

@@ -202,16 +202,22 @@ class TranscribeSettings(StageSettings):
             Plugin(use="empty_text"),
             Plugin(use="language"),
             Plugin(use="no_speech"),
-            Plugin(use="logprob"),
             Plugin(use="compression"),
             Plugin(use="repetition"),
             Plugin(use="hallucination"),
+            Plugin(use="completeness"),
             Plugin(use="char_rate"),
+            Plugin(use="confidence"),
             Plugin(use="error_rate"),
         ),
         json_schema_extra=THRESHOLD,
         description="What drops an utterance for its text; given, it is the whole list.",
     )
+    language_by: Literal["recording", "clip"] = Field(
+        "recording", json_schema_extra=THRESHOLD,
+        description="recording: clips of a recording vote on its language, and one that seems to "
+        "be in another without strong evidence is heard again in it; clip: each for itself.",
+    )  # fmt: skip
     text: Literal["reference", "asr", "reference_if_close"] = Field(
         "reference", json_schema_extra=THRESHOLD,
         description="Text to package: the source's own where there is one; what was heard; or the "

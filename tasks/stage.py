@@ -65,6 +65,21 @@ def run(
     crash, a hang or a memory overrun is quarantined and the rest completes.
     """
     began = time.monotonic()
+    done = _round(stage, job, shard, isolate, progress)
+    for _ in range(getattr(module_of(stage), "ROUNDS", 1) - 1):
+        if not done.computed:
+            break
+        more = _round(stage, job, shard, isolate, progress)
+        # Its items were counted already: they are done once more.
+        done = replace(done, seconds=done.seconds + more.seconds, spent=done.spent + more.spent)
+    return replace(done, wall=time.monotonic() - began)
+
+
+def _round(
+    stage: str, job: Job, shard: str, isolate: bool, progress: Callable[[float], None] | None
+) -> Done:
+    """Compute and commit what can be told now to be missing."""
+    began = time.monotonic()
     module = module_of(stage)
     units, reused = module.todo(view_of(job, shard))
     sink = Sink(stage, job, shard)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks import blobs, gpu, plugins, scoring, view
+from tasks import blobs, gpu, plugins, scoring, speech, view
 from tasks.asr import SpeechClip, Transcript
 from tasks.job import Job
 from tasks.manifest import Row
@@ -23,6 +23,7 @@ from tasks.settings import Plugin
 
 SCHEMA = TRANSCRIPTS
 CHUNK_SECONDS = 300.0  # audio that is held in memory at once
+ROUNDS = 2  # clips that the vote on their recording's language overrules are heard once more
 BATCHED = True  # what one unit takes cannot be told from the others' of its call
 
 
@@ -64,7 +65,7 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
             recipe = shard.transcript_recipe(utterance)
             reused += recipe in units  # equal samples are heard once
             units[recipe] = Unit(
-                recipe, utterance.pcm, shard.shard, utterance.language, utterance.reference
+                recipe, utterance.pcm, shard.shard, utterance.forced, utterance.reference
             )
     ordered = sorted(units.values(), key=lambda u: (-u.pcm["num_samples"], u.transcript))
     return ordered, reused
@@ -73,10 +74,11 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
 def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
     """One row a unit, in order. PCM is read chunk by chunk, so memory stays bounded."""
     backend = _backend(job.transcribe.backend)
+    listens = backend.RATE == speech.RATE and view.listens(job)
     for chunk in _chunks(units):
         clips = [_clip(unit, job.out, backend.RATE) for unit in chunk]
-        for unit, heard in zip(chunk, backend.transcribe(clips), strict=True):
-            yield [_row(unit, heard)]
+        for unit, clip, heard in zip(chunk, clips, backend.transcribe(clips), strict=True):
+            yield [_row(unit, heard, clip if listens else None)]
 
 
 def load(job: Job) -> None:
@@ -135,7 +137,7 @@ def _clip(unit: Unit, out: Path, rate: int | None) -> SpeechClip:
     return SpeechClip(samples, unit.language)
 
 
-def _row(unit: Unit, heard: Transcript) -> Row:
+def _row(unit: Unit, heard: Transcript, clip: SpeechClip | None) -> Row:
     if heard.error:
         return failure(unit, "asr_error", heard.error)[0]
     row: Row = {
@@ -143,6 +145,21 @@ def _row(unit: Unit, heard: Transcript) -> Row:
         "language": heard.language, "language_probability": heard.language_probability,
         "avg_logprob": heard.avg_logprob, "no_speech_probability": heard.no_speech_probability,
         "compression_ratio": heard.compression_ratio,
+        "detected_language": heard.detected_language,
+        "detected_probability": heard.detected_probability,
+        **_speech(heard, clip),
         "word_times": None if heard.words is None else [asdict(word) for word in heard.words],
     }  # fmt: skip
     return scoring.scored(row, unit.reference, unit.language)
+
+
+def _speech(heard: Transcript, clip: SpeechClip | None) -> Row:
+    """Seconds of detected speech, in the clip and behind the last word; null: not known."""
+    if clip is None or heard.text is None:
+        return {"speech_seconds": None, "speech_after_text": None}
+    length = len(clip.samples) / speech.RATE
+    after = heard.text_end
+    return {
+        "speech_seconds": speech.within(clip.speech, 0.0, length),
+        "speech_after_text": None if after is None else speech.within(clip.speech, after, length),
+    }

@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import groupby
 from types import ModuleType
 from typing import Any
 
-from tasks import blobs, faults, ids, manifest, plugins, recipe, scoring
+from tasks import blobs, faults, ids, language_vote, manifest, plugins, recipe, scoring
 from tasks.faults import Fault
 from tasks.job import Job
 from tasks.manifest import Row
+from tasks.normalisers import base
 from tasks.recording import Segment
 from tasks.rules import Rule, judge
 from tasks.settings import Plugin
-from tasks.text import Heard
+from tasks.text import Heard, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ class Utterance:
     whole: bool = False  # the utterance is the whole recording
     pcm: Row | None = None
     heard: Row | None = None
+    voted: str | None = None  # language of the recording, where it overrules what was detected
+    vote: language_vote.Vote | None = None  # of its recording
     texts: dict[str, Any] = field(default_factory=dict)  # `text_values`, where it was heard
 
     @property
@@ -118,6 +122,11 @@ class Utterance:
     @property
     def language(self) -> str | None:
         return self._stated("language")
+
+    @property
+    def forced(self) -> str | None:
+        """Language that the recogniser is told."""
+        return self.language or self.voted
 
     @cached_property
     def reference(self) -> str | None:
@@ -186,7 +195,8 @@ def text_columns(verdicts: tuple[Plugin, ...]) -> dict[str, tuple[str, str]]:
     }
 
 
-def _listens(job: Job) -> bool:
+def listens(job: Job) -> bool:
+    """Whether the recogniser's texts say anything about the audio."""
     return bool(getattr(plugins.load("asr", job.transcribe.backend.use), "LISTENS", True))
 
 
@@ -200,16 +210,52 @@ def text_values(
     text, source = final_text(job, utterance)
     wer = _rate(row["word_errors"], row["words"])
     cer = _rate(row["char_errors"], row["chars"])
+    probability = _language_probability(utterance)
     heard = Heard(
         text, source, utterance.seconds, row["text"], utterance.reference, row["normalised"],
-        row["reference_normalised"], row["language"], row["language_probability"],
+        row["reference_normalised"], row["language"], probability,
         row["avg_logprob"], row["no_speech_probability"], row["compression_ratio"], wer, cer,
-        _listens(job) and row["text"] is not None,
+        listens(job) and row["text"] is not None,
     )  # fmt: skip
-    values = {**row, "text": text, "text_chars": len(text.strip()), "wer": wer, "cer": cer}
+    values = {
+        **row,
+        "text": text,
+        "text_chars": len(text.strip()),
+        "wer": wer,
+        "cer": cer,
+        "language_probability": probability,
+        **_derived(utterance),
+    }
     for module, settings in measures:
         values.update(module.measure(heard, settings))
     return values
+
+
+#: Columns that follow from a transcript and from its recording's others; all are numbers.
+DERIVED = ("words_per_speech_second", "language_vote")
+
+
+def _language_probability(utterance: Utterance) -> float | None:
+    """Probability of a clip's language as verdicts see it: its own, or its recording's if more."""
+    row, vote = utterance.heard or {}, utterance.vote
+    own: float | None = row["language_probability"]
+    elected = vote.language if vote else None
+    if own is None or vote is None or elected is None or row["language"] != elected:
+        return own
+    return max(own, vote.shares[elected])
+
+
+def _derived(utterance: Utterance) -> dict[str, float | None]:
+    """`DERIVED`, and how sure the recogniser is of another language than the source states."""
+    row = utterance.heard or {}
+    spoken, text = row.get("speech_seconds"), row["text"]
+    vote, stated, detected = utterance.vote, utterance.language, row.get("detected_language")
+    contradicted = stated and detected and base(stated) != detected
+    return {
+        "words_per_speech_second": len(words(text)) / spoken if text and spoken else None,
+        "language_vote": vote.shares.get(row["language"], 0.0) if vote else None,
+        "language_contradiction": row.get("detected_probability") if contradicted else None,
+    }
 
 
 class ShardView:
@@ -277,7 +323,7 @@ class ShardView:
 
     def transcript_recipe(self, utterance: Utterance) -> str:
         return recipe.of_transcript(
-            self.job.transcribe, self.weights, utterance.audio, utterance.language
+            self.job.transcribe, self.weights, utterance.audio, utterance.forced
         )
 
     def filtered(self) -> Iterator[Utterance]:
@@ -352,18 +398,43 @@ class ShardView:
     def decided(self) -> Iterator[Utterance]:
         """The same with transcripts and the verdicts on text; what is missing is pending."""
         rules = rules_of("text", self.job.transcribe.verdicts)
-        for utterance in self.resampled():
-            if utterance.outcome == Outcome("pending", "transcribe"):
-                row = self.transcripts.get(self.transcript_recipe(utterance))
-                if row and not row["error_code"]:
-                    # Counted again where the source's text or the rules changed; nothing is heard.
-                    row = scoring.scored(row, utterance.reference, utterance.language)
-                utterance.heard = row
+        by_recording = groupby(self.resampled(), key=lambda u: u.recording["recording"])
+        for _, group in by_recording:
+            utterances = list(group)
+            self._hear(utterances)
+            for utterance in utterances:
+                row = utterance.heard
                 if row and row["error_code"]:
                     utterance.outcome = _failed("transcribe", row)
                 elif row:
                     utterance.outcome = self._verdict_on_text(utterance, rules)
-            yield utterance
+                yield utterance
+
+    def _hear(self, utterances: list[Utterance]) -> None:
+        """Look up the transcripts of one recording, and the language that most of it is in.
+
+        The vote is taken when all clips were heard, so that it does not depend on their order."""
+        waiting = [u for u in utterances if u.outcome == Outcome("pending", "transcribe")]
+        for utterance in waiting:
+            self._look_up(utterance)
+        if self.job.transcribe.language_by == "clip" or any(u.heard is None for u in waiting):
+            return
+        sound = [u for u in waiting if u.heard and not u.heard["error_code"]]
+        vote = language_vote.count((u.heard or {}, u.seconds) for u in sound)
+        for utterance in sound if vote else ():
+            assert vote is not None
+            assert utterance.heard is not None
+            utterance.vote = vote
+            if not utterance.language and vote.overrules(utterance.heard, utterance.seconds):
+                utterance.voted = vote.language
+                self._look_up(utterance)
+
+    def _look_up(self, utterance: Utterance) -> None:
+        row = self.transcripts.get(self.transcript_recipe(utterance))
+        if row and not row["error_code"]:
+            # Counted again where the source's text or the rules changed; nothing is heard.
+            row = scoring.scored(row, utterance.reference, utterance.language)
+        utterance.heard = row
 
     def _verdict_on_text(self, utterance: Utterance, rules: tuple[Rule, ...]) -> Outcome:
         utterance.texts = text_values(self.job, utterance, self.text_measures)

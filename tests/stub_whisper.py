@@ -50,6 +50,16 @@ class StubWhisper:
     def feature_extractor(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.full((2, 3000), samples[0], np.float32)
 
+    def add_word_timestamps(self, segments: Any, *_: Any, **__: Any) -> None:
+        """Every token is a word; together they fill the window."""
+        segment = segments[0][0]
+        step = segment["end"] / len(segment["tokens"])
+        segment["words"] = [
+            {"word": " " + WORDS[token - 100], "start": n * step, "end": (n + 1) * step,
+             "probability": 0.9}
+            for n, token in enumerate(segment["tokens"])
+        ]  # fmt: skip
+
     def get_prompt(self, tokenizer: Any, before: Sequence[int], **_: Any) -> list[int]:
         return [*before, *tokenizer.sot_sequence]
 

@@ -76,6 +76,14 @@ def test_codes_say_what_they_mean() -> None:
     assert table[3] == ["− filter.unreadable", "1", "0.001", "0.1 %", "no decoder opens it"]
 
 
+def test_what_a_reader_would_drop_is_a_warning() -> None:
+    drop = {"warning": "wenet: it would drop 3 of 9 clips (token_max_length 200)"}
+    text = markdown(State(OUT, 1.0, (), {**result(), "reader_drops": [drop]}))
+    assert escaped(drop["warning"]) in text
+    assert text.count("**Warning.**") == 1
+    assert "Warning" not in markdown(State(OUT, 1.0, (), result()))
+
+
 def test_nothing_new() -> None:
     text = markdown(State(OUT, 1.0, (), {**result(), "new": False, "scored": 0}))
     assert text.startswith("**Done: nothing new, v0002 stays**")

@@ -18,6 +18,7 @@ from tasks.asr import (
     _chinese,
     _whisper_long,
     _whisper_model,
+    _whisper_whole,
     _whisper_windows,
     _whisper_words,
     faster_whisper,
@@ -134,7 +135,8 @@ def test_prompts_of_different_lengths_share_a_batch() -> None:
 )
 def test_whispers_rule_of_silence(no_speech: float, logprob: float, text: str) -> None:
     heard = _whisper_windows.Heard("Hm.", logprob, no_speech)
-    given = _whisper_windows.transcript(heard, "en", 0.5, None)
+    window = _whisper_windows.Window(heard, _whisper_windows.Language("en", 0.5), None)
+    given = _whisper_whole.begun(clip(1), window).transcript(with_words=False)
     assert (given.text, given.no_speech_probability, given.avg_logprob) == (
         text, no_speech, logprob,
     )  # fmt: skip
@@ -198,9 +200,12 @@ def test_a_long_clip_is_heard_in_pieces_of_five_minutes() -> None:
     engine = LongEngine()
     samples = np.repeat(np.arange(900, dtype=np.float32), RATE)
     settings = faster_whisper.Settings(word_timestamps=True)
-    heard = _whisper_long.Long(engine, settings).hear(SpeechClip(samples), "en", None)
+    heard = _whisper_long.Long(engine, settings).hear(
+        SpeechClip(samples), _whisper_windows.Language("en")
+    )
     assert engine.most == 300 * RATE
     assert [int(n) for n in (heard.text or "").split()] == list(range(0, 900, 29))
+    assert heard.text_end == 900
     assert heard.words is not None
     assert [w.start for w in heard.words] == pytest.approx(list(range(0, 900, 29)))
 

@@ -9,9 +9,30 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tasks import plugins, report, shelves
+from tasks.formats._readers import FRAMES_PER_SECOND
 from tests import corpus
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+def test_what_readers_drop() -> None:
+    """The README has the upper limits of every format that declares some, and the key of --json."""
+    words = " ".join(README.split())
+    (told,) = re.findall(r"Some readers drop clips in silence.*?`reader_drops` in `--json`", words)
+    limits = []
+    for use in shelves.names("formats"):
+        reader = getattr(plugins.load("formats", use), "READER", None)
+        for bound in reader.bounds if reader else ():
+            if bound.side == "max" and bound.measure != "characters_per_frame":
+                frames = FRAMES_PER_SECOND if bound.measure == "frames" else 1
+                limits.append(f"{bound.limit / frames:g}")
+    assert len(set(limits)) == 4
+    assert set(re.findall(r"above ([\d.]*\d)", told)) == set(limits)
+
+
+def test_the_size_of_a_report() -> None:
+    assert f"one file below {report.BYTES // 1_000_000} MB" in README
 
 
 def test_the_filter_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,20 +47,32 @@ def blank(seconds: float, channels: int = 1, rate: int = RATE) -> NDArray[np.flo
 
 
 class Scripted:
-    """In place of the model: the probability of a window is the level of its first sample."""
+    """In place of the model: the probability of a window is the level of its first sample.
+
+    Its windows are loud where that is not below `neg_threshold`, else silent: no edge is moved.
+    """
 
     def __init__(self, rate: int) -> None:
         self.step = _silero.WINDOW * rate // _silero.RATE
         self.rest = np.empty(0, np.float32)
+        self.windows = np.empty((0, _silero.WINDOW), np.float32)
 
     def push(self, block: NDArray[np.float32]) -> NDArray[np.float32]:
         self.rest = np.r_[self.rest, block[:, 0]]
         cut = len(self.rest) - len(self.rest) % self.step
         out, self.rest = self.rest[: cut : self.step], self.rest[cut:]
+        self.windows = self.loud(out)
         return out
 
     def finish(self) -> NDArray[np.float32]:
+        self.windows = self.loud(self.rest[:1])
         return self.rest[:1]
+
+    @staticmethod
+    def loud(values: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.repeat(
+            np.where(values < 0.35, np.float32(0), np.float32(0.1))[:, None], _silero.WINDOW, axis=1
+        )
 
 
 @pytest.fixture
@@ -136,21 +148,59 @@ def test_given_covers_every_sample(
 
 @pytest.mark.usefixtures("scripted")
 def test_close_speech_is_joined_and_far_speech_is_not() -> None:
-    spans = cut(speech((1, 0), (2, 0.9), (1, 0), (2, 0.9), (4, 0), (4, 0.9), (1, 0)))
-    assert lengths(spans) == pytest.approx([5.2, 4.2], abs=0.07)
+    spans = cut(speech((1, 0), (2, 0.9), (0.8, 0), (2, 0.9), (4, 0), (4, 0.9), (1, 0)))
+    assert lengths(spans) == pytest.approx([5.0, 4.2], abs=0.07)
     assert [s.kind for s in spans] == ["non_speech", "utterance"] * 2 + ["non_speech"]
 
 
 @pytest.mark.usefixtures("scripted")
-def test_speech_that_stays_short_is_unsegmented() -> None:
-    spans = cut(speech((4, 0), (1, 0.9), (4, 0), (0.15, 0.9), (4, 0)))
+def test_a_short_word_alone_is_an_utterance_and_a_click_is_none() -> None:
+    spans = cut(speech((4, 0), (0.3, 0.9), (4, 0), (0.15, 0.9), (4, 0)))
+    assert [s.kind for s in spans] == ["non_speech", "utterance", "non_speech"]
+    assert lengths(spans) == pytest.approx([0.5], abs=0.05)
+
+
+@pytest.mark.usefixtures("scripted")
+def test_speech_that_stays_shorter_than_asked_is_unsegmented() -> None:
+    spans = cut(speech((4, 0), (1, 0.9), (4, 0), (0.15, 0.9), (4, 0)), min_seconds=3)
     assert [s.kind for s in spans] == ["non_speech", "unsegmented", "non_speech"]
     assert spans[1].reason == "below_min_seconds"
 
 
 @pytest.mark.usefixtures("scripted")
+def test_a_scrap_is_joined_to_the_neighbour_that_is_near() -> None:
+    after = cut(speech((1, 0), (9, 0.9), (0.3, 0), (1, 0.9), (3, 0)), min_seconds=3)
+    assert lengths(after) == pytest.approx([10.5], abs=0.07)
+    before = cut(speech((1, 0), (1, 0.9), (0.3, 0), (14, 0.9), (3, 0)), min_seconds=3)
+    assert lengths(before) == pytest.approx([15.5], abs=0.07)
+
+
+@pytest.mark.usefixtures("scripted")
+def test_utterances_are_parted_at_the_longest_pause_near_the_target() -> None:
+    pauses = (0.3, 0.6, 0.3, 0.3, 0.8, 0.3, 0.3)
+    spans = cut(speech(*[part for pause in pauses for part in ((3, 0.9), (pause, 0))]))
+    # 3 + 0.3 + 3 | 0.6 | 3 + 0.3 + 3 + 0.3 + 3 | 0.8 | 3 + 0.3 + 3, and the pads
+    assert lengths(spans) == pytest.approx([6.5, 9.8, 6.4], abs=0.15)
+
+
+@pytest.mark.usefixtures("scripted")
+@pytest.mark.parametrize("target", [4, 10, 30])
+def test_utterances_are_about_as_long_as_asked(target: float) -> None:
+    spans = cut(speech(*[(2, 0.9), (0.3, 0)] * 60), target_seconds=target)
+    found = lengths(spans)
+    assert all(target / 2 <= length <= min(target * 1.25, 30) + 0.21 for length in found[:-1])
+    assert len(found) > 2
+
+
+@pytest.mark.usefixtures("scripted")
+def test_speech_without_a_pause_may_be_longer_than_the_target() -> None:
+    spans = cut(speech((1, 0), (25, 0.9), (2, 0), (3, 0.9), (1, 0)))
+    assert lengths(spans) == pytest.approx([25.2, 3.2], abs=0.07)
+
+
+@pytest.mark.usefixtures("scripted")
 def test_joining_stops_at_the_longest_length() -> None:
-    spans = cut(speech(*[(9, 0.9), (0.5, 0)] * 7))
+    spans = cut(speech(*[(9, 0.9), (0.5, 0)] * 7), target_seconds=30)
     assert lengths(spans) == pytest.approx([28.2, 28.2, 9.2], abs=0.1)
 
 
@@ -171,7 +221,7 @@ def test_speech_without_any_pause_is_cut_where_it_is_least_certain() -> None:
 
 @pytest.mark.usefixtures("scripted")
 def test_a_scrap_goes_along_with_the_long_speech_after_it() -> None:
-    spans = cut(speech((1, 0.9), (0.5, 0), (40, 0.9)))
+    spans = cut(speech((1, 0.9), (0.5, 0), (40, 0.9)), min_seconds=3)
     assert spans[0].start == 0
     assert "unsegmented" not in {s.kind for s in spans}
 
@@ -185,19 +235,22 @@ def test_a_scrap_goes_along_with_the_long_speech_after_it() -> None:
     ),
     st.integers(0, 511),
     st.integers(500, 50_000),
+    st.sampled_from([0.3, 1.0, 3.0]),
+    st.sampled_from([5.0, 10.0, 30.0]),
 )  # fmt: skip
 def test_any_speech_is_partitioned_within_limits(
-    parts: list[tuple[float, float]], odd: int, block: int
+    parts: list[tuple[float, float]], odd: int, block: int, least: float, target: float
 ) -> None:
     samples = np.concatenate([speech(*parts), blank(odd / RATE)])
-    spans = cut(samples, block)
-    assert spans == cut(samples, 65_536)
-    assert all(3 <= length <= 30 for length in lengths(spans))
-    assert all(length < 3 for length in lengths(spans, "unsegmented"))
+    limits = {"min_seconds": least, "target_seconds": target}
+    spans = cut(samples, block, **limits)
+    assert spans == cut(samples, 65_536, **limits)
+    assert all(least <= length <= 30 for length in lengths(spans))
+    assert all(length < least for length in lengths(spans, "unsegmented"))
 
 
 @pytest.mark.usefixtures("scripted")
-@pytest.mark.parametrize("level", [0.0, 0.9])
+@pytest.mark.parametrize("level", [0.0, 0.4, 0.9])
 def test_the_look_back_is_bounded(level: float) -> None:
     segmenter = vad.start(vad.Settings(), RATE, ())
     block = speech((10, level))

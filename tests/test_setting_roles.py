@@ -43,6 +43,7 @@ STAGES: dict[str, Entry] = {
     "resample.resampler": Entry(RECIPE, {"use": "soxr_vhq"}),
     "transcribe.backend": Entry(RECIPE, {"use": "fake", "seed": 1}),
     "transcribe.verdicts": Entry(THRESHOLD, [{"use": "empty_text", "min_chars": 2}]),
+    "transcribe.language_by": Entry(THRESHOLD, "clip"),
     "transcribe.text": Entry(THRESHOLD, "asr"),
     "transcribe.close_wer": Entry(THRESHOLD, 0.2),
     "package.formats": Entry(THRESHOLD, ["wenet_raw"]),
@@ -73,7 +74,8 @@ COST: dict[str, set[str]] = {
 
 _VAD = {
     "min_seconds": Entry(RECIPE, 2.0), "max_seconds": Entry(RECIPE, 20.0),
-    "max_gap_seconds": Entry(RECIPE, 1.0), "threshold": Entry(RECIPE, 0.6),
+    "target_seconds": Entry(RECIPE, 8.0),
+    "max_gap_seconds": Entry(RECIPE, 1.5), "threshold": Entry(RECIPE, 0.6),
     "neg_threshold": Entry(RECIPE, 0.3), "min_silence_ms": Entry(RECIPE, 200),
     "min_speech_ms": Entry(RECIPE, 300), "speech_pad_ms": Entry(RECIPE, 50),
 }  # fmt: skip
@@ -169,7 +171,12 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "min_syllabic": Entry(THRESHOLD, 1.0), "max_syllabic": NUMBER,
         "unless_wer": Entry(THRESHOLD, 0.3),
     },
+    "text.completeness": {
+        "max_speech_after_text": NUMBER, "min_words_per_speech_second": NUMBER,
+        "unless_wer": Entry(THRESHOLD, 0.3),
+    },
     "text.compression": {"max": NUMBER, "unless_wer": Entry(THRESHOLD, 0.3)},
+    "text.confidence": {"min": Entry(THRESHOLD, -0.5), "unless_wer": Entry(THRESHOLD, 0.3)},
     "text.edge_errors": {"max_first": NUMBER, "max_last": NUMBER},
     "text.empty_text": {"min_chars": Entry(THRESHOLD, 2)},
     "text.error_rate": {f"max_{part}": NUMBER for part in ("spaced", "unspaced", "wer")},
@@ -177,8 +184,9 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "max_credits": NUMBER, "max_pace": NUMBER, "unless_logprob": Entry(THRESHOLD, -0.3),
         "unless_wer": Entry(THRESHOLD, 0.3),
     },
-    "text.language": {"allowed": Entry(THRESHOLD, ["en"]),
+    "text.language": {"allowed": Entry(THRESHOLD, ["en"]), "max_contradiction": NUMBER,
                       "min_probability": Entry(THRESHOLD, 0.5),
+                      "unless_logprob": Entry(THRESHOLD, -0.3),
                       "unless_wer": Entry(THRESHOLD, 0.3)},
     "text.logprob": {"min": Entry(THRESHOLD, -0.5), "unless_wer": Entry(THRESHOLD, 0.3)},
     "text.no_speech": {"max": NUMBER, "unless_logprob": Entry(THRESHOLD, -0.5),

@@ -31,12 +31,14 @@ def test_the_result_of_a_run_names_its_dataset() -> None:
             "new": True, "deaths": {}, "dataset": "/data/[/b]/v0001", "wall_seconds": 1.0,
             "tars": {"tars": 3, "written": 1, "linked": 2, "readers": 4,
                      "worst_reader_extra_hours": 0.25},
+            "reader_drops": [{"warning": "nemo: it would drop 3 of 9 [clips]"}],
         },
         console,
     )  # fmt: skip
     told = console.file.getvalue()  # type: ignore[attr-defined]
     assert "3 tars, 1 written and 2 as they were; of 4 readers the worst gets 0.250 h" in told
     assert "/data/[/b]/v0001" in told
+    assert "warning: nemo: it would drop 3 of 9 [clips]" in told
 
 
 MARKUP = "[/en]"

@@ -13,12 +13,13 @@ from tasks.rules import Limit, Rule, Within, columns, judge
 from tasks.schema import TRANSCRIPTS
 from tasks.settings import Plugin, TranscribeSettings, role
 from tasks.text import Heard
+from tasks.view import DERIVED
 
 NAMES = shelves.names("text")
 DEFAULT = TranscribeSettings().verdicts
 CLOSE, FAR = {"wer": 0.5, "cer": 0.2}, {"wer": 0.51, "cer": 0.4}
 #: What is there without a plug-in.
-PLAIN = {"text_chars", "wer", "cer", *TRANSCRIPTS.names}
+PLAIN = {"text_chars", "wer", "cer", "language_contradiction", *DERIVED, *TRANSCRIPTS.names}
 
 
 def rules(use: str, **options: Any) -> tuple[Rule, ...]:
@@ -54,7 +55,15 @@ def reason(heard: Heard, *verdicts: Plugin) -> str | None:
         ("empty_text", {}, {"text_chars": 1}, None),
         ("empty_text", {"min_chars": 3}, {"text_chars": 2}, "empty_text"),
         ("language", {}, {"language": "de", "language_probability": 0.9}, None),
-        ("language", {}, {"language": "de", "language_probability": 0.79}, "language_uncertain"),
+        ("language", {}, {"language": "de", "language_probability": 0.6}, None),
+        ("language", {}, {"language": "de", "language_probability": 0.59}, "language_uncertain"),
+        ("language", {}, {"language_probability": 0.3, "avg_logprob": -0.5}, None),
+        ("language", {}, {"language_probability": 0.3, "avg_logprob": -0.51},
+         "language_uncertain"),
+        ("language", {"unless_logprob": None},
+         {"language_probability": 0.3, "avg_logprob": -0.1}, "language_uncertain"),
+        ("language", {"min_probability": 0.8}, {"language_probability": 0.79},
+         "language_uncertain"),
         ("language", {}, {"language": "de", "language_probability": None}, None),
         ("language", {}, {"language": "de", "language_probability": 0.3, **CLOSE}, None),
         ("language", {}, {"language_probability": 0.3, **FAR}, "language_uncertain"),
@@ -101,7 +110,7 @@ def test_verdict(
 def test_a_rejection_names_value_and_threshold() -> None:
     rejection = judge({"language": "en", "language_probability": 0.25}, rules("language"))
     assert rejection is not None
-    assert (rejection.value, rejection.threshold) == (0.25, 0.8)
+    assert (rejection.value, rejection.threshold) == (0.25, 0.6)
 
 
 @pytest.mark.parametrize(

@@ -20,17 +20,25 @@ would meet alike: a server that is gone, a key that is refused.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks import speech
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class SpeechClip:
     """One utterance for a recogniser: float32 mono at the backend's RATE, and a forced language."""
 
     samples: NDArray[np.float32]
     language: str | None = None
+
+    @cached_property
+    def speech(self) -> tuple[speech.Span, ...]:
+        """Where somebody speaks, in seconds, where RATE is 16 kHz."""
+        return speech.spans(self.samples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +55,9 @@ class Word:
 @dataclass(frozen=True, slots=True)
 class Transcript:
     """What was heard. Probabilities in 0..1; `avg_logprob` in nats per token; null: not known.
-    `text` is null where nobody listened, `words` where no times were asked for."""
+    `text` is null where nobody listened, `words` where no times were asked for. `text_end`: where
+    the last word ends, in seconds. `detected_language`: the recogniser's own choice, which a
+    forced language overrules."""
 
     text: str | None
     language: str | None = None
@@ -57,3 +67,6 @@ class Transcript:
     compression_ratio: float | None = None
     error: str | None = None
     words: tuple[Word, ...] | None = None
+    text_end: float | None = None
+    detected_language: str | None = None
+    detected_probability: float | None = None

@@ -8,7 +8,7 @@ it, and the next piece starts with that window: the windows are those of one pas
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tasks.asr import SpeechClip, Transcript, Word
 from tasks.asr._whisper_settings import Settings
-from tasks.asr._whisper_windows import LOOP_RATIO, LOOP_RETRY, RATE, SECONDS
+from tasks.asr._whisper_windows import LOOP_RATIO, LOOP_RETRY, RATE, SECONDS, Language
 from tasks.asr._whisper_words import APPENDED, PREPENDED, ordered
 
 HOP = 160  # samples of a frame
@@ -31,22 +31,29 @@ class Long:
     model: Any
     settings: Settings
 
-    def hear(self, clip: SpeechClip, language: str, probability: float | None) -> Transcript:
+    def hear(self, clip: SpeechClip, language: Language) -> Transcript:
         """One transcript. RuntimeError, ValueError or MemoryError when the engine refuses it."""
         segments: list[Any] = []
         words: list[Word] = []
+        ends: list[float] = []
         at = 0
         while at < len(clip.samples):
             piece = clip.samples[at : at + PIECE]
-            found = self._piece(piece, language)
+            found = self._piece(piece, language.code)
             step = len(piece)
             if at + len(piece) < len(clip.samples):
                 found, step = whole_windows(found, len(piece))
             segments += found
+            ends = [at / RATE + segment.end for segment in found] or ends
             words += list(_words(found, at / RATE))
             at += step
         times = ordered(words, len(clip.samples) / RATE) if self.settings.word_timestamps else None
-        return transcript(segments, language, probability, times)
+        return replace(
+            transcript(segments, language.code, language.probability, times),
+            text_end=min(max(ends, default=0.0), len(clip.samples) / RATE),
+            detected_language=language.detected,
+            detected_probability=language.detected_probability,
+        )
 
     def _piece(self, samples: NDArray[np.float32], language: str) -> list[Any]:
         segments = self._segments(samples, language)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.asr import SpeechClip, Transcript, Word, _whisper_words
+from tasks.asr import SpeechClip, Word, _whisper_words
 from tasks.asr._whisper_settings import Settings
 
 RATE = 16000
@@ -50,6 +50,27 @@ class Heard:
         return self.no_speech > SILENCE_PROBABILITY and self.avg_logprob < SILENCE_LOGPROB
 
 
+@dataclass(frozen=True, slots=True)
+class Language:
+    """Code that a window was heard in; its probability, null where it was forced; what the model
+    detects itself, null where it was not asked."""
+
+    code: str
+    probability: float | None = None
+    detected: str | None = None
+    detected_probability: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One window as it was heard: its words have times within the window; null where the engine
+    could not align them."""
+
+    heard: Heard
+    language: Language
+    words: tuple[Word, ...] | None
+
+
 class Windows:
     """One loaded model for windows. The batch changes speed only: on a CPU, tokens and scores are
     the same in any batch."""
@@ -58,26 +79,26 @@ class Windows:
         self._model = model
         self._settings = settings
 
-    def hear(self, asked: Sequence[Asked]) -> list[Transcript]:
-        """One transcript a clip. RuntimeError, ValueError or MemoryError refuses the batch."""
+    def hear(self, asked: Sequence[Asked], detect: bool = True) -> list[Window]:
+        """One window a clip. `detect`: look for the language of clips with a forced one, too.
+
+        RuntimeError, ValueError or MemoryError refuses the batch.
+        """
         encoded = self.encode([clip for clip, _ in asked])
-        languages = self._languages([language for _, language in asked], encoded)
-        heard = self._generate(encoded, [code for code, _ in languages])
+        languages = self._languages([language for _, language in asked], encoded, detect)
+        heard = self._generate(encoded, [language.code for language in languages])
         for i, one in enumerate(heard):
             if one.ratio > LOOP_RATIO:
                 # Alone, so that the result does not depend on who else is in the batch.
-                again = self._generate(_row(encoded, i), [languages[i][0]], **LOOP_RETRY)[0]
+                again = self._generate(_row(encoded, i), [languages[i].code], **LOOP_RETRY)[0]
                 heard[i] = again if again.ratio <= LOOP_RATIO else one
         words = self._words(asked, encoded, heard, languages)
-        return [
-            transcript(one, code, probability, times)
-            for one, (code, probability), times in zip(heard, languages, words, strict=True)
-        ]
+        return [Window(*one) for one in zip(heard, languages, words, strict=True)]
 
-    def language(self, clip: SpeechClip) -> tuple[str, float | None]:
-        """Language of a clip's first window, and its probability."""
+    def language(self, clip: SpeechClip, forced: str | None = None) -> Language:
+        """Language of a clip by its first window."""
         window = SpeechClip(clip.samples[: SECONDS * RATE])
-        return self._languages([None], self.encode([window]))[0]
+        return self._languages([forced], self.encode([window]))[0]
 
     def encode(self, clips: Sequence[SpeechClip]) -> Any:
         """Encoder output (clips, 1500, width) of log-mel spectrograms (clips, mels, 3000)."""
@@ -107,16 +128,17 @@ class Windows:
         return window
 
     def _languages(
-        self, forced: Sequence[str | None], encoded: Any
-    ) -> list[tuple[str, float | None]]:
-        """Code and probability of each clip; a forced language has none."""
-        if all(forced):
-            return [(code, None) for code in forced if code]
-        detected = self._model.model.detect_language(encoded)
-        return [
-            (code, None) if code else (best[0][0][2:-2], float(best[0][1]))
-            for code, best in zip(forced, detected, strict=True)
-        ]
+        self, forced: Sequence[str | None], encoded: Any, detect: bool = True
+    ) -> list[Language]:
+        """Language of each clip; a forced one has no probability."""
+        if not self._model.model.is_multilingual or (all(forced) and not detect):
+            return [Language(code or "en") for code in forced]
+        found = []
+        for code, best in zip(forced, self._model.model.detect_language(encoded), strict=True):
+            detected, probability = best[0][0][2:-2], float(best[0][1])
+            known = None if code else probability
+            found.append(Language(code or detected, known, detected, probability))
+        return found
 
     def _generate(self, encoded: Any, languages: list[str], **options: Any) -> list[Heard]:
         prompts = [self._prompt(code) for code in languages]
@@ -150,22 +172,20 @@ class Windows:
         asked: Sequence[Asked],
         encoded: Any,
         heard: Sequence[Heard],
-        languages: Sequence[tuple[str, float | None]],
+        languages: Sequence[Language],
     ) -> list[tuple[Word, ...] | None]:
-        """Times of words, where they are wanted; clip by clip, so that no batch shifts them."""
-        if not self._settings.word_timestamps:
-            return [None] * len(heard)
+        """Times of words, clip by clip, so that no batch shifts them."""
         return [
             ()
             if one.silent or not one.text
             else _whisper_words.aligned(
                 self._model,
-                tokenizer_of(self._model, code),
+                tokenizer_of(self._model, language.code),
                 _row(encoded, i),
                 one.tokens,
                 len(asked[i][0].samples),
             )
-            for i, (one, (code, _)) in enumerate(zip(heard, languages, strict=True))
+            for i, (one, language) in enumerate(zip(heard, languages, strict=True))
         ]
 
 
@@ -174,20 +194,6 @@ def tokenizer_of(model: Any, language: str) -> Any:
 
     multilingual = model.model.is_multilingual
     return Tokenizer(model.hf_tokenizer, multilingual, task="transcribe", language=language)
-
-
-def transcript(
-    heard: Heard, language: str, probability: float | None, words: tuple[Word, ...] | None
-) -> Transcript:
-    return Transcript(
-        text="" if heard.silent else heard.text,
-        language=language,
-        language_probability=probability,
-        avg_logprob=heard.avg_logprob,
-        no_speech_probability=heard.no_speech,
-        compression_ratio=heard.ratio,
-        words=words,
-    )
 
 
 def compression_ratio(text: str) -> float:

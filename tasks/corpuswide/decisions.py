@@ -51,6 +51,10 @@ TEXT = pa.schema(
         pa.field("avg_logprob", pa.float64()),
         pa.field("no_speech_probability", pa.float64()),
         pa.field("compression_ratio", pa.float64()),
+        pa.field("speech_after_text", pa.float64()),
+        pa.field("words_per_speech_second", pa.float64()),
+        pa.field("language_vote", pa.float64()),
+        pa.field("language_contradiction", pa.float64()),
     ]
 )
 
@@ -106,7 +110,8 @@ def _measuring(job: Job) -> dict[str, Any]:
             if role(type(model), name) is None and not isinstance(value, Plugin | tuple):
                 found[f"{stage}.{name}"] = value
     # No thresholds of a verdict, but they decide which text the verdicts are taken on.
-    found["text"] = [job.transcribe.text, job.transcribe.close_wer]
+    transcribe = job.transcribe
+    found["text"] = [transcribe.text, transcribe.close_wer, transcribe.language_by]
     # Settings of a verdict that change what it measures, if it has such.
     texts = {p.use: plugins.resolve("text", p)[1].recipe() for p in job.transcribe.verdicts}
     found["texts"] = {use: recipe for use, recipe in texts.items() if recipe}

@@ -70,7 +70,9 @@ class _View(ShardView):
     def wanted_items(self) -> tuple[set[str], set[str]]:
         """Recipes of the PCM and of the transcripts of all utterances, rejected ones included."""
         utterances = list(self.filtered())
-        return {u.audio for u in utterances}, {self.transcript_recipe(u) for u in utterances}
+        texts = {self.transcript_recipe(u) for u in utterances}
+        texts |= {self.transcript_recipe(u) for u in self.decided()}  # in the language voted for
+        return {u.audio for u in utterances}, texts
 
 
 def unreached(

@@ -19,6 +19,7 @@ and, where it needs them,
     SIZED = True                # `finish` asks for the sizes of a piece's files
     PROVES_SAMPLES = True       # `check` compares every sample of every clip, whatever the settings
     NUMBERED = True             # the number of a piece stands in its bytes
+    READER = _readers.WENET     # limits by which the format's usual reader drops clips: `run` warns
     def offsets(rows: pa.Table, settings) -> NDArray[int64]
     def derived(rows: pa.Table, settings) -> dict[str, pa.Array]
     def listing(home: Path, split: str, head: str) -> list[str]

@@ -12,7 +12,8 @@ from tasks.schema import UTTERANCES
 
 _HEARD = (
     "language_probability", "avg_logprob", "no_speech_probability", "compression_ratio", "words",
-    "word_errors", "chars", "char_errors",
+    "word_errors", "chars", "char_errors", "speech_seconds", "speech_after_text",
+    "words_per_speech_second", "language_vote",
 )  # fmt: skip
 _OF_SHELVES = {
     column

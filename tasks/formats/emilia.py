@@ -31,7 +31,7 @@ from pydantic import Field
 from tasks import audio
 from tasks.blobs import Pcm
 from tasks.errors import ConfigError, ItemError
-from tasks.formats import Hashes, Piece, _clips, _whole
+from tasks.formats import Hashes, Piece, _clips, _readers, _whole
 from tasks.manifest import Row
 from tasks.recording import Locator
 from tasks.settings import THRESHOLD, StageSettings
@@ -42,6 +42,7 @@ COLUMNS = (*ORDER, "place", *_clips.COLUMNS)  # the rest stands in the lists onl
 LISTED = (*ORDER, "text", "speaker", "language", "dnsmos_ovrl")
 SPEAKER = "SPEAKER_00"
 BATCH = 4096  # rows
+READER = _readers.EMILIA
 
 
 class Settings(StageSettings):

@@ -22,7 +22,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from tasks.blobs import Pcm
-from tasks.formats import Hashes, Piece, _clips, _tar
+from tasks.formats import Hashes, Piece, _clips, _readers, _tar
 from tasks.manifest import Row
 from tasks.settings import THRESHOLD, StageSettings
 
@@ -30,6 +30,7 @@ VERSION = 1
 COLUMNS = ("id", "text", "language", "speaker", *_clips.COLUMNS)
 NUMBERED = True  # `shard_id`
 PROVES_SAMPLES = True
+READER = _readers.NEMO
 
 
 class Settings(StageSettings):

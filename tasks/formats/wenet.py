@@ -15,13 +15,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks.blobs import Pcm
-from tasks.formats import Hashes, Piece, _clips, _lists, _tar
+from tasks.formats import Hashes, Piece, _clips, _lists, _readers, _tar
 from tasks.manifest import Row
 from tasks.settings import StageSettings
 
 VERSION = 1
 COLUMNS = ("id", "text", *_clips.COLUMNS)
 PROVES_SAMPLES = True
+READER = _readers.WENET
 
 
 class Settings(StageSettings):

@@ -13,13 +13,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from tasks.blobs import Pcm
-from tasks.formats import Hashes, Piece, _clips, _lists, _rows
+from tasks.formats import Hashes, Piece, _clips, _lists, _readers, _rows
 from tasks.manifest import Row
 from tasks.settings import StageSettings
 
 VERSION = 1
 COLUMNS = ("id", *_clips.COLUMNS)  # a text stands in the list only
 PROVES_SAMPLES = True
+READER = _readers.WENET
 
 
 class Settings(StageSettings):

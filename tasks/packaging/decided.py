@@ -110,9 +110,12 @@ def _row(job: Job, shard: str, u: view.Utterance) -> Row:
     text, source = view.final_text(job, u)
     heard = u.heard
     same = ("language", "language_probability", "avg_logprob", "no_speech_probability",
-            "compression_ratio", "words", "word_errors", "chars", "char_errors")  # fmt: skip
+            "compression_ratio", "words", "word_errors", "chars", "char_errors",
+            "detected_language", "detected_probability", "speech_seconds",
+            "speech_after_text")  # fmt: skip
     return {
-        **u.measures, **{name: heard[name] for name in same},
+        **u.measures, **{name: heard.get(name) for name in same},
+        **{name: u.texts[name] for name in view.DERIVED},
         **{name: u.texts[name] for name in view.text_columns(job.transcribe.verdicts)},
         "id": u.id, "source_id": u.source_id, "dataset": u.recording["dataset"], "split": "train",
         "recording": u.recording["recording"], "source_path": u.recording["source_path"],

@@ -8,7 +8,8 @@ third of the file), and none of them gives a chart with limits that move by keyb
     facts.py        funnel, hours by dataset and language, of the ledger
     distributions.py, curves.py     histograms, and hours that other limits would keep
     workers.py      slow shards, and workers at work over time, of metrics.parquet
-    samples.py, clips.py    which clips are shown, and what is heard and seen of them
+    choosing.py, doubtful.py    which clips are shown: the worst, and those near a limit
+    samples.py, clips.py, listen.py     what is known, heard and told of them
     page.py         all of it as one file (page.html, page.css, page.js)
 """
 

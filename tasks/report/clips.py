@@ -1,8 +1,10 @@
 """What is heard and seen of a sample: MP3 of 16 kHz in mono, and a small log-mel spectrogram.
 
-MP3, because every browser plays it and 8 s of it take 32 kB; a WAV takes eight times as much. Kept
-clips are the packaged samples; a span that was rejected before it was resampled is decoded again
-from its source, within a budget of audio that has to be decoded to get there.
+Always the whole clip: a text that stops half way shows only beside all of the audio. MP3, because
+every browser plays it, and 30 s of it take 90 kB, a tenth of a WAV (Opus of the same bit rate saves
+an eighth, and older Safaris do not play it). Kept clips are the packaged samples; a span that was
+rejected before it was resampled is decoded again from its source, within a budget of audio that has
+to be decoded to get there.
 """
 
 from __future__ import annotations
@@ -22,16 +24,17 @@ from tasks import audio, blobs
 from tasks.audio import Samples
 from tasks.errors import CorruptManifest, ItemError
 from tasks.recording import Locator
+from tasks.report import words
 from tasks.report.samples import Sample
 from tasks.sources._shared import find
 
 RATE = 16_000  # Hz
-BIT_RATE = 32_000  # bit/s
-SECONDS = 8.0  # of a clip, at most
-WIDTH, HEIGHT = 160, 64  # of a spectrogram
+BIT_RATE = 24_000  # bit/s
+WIDTH, HEIGHT = 320, 64  # of a spectrogram
 WINDOW = 512  # samples of its frames at RATE
 RANGE_DB = 60.0  # from its lightest grey to its darkest
 SEARCH = 3600.0  # s of audio that is decoded, at most, to reach rejected spans
+TOO_FAR = "it stands too far into its recording to be decoded again for this page"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,75 +51,89 @@ class Media:
         return len(self.audio or "") + len(self.picture or "")
 
 
-class Studio:
-    """Makes the media of samples; reads each source once, however many spans of it are shown."""
+def room(seconds: float) -> float:
+    """Bytes that the audio of a clip takes in the page, at least: as base64."""
+    return seconds * BIT_RATE / 8 * 4 / 3
 
-    def __init__(self, out: Path, rate: int, samples: Sequence[Sample]) -> None:
+
+class Studio:
+    """Makes the media of samples; reads each source once, however many spans of it are shown.
+
+    Clips above `longest` seconds are neither decoded nor made.
+    """
+
+    def __init__(
+        self, out: Path, rate: int, samples: Sequence[Sample], longest: float = np.inf
+    ) -> None:
         self.out, self.rate = out, rate  # of the resampled audio, Hz
-        self.samples = samples
+        self.samples, self.longest = samples, longest
         self.searched = 0.0  # s of sources
 
     def make(self, sample: Sample) -> Media:
         """The media of one of the samples."""
+        if why := lacking(sample):
+            return Media(why=why)
+        if sample.seconds > self.longest:
+            return Media(why=words.NO_ROOM)
+        if sample.pcm is None:
+            return self._rejected[id(sample)]
         try:
-            mono = self._kept(sample) if sample.pcm is not None else self._rejected[id(sample)]
+            return media(self._kept(sample))
         except (CorruptManifest, OSError) as error:
-            mono = f"its audio cannot be read: {error}"
-        if isinstance(mono, str):
-            return Media(why=mono)
-        pcm = (mono * 32767).round().clip(-32768, 32767).astype(np.int16)
-        return Media(
-            address("audio/mpeg", audio.write_mp3_bytes(pcm, RATE, BIT_RATE)),
-            address("image/png", png(spectrogram(mono))), len(mono) / RATE,
-        )  # fmt: skip
+            return Media(why=f"its audio cannot be read: {error}")
 
     def _kept(self, sample: Sample) -> Samples:
         assert sample.pcm is not None
         assert sample.shard is not None
         pcm = blobs.read(self.out, sample.shard, sample.pcm)
-        scaled = pcm[: round(SECONDS * self.rate)].astype(np.float32) * np.float32(1 / 32768)
-        return at_rate(scaled, self.rate)
+        return at_rate(pcm.astype(np.float32) * np.float32(1 / 32768), self.rate)
 
     @cached_property
-    def _rejected(self) -> dict[int, Samples | str]:
-        """Mono float32 [n] at RATE, or why there is none, of every sample without PCM."""
-        found: dict[int, Samples | str] = {}
+    def _rejected(self) -> dict[int, Media]:
+        """The media of every sample without PCM that has a source, or why there are none."""
+        found: dict[int, Media] = {}
         spans: dict[Locator, list[Sample]] = {}
         for sample in self.samples:
-            if sample.pcm is None:
-                found[id(sample)] = why = _no_source(sample)
-                if not why and sample.locator is not None:
-                    spans.setdefault(sample.locator, []).append(sample)
+            if sample.pcm is None and sample.seconds <= self.longest and not lacking(sample):
+                assert sample.locator is not None
+                spans.setdefault(sample.locator, []).append(sample)
         for locator, wanted in spans.items():
             try:
-                found.update(self._read(locator, wanted))
+                for sample, mono in self._read(locator, wanted):
+                    found[id(sample)] = media(mono)
             except (ItemError, OSError) as error:
-                lacking = [s for s in wanted if isinstance(found[id(s)], str)]
-                found.update((id(s), f"it cannot be decoded now: {error}") for s in lacking)
+                why = f"it cannot be decoded now: {error}"
+                found.update((id(s), Media(why=why)) for s in wanted if id(s) not in found)
+            for sample in wanted:
+                found.setdefault(id(sample), Media(why=TOO_FAR))
         return found
 
-    def _read(self, locator: Locator, wanted: list[Sample]) -> Iterator[tuple[int, Samples | str]]:
-        """The spans of one source, in the order of their starts."""
-        wanted.sort(key=lambda s: s.row["start"])
+    def _read(self, locator: Locator, wanted: list[Sample]) -> Iterator[tuple[Sample, Samples]]:
+        """The spans of one source, mono float32 [n] at RATE; those that SEARCH reaches."""
+        wanted = sorted(wanted, key=lambda s: s.row["start"])
         with audio.open_stream(locator) as stream:
-            far = wanted[-1].row["start"] + SECONDS
             seeks = stream.skip_to(0)
-            if not seeks and self.searched + far > SEARCH:
-                why = "it stands too far into its recording to be decoded again for this page"
-                yield from ((id(s), why) for s in wanted)
-                return
-        self.searched += 0.0 if seeks else far
         if seeks:
             for sample in wanted:
-                start, stop = _span(sample)
-                samples = audio.read_span(locator, start, stop)
-                yield id(sample), _mono(samples, sample)
+                yield sample, _mono(audio.read_span(locator, *_span(sample)), sample)
             return
-        with audio.open_stream(locator) as stream:
-            yield from _passing(stream, wanted)
+        wanted = [s for s in wanted if self.searched + s.row["end"] <= SEARCH]
+        if wanted:
+            self.searched += max(s.row["end"] for s in wanted)
+            with audio.open_stream(locator) as stream:
+                yield from _passing(stream, wanted)
 
 
-def _passing(stream: audio.Stream, wanted: Sequence[Sample]) -> Iterator[tuple[int, Samples]]:
+def media(mono: Samples) -> Media:
+    """Of samples at RATE: what a page embeds."""
+    pcm = (mono * 32767).round().clip(-32768, 32767).astype(np.int16)
+    return Media(
+        address("audio/mpeg", audio.write_mp3_bytes(pcm, RATE, BIT_RATE)),
+        address("image/png", png(spectrogram(mono))), len(mono) / RATE,
+    )  # fmt: skip
+
+
+def _passing(stream: audio.Stream, wanted: Sequence[Sample]) -> Iterator[tuple[Sample, Samples]]:
     """Spans, by rising start, of a stream that is decoded once until the last of them ends."""
     spans: list[tuple[int, int, Sample, list[Samples]]]
     spans = [(*_span(sample), sample, []) for sample in wanted]
@@ -128,7 +145,7 @@ def _passing(stream: audio.Stream, wanted: Sequence[Sample]) -> Iterator[tuple[i
                 pieces.append(block[low:high])
         at += len(block)
         for _, _, sample, pieces in [s for s in spans if s[1] <= at]:
-            yield id(sample), _mono(np.concatenate(pieces), sample)
+            yield sample, _mono(np.concatenate(pieces), sample)
         spans = [s for s in spans if s[1] > at]
         if not spans:
             return
@@ -137,16 +154,17 @@ def _passing(stream: audio.Stream, wanted: Sequence[Sample]) -> Iterator[tuple[i
 def _span(sample: Sample) -> tuple[int, int]:
     """First sample and the one after the last of what is heard, at the native rate."""
     rate = sample.row["sample_rate"]
-    start, stop = round(sample.row["start"] * rate), round(sample.row["end"] * rate)
-    return start, min(stop, start + round(SECONDS * rate))
+    return round(sample.row["start"] * rate), round(sample.row["end"] * rate)
 
 
 def _mono(samples: Samples, sample: Sample) -> Samples:
     return at_rate(samples.mean(axis=1, dtype=np.float32), sample.row["sample_rate"])
 
 
-def _no_source(sample: Sample) -> str:
-    """Why a rejected sample has no audio to decode; empty where it has."""
+def lacking(sample: Sample) -> str:
+    """Why a sample has no audio that could be heard; empty where it has."""
+    if sample.pcm is not None:
+        return ""
     if sample.row["outcome"] == "failed":
         return "it failed, and is not decoded again here"
     if sample.locator is None:

@@ -108,6 +108,13 @@ class Columns:
             found |= (draw >= weight) & self.heard
         return found
 
+    def rejected(self, group: str) -> Flags:
+        """Rows that `stage.reason` took away."""
+        stage, _, reason = group.partition(".")
+        table = self.read("stage", "reason", "outcome")
+        here = pc.and_(pc.equal(table["stage"], stage), pc.equal(table["reason"], reason))
+        return _flags(pc.and_(here, pc.not_equal(table["outcome"], "packaged")))
+
     def refused(self, asked: Asked) -> Flags:
         """Which rows one rule rejects; a rule on text rejects nothing that was not heard."""
         if asked not in self._refused:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,13 +46,30 @@ class Ledger:
             at += part.num_rows
         return found
 
-    def _parts(self) -> Iterator[pa.Table]:
+    def find(self, utterances: Collection[str]) -> dict[str, int]:
+        """Row numbers of these utterances, of those that were packaged where an id stands twice."""
+        wanted = pa.array(list(utterances), pa.string())
+        found: dict[str, int] = {}
+        at = 0
+        for part in self._parts("utterance", "outcome"):
+            rows = np.flatnonzero(pc.is_in(part["utterance"], wanted).to_numpy())
+            kept = pc.equal(part["outcome"], "packaged").to_numpy()
+            names = part["utterance"].take(pa.array(rows)).to_pylist()
+            for name, row in zip(names, rows.tolist(), strict=True):
+                if name not in found or kept[row]:
+                    found[name] = at + row
+            at += part.num_rows
+        return found
+
+    def _parts(self, *columns: str) -> Iterator[pa.Table]:
+        """All columns, or these, a row group at a time."""
+        names = list(columns) or None
         if isinstance(self.source, pa.Table):
-            yield self.source
+            yield self.source.select(names) if names else self.source
             return
         with pq.ParquetFile(self.source) as file:
             for number in range(file.num_row_groups):
-                yield file.read_row_group(number)
+                yield file.read_row_group(number, columns=names)
 
     def reasons(self) -> tuple[NDArray[np.int32], list[tuple[str, str]]]:
         """(code of each row, (stage, reason) of each code), in the order of names."""

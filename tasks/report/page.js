@@ -156,14 +156,16 @@
   }
 
   const reason = document.getElementById("reason");
+  const rows = [...document.querySelectorAll("tr[data-reason]")];
   const choose = () => {
-    let shown = 0;
-    for (const row of document.querySelectorAll("tr[data-reason]")) {
-      row.hidden = reason.value !== "" && row.dataset.reason !== reason.value;
+    const places = reason.selectedOptions[0].dataset.rows;
+    const shown = places ? JSON.parse(places).map((place) => rows[place]) : rows;
+    for (const row of rows) {
+      row.hidden = !shown.includes(row);
       if (row.hidden) row.querySelector("audio")?.pause();
-      shown += row.hidden ? 0 : 1;
     }
-    document.getElementById("count").textContent = `${shown} shown`;
+    for (const row of shown) row.parentElement.append(row);  // the worst of this reason first
+    document.getElementById("count").textContent = `${shown.length} shown`;
   };
   if (reason) {
     reason.addEventListener("change", choose);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -16,13 +16,12 @@ import pyarrow as pa
 from tasks import masking
 from tasks.corpuswide import decisions
 from tasks.job import Job
-from tasks.report import clips, curves, distributions, facts, samples, words, workers
+from tasks.report import clips, curves, distributions, facts, listen, samples, words, workers
 from tasks.report.columns import Columns, units
 from tasks.report.facts import Ledger
 from tasks.rules import Limit
 
 BYTES = 15_000_000  # of the file, below
-TEXT = 600  # characters of a name or text that are shown
 SETTINGS = 200_000  # characters of the settings that are shown
 
 
@@ -45,42 +44,27 @@ class Request:
 def build(asked: Request, limit: int = BYTES) -> bytes:
     """The file, of less than `limit` bytes: clips are left out before it grows beyond."""
     job, ledger = asked.job, Ledger(asked.ledger)
-    found = samples.choose(ledger, job.package.seed)
+    path = decisions.where(job)
+    columns = None if path is None else Columns(job, path)
+    about = units(job)
+    found = samples.choose(ledger, job.package.seed, columns)
     samples.look_up(job, found)
     steps = facts.funnel(asked.counts)
     _explain(job, steps)
+    rows = [listen.row_of(sample, about) for sample in found]
     context = {
         "asked": asked, "steps": steps, "tiles": _tiles(asked), "words": words,
         "shares": [(kind, facts.shares(ledger, kind)) for kind in ("dataset", "language")],
-        "measured": _measured(job, asked), "now": None,
-        "settings": masking.text(asked.settings)[:SETTINGS],
-        "reasons": _reasons(steps, found), "work": workers.of(asked.metrics),
+        "measured": None if columns is None else _measured(columns, asked, about), "now": None,
+        "settings": masking.text(asked.settings)[:SETTINGS], "rows": rows,
+        "reasons": listen.groups(asked.counts, found), "work": workers.of(asked.metrics),
+        "kilobits": clips.BIT_RATE // 1000, "megabytes": BYTES // 1_000_000,
     }  # fmt: skip
-    rows = [_row(sample, steps) for sample in found]
-    bare = _render({**context, "rows": [{**row, "media": clips.Media(why="-" * 90)}
-                                        for row in rows]})  # fmt: skip
-    left = limit - len(bare) - 1
-    studio = clips.Studio(job.out, job.resample.rate, found)
-    # One of each reason first: a budget that does not reach costs the later ones of all.
-    order = sorted(range(len(found)), key=lambda i: (_place(found, i), i))
-    for index in order:
-        media = studio.make(found[index]) if left > 0 else clips.Media(why=words.NO_ROOM)
-        if media.size > left:
-            media = clips.Media(why=words.NO_ROOM)
-        left -= media.size
-        rows[index]["media"] = media
-    return _render({**context, "rows": rows})
-
-
-def _place(found: Sequence[samples.Sample], index: int) -> int:
-    """How many samples of the same reason stand before this one."""
-    name = _name(found[index])
-    return sum(_name(other) == name for other in found[:index])
-
-
-def _name(sample: samples.Sample) -> str:
-    row = sample.row
-    return "packaged" if sample.kept else f"{row['stage']}.{row['reason']}"
+    for row in rows:
+        row["media"] = clips.Media(why="-" * 90)
+    bare = _render({**context, "left_out": len(rows)})
+    left_out = listen.embed(job, found, rows, limit - len(bare) - 1)
+    return _render({**context, "left_out": left_out})
 
 
 def _tiles(asked: Request) -> list[tuple[str, str, str]]:
@@ -122,13 +106,11 @@ def _explain(job: Job, steps: list[dict[str, Any]]) -> None:
                     step["meaning"] = f"{rule.column} {word} {shown}"
 
 
-def _measured(job: Job, asked: Request) -> dict[str, Any] | None:
-    """Everything about measures; None where no table of decisions holds for these settings."""
-    path = decisions.where(job)
-    if path is None:
-        return None
-    columns, about = Columns(job, path), units(job)
-    about["chars_per_second"] = distributions.CHARS_PER_SECOND
+def _measured(
+    columns: Columns, asked: Request, about: Mapping[str, tuple[str, str]]
+) -> dict[str, Any]:
+    """Everything about measures; `about` has their units and meanings."""
+    about = {**about, "chars_per_second": distributions.CHARS_PER_SECOND}
     measures = []
     for name in distributions.shown(columns):
         found = distributions.of(columns, name)
@@ -151,39 +133,6 @@ def _measured(job: Job, asked: Request) -> dict[str, Any] | None:
     same = abs(now["hours"] - packaged) <= 1e-6 * max(packaged, 1.0)
     return {"measures": measures, "now": now, "groups": [g for g in groups if g[1]], "same": same,
             "packaged": packaged}  # fmt: skip
-
-
-def _row(sample: samples.Sample, steps: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """What the table of samples shows of one."""
-    row = sample.row
-    first = [n for n in distributions.FIRST if n in sample.measures]
-    return {
-        "kept": sample.kept, "reason": _name(sample), "dataset": _shown(row["dataset"]),
-        "file": _shown(row["source_path"]), "start": row["start"], "end": row["end"],
-        "id": row["utterance"], "language": row["language"], "detail": _shown(row["detail"]),
-        "value": row["value"], "threshold": row["threshold"], "outcome": row["outcome"],
-        "text": _shown(sample.text), "source": sample.text_source,
-        "heard": _shown(sample.heard) if sample.heard != sample.text else None,
-        "reference": _shown(sample.reference) if sample.reference != sample.text else None,
-        "measures": [(name, words.number(sample.measures[name])) for name in first],
-    }  # fmt: skip
-
-
-def _reasons(steps: Sequence[dict[str, Any]], found: Sequence[samples.Sample]) -> list[Any]:
-    """(name, samples, items in all) of each reason that has samples, packaged first."""
-    count: dict[str, int] = {}
-    for sample in found:
-        count[_name(sample)] = count.get(_name(sample), 0) + 1
-    items = {step["name"]: step["items"] for step in steps}
-    return [(name, number, items.get(name)) for name, number in count.items()]
-
-
-def _shown(text: str | None) -> str | None:
-    """A source's words on one line, without secrets, and not endless."""
-    if text is None:
-        return None
-    shown = masking.sentence(text)
-    return shown if len(shown) <= TEXT else shown[:TEXT] + " …"
 
 
 def _render(context: Mapping[str, Any]) -> bytes:

@@ -1,6 +1,4 @@
-"""Which spans of the ledger a report shows, and what is known of each: text, measures, where the
-audio lies. A seeded draw: at most PER_REASON of each reason, and as many packaged ones.
-"""
+"""What is known of each span that a report shows: text, measures, where its audio lies."""
 
 from __future__ import annotations
 
@@ -14,14 +12,17 @@ from tasks import manifest, storage
 from tasks.job import Job
 from tasks.manifest import Row
 from tasks.recording import Locator
-from tasks.report.facts import REMOVED, Ledger
+from tasks.report import choosing
+from tasks.report.columns import Columns
+from tasks.report.doubtful import Why
+from tasks.report.facts import Ledger
 from tasks.stage import view_of
 from tasks.storage import tables
 from tasks.view import Utterance, final_text
 
-PER_REASON = 8
-IN_ALL = 80
-SHARDS = 4096  # of which recordings are looked up; in a larger corpus, of so many of its shards
+#: Shards in which recordings are looked up; of a larger corpus, so many of its shards. A look takes
+#: 1 ms in a folder, a request in an object store.
+SHARDS, REMOTE_SHARDS = 50_000, 4096
 
 
 @dataclass(slots=True)
@@ -29,6 +30,7 @@ class Sample:
     """One span of the ledger, with all that a report says of it."""
 
     row: Row
+    whys: list[Why] = field(default_factory=list)
     shard: str | None = None
     locator: Locator | None = None
     text: str | None = None
@@ -42,30 +44,21 @@ class Sample:
     def kept(self) -> bool:
         return bool(self.row["outcome"] == "packaged")
 
+    @property
+    def seconds(self) -> float:
+        return max(float(self.row["end"] - self.row["start"]), 0.0)
 
-def choose(ledger: Ledger, seed: int) -> list[Sample]:
-    """Samples in the order of reasons, packaged ones first; within one, in the ledger's order."""
-    codes, reasons = ledger.reasons()
-    groups = {
-        reason: np.flatnonzero(codes == code)
-        for code, reason in enumerate(reasons)
-        if reason[1] != REMOVED
-    }
-    most = _quota([len(rows) for rows in groups.values()])
-    chosen: list[int] = []
-    for index, rows in enumerate(groups.values()):
-        draw = np.random.default_rng([seed, index])
-        chosen += draw.choice(rows, min(len(rows), most), replace=False).tolist()
-    samples = [Sample(row) for row in ledger.rows(chosen)]
-    return sorted(samples, key=lambda s: (not s.kept, s.row["stage"], s.row["reason"]))
+    @property
+    def name(self) -> str:
+        """Its group: `packaged`, or `stage.reason`."""
+        return "packaged" if self.kept else f"{self.row['stage']}.{self.row['reason']}"
 
 
-def _quota(counts: Sequence[int]) -> int:
-    """How many of each reason, so that all of them are at most IN_ALL; 1 at least."""
-    for most in range(PER_REASON, 1, -1):
-        if sum(min(count, most) for count in counts) <= IN_ALL:
-            return most
-    return 1
+def choose(ledger: Ledger, seed: int, columns: Columns | None = None) -> list[Sample]:
+    """The samples, in the order in which `choosing` names them."""
+    picks = choosing.choose(ledger, columns, seed)
+    rows = dict(zip(sorted(picks), ledger.rows(list(picks)), strict=True))
+    return [Sample(rows[number], whys) for number, whys in picks.items()]
 
 
 def look_up(job: Job, samples: Sequence[Sample]) -> None:
@@ -108,15 +101,18 @@ def _tell(job: Job, sample: Sample, utterance: Utterance) -> None:
 def _shards_of(job: Job, recordings: set[str]) -> dict[str, set[str]]:
     """Which shard holds which of these recordings; only names are read of the manifests."""
     shards = manifest.shards(job.out)
-    if len(shards) > SHARDS:
+    most = REMOTE_SHARDS if storage.is_remote(job.out) else SHARDS
+    if len(shards) > most:
         draw = np.random.default_rng(job.package.seed)
-        shards = sorted(draw.choice(shards, SHARDS, replace=False).tolist())
+        shards = sorted(draw.choice(shards, most, replace=False).tolist())
     found: dict[str, set[str]] = {}
     left = set(recordings)
     for shard in shards:
+        if not left:
+            break
         parts = storage.names(manifest.folder(job.out, "shard", shard), ".parquet")
         newest = max(parts, key=manifest.number_of, default=None)
-        if newest is None or not left:
+        if newest is None:
             continue
         names = tables.read(newest, columns=["recording"])["recording"].to_pylist()
         here = left.intersection(names)

@@ -2,7 +2,8 @@
 
 The weights lie in faster-whisper's wheel, which is found without being imported. Starting anew in
 the middle, even with a minute of warm-up, gives other probabilities (0.012 apart, measured), so
-the state is carried from the first sample to the last.
+the state is carried from the first sample to the last. `afresh` is for a second opinion on a few
+seconds.
 """
 
 from __future__ import annotations
@@ -59,6 +60,20 @@ def _session() -> Any:
     )
 
 
+def afresh(windows: Floats) -> Floats:
+    """Probabilities of consecutive windows, float32 [n, 512], heard without a past."""
+    state = np.zeros((1, 1, 128), np.float32)
+    return _infer(windows, np.zeros(CONTEXT, np.float32), state, state)[0]
+
+
+def _infer(grid: Floats, context: Floats, h: Floats, c: Floats) -> tuple[Floats, Floats, Floats]:
+    """Run the model on windows [n, 512] after `context`; probabilities [n], and its state."""
+    before = np.concatenate([context[None], grid[:-1, -CONTEXT:]])
+    inputs = {"input": np.concatenate([before, grid], axis=1), "h": h, "c": c}
+    out, h, c = _session().run(None, inputs)
+    return np.asarray(out, np.float32).reshape(-1), h, c
+
+
 class Probabilities:
     """Native samples in, speech probabilities of 32 ms windows at 16 kHz out.
 
@@ -69,7 +84,7 @@ class Probabilities:
     def __init__(self, rate: int) -> None:
         import soxr
 
-        self._session = _session()
+        _session()  # a missing model is found before the first block
         self._piece = rate
         self._native: list[Floats] = []
         self._native_count = 0
@@ -81,9 +96,14 @@ class Probabilities:
         self._context = np.zeros(CONTEXT, np.float32)
         self._h = np.zeros((1, 1, 128), np.float32)
         self._c = np.zeros((1, 1, 128), np.float32)
+        self.windows = np.empty((0, WINDOW), np.float32)
 
     def push(self, block: Floats) -> Floats:
-        """Probabilities that are known after this block, float32 [n, channels]."""
+        """Probabilities that are known after this block, float32 [n, channels].
+
+        `windows` then holds the samples, [n, 512] at 16 kHz, that they are about.
+        """
+        self.windows = self.windows[:0]
         mono = mean(block, np.float32)
         self._native.append(mono)
         self._native_count += len(mono)
@@ -98,6 +118,7 @@ class Probabilities:
 
     def finish(self) -> Floats:
         """The rest; the last window is filled up with zeros."""
+        self.windows = self.windows[:0]
         rest = np.concatenate(self._native) if self._native else np.empty(0, np.float32)
         self._to_16k(rest, last=True)
         self._native, self._native_count = [], 0
@@ -120,11 +141,10 @@ class Probabilities:
         found, at = [], 0
         while (windows := min((len(samples) - at) // WINDOW, BATCH)) >= least:
             grid = samples[at : at + windows * WINDOW].reshape(windows, WINDOW)
-            before = np.concatenate([self._context[None], grid[:-1, -CONTEXT:]])
-            inputs = {"input": np.concatenate([before, grid], axis=1), "h": self._h, "c": self._c}
-            out, self._h, self._c = self._session.run(None, inputs)
+            out, self._h, self._c = _infer(grid, self._context, self._h, self._c)
             self._context = grid[-1, -CONTEXT:].copy()
-            found.append(np.asarray(out, np.float32).reshape(-1))
+            found.append(out)
             at += windows * WINDOW
         self._at_16k, self._count_16k = [samples[at:].copy()], len(samples) - at
+        self.windows = samples[:at].reshape(-1, WINDOW)
         return np.concatenate(found) if found else np.empty(0, np.float32)

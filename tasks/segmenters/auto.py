@@ -12,7 +12,7 @@ from tasks.recording import Segment
 from tasks.segmenters import Segmenter, Span, vad
 from tasks.segmenters import given as given_segmenter
 
-VERSION = 1
+VERSION = 2
 
 
 class Settings(vad.Speech):

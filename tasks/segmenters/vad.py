@@ -1,9 +1,9 @@
-"""Utterances by voice detection: Silero v6, then pauses, merging and cutting.
+"""Utterances by voice detection: Silero v6, level, then pauses: joined, parted, cut.
 
-Speech is found by hysteresis over 32 ms windows. Neighbouring speech is joined while the whole
-stays within `max_seconds` and the pauses are short. Speech without such a pause for longer is cut
-at its longest dip, or where speech is least certain. Everything is done in one pass with a
-look-back of about `max_seconds` + `min_seconds`, whatever the length of the recording.
+Where speech is, `_voice.py` tells; `_joining.py` makes utterances of it. A stretch without a pause
+for longer than `max_seconds` is cut at its longest dip, or where speech is least certain.
+Everything is done in one pass with a look-back of about `max_seconds` + 20 s, whatever the length
+of the recording.
 
 `merge: emilia` follows the rules of Emilia-Pipe instead, see `_emilia.py`.
 """
@@ -19,23 +19,35 @@ from pydantic import Field, model_validator
 
 from tasks.recording import Segment
 from tasks.segmenters import Kind, Segmenter, Span
+from tasks.segmenters._edges import levels
 from tasks.segmenters._emilia import Emilia
+from tasks.segmenters._joining import Joining, Lengths
 from tasks.segmenters._silero import RATE, SHA256, WINDOW, Probabilities
+from tasks.segmenters._voice import Voice
 from tasks.settings import StageSettings
 
-VERSION = 1
+VERSION = 2
+# What Emilia-Pipe and Silero use; another value must be given.
+EMILIA = {
+    "min_seconds": 3.0, "max_gap_seconds": 2.0, "min_speech_ms": 250, "speech_pad_ms": 30,
+}  # fmt: skip
 
 
 class Speech(StageSettings):
     """Where speech begins and ends, and how long utterances are."""
 
-    min_seconds: float = Field(3.0, ge=0, title="Shortest utterance, s")
+    min_seconds: float = Field(0.3, ge=0, title="Shortest utterance, s")
+    target_seconds: float = Field(
+        10.0, ge=0.5, le=3600, title="Length to aim for, s",
+        description="Neighbouring speech is joined up to about this length, and parted at the "
+        "longest pause. Speech without a pause may be longer, up to max_seconds.",
+    )  # fmt: skip
     max_seconds: float = Field(30.0, ge=1, le=3600, title="Longest utterance, s")
-    max_gap_seconds: float = Field(2.0, ge=0.1, le=60, title="Longest pause inside an utterance, s")
+    max_gap_seconds: float = Field(1.0, ge=0.1, le=60, title="Longest pause inside an utterance, s")
     threshold: float = Field(0.5, gt=0, lt=1, title="Probability at which speech begins")
     neg_threshold: float = Field(0.35, gt=0, lt=1, title="Probability below which it ends")
     min_silence_ms: int = Field(100, ge=0, le=5000, title="Shortest pause that ends speech, ms")
-    min_speech_ms: int = Field(250, ge=0, le=5000, title="Shorter bursts are not speech, ms")
+    min_speech_ms: int = Field(200, ge=0, le=5000, title="Shorter bursts are not speech, ms")
     speech_pad_ms: int = Field(100, ge=0, le=1000, title="Audio kept around an utterance, ms")
 
     @model_validator(mode="after")
@@ -52,15 +64,16 @@ class Settings(Speech):
 
     merge: Literal["default", "emilia"] = Field(
         "default",
-        description="emilia: the rules of Emilia-Pipe on the source's speaker turns; speech_pad_ms "
-        "is 30 then unless it is given, as in Silero.",
+        description="emilia: the rules of Emilia-Pipe on the source's speaker turns, which know no "
+        "target_seconds; min_seconds is 3, max_gap_seconds 2, min_speech_ms 250 and speech_pad_ms "
+        "30 then, unless they are given.",
     )
 
     @model_validator(mode="before")
     @classmethod
-    def _pad_of_silero(cls, data: Any) -> Any:
+    def _of_emilia(cls, data: Any) -> Any:
         if isinstance(data, dict) and data.get("merge") == "emilia":
-            return {"speech_pad_ms": 30, **data}
+            return {**EMILIA, **data}
         return data
 
 
@@ -75,34 +88,41 @@ def uses_speakers(settings: Settings) -> bool:
 
 
 class Vad:
-    """Speech of one recording. Positions inside are windows; spans are native samples."""
+    """Utterances of one recording. Positions inside are windows; spans are native samples."""
 
     def __init__(self, settings: Speech, rate: int) -> None:
         self._settings, self._rate = settings, rate
         self._model = Probabilities(rate)
+        self._voice = Voice(settings)
         self._pad = settings.speech_pad_ms * RATE // 1000  # samples at 16 kHz
-        self._longest = (int(settings.max_seconds * RATE) - 2 * self._pad) // WINDOW
-        self._shortest = max(-(-int(settings.min_seconds * RATE) // WINDOW), 1)
-        self._gap = int(settings.max_gap_seconds * RATE) // WINDOW
+        longest = (int(settings.max_seconds * RATE) - 2 * self._pad) // WINDOW
+        lengths = Lengths(
+            shortest=max(-(-int(settings.min_seconds * RATE) // WINDOW), 1),
+            target=max(min(int(settings.target_seconds * RATE) // WINDOW, longest), 1),
+            longest=longest,
+            gap=int(settings.max_gap_seconds * RATE) // WINDOW,
+        )
+        self._joining = Joining(lengths, self._dip)
         self._count = 0  # native samples pushed
         self._done = 0  # native samples handed out as spans
         self._probs: list[float] = []  # of the windows from `_first` on
         self._first = 0
-        self._at = 0  # windows seen
-        self._start: int | None = None  # where the open speech began
-        self._quiet: int | None = None  # where it may have ended
-        self._joined: tuple[int, int] | None = None  # utterance that may still grow
         self._out: list[Span] = []
 
     def push(self, block: NDArray[np.float32]) -> list[Span]:
         self._count += len(block)
-        return self._advance(self._model.push(block))
+        self._advance(self._model.push(block))
+        keep = self._earliest()
+        del self._probs[: keep - self._first]
+        self._first = keep
+        return self._take()
 
     def finish(self) -> list[Span]:
-        self._advance_windows(self._model.finish())
-        if self._start is not None:
-            self._piece(self._start, self._at if self._quiet is None else self._quiet)
-        self._close(None)
+        self._advance(self._model.finish())
+        self._voice.finish()
+        self._join()
+        self._joining.finish()
+        self._settle()
         self._cover(self._count, "non_speech", None)
         return self._take()
 
@@ -112,77 +132,33 @@ class Vad:
         return max(self._done, self._native(self._earliest() * WINDOW - self._pad))
 
     def _earliest(self) -> int:
-        if self._joined is not None:
-            return self._joined[0]
-        return self._at if self._start is None else self._start
+        start = self._joining.start
+        return self._voice.low if start is None else start
 
-    def _advance(self, probs: NDArray[np.float32]) -> list[Span]:
-        self._advance_windows(probs)
-        keep = self._earliest()
-        del self._probs[: keep - self._first]
-        self._first = keep
-        return self._take()
-
-    def _advance_windows(self, probs: NDArray[np.float32]) -> None:
-        for value in probs.tolist():
-            self._probs.append(value)
-            self._window(value)
-            self._at += 1
-
-    def _window(self, value: float) -> None:
-        """Silero's own hysteresis: speech ends where it was quiet for `min_silence_ms`."""
-        at, settings = self._at, self._settings
-        if value >= settings.threshold:
-            self._quiet = None
-            if self._start is None:
-                self._start = at
-        elif value < settings.neg_threshold and self._start is not None:
-            if self._quiet is None:
-                self._quiet = at
-            if (at - self._quiet) * WINDOW * 1000 >= settings.min_silence_ms * RATE:
-                start, end = self._start, self._quiet
-                self._start = self._quiet = None
-                self._piece(start, end)
-        if self._start is not None and at - self._start >= self._longest + self._shortest:
-            self._start = self._cut_down(self._start, at, open_end=True)
-        if self._start is None and self._joined and at - self._joined[1] >= self._gap:
-            self._close(None)
-
-    def _piece(self, start: int, end: int) -> None:
-        """Join a stretch of speech to the utterance before it, or begin a new one."""
-        if (end - start) * WINDOW * 1000 < self._settings.min_speech_ms * RATE:
+    def _advance(self, probs: NDArray[np.float32]) -> None:
+        if not len(probs):
             return
-        start = self._cut_down(start, end, open_end=False)
-        if self._joined is not None:
-            if self._near(start) and end - self._joined[0] <= self._longest:
-                self._joined = (self._joined[0], end)
-                return
-            self._close(start)
-        self._joined = (start, end)
+        windows = self._model.windows
+        for value, level, samples in zip(
+            probs.tolist(), levels(windows).tolist(), windows, strict=True
+        ):
+            self._probs.append(value)
+            self._voice.push(value, level, samples)
+            self._join()
 
-    def _near(self, start: int) -> bool:
-        return self._joined is not None and start - self._joined[1] < self._gap
+    def _join(self) -> None:
+        """Tell of what the last window settled."""
+        voice, joining = self._voice, self._joining
+        for start, end in voice.ended:
+            joining.ends(start, end)
+        voice.ended.clear()
+        if voice.begun is not None:
+            joining.reaches(voice.begun, voice.reached)
+        else:
+            joining.silent(voice.low)
+        self._settle()
 
-    def _cut_down(self, start: int, end: int, open_end: bool) -> int:
-        """Cut utterances off a stretch until the rest is short enough; where the rest begins."""
-        while True:
-            begin = start
-            if self._joined is not None:
-                # A scrap that is too short to stand alone goes along with what follows it.
-                scrap = self._joined[1] - self._joined[0] < self._shortest
-                if self._near(start) and scrap:
-                    begin = self._joined[0]
-            if end - begin <= self._longest + (self._shortest if open_end else 0):
-                return start
-            if begin == start:
-                self._close(start)
-            low = max(begin + self._shortest, start + 1)
-            high = max(min(begin + self._longest, end - self._shortest), low)
-            stop, start = self._pause(low, high)
-            self._joined = (begin, stop)
-            self._close(start)
-
-    def _pause(self, low: int, high: int) -> tuple[int, int]:
+    def _dip(self, low: int, high: int) -> tuple[int, int]:
         """The longest dip in windows [low, high), else the least certain one: (end, next start)."""
         probs = np.array(self._probs[low - self._first : high - self._first + 1])
         quiet = np.flatnonzero(np.diff(np.r_[0, probs < self._settings.neg_threshold, 0]))
@@ -195,22 +171,20 @@ class Vad:
         where = low + int(np.argmin(smooth))
         return where, where
 
-    def _close(self, following: int | None) -> None:
-        """Settle the utterance at hand; `following` is where speech goes on, if it is known."""
-        if self._joined is None:
-            return
-        start, end = self._joined[0] * WINDOW, self._joined[1] * WINDOW
-        self._joined = None
-        last = end + self._pad
-        if following is not None:  # two pads that meet share the pause
-            last = min(last, (end + following * WINDOW) // 2)
-        self._cover(self._native(start - self._pad), "non_speech", None)
-        stop = max(self._native(last), self._done)
-        short = stop - self._done < self._settings.min_seconds * self._rate
-        if short:
-            self._cover(stop, "unsegmented", "below_min_seconds")
-        else:
-            self._cover(stop, "utterance", None)
+    def _settle(self) -> None:
+        """Spans of the utterances that are settled; two pads that meet share the pause."""
+        for first, last, following in self._joining.pieces:
+            start, end = first * WINDOW, last * WINDOW
+            stop = end + self._pad
+            if following is not None:
+                stop = min(stop, (end + following * WINDOW) // 2)
+            self._cover(self._native(start - self._pad), "non_speech", None)
+            stop = max(self._native(stop), self._done)
+            if stop - self._done < self._settings.min_seconds * self._rate:
+                self._cover(stop, "unsegmented", "below_min_seconds")
+            else:
+                self._cover(stop, "utterance", None)
+        self._joining.pieces.clear()
 
     def _cover(self, end: int, kind: Kind, reason: str | None) -> None:
         """One span from where the last one ended to `end`, if that is any."""

@@ -134,10 +134,39 @@ def test_a_reason_shows_its_clips(page: Any) -> None:
     assert page.get_by_role("status").inner_text() == f"{every} shown"
 
 
+def test_the_worst_of_a_reason_comes_first(page: Any) -> None:
+    """Rejected ones from the worst on, then kept ones near the limit; each says why it is here."""
+    page.get_by_label("Clips").select_option("filter.too_short")
+    shown = page.locator("tr[data-reason]:visible")
+    assert shown.evaluate_all("rows => rows.map(row => row.dataset.reason)") == [
+        *["filter.too_short"] * 2,
+        *["packaged"] * 2,
+    ]
+    labels = shown.locator(".why").all_inner_texts()
+    assert labels[0].startswith("worst: duration 0.4 s, limit at least 0.7")
+    assert "kept, just inside: duration 0.8 s, limit at least 0.7 (filter.too_short)" in labels[2]
+    page.get_by_label("Clips").select_option("packaged")
+    first = page.locator("tr[data-reason]:visible").first
+    assert first.get_attribute("data-reason") == "packaged"
+    assert first.locator(".why li").count() >= 1
+
+
+def test_a_player_holds_the_whole_clip(page: Any) -> None:
+    page.get_by_label("Clips").select_option("")
+    players = page.locator("tr[data-reason] audio")
+    spans = page.locator("tr[data-reason]:has(audio) .file").all_inner_texts()
+    players.evaluate_all("all => all.forEach(each => { each.preload = 'metadata'; each.load(); })")
+    wait(page, "[...document.querySelectorAll('audio')].every(a => a.duration > 0)")
+    lengths = players.evaluate_all("all => all.map(each => each.duration)")
+    for told, length in zip(spans, lengths, strict=True):
+        start, end = told.rpartition("· ")[2].removesuffix(" s").split("–")
+        assert length == pytest.approx(float(end) - float(start), abs=0.1)
+
+
 def test_all_images_load_and_nothing_overflows(page: Any) -> None:
     page.get_by_label("Clips").select_option("")
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
-    wait(page, "[...document.images].every(i => i.complete && i.naturalWidth === 160)")
+    wait(page, "[...document.images].every(i => i.complete && i.naturalWidth === 320)")
     for width in (1280, 400):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") == width

@@ -1,0 +1,111 @@
+"""One clip of up to 30 s, heard until its text covers its speech.
+
+Whisper may end a text at a pause, or pass over a sentence, with the best of scores: of 40 clips of
+20 to 30 s that hold several speakers, five lost about half of their words. The times of the words
+(cross-attention) beside the detected speech show it. What was passed over is heard again as a
+window of its own, and its words are put where they were said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tasks import speech
+from tasks.asr import SpeechClip, Transcript, Word
+from tasks.asr._whisper_windows import LOOP_RATIO, RATE, SILENCE_LOGPROB, Heard, Language, Window
+from tasks.asr._whisper_words import ordered
+from tasks.speech import Span
+
+LEAST_SECONDS = 0.8  # of speech under no word; a word's end lies up to 0.5 s before its speech's
+LEAD_SECONDS = 0.2  # heard before the speech that was passed over
+ROUNDS = 6  # windows that follow one another in one clip at most
+
+
+@dataclass(slots=True)
+class Hearing:
+    """What was heard of one clip so far. `parts`: texts with their words in seconds of the clip."""
+
+    clip: SpeechClip
+    language: Language
+    parts: list[tuple[Heard, tuple[Word, ...]]] = field(default_factory=list)
+    aligned: bool = True
+    silent: list[Span] = field(default_factory=list)  # heard again, and nothing was in it
+    rounds: int = 0
+
+    @property
+    def seconds(self) -> float:
+        return len(self.clip.samples) / RATE
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        said = [word for _, words in self.parts for word in words]
+        return ordered(sorted(said, key=lambda word: (word.start, word.end)), self.seconds)
+
+    def missed(self) -> list[Span]:
+        """Spans with speech and no words, which are worth another window."""
+        if not self.aligned or self.rounds >= ROUNDS or not self.words:
+            return []
+        return [
+            span
+            for span in uncovered(self.words, self.clip.speech, self.seconds)
+            if not any(first <= span[0] and span[1] <= last for first, last in self.silent)
+        ]
+
+    def cut(self, span: Span) -> SpeechClip:
+        """The samples of a span as a clip of its own."""
+        start, end = (round(at * RATE) for at in span)
+        return SpeechClip(np.ascontiguousarray(self.clip.samples[start:end]))
+
+    def add(self, span: Span, window: Window) -> None:
+        """Take the words of a window that was heard in `span`, if they can be believed."""
+        heard, words = window.heard, window.words
+        doubtful = heard.avg_logprob < SILENCE_LOGPROB or heard.ratio > LOOP_RATIO
+        if not words or heard.silent or doubtful:
+            self.silent.append(span)
+            return
+        moved = [replace(w, start=w.start + span[0], end=w.end + span[0]) for w in words]
+        self.parts.append((heard, tuple(moved)))
+
+    def transcript(self, with_words: bool) -> Transcript:
+        """All parts as one. Log-probability: mean over tokens; compression: the worst part's."""
+        first = self.parts[0][0]
+        heard = [part for part, _ in self.parts]
+        text = first.text
+        if len(heard) > 1:
+            text = " ".join("".join(word.word for word in self.words).split())
+        words = self.words
+        weights = [len(part.tokens) + 1 for part in heard]
+        return Transcript(
+            text="" if first.silent else text,
+            language=self.language.code,
+            language_probability=self.language.probability,
+            avg_logprob=float(np.average([part.avg_logprob for part in heard], weights=weights)),
+            no_speech_probability=first.no_speech,
+            compression_ratio=max(part.ratio for part in heard),
+            words=(words if self.aligned else None) if with_words else None,
+            text_end=(words[-1].end if words else 0.0) if self.aligned else None,
+            detected_language=self.language.detected,
+            detected_probability=self.language.detected_probability,
+        )
+
+
+def begun(clip: SpeechClip, window: Window) -> Hearing:
+    """A clip after its first window."""
+    words = window.words
+    return Hearing(clip, window.language, [(window.heard, words or ())], words is not None)
+
+
+def uncovered(words: tuple[Word, ...], found: tuple[Span, ...], seconds: float) -> list[Span]:
+    """Spans between words, before the first and after the last, with `LEAST_SECONDS` of speech;
+    each from a little before that speech to the next word, or to the end."""
+    gaps: list[Span] = []
+    at = 0.0
+    for start, end in [*((word.start, word.end) for word in words), (seconds, seconds)]:
+        if speech.within(found, at, start) >= LEAST_SECONDS:
+            # Speech that goes on from the last word is cut there; else its pause comes along.
+            begins = next(max(at, first - LEAD_SECONDS) for first, last in found if last > at)
+            gaps.append((begins, start))
+        at = max(at, end)
+    return gaps

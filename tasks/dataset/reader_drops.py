@@ -1,0 +1,179 @@
+"""Clips of a published version that the usual readers of its formats would drop, and what helps.
+
+Counted from columns of `utterances.parquet`, a batch at a time: memory does not grow with the
+version. The sentence names a setting of ours and the trainer's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tasks import plugins, storage
+from tasks.formats._readers import FRAMES_PER_SECOND, Bound, ReaderLimits
+from tasks.settings import Plugin
+from tasks.storage import tables
+
+COLUMNS = ("split", "text", "num_samples", "sample_rate")
+BATCH = 65536  # rows
+#: Settings of a segmenter by which its clips get shorter, and longer.
+SHORTER = ("target_seconds", "max_seconds", "whole_up_to")
+LONGER = ("min_seconds",)
+
+Values = Mapping[str, NDArray[np.float64]]
+
+
+@dataclass(slots=True)
+class _Count:
+    """Clips of a split, and how many of them each bound drops first."""
+
+    clips: int
+    dropped: NDArray[np.int64]
+
+
+def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> list[dict[str, Any]]:
+    """One entry for each bound that drops clips of a split, in the order of formats and splits.
+
+    `format`, `split`, `clips` (of the split), `dropped` (a clip counts for the first bound that it
+    breaks), `setting` and `limit` (of the trainer), and `warning`, the sentence for people.
+    """
+    limits = {plugin.use: limits_of(plugin) for plugin in formats}
+    counts = _count(version, {use: found for use, found in limits.items() if found is not None})
+    entries = []
+    for (use, split), count in counts.items():
+        reader = limits[use]
+        assert reader is not None
+        for bound, dropped in zip(reader.bounds, count.dropped.tolist(), strict=True):
+            if dropped:
+                told = _sentence(use, split, reader, bound, dropped, count.clips, segmenter)
+                entries.append(
+                    {
+                        "format": use,
+                        "split": split,
+                        "clips": count.clips,
+                        "dropped": dropped,
+                        "setting": bound.setting,
+                        "limit": bound.limit,
+                        "warning": told,
+                    }
+                )
+    return entries
+
+
+def limits_of(plugin: Plugin) -> ReaderLimits | None:
+    """What a format declares of its usual reader; None: that one keeps every clip."""
+    found: ReaderLimits | None = getattr(plugins.load("formats", plugin.use), "READER", None)
+    return found
+
+
+def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str, str], _Count]:
+    """Counts by (format, split), sorted by split within each format."""
+    if not limits:
+        return {}
+    found: dict[tuple[str, str], _Count] = {}
+    for batch in _batches(version / "utterances.parquet"):
+        values = measures(batch)
+        splits = batch["split"].to_numpy(zero_copy_only=False)
+        for split in pc.unique(batch["split"]).to_pylist():
+            inside = splits == split
+            for use, reader in limits.items():
+                if reader.splits is None or split in reader.splits:
+                    count = found.setdefault(
+                        (use, split), _Count(0, np.zeros(len(reader.bounds), np.int64))
+                    )
+                    count.clips += int(inside.sum())
+                    count.dropped += _first_broken(reader, values, inside)
+    order = list(limits)
+    return dict(sorted(found.items(), key=lambda item: (order.index(item[0][0]), item[0][1])))
+
+
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """Rows of a file, or of a folder of parts; pages are decoded as they are asked for."""
+    folder = not storage.is_remote(path) and path.is_dir()
+    for part in sorted(path.glob("*.parquet")) if folder else [path]:
+        with tables.arrow(part) as source, pq.ParquetFile(source) as file:
+            yield from file.iter_batches(batch_size=BATCH, columns=list(COLUMNS))
+
+
+def measures(batch: pa.RecordBatch) -> dict[str, NDArray[np.float64]]:
+    """Every `Measure` of rows with COLUMNS; float64 [rows]."""
+    text = pc.utf8_trim_whitespace(pc.fill_null(batch["text"], ""))
+    characters = pc.utf8_length(text).to_numpy(zero_copy_only=False).astype(np.float64)
+    seconds = batch["num_samples"].to_numpy() / batch["sample_rate"].to_numpy()
+    frames = seconds * FRAMES_PER_SECOND
+    rate = np.divide(characters, frames, out=np.zeros_like(frames), where=frames > 0)
+    return {
+        "seconds": seconds,
+        "frames": frames,
+        "characters": characters,
+        "characters_per_frame": rate,
+    }
+
+
+def _first_broken(
+    reader: ReaderLimits, values: Values, rows: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """How many of `rows` each bound drops that none before it dropped; int64 [bounds]."""
+    left = rows.copy()
+    dropped = np.zeros(len(reader.bounds), np.int64)
+    for number, bound in enumerate(reader.bounds):
+        value = values[bound.measure]
+        beyond = left & (value < bound.limit if bound.side == "min" else value > bound.limit)
+        dropped[number] = beyond.sum()
+        left &= ~beyond
+    return dropped
+
+
+def _sentence(
+    use: str,
+    split: str,
+    reader: ReaderLimits,
+    bound: Bound,
+    dropped: int,
+    clips: int,
+    segmenter: Plugin,
+) -> str:
+    change = "raise" if bound.side == "max" else "lower"
+    return (
+        f"{use}: {reader.reader} would drop {dropped} of {clips} clips of split {split} "
+        f"({bound.setting} {bound.limit:g}: {_meaning(bound)}); {_remedy(bound, segmenter)}, or "
+        f"{change} {bound.setting} in the trainer's {reader.where}"
+    )
+
+
+def _meaning(bound: Bound) -> str:
+    if bound.measure == "characters_per_frame":
+        word = "more" if bound.side == "max" else "fewer"
+        return f"{word} than {bound.limit * FRAMES_PER_SECOND:g} characters a second"
+    if bound.measure == "characters":
+        if bound.side == "min":
+            return "no text"
+        return f"text longer than {bound.limit:g} characters"
+    frames = FRAMES_PER_SECOND if bound.measure == "frames" else 1
+    word = "longer" if bound.side == "max" else "shorter"
+    return f"{word} than {bound.limit / frames:g} s"
+
+
+def _remedy(bound: Bound, segmenter: Plugin) -> str:
+    """What our settings can do about it: only names that the chosen segmenter has."""
+    if bound.measure == "characters_per_frame":
+        return "drop them with the verdict char_rate in transcribe.verdicts"
+    if bound.measure == "characters" and bound.side == "min":
+        return "drop them with the verdict empty_text in transcribe.verdicts"
+    known = plugins.load("segmenters", segmenter.use).Settings.model_fields
+    names = [name for name in (SHORTER if bound.side == "max" else LONGER) if name in known]
+    if bound.side == "max":
+        if not names:
+            return "cut them at pauses with filter.segmenter.use=vad"
+        return f"shorten them with filter.segmenter.{'/'.join(names)}"
+    if not names:
+        return "drop them with filter.filters.duration.min"
+    return f"lengthen them with filter.segmenter.{names[0]}"

@@ -1,0 +1,138 @@
+"""Clips that deserve a look though nothing rejects them: near a limit, or heard uncertainly.
+
+They are found in the table of decisions, one column at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.report.columns import Columns
+from tasks.rules import Limit
+
+PACKAGED = "packaged"
+NEAR = 0.5  # of the middle 90 % of values: what is further from a limit is not near it
+#: What tells how sure a recogniser was of a packaged text, and which side is the doubtful one.
+CERTAINTY = (
+    ("avg_logprob", "min"),
+    ("wer", "max"),
+    ("speech_after_text", "max"),
+    ("language_probability", "min"),
+)
+_STAGES = {"filters": "filter", "text": "transcribe"}
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why a span is shown among the clips of `group`, which is `packaged` or `stage.reason`."""
+
+    group: str
+    kind: str  # worst, just beyond, just inside, least certain, near a limit, longest, by chance
+    measure: str = ""  # column; empty where it is not known
+    value: float | None = None
+    limit: float | None = None
+    side: str = ""  # min, max: what `limit` bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One limit of a verdict, and the group of the ledger that it fills."""
+
+    group: str
+    column: str
+    side: str
+    limit: float
+
+    def distances(self, values: Numbers) -> Numbers:
+        """How far values lie inside the limit; below 0 beyond it, NaN where unknown."""
+        return values - self.limit if self.side == "min" else self.limit - values
+
+
+def sides_of(columns: Columns) -> list[Side]:
+    """Every limit of every verdict."""
+    found = []
+    for asked in columns.asked:
+        if isinstance(asked.rule, Limit):
+            rule, stage = asked.rule, _STAGES[asked.shelf]
+            for side, reason, limit in (("min", rule.low, rule.min), ("max", rule.high, rule.max)):
+                if limit is not None:
+                    found.append(Side(f"{stage}.{reason}", rule.column, side, float(limit)))
+    return found
+
+
+def inside(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[int, Why]]:
+    """Packaged rows of the decisions that lie nearest to the limits of a reason, inside them."""
+    found = []
+    for side in sides:
+        values = columns.values(side.column)
+        away = np.where(columns.packaged, side.distances(values), np.nan)
+        for row in _least(np.where(away >= 0, away, np.nan), count):
+            share = float(away[row]) / (abs(side.limit) or 1.0)
+            why = Why(
+                side.group, "just inside", side.column, float(values[row]), side.limit, side.side
+            )
+            found.append((share, row, why))
+    found.sort(key=lambda each: each[:2])
+    return [(row, why) for _, row, why in found[:count]]
+
+
+def near(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[int, Why]]:
+    """Packaged rows nearest to any limit, two of each at most; `count` in all."""
+    found = []
+    for side in sides:
+        values = np.where(columns.packaged, columns.values(side.column), np.nan)
+        known = values[np.isfinite(values)]
+        if not len(known):
+            continue
+        low, high = np.quantile(known, (0.05, 0.95))
+        away = np.abs(side.distances(values)) / ((high - low) or abs(side.limit) or 1.0)
+        for row in _least(away, 2):
+            if away[row] <= NEAR:
+                why = Why(
+                    PACKAGED, "near a limit", side.column, float(values[row]), side.limit, side.side
+                )
+                found.append((float(away[row]), row, why))
+    found.sort(key=lambda each: each[:2])
+    return [(row, why) for _, row, why in found[:count]]
+
+
+def uncertain(
+    columns: Columns, sides: Sequence[Side], count: int, group: str = PACKAGED
+) -> list[tuple[int, Why]]:
+    """Rows of a group that the recogniser was least sure of: the first of each measure, then the
+    second ones; `count` in all, each once."""
+    members = columns.packaged if group == PACKAGED else columns.rejected(group)
+    orders: list[list[tuple[int, Why]]] = []
+    for name, side in CERTAINTY:
+        if name not in columns.names:
+            continue
+        values = np.where(members, columns.values(name), np.nan)
+        doubt = values if side == "min" else -values
+        best = np.max(doubt, where=np.isfinite(doubt), initial=-np.inf)
+        limits = [s.limit for s in sides if (s.column, s.side) == (name, side)]
+        limit = limits[0] if limits else None
+        # Rows that are as sure as the surest one are left out: they raise no doubt.
+        rows = [row for row in _least(doubt, count) if doubt[row] < best]
+        whys = [Why(group, "least certain", name, float(values[r]), limit, side) for r in rows]
+        orders.append(list(zip(rows, whys, strict=True)))
+    found: dict[int, Why] = {}
+    for rank in range(count):
+        for order in orders:
+            if rank < len(order) and len(found) < count:
+                found.setdefault(*order[rank])
+    return list(found.items())
+
+
+def _least(values: Numbers, count: int) -> list[int]:
+    """Places of the smallest values, in their order; NaN is none of them."""
+    known = np.flatnonzero(np.isfinite(values))
+    if len(known) > count:  # all that tie with the last one stay, so that the order decides
+        known = known[values[known] <= np.partition(values[known], count - 1)[count - 1]]
+    order: list[int] = known[np.argsort(values[known], kind="stable")][:count].tolist()
+    return order

@@ -1,0 +1,140 @@
+"""The clips of a report: what is told of each, and which of them fit into the file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tasks import masking
+from tasks.job import Job
+from tasks.report import clips, distributions, words
+from tasks.report.doubtful import CERTAINTY, PACKAGED, Why
+from tasks.report.samples import Sample
+
+NAME = 600  # characters of a name that are shown
+TEXT = 8000  # of a text: more than a clip that fits into the file holds
+LARGEST = 10  # a clip takes a tenth of the room for all at most,
+LEAST = 60.0  # but this long it may be, s
+
+#: What is written of each `Why.kind`; the first is told where several are about one limit.
+KINDS = {
+    "worst": "worst",
+    "just beyond": "just beyond",
+    "longest": "longest",
+    "just inside": "kept, just inside",
+    "least certain": "least certain",
+    "near a limit": "kept, near a limit",
+    "by chance": "by chance",
+}
+
+
+def embed(job: Job, found: Sequence[Sample], rows: Sequence[dict[str, Any]], room: int) -> int:
+    """Give each row the `media` of its sample, `room` bytes in all; returns how many are left out.
+
+    The first clip of every group is served before the second of any: where room runs out, each
+    group loses its last ones.
+    """
+    longest = max(room / LARGEST / clips.room(1.0), LEAST)
+    studio = clips.Studio(job.out, job.resample.rate, found, longest)
+    left_out = 0
+    for index in sorted(range(len(found)), key=lambda i: (_place(found, i), i)):
+        sample = found[index]
+        fits = clips.room(sample.seconds) <= room or clips.lacking(sample)
+        media = studio.make(sample) if fits else clips.Media(why=words.NO_ROOM)
+        if media.size > room:
+            media = clips.Media(why=words.NO_ROOM)
+        room -= media.size
+        left_out += media.why == words.NO_ROOM
+        rows[index]["media"] = media
+    return left_out
+
+
+def _place(found: Sequence[Sample], index: int) -> int:
+    """How many samples of the same group stand before this one."""
+    return sum(other.name == found[index].name for other in found[:index])
+
+
+def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    """What the table of clips shows of one; `about` has the units of measures."""
+    row = sample.row
+    names = dict.fromkeys((*distributions.FIRST, *(name for name, _ in CERTAINTY)))
+    return {
+        "kept": sample.kept,
+        "reason": sample.name,
+        "whys": [(KINDS[why.kind], told(why, sample, about)) for why in _once(sample.whys)],
+        "dataset": _shown(row["dataset"], NAME),
+        "file": _shown(row["source_path"], NAME),
+        "start": row["start"],
+        "end": row["end"],
+        "id": row["utterance"],
+        "language": row["language"],
+        "detail": _shown(row["detail"], NAME),
+        "value": row["value"],
+        "threshold": row["threshold"],
+        "outcome": row["outcome"],
+        "text": _shown(sample.text, TEXT),
+        "source": sample.text_source,
+        "heard": _shown(sample.heard, TEXT) if sample.heard != sample.text else None,
+        "reference": _shown(sample.reference, TEXT) if sample.reference != sample.text else None,
+        "measures": [
+            (name, words.number(sample.measures[name])) for name in names if name in sample.measures
+        ],
+    }
+
+
+def _once(whys: Sequence[Why]) -> list[Why]:
+    """One of those that tell of the same limit: what is said of a group beside what is general."""
+    kinds = list(KINDS)
+    found: dict[Any, Why] = {}
+    for why in sorted(whys, key=lambda why: kinds.index(why.kind)):
+        found.setdefault((why.measure, why.side, why.limit), why)
+    return list(found.values())
+
+
+def told(why: Why, sample: Sample, about: Mapping[str, tuple[str, str]]) -> str:
+    """Value and limit in words: `duration 0.31 s, limit at least 0.5 (filter.too_short)`."""
+    if why.kind == "longest":
+        return words.length(sample.seconds)
+    if why.value is None:
+        return ""
+    unit = about.get(why.measure, ("", ""))[0]
+    said = f"{why.measure or 'value'} {words.number(why.value)}"
+    said += f" {unit}" if unit not in ("", "1") else ""
+    if why.limit is None:
+        return said
+    side = "at least" if why.side == "min" else "at most"
+    said += f", limit {side} {words.number(why.limit)}"
+    return said if why.group in (PACKAGED, sample.name) else f"{said} ({why.group})"
+
+
+def groups(counts: Mapping[str, Any], found: Sequence[Sample]) -> list[dict[str, Any]]:
+    """What the choice of clips offers: each group with its `name`, how many clips of it are shown
+    (`own`) of how many (`total`), how many `kept` ones near its limit, and the `places` of all in
+    the table, in the order in which they are shown, as JSON."""
+    own: dict[str, list[int]] = {}
+    kept: dict[str, list[int]] = {}
+    for index, sample in enumerate(found):
+        own.setdefault(sample.name, []).append(index)
+        for group in dict.fromkeys(why.group for why in sample.whys if why.group != sample.name):
+            kept.setdefault(group, []).append(index)
+    items = {name: entry["items"] for name, entry in counts["reasons"].items()}
+    items[PACKAGED] = counts["utterances"]["packaged"]
+    return [
+        {
+            "name": name,
+            "own": len(places),
+            "total": items.get(name),
+            "kept": len(kept.get(name, ())),
+            "places": json.dumps(places + kept.get(name, [])),
+        }
+        for name, places in sorted(own.items(), key=lambda each: each[0] != PACKAGED)
+    ]
+
+
+def _shown(text: str | None, most: int) -> str | None:
+    """A source's words on one line, without secrets, and not endless."""
+    if text is None:
+        return None
+    shown = masking.sentence(text)
+    return shown if len(shown) <= most else f"{shown[:most]} … ({len(shown):,} characters)"

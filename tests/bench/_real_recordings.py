@@ -1,0 +1,49 @@
+"""The corpus's long recordings: where speech is comes from their segments, not from words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import soxr
+
+from tasks import audio
+from tasks.recording import Locator
+from tests.bench import _sentences
+from tests.bench._mixture import Made, Placed, Recording
+from tests.bench._sentences import FRAME, RATE, Floats, Sentence
+
+EDGE = 30  # frames at each end of a real segment that stand for its first and last word
+
+
+class Decoded(Recording):
+    """A real recording."""
+
+    def __init__(self, name: str, samples: Floats, placed: list[Placed]) -> None:
+        super().__init__(Made(name), placed, len(samples) // FRAME)
+        self.samples = samples
+
+    def blocks(self) -> Iterator[Floats]:
+        for at in range(0, len(self.samples), RATE):
+            yield self.samples[at : at + RATE]
+
+
+def real(path: Path) -> Decoded:
+    """A long recording of the corpus with its segments."""
+    with audio.open_stream(Locator(str(path))) as stream:
+        samples = np.concatenate([block.mean(axis=1) for block in stream.blocks()])
+        if stream.rate != RATE:
+            samples = soxr.resample(samples, stream.rate, RATE, "HQ")
+    placed = []
+    for row in map(json.loads, path.with_suffix(".segments.jsonl").read_text().splitlines()):
+        start = round(row["start"] * 100)
+        piece = samples[start * FRAME : round(row["end"] * 100) * FRAME].astype(np.float32)
+        active = _sentences.active_frames(piece)
+        where = np.flatnonzero(active)
+        first, end = int(where[0]), int(where[-1]) + 1
+        words = ((first, first + EDGE), (end - EDGE, end))
+        sentence = Sentence(row["source"], "", row["text"] or "", piece, active, words)
+        placed.append(Placed(start, piece, 1.0, sentence))
+    return Decoded(path.name, samples.astype(np.float32), placed)

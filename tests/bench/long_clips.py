@@ -1,0 +1,321 @@
+"""Long clips and long recordings: whether the text is whole, beside faster-whisper's own two ways.
+
+    UTTERMILL_CORPUS=… python -m tests.bench.long_clips [clips] [recordings] [short] [verdict]
+        [--clips 210] [--seed 0] [--minutes 10] [--json]
+
+clips:      clips of 15 to 30 s made of the corpus's sentences (`speech_mixtures.py`), each heard
+            as one utterance: by our backend, by the engine's own loop, by its batched pipeline.
+recordings: short commands, sentences and a talk of 10 minutes each in one file: the whole line
+            with the default cutting, beside the loop with its VAD filter and the batched pipeline.
+short:      40 LibriSpeech and 50 AISHELL utterances as they are (Chinese forced, simplified).
+verdict:    what `completeness` drops of the texts of those clips: as the first window gives them,
+            and after what they leave out was heard again.
+
+Errors are counted with `tasks.scoring`; a character of a script without spaces is a word. CPU
+seconds are those of this process, which does everything in one thread; all ways share one loaded
+model and take turns clip by clip, so that they meet the same machine. Languages are detected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import soundfile as sf
+from rapidfuzz.distance import Levenshtein
+
+from tasks import pipeline, scoring, speech, view
+from tasks.asr import SpeechClip, Transcript, _whisper_model, _whisper_whole, faster_whisper
+from tasks.rules import judge
+from tasks.settings import FilterSettings, Plugin
+from tests import corpus as small
+from tests.bench import speech_mixtures, transcribe
+from tests.bench.speech_mixtures import RATE, Mixture
+
+PARTS = ("clips", "recordings", "short", "verdict")
+LACKING = 0.15  # of its words: a text that lacks more is not whole
+GROUP = 12  # clips that one way takes before the next has its turn; batches need several
+Hear = Callable[[Sequence[Mixture]], list[str]]
+
+
+@dataclass
+class Way:
+    """One way to hear, with what it has spent and heard."""
+
+    name: str
+    hear: Hear
+    cpu: float = 0.0
+    texts: list[str] = field(default_factory=list)
+
+    def turn(self, group: Sequence[Mixture]) -> None:
+        began = time.process_time()
+        self.texts += self.hear(group)
+        self.cpu += time.process_time() - began
+
+
+@dataclass(frozen=True)
+class Count:
+    """Words of a reference, and the edits that turn it into what was heard."""
+
+    words: int
+    deleted: int
+    inserted: int
+    replaced: int
+    heard: int
+
+    @property
+    def errors(self) -> int:
+        return self.deleted + self.inserted + self.replaced
+
+
+def counted(reference: str, heard: str, language: str) -> Count:
+    said = scoring.words(scoring.normalise(reference, language))
+    found = scoring.words(scoring.normalise(heard, language))
+    edits = [edit.tag for edit in Levenshtein.editops(said, found)]
+    deleted, inserted, replaced = map(edits.count, ("delete", "insert", "replace"))
+    return Count(len(said), deleted, inserted, replaced, len(found))
+
+
+def ours(model: Any) -> Hear:
+    backend = faster_whisper.Backend(faster_whisper.Settings(device="cpu", threads=1), model)
+    return lambda group: [
+        t.text or "" for t in backend.transcribe([SpeechClip(m.samples) for m in group])
+    ]
+
+
+def loop(model: Any, **options: Any) -> Hear:
+    def one(mixture: Mixture) -> str:
+        segments, _ = model.transcribe(mixture.samples, beam_size=5, **options)
+        return "".join(segment.text for segment in segments)
+
+    return lambda group: [one(mixture) for mixture in group]
+
+
+def batched(model: Any) -> Hear:
+    from faster_whisper import BatchedInferencePipeline
+
+    return loop(BatchedInferencePipeline(model), batch_size=8)
+
+
+def compare(ways: Sequence[Way], mixtures: Sequence[Mixture]) -> None:
+    for at in range(0, len(mixtures), GROUP):
+        for turn in range(len(ways)):  # who begins changes
+            ways[(at // GROUP + turn) % len(ways)].turn(mixtures[at : at + GROUP])
+        spent = ", ".join(f"{way.name} {way.cpu:.0f} s" for way in ways)
+        print(f"  {min(at + GROUP, len(mixtures))}/{len(mixtures)}: CPU {spent}", flush=True)
+
+
+def summary(
+    part: str, ways: Sequence[Way], mixtures: Sequence[Mixture], reference: str
+) -> list[dict[str, Any]]:
+    """A row a way: errors in all and by language, clips with under 90 % of the words of
+    `reference`, CPU beside it."""
+    against = next(way for way in ways if way.name == reference)
+    rows = []
+    for way in ways:
+        counts = [counted(m.text, t, m.language) for m, t in zip(mixtures, way.texts, strict=True)]
+        theirs = [
+            counted(m.text, t, m.language) for m, t in zip(mixtures, against.texts, strict=True)
+        ]
+        by_language: dict[str, list[Count]] = defaultdict(list)
+        for mixture, count in zip(mixtures, counts, strict=True):
+            by_language[mixture.language].append(count)
+        words = sum(c.words for c in counts)
+        rows.append(
+            {
+                "part": part,
+                "way": way.name,
+                "clips": len(mixtures),
+                "wer": round(100 * sum(c.errors for c in counts) / words, 2),
+                "deletions": round(100 * sum(c.deleted for c in counts) / words, 2),
+                "under_90": sum(
+                    c.heard < 0.9 * t.heard for c, t in zip(counts, theirs, strict=True)
+                ),
+                "cpu_seconds": round(way.cpu, 1),
+                "cpu_ratio": round(way.cpu / against.cpu, 3) if against.cpu else None,
+                "by_language": {
+                    code: round(100 * sum(c.errors for c in some) / sum(c.words for c in some), 2)
+                    for code, some in sorted(by_language.items())
+                },
+            }
+        )  # fmt: skip
+    return rows
+
+
+def show(rows: Sequence[dict[str, Any]], reference: str) -> None:
+    print(f"| {rows[0]['part']} | WER % | deletions % | under 90 % of the {reference}'s words "
+          "| CPU s | × | WER % by language |\n|---|---|---|---|---|---|---|")  # fmt: skip
+    for row in rows:
+        languages = ", ".join(f"{code} {wer}" for code, wer in row["by_language"].items())
+        print(
+            f"| {row['way']} | {row['wer']} | {row['deletions']} | {row['under_90']} of "
+            f"{row['clips']} | {row['cpu_seconds']} | {row['cpu_ratio']} | {languages} |",
+            flush=True,
+        )
+
+
+def clips(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
+    mixtures = speech_mixtures.clips(args.corpus, args.clips, args.seed)
+    print(f"clips: {len(mixtures)}, {sum(m.seconds for m in mixtures) / 60:.1f} minutes")
+    ways = [Way("ours", ours(model)), Way("loop", loop(model)), Way("batched", batched(model))]
+    compare(ways, mixtures)
+    return summary("clips", ways, mixtures, "loop")
+
+
+def short(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
+    """Utterances as the corpus has them; texts must not get worse than by one plain window."""
+    rows = []
+    for under, count, language, options, prompt in (
+        ("en/librispeech/", 40, None, {}, None),
+        ("zh/aishell/", 50, "zh", {"chinese": "simplified", "prompt": transcribe.SIMPLIFIED},
+         transcribe.SIMPLIFIED),
+    ):  # fmt: skip
+        said = transcribe.clips(args.corpus, under, count, language)
+        groups = [said[at : at + GROUP] for at in range(0, len(said), GROUP)]
+        runs = (
+            ("ours", transcribe.ours(model, device="cpu", threads=1, **options)),
+            ("loop", transcribe.loop(model, prompt)),
+        )
+        for name, run in runs:
+            began = time.process_time()
+            heard = [text for group in groups for text in run(group)]
+            cpu = time.process_time() - began
+            total = scoring.total(
+                [
+                    scoring.score(s.text, h, language or "en")
+                    for s, h in zip(said, heard, strict=True)
+                ]
+            )
+            rows.append(
+                {
+                    "part": "short", "way": name, "clips": f"{len(said)} of {under}",
+                    "wer": round(100 * (total.wer or 0), 2),
+                    "cer": round(100 * (total.cer or 0), 2), "cpu_seconds": round(cpu, 1),
+                }
+            )  # fmt: skip
+            print(f"| {rows[-1]} |", flush=True)
+    return rows
+
+
+def recordings(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
+    """Long files; each way cuts them by itself."""
+    found = []
+    for mixture in files(args.corpus, args.minutes):
+        print(f"{mixture.name}: {mixture.seconds / 60:.1f} minutes, {len(mixture.sentences)} parts")
+        ways = [
+            Way("ours", lambda group: [line(mixture) for mixture in group]),
+            Way("loop", loop(model, vad_filter=True)),
+            Way("batched", batched(model)),
+        ]
+        compare(ways, [mixture])
+        found += summary(mixture.name, ways, [mixture], "loop")
+        show(found[-3:], "loop")
+    return found
+
+
+def verdict(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
+    """Texts that lack words, and whole ones, beside what the verdict says of them."""
+    mixtures = speech_mixtures.clips(args.corpus, args.clips, args.seed)
+    backend = faster_whisper.Backend(faster_whisper.Settings(device="cpu", threads=1), model)
+    found: dict[str, list[tuple[Mixture, SpeechClip, Transcript]]] = defaultdict(list)
+    for mixture in mixtures:
+        clip = SpeechClip(mixture.samples)
+        (window,) = backend._windows.hear([(clip, None)])
+        first = _whisper_whole.begun(clip, window)
+        found["first window"].append((mixture, clip, first.transcript(with_words=False)))
+        (whole,) = backend.transcribe([clip]) if first.missed() else [found["first window"][-1][2]]
+        found["heard again"].append((mixture, clip, whole))
+    rows = [{"part": "verdict", "texts": name, **_judged(some)} for name, some in found.items()]
+    for row in rows:
+        print(f"| {' | '.join(str(value) for value in row.values())} |", flush=True)
+    return rows
+
+
+def _judged(heard: Sequence[tuple[Mixture, SpeechClip, Transcript]]) -> dict[str, str]:
+    rules = view.rules_of("text", (Plugin(use="completeness"),))
+    dropped: dict[bool, list[bool]] = {True: [], False: []}
+    for mixture, clip, transcript in heard:
+        count = counted(mixture.text, transcript.text or "", mixture.language)
+        spoken = speech.within(clip.speech, 0.0, mixture.seconds)
+        values = {
+            "speech_after_text": speech.within(
+                clip.speech, transcript.text_end or 0.0, mixture.seconds
+            ),
+            "words_per_speech_second": count.heard / spoken,
+        }
+        lacks = count.words - count.heard > LACKING * count.words
+        dropped[lacks].append(judge(values, rules) is not None)
+    return {
+        "lacking, dropped": f"{sum(dropped[True])} of {len(dropped[True])}",
+        "whole, dropped": f"{sum(dropped[False])} of {len(dropped[False])}",
+    }
+
+
+def files(folder: Path, minutes: float) -> list[Mixture]:
+    """Commands and sentences with pauses of 0.3 to 3 s; a talk with pauses of 0.2 to 0.8 s."""
+    pools = speech_mixtures.by_speaker(folder)
+    every = speech_mixtures.sentences(folder)
+    commands = [s for s in every if s.language == "zh" and s.seconds < 9]
+    return [
+        speech_mixtures.recording("commands zh", commands, minutes, (0.3, 3.0)),
+        speech_mixtures.recording("sentences de", pools["de", "kerstin"], minutes, (0.3, 3.0)),
+        speech_mixtures.recording(
+            "prompts es", [s for s in every if s.language == "es"], minutes, (0.3, 3.0)
+        ),
+        speech_mixtures.recording("talk en", pools["en", "lj"], minutes, (0.2, 0.8)),
+    ]
+
+
+def line(mixture: Mixture) -> str:
+    """What the whole line hears in a file, by its defaults; clips that a verdict on text drops
+    count as heard, since the loop drops nothing either."""
+    with tempfile.TemporaryDirectory() as name:
+        source = Path(name) / "in"
+        source.mkdir()
+        sf.write(source / "long.flac", mixture.samples, RATE, "PCM_16")
+        backend = {"use": "faster_whisper", "device": "cpu", "threads": 1}
+        job = small.job(
+            Path(name),
+            sources=[{"kind": "folder", "path": str(source)}],
+            transcribe={"backend": backend, "verdicts": ()},
+        )
+        job = replace(job, filter=FilterSettings())  # its defaults, not those of the small tests
+        published, _ = pipeline.run_here(job)
+        rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+        return " ".join(row["hypothesis"] for row in sorted(rows, key=lambda row: row["start"]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("parts", nargs="*", default=["clips"], metavar="|".join(PARTS))
+    parser.add_argument("--corpus", type=Path, default=os.environ.get("UTTERMILL_CORPUS"))
+    parser.add_argument("--clips", type=int, default=210)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    if args.corpus is None or not set(args.parts) <= set(PARTS):
+        parser.error("give UTTERMILL_CORPUS or --corpus, and parts of " + ", ".join(PARTS))
+    model = _whisper_model.load(faster_whisper.Settings(device="cpu", threads=1))
+    made: list[dict[str, Any]] = []
+    runs = {"clips": clips, "recordings": recordings, "short": short, "verdict": verdict}
+    for part, run in runs.items():
+        if part in args.parts:
+            made += run(args, model)
+            if part == "clips":
+                show(made, "loop")
+    if args.json:
+        print(json.dumps(made, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()

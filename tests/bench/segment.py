@@ -1,0 +1,126 @@
+"""What segmentation loses and lets in, on mixtures with exact times and on real recordings.
+
+    UTTERMILL_CORPUS=… python -m tests.bench.segment [--json] [--minutes 12] [--only NAME …]
+
+Mixtures are made of the corpus's sentences (English, German, Spanish, Mandarin; single words too)
+at several levels, under noise and music, with pauses of 0.3 to 6 s and other sounds between, at the
+start of a stream and after an hour. Rows: the segmenter `vad` with its defaults; one pass of the
+same detector, stretches joined, no second look and no level; Silero's own `get_speech_timestamps`
+on the whole file with its own pads of 30 ms, with ours of 100 ms, and on fresh windows of 30 s.
+
+A word is lost when more than half of its speech lies outside of all utterances, clipped when 40 ms
+or more do; both are "words hurt". Speech that the noise covers is not counted. `long` are real
+recordings of the corpus: their segments are known, their words are not, so their first and last
+0.3 s of speech stand for words. CPU seconds are those of the segmenter alone; the memory is what a
+process that streams a recording of so many minutes grows by.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.bench import _cut_ways, _mixture, _real_recordings, _sentences
+from tests.bench._cut_table import Clock, Table
+from tests.bench._mixture import Made
+
+HOUR = Made("prelude", minutes=60, levels=(-35, -20), pauses=(0.3, 12), sounds=0.4, seed=20)
+COMMANDS = partial(Made, count=110, shortest=2.0, longest=9.0, seed=6)
+WORDS = partial(Made, count=150, shortest=0.2, longest=1.2, pauses=(1.0, 4.0))
+
+
+def mixtures(minutes: float) -> list[Made]:
+    made = partial(Made, minutes=minutes)
+    return [
+        made("levels -40 to -15", levels=(-40, -15)),
+        made("quiet, -40", levels=(-40, -40), seed=1),
+        made("white noise, 20 dB", snr=20, seed=2),
+        made("white noise, 10 dB", snr=10, seed=3),
+        made("sounds between", minutes=2 * minutes, sounds=0.6, seed=4),
+        made("digital silence", room=False, seed=5),
+        made("music under it, 15 dB", bed="moh_manolo_camp", bed_snr=15, seed=8),
+        made("melody under it, 10 dB", bed="melody", bed_snr=10, seed=9),
+        COMMANDS("110 commands"),
+        COMMANDS("110 commands, 20 dB", snr=20),
+        COMMANDS("110 commands, 10 dB", snr=10),
+        WORDS("single words", levels=(-35, -20), seed=10),
+        WORDS("single words, 20 dB", levels=(-28, -22), snr=20, seed=11),
+    ]
+
+
+def stream(corpus: Path, minutes: float, answers: Any) -> None:
+    """Stream a recording of so many minutes through the segmenter, in a process of its own."""
+    sentences, sounds = _sentences.load(corpus), _mixture.other_sounds(corpus)
+    recording = _mixture.plan(Made("stream", minutes=minutes, sounds=0.3), sentences, sounds)
+    before, clock = _memory_mb("VmRSS"), Clock()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
+    clock.run(_cut_ways.ours(), recording.blocks())
+    answers.put((recording.frames / 100, clock.spent, _memory_mb("VmHWM") - before))
+
+
+def _memory_mb(field: str) -> float:
+    """Of this process: VmRSS, what it holds now; VmHWM, the most it held."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
+
+
+def memory(corpus: Path, lengths: Iterable[float]) -> list[dict[str, float]]:
+    context, rows = multiprocessing.get_context("spawn"), []
+    for minutes in lengths:
+        answers = context.Queue()
+        process = context.Process(target=stream, args=(corpus, minutes, answers))
+        process.start()
+        seconds, cpu, grown = answers.get(timeout=3600)
+        process.join()
+        rows.append({"minutes": seconds / 60, "cpu_seconds": cpu, "grown_mb": grown})
+        print(
+            f"stream of {seconds / 60:.0f} minutes: {cpu:.1f} CPU seconds, {seconds / cpu:.0f} x "
+            f"real time, memory grown by {grown:.0f} MB", flush=True,
+        )  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--corpus", type=Path, default=os.environ.get("UTTERMILL_CORPUS"))
+    parser.add_argument("--minutes", type=float, default=12.0)
+    parser.add_argument("--only", nargs="*", help="beginnings of names")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    if args.corpus is None:
+        parser.error("give UTTERMILL_CORPUS or --corpus")
+    asked = tuple(args.only or ("",))
+    sentences, sounds = _sentences.load(args.corpus), _mixture.other_sounds(args.corpus)
+    table = Table()
+    for made in mixtures(args.minutes):
+        if made.name.startswith(asked):
+            table.add(_mixture.plan(made, sentences, sounds), made.name)
+    if "sounds alone".startswith(asked):
+        table.add(_mixture.sounds_alone(sounds), "sounds alone")
+    if "after an hour".startswith(asked):
+        prelude = _mixture.plan(HOUR, sentences, sounds)
+        for made in mixtures(args.minutes)[:1]:
+            whole = _mixture.after(prelude, _mixture.plan(made, sentences, sounds))
+            table.add(whole, f"after an hour: {made.name}", prelude.frames)
+    table.total()
+    for path in sorted((args.corpus / "long").iterdir()):
+        name = f"long/{path.name}"
+        if path.suffix != ".jsonl" and name.startswith(asked):
+            table.add(_real_recordings.real(path), name)
+    found = table.as_json()
+    speeds = found["times_real_time"].items()
+    print("\n" + ", ".join(f"{way} {speed:.0f} x real time" for way, speed in speeds))
+    if "memory".startswith(asked):
+        found["streams"] = memory(args.corpus, (args.minutes, 120))
+    if args.json:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

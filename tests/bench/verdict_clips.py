@@ -1,0 +1,200 @@
+"""What the verdicts are tried on: the corpus's speech, speech in noise, sounds without speech, and
+close languages in espeak-ng's voices. Same clips, same order, same samples at every run."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import soxr
+
+from flows import demo
+from tasks.audio import open_stream
+from tasks.recording import Locator
+from tests.bench.verdict_sentences import CLOSE
+from tests.bench.verdict_sounds import MADE, RATE, Floats, babble, levelled, mixed
+
+LONGEST = 30.0  # s: one window of Whisper
+LEVELS = (20, 10, 5, 0, -5)  # dB
+KINDS = ("white", "pink", "babble", "voice", "music", "real")
+VOICES = 25  # that babble is made of
+PIECE = 8.0  # s of a sound without speech
+MUSIC = "noise/moh_manolo_camp.wav"
+REAL = ("noise/sb_noise4.wav", "noise/sb_noise5.wav", "noise/sb_noise1.wav", "noise/sb_noise3.wav")
+UNSEEN = {"librispeech": "en", "aishell": "zh", "kerstin": "de"}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One clip, mono at 16 kHz, and what is known of it."""
+
+    name: str
+    group: str  # clean, unseen, mixed, sound, close
+    kind: str  # command or sentence; kind of noise; kind of sound; voice's language
+    samples: Floats
+    language: str | None = None
+    text: str | None = None
+    snr: float | None = None  # dB
+
+    @property
+    def seconds(self) -> float:
+        return len(self.samples) / RATE
+
+
+def corpus() -> Path:
+    return Path(os.environ["UTTERMILL_CORPUS"])
+
+
+def read(path: Path) -> Floats:
+    """Mean of the channels at 16 kHz."""
+    with open_stream(Locator(str(path))) as stream:
+        samples = np.concatenate(list(stream.blocks())).mean(axis=1)
+        rate = stream.rate
+    if rate != RATE:
+        samples = soxr.resample(samples, rate, RATE, "HQ")
+    return np.asarray(samples, np.float32)
+
+
+def clean(every: int = 1) -> Iterator[Said]:
+    """Transcribed recordings of the corpus; of each language every so many."""
+    lines = (corpus() / "manifest.jsonl").read_text().splitlines()
+    seen: dict[str, int] = {}
+    for row in map(json.loads, lines):
+        folder = row["path"].split("/")[0]
+        if row["kind"] != "speech" or not row["text"] or not 0.2 <= row["seconds"] <= LONGEST:
+            continue
+        if folder in ("noise", "degraded") or (folder == "formats" and row["language"] != "ja"):
+            continue
+        place = "/".join(row["path"].split("/")[:2])
+        seen[place] = seen.get(place, -1) + 1
+        if seen[place] % every == 0:
+            kind = kind_of(row["path"], row["text"])
+            samples = read(corpus() / row["path"])
+            yield Said(row["path"], "clean", kind, samples, row["language"], row["text"])
+
+
+def unseen(each: int) -> Iterator[Said]:
+    """Sentences of the corpus's long recordings, spread over each: no limit was chosen on them. Of
+    LibriSpeech's 137 readers the text is not known, and taken to be heard rightly."""
+    for listing in sorted((corpus() / "long").glob("*.segments.jsonl")):
+        lines = list(map(json.loads, listing.read_text().splitlines()))
+        (recording,) = (p for p in listing.parent.glob(f"{listing.name.split('.')[0]}.*")
+                        if p != listing)  # fmt: skip
+        samples = read(recording)
+        language = UNSEEN[recording.name.split("_")[0]]
+        for line in lines[:: max(len(lines) // each, 1)][:each]:
+            start, end = (round(line[edge] * RATE) for edge in ("start", "end"))
+            name = f"{recording.name}@{line['start']}"
+            yield Said(name, "unseen", "sentence", samples[start:end], language, line["text"])
+
+
+def kind_of(path: str, text: str) -> str:
+    if "fsdd" in path:
+        return "digit"
+    if "hsk_words" in path or (len(text.split()) == 1 and text.isascii()):
+        return "word"
+    return "prompt" if "asterisk" in path else "sentence"
+
+
+def carriers(count: int) -> list[Said]:
+    """Sentences of 3 to 12 s for mixtures: all languages and speakers in turn."""
+    places: dict[str, list[Said]] = {}
+    for said in clean():
+        if said.kind in ("sentence", "prompt") and 3 <= said.seconds <= 12:
+            places.setdefault(said.name.rpartition("/")[0], []).append(said)
+    wanted = ("en/librispeech", "zh/aishell", "de/kerstin", "es/asterisk", "en/ljspeech")
+    each = -(-count // len(wanted))
+    spread = [spaced(places[place], each) for place in wanted]
+    return [said for turn in zip(*spread, strict=False) for said in turn][:count]
+
+
+def spaced(found: list[Said], count: int) -> list[Said]:
+    return found[:: max(len(found) // count, 1)]
+
+
+def mixtures(count: int) -> Iterator[Said]:
+    """Each carrier in each kind of noise at each level. Babble is five other talkers."""
+    chosen, voices = carriers(count), carriers(VOICES)
+    music = read(corpus() / MUSIC)
+    real = [read(corpus() / name) for name in REAL]
+    for number, said in enumerate(chosen):
+        rng = np.random.default_rng(number)
+        others = [o.samples for o in voices if speaker(o) != speaker(said)]
+        length = len(said.samples)
+        start = int(rng.integers(0, len(music) - length))
+        noises = {
+            "white": MADE["white"](rng, length),
+            "pink": MADE["pink"](rng, length),
+            "babble": babble(rng, length, others, 5),
+            "voice": babble(rng, length, others, 1),
+            "music": music[start : start + length],
+            "real": real[number % len(real)],
+        }
+        for kind in KINDS:
+            for snr in LEVELS:
+                yield Said(
+                    f"{said.name}+{kind}{snr:+d}", "mixed", kind,
+                    mixed(said.samples, noises[kind], snr), said.language, said.text, snr,
+                )  # fmt: skip
+
+
+def speaker(said: Said) -> str:
+    """Of LibriSpeech's names the first part is the speaker; elsewhere a folder is one voice."""
+    place, _, name = said.name.rpartition("/")
+    return name.split("-")[0] if "librispeech" in place else place
+
+
+def sounds(each: int) -> Iterator[Said]:
+    """No speech: made sounds, babble of many talkers, pieces of the corpus's noise and music."""
+    for kind, make in MADE.items():
+        for seed in range(each):
+            rng = np.random.default_rng(seed)
+            samples = make(rng, length(rng, seed))
+            yield Said(f"{kind}{seed}", "sound", kind, samples)
+    voices = [said.samples for said in carriers(VOICES)]
+    for seed in range(each):
+        rng = np.random.default_rng(seed)
+        samples = babble(rng, length(rng, seed), voices, 6 + 2 * (seed % 4))
+        yield Said(f"babble{seed}", "sound", "babble", samples)
+    for row in map(json.loads, (corpus() / "manifest.jsonl").read_text().splitlines()):
+        if row["kind"] == "nonspeech" and row["path"].startswith("noise/"):
+            yield from pieces(row["path"], "music" if row["path"] == MUSIC else "real")
+
+
+def length(rng: np.random.Generator, seed: int) -> int:
+    """Samples: 3 to 14 s, and every second time as short as a word."""
+    return int(RATE * (rng.uniform(0.4, 1.5) if seed % 2 else rng.uniform(3, 14)))
+
+
+def pieces(name: str, kind: str) -> Iterator[Said]:
+    """Of at most 8 s; and of each a second around its loudest place, at the level of speech."""
+    samples = read(corpus() / name)
+    size = int(PIECE * RATE)
+    for at in range(0, len(samples), size):
+        piece = samples[at : at + size]
+        if len(piece) >= RATE / 2 and np.abs(piece).max() > 0:
+            yield Said(f"{name}@{at // RATE}", "sound", kind, piece)
+            loudest = max(int(np.abs(piece).argmax()) - RATE // 2, 0)
+            yield Said(
+                f"{name}@{at // RATE} short", "sound", kind,
+                levelled(piece[loudest : loudest + RATE]),
+            )  # fmt: skip
+
+
+def close_languages() -> Iterator[Said]:
+    """Close languages as espeak-ng says them; of Galician it has no voice: a Spanish one reads."""
+    lines = [
+        (language, demo.Line(text, voice, 145))
+        for language, (voice, texts) in CLOSE.items()
+        for text in texts
+    ]
+    said = demo.speak([line for _, line in lines])
+    for number, ((language, line), samples) in enumerate(zip(lines, said, strict=True)):
+        room = np.random.default_rng(number).normal(0, demo.ROOM_RMS, len(samples))
+        heard = soxr.resample(levelled(samples) + room, demo.ESPEAK_RATE, RATE, "HQ")
+        name = f"{language}{number}"
+        yield Said(name, "close", language, heard.astype(np.float32), language, line.text)

@@ -1,0 +1,200 @@
+"""Clips through Whisper base, the measures that a verdict may use, and the default rules.
+
+No reference is shown to the rules: what is judged is how they fare without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from importlib.util import find_spec
+from itertools import islice
+from typing import Any
+
+from rapidfuzz.distance import Levenshtein
+
+from tasks import plugins, scoring, view
+from tasks.asr import SpeechClip, Transcript, faster_whisper
+from tasks.audio import Clip
+from tasks.rules import judge
+from tasks.settings import FilterSettings, Plugin, TranscribeSettings
+from tasks.text import Heard
+from tests.bench.verdict_clips import Said
+from tests.bench.verdict_sounds import RATE
+
+Values = dict[str, Any]
+BEAM = 5  # the default
+BATCH = 16  # clips that are read before they are heard
+WRONG = 0.5  # word error rate above which a text is worthless
+MEASURES = ("snr", "speech_ratio")
+COSTLY = "dnsmos"  # of speech in noise only, where its weights are installed
+
+
+@dataclass(slots=True)
+class Row:
+    """One clip as it was heard. `values` holds what rules look at, by column."""
+
+    name: str
+    group: str
+    kind: str
+    snr: float | None
+    seconds: float
+    language: str | None  # spoken
+    said: str | None  # in it
+    wer: float | None  # against what was said; characters where a script has no spaces
+    stated_wer: float | None  # the same when the language was stated
+    values: Values = field(default_factory=dict)
+    stated: Values = field(default_factory=dict)
+
+    @property
+    def wrong(self) -> bool:
+        return self.wer is not None and self.wer > WRONG
+
+    @property
+    def right_language(self) -> bool:
+        return same_language(self.language, self.values["language"])
+
+    def beside(self, reference: str) -> Values:
+        """The values where the source gives this text."""
+        language = scoring.language_of(None, reference, self.values["language"])
+        rates = scoring.score(reference, self.values["text"], language)
+        shown = replace(
+            _shown(self.values, self.seconds), text=reference, text_source="reference",
+            reference=reference, normalised=scoring.normalise(self.values["text"], language),
+            reference_normalised=scoring.normalise(reference, language),
+            wer=rates.wer, cer=rates.cer,
+        )  # fmt: skip
+        known = {"wer": rates.wer, "cer": rates.cer, "text_chars": len(reference)}
+        return {**self.values, **known, **_from_text(shown)}
+
+
+def same_language(spoken: str | None, heard: str | None) -> bool:
+    return spoken == heard or {spoken, heard} <= {"no", "nn"}
+
+
+@lru_cache(maxsize=2)
+def backend(beam: int) -> faster_whisper.Backend:
+    """Whisper base on one thread. A second beam shares the first one's model and what its encoder
+    gave for the same batch, which is most of the cost."""
+    settings = faster_whisper.Settings(device="cpu", beam_size=beam, threads=1)
+    if beam != BEAM:
+        first = backend(BEAM)
+        second = faster_whisper.Backend(settings, first._model)
+        second._windows.encode = first._windows.encode  # type: ignore[method-assign]
+        return second
+    made = faster_whisper.Backend(settings)
+    made._windows.encode = remembered(made._windows.encode)  # type: ignore[method-assign]
+    return made
+
+
+def remembered(encode: Callable[[Sequence[SpeechClip]], Any]) -> Callable[..., Any]:
+    """`encode` that keeps what it gave for the newest batches."""
+    kept: dict[tuple[int, ...], tuple[Any, Any]] = {}
+
+    def run(clips: Sequence[SpeechClip]) -> Any:
+        key = tuple(id(clip.samples) for clip in clips)
+        if key not in kept:
+            while len(kept) >= BATCH:
+                kept.pop(next(iter(kept)))
+            kept[key] = encode(clips), clips  # the clips too: an id is free when its owner dies
+        return kept[key][0]
+
+    return run
+
+
+def hear(clips: Iterable[Said], second: bool = False) -> Iterator[Row]:
+    """Rows in order. `second`: a greedy decode too, and how far it differs from beam search."""
+    rest = iter(clips)
+    while batch := list(islice(rest, BATCH)):
+        asked = [SpeechClip(said.samples) for said in batch]
+        heard = list(backend(BEAM).transcribe(asked))
+        greedy = list(backend(1).transcribe(asked)) if second else [None] * len(batch)
+        stated = _stated(batch, heard)
+        for said, one, other, again in zip(batch, heard, greedy, stated, strict=True):
+            yield _row(said, one, other, again)
+
+
+def _stated(batch: Sequence[Said], heard: Sequence[Transcript]) -> list[Transcript]:
+    """The same with the language stated, English for sounds; heard again only where another one was
+    detected."""
+    found = list(heard)
+    stated = [said.language or "en" for said in batch]
+    wrong = [i for i, one in enumerate(heard) if not same_language(stated[i], one.language)]
+    again = backend(BEAM).transcribe([SpeechClip(batch[i].samples, stated[i]) for i in wrong])
+    for i, one in zip(wrong, again, strict=True):
+        found[i] = one
+    return found
+
+
+def _row(said: Said, heard: Transcript, greedy: Transcript | None, stated: Transcript) -> Row:
+    audio = _measured(said)
+    values = {**audio, **text_values(said, heard)}
+    if greedy is not None:
+        values["disagreement"] = Levenshtein.normalized_distance(
+            heard.text or "", greedy.text or ""
+        )
+        values["greedy_logprob"] = greedy.avg_logprob
+    again = {**audio, **text_values(said, stated), "language_probability": None}
+    return Row(
+        said.name, said.group, said.kind, said.snr, said.seconds, said.language, said.text,
+        _wer(said, heard), _wer(said, stated), values, again,
+    )  # fmt: skip
+
+
+def _wer(said: Said, heard: Transcript) -> float | None:
+    if not said.text or not said.language:
+        return None
+    return scoring.score(said.text, heard.text or "", said.language).wer
+
+
+def _measured(said: Said) -> Values:
+    """Columns of the default filters, and of some that cost little."""
+    clip = Clip.of(said.samples, RATE)
+    found: Values = {}
+    costly = (COSTLY,) if said.group == "mixed" and find_spec("speechmos") else ()
+    for plugin in (*FilterSettings().filters, *(Plugin(use=use) for use in (*MEASURES, *costly))):
+        module, settings = plugins.resolve("filters", plugin)
+        found.update(module.measure(clip, settings))
+    return found
+
+
+def text_values(said: Said, heard: Transcript) -> Values:
+    """What `tasks.view` gives the rules on text, of a clip without a reference."""
+    text = scoring.clean(heard.text or "")
+    values: Values = {**asdict(heard), "text": text, "text_chars": len(text)}
+    return {**values, **_from_text(_shown(values, said.seconds))}
+
+
+def _shown(values: Values, seconds: float) -> Heard:
+    text = values["text"]
+    return Heard(
+        text, "asr", seconds, text, language=values["language"],
+        language_probability=values["language_probability"], avg_logprob=values["avg_logprob"],
+        no_speech_probability=values["no_speech_probability"],
+        compression_ratio=values["compression_ratio"],
+    )  # fmt: skip
+
+
+def _from_text(shown: Heard) -> Values:
+    """Columns of the default verdicts that work out their own."""
+    found: Values = {}
+    for module, settings in chosen(TranscribeSettings().verdicts):
+        if hasattr(module, "measure"):
+            found.update(module.measure(shown, settings))
+    return found
+
+
+def chosen(verdicts: tuple[Plugin, ...]) -> list[tuple[Any, Any]]:
+    return [plugins.resolve("text", plugin) for plugin in verdicts]
+
+
+def reason(values: Values, verdicts: tuple[Plugin, ...] | None = None) -> str | None:
+    """Why the default filters and verdicts on text (or other ones) drop a clip; None: kept."""
+    on_text = TranscribeSettings().verdicts if verdicts is None else verdicts
+    rules = (
+        *view.rules_of("filters", FilterSettings().filters),
+        *view.rules_of("text", on_text),
+    )
+    no = judge(values, rules)
+    return no.reason if no else None

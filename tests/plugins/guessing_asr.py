@@ -1,0 +1,32 @@
+"""A recogniser that takes clips of less than 0.9 s for Welsh, and longer ones for English."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tasks.asr import SpeechClip, Transcript, fake
+
+VERSION = 1
+Settings = fake.Settings
+weights = fake.weights
+LISTENS = False
+
+
+class Backend:
+    RATE = 16000
+
+    def __init__(self, settings: fake.Settings) -> None:
+        """Nothing to load."""
+
+    def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
+        for clip in clips:
+            short = len(clip.samples) < 0.9 * self.RATE
+            detected, probability = ("cy", 0.6) if short else ("en", 0.97)
+            yield Transcript(
+                f"some words in {clip.language or detected}",
+                clip.language or detected,
+                None if clip.language else probability,
+                avg_logprob=-0.2,
+                detected_language=detected,
+                detected_probability=probability,
+            )

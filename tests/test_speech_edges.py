@@ -1,0 +1,186 @@
+"""Where speech begins and ends: edges by level, the second look, and the corpus's real words."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soxr
+from numpy.typing import NDArray
+
+from tasks import audio
+from tasks.recording import Locator
+from tasks.segmenters import Span, _edges, _silero, vad
+from tasks.segmenters._silero import RATE, WINDOW
+from tasks.segmenters._voice import DOUBT, Voice
+
+CORPUS = os.environ.get("UTTERMILL_CORPUS")
+on_corpus = pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set")
+SECOND = RATE / WINDOW
+
+
+def decibels(*parts: tuple[int, float]) -> NDArray[np.float64]:
+    """(windows, level) after one another."""
+    return np.concatenate([np.full(count, level) for count, level in parts])
+
+
+def noisy(floor: float, count: int) -> NDArray[np.float64]:
+    return floor + np.random.default_rng(0).normal(0, 0.5, count)
+
+
+@pytest.mark.parametrize("floor", [-100.0, -60.0, -40.0])
+def test_an_edge_moves_over_what_stands_above_the_pause(floor: float) -> None:
+    pause = np.r_[decibels((12, -25.0)), noisy(floor, 80)]
+    assert _edges.reach(pause, -20) == 12
+
+
+def test_an_edge_moves_over_a_short_closure_but_not_over_a_pause() -> None:
+    pause = np.r_[decibels((3, -60.0), (5, -25.0)), noisy(-60, 80)]
+    assert _edges.reach(pause, -20) == 8
+    pause = np.r_[decibels((12, -60.0), (5, -25.0)), noisy(-60, 80)]
+    assert _edges.reach(pause, -20) == 0
+
+
+def test_an_edge_stays_in_steady_noise_and_in_music() -> None:
+    assert _edges.reach(noisy(-30, 100), -20) == 0
+    music = -30 + 8 * np.sin(np.arange(100) / 2)
+    assert _edges.reach(music, -20) <= 8
+
+
+def test_an_edge_moves_through_music_up_to_where_speech_is_louder() -> None:
+    music = -40 + 4 * np.sin(np.arange(100) / 2)
+    assert 10 <= _edges.reach(np.r_[decibels((10, -22.0)), music], -20) <= 18  # one beat more
+
+
+def test_no_pause_no_reach() -> None:
+    assert _edges.reach(np.empty(0), -20) == 0
+
+
+class Told:
+    """A `Voice` that is told probabilities and levels; (seconds, probability, level)."""
+
+    def __init__(self, **options: int) -> None:
+        self.voice = Voice(vad.Settings.model_validate(options))
+        self.found: list[tuple[int, int]] = []
+
+    def hear(self, *parts: tuple[float, float, float]) -> list[tuple[float, float]]:
+        for seconds, value, level in parts:
+            samples = np.full(WINDOW, 10 ** (level / 20), np.float32)
+            for _ in range(round(seconds * SECOND)):
+                low = self.voice.low
+                self.voice.push(value, level, samples)
+                self.take(low)
+        low = self.voice.low
+        self.voice.finish()
+        self.take(low)
+        return [(start / SECOND, end / SECOND) for start, end in self.found]
+
+    def take(self, low: int) -> None:
+        """Nothing begins before what was promised, nothing overlaps."""
+        for start, end in self.voice.ended:
+            assert start >= low
+            assert not self.found or start >= self.found[-1][1]
+            self.found.append((start, end))
+        self.voice.ended.clear()
+
+
+def test_the_first_word_that_the_detector_misses_is_speech() -> None:
+    found = Told().hear((3, 0, -70), (0.5, 0.1, -22), (2, 0.9, -20), (3, 0, -70))
+    assert found == [pytest.approx((3.0, 5.5), abs=0.05)]
+
+
+def test_the_last_word_that_fades_is_speech() -> None:
+    found = Told().hear((3, 0, -70), (2, 0.9, -20), (0.4, 0.1, -35), (5, 0, -70))
+    assert found == [pytest.approx((3.0, 5.4), abs=0.05)]
+
+
+@pytest.mark.parametrize("again", [0.9, 0.2])
+def test_a_sound_in_doubt_is_heard_again(again: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = []
+
+    def afresh(windows: NDArray[np.float32]) -> NDArray[np.float32]:
+        heard.append(len(windows))
+        return np.where(windows[:, 0] > 0.01, again, 0).astype(np.float32)
+
+    monkeypatch.setattr(_silero, "afresh", afresh)
+    parts = (2, 0.9, -20), (3, 0, -70), (0.5, DOUBT + 0.05, -25), (3, 0, -70), (2, 0.9, -20)
+    found = Told().hear(*parts)
+    assert len(heard) == 1
+    assert len(found) == (3 if again > 0.5 else 2)
+    if again > 0.5:
+        assert found[1] == pytest.approx((5.0, 5.5), abs=0.05)
+
+
+def test_what_hardly_stands_out_is_not_heard_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_silero, "afresh", None)  # a call would fail
+    found = Told().hear((2, 0.9, -20), (3, 0, -35), (0.5, 0.4, -30), (30, 0.4, -31), (2, 0.9, -20))
+    assert len(found) == 2
+
+
+def test_a_click_is_no_speech() -> None:
+    assert Told().hear((3, 0, -70), (0.1, 0.9, -10), (5, 0, -70)) == []
+
+
+def read(path: Path, start: float, end: float) -> NDArray[np.float32]:
+    """Mono at 16 kHz, seconds `start` to `end`."""
+    with audio.open_stream(Locator(str(path))) as stream:
+        rate, parts = stream.rate, [block.mean(axis=1) for block in stream.blocks()]
+    samples = np.concatenate(parts)[: round(end * rate)]
+    if rate != RATE:
+        samples = soxr.resample(samples, rate, RATE, "HQ")
+    return np.asarray(samples[round(start * RATE) :], np.float32)
+
+
+def utterances(samples: NDArray[np.float32], block: int = 65_536) -> list[tuple[float, float]]:
+    segmenter = vad.start(vad.Settings(), RATE, ())
+    spans: list[Span] = []
+    for at in range(0, len(samples), block):
+        spans += segmenter.push(samples[at : at + block, None])
+    spans += segmenter.finish()
+    return [(s.start / RATE, s.end / RATE) for s in spans if s.kind == "utterance"]
+
+
+@pytest.fixture(scope="module")
+def librispeech() -> NDArray[np.float32]:
+    return read(Path(CORPUS or "") / "long" / "librispeech_137spk.mp3", 0, 1720)
+
+
+@on_corpus
+@pytest.mark.parametrize(
+    ("begins", "sure"),
+    [
+        (490.84, 491.4),  # "What" of "What were they disputing"
+        (1317.21, 1317.5),  # "Chapter" of "Chapter sixteen"
+        (1697.16, 1697.3),
+    ],
+)
+def test_the_first_word_is_kept(
+    librispeech: NDArray[np.float32], begins: float, sure: float
+) -> None:
+    """Places where the detector's own start, after minutes of stream, lay in the second word."""
+    found = utterances(librispeech[: round((sure + 20) * RATE)])
+    inside = [(start, end) for start, end in found if start < sure < end]
+    assert len(inside) == 1
+    assert begins - 0.5 < inside[0][0] <= begins
+
+
+@on_corpus
+def test_real_speech_is_cut_alike_whatever_the_blocks(librispeech: NDArray[np.float32]) -> None:
+    samples = librispeech[: 90 * RATE]
+    assert utterances(samples, 65_536) == utterances(samples, 4_999)
+
+
+@on_corpus
+@pytest.mark.parametrize("name", ["aishell_S0150.m4a", "kerstin_de.opus"])
+def test_real_segments_keep_their_speech(name: str) -> None:
+    """The segments are known; speech is what stands out in them."""
+    from tests.bench import _cut_scores, _cut_ways, _real_recordings
+
+    assert CORPUS is not None
+    recording = _real_recordings.real(Path(CORPUS) / "long" / name)
+    found = _cut_scores.score(recording, _cut_ways.ours()(recording.blocks()))
+    assert found.sentences_lost == 0
+    assert found.speech_lost < 0.003
+    assert found.starts_clipped + found.ends_clipped <= 0.02 * 2 * found.sentences

@@ -30,6 +30,14 @@ def touching(faults: Iterable[Fault], start: int, end: int) -> int:
     return sum(f.start <= end and (f.shifts or start <= f.end) for f in faults)
 
 
+def words(faults: Iterable[Fault], start: int, end: int, rate: int) -> str:
+    """What is wrong with a span, and where in the recording, for people."""
+    near = [f for f in faults if f.start <= end and (f.shifts or start <= f.end)]
+    told = [f"{f.what} ({f.start / rate:.2f} to {f.end / rate:.2f} s)" for f in near[:3]]
+    more = [f"{len(near) - 3} more"] if len(near) > 3 else []
+    return "; ".join([*told, *more])
+
+
 def merged(faults: Iterable[Fault]) -> list[Fault]:
     """By start; those that touch are one, so that no count depends on a decoder's wording."""
     joined: list[Fault] = []

@@ -35,6 +35,8 @@ _VOWEL = re.compile("[aeiouyäöüáéíóúàèìòùâêîôûаеёиоуыэ
 _UNSPACED = re.compile(f"[{UNSPACED}\uac00-\ud7a3]")
 _BETWEEN = r"[\s.,、،·・\-–‐‑]*"
 _APART = r"[\s.,、،·・\-–‐‑]+"
+#: Letters and figures one by one.
+_RUN = re.compile(rf"(?<!{_CHAR}){_CHAR}(?:{_APART}{_CHAR}(?!{_CHAR}))+")
 _LETTER_NAMES = {
     "a": "ay", "b": "bee|be", "c": "cee|see", "d": "dee", "e": "ee", "f": "eff|ef",
     "g": "gee", "h": "aitch|haitch", "j": "jay", "k": "kay", "l": "ell|el", "m": "em",
@@ -54,11 +56,12 @@ def agreed(reference: str, hypothesis: str, language: str) -> tuple[str, str]:
     said, heard = normalise(reference, language), normalise(hypothesis, language)
     if said == heard or not said or not heard:
         return said, heard
-    reference, hypothesis = _plain.compatible(reference), _plain.compatible(hypothesis)
-    reference, hypothesis = (
-        _abbreviated(reference, hypothesis, language), _abbreviated(hypothesis, reference, language)
-    )  # fmt: skip
-    said, heard = normalise(reference, language), normalise(hypothesis, language)
+    one, other = _plain.compatible(reference), _plain.compatible(hypothesis)
+    reference, hypothesis = _abbreviated(one, other, language), _abbreviated(other, one, language)
+    if reference != one:
+        said = normalise(reference, language)
+    if hypothesis != other:
+        heard = normalise(hypothesis, language)
     if language:
         heard = _read_nearer(hypothesis, heard, said, language)
         said = _read_nearer(reference, said, heard, language)
@@ -67,13 +70,16 @@ def agreed(reference: str, hypothesis: str, language: str) -> tuple[str, str]:
 
 def _abbreviated(text: str, other: str, language: str) -> str:
     """`text` with letters that stand one by one joined to the abbreviations of `other`."""
-    lone = bool(_LONE.search(text))
-    letters = lone and _capitals_tell(text)
+    runs = [re.sub(_BETWEEN, "", run[0]).lower() for run in _RUN.finditer(text)]
+    lone = bool(runs) or bool(_LONE.search(text))
+    letters = bool(runs) and _capitals_tell(text)
+    english = base(language) == "en"
     for token, certain in _abbreviations(other):
-        named = certain and base(language) == "en"
-        if lone or named:
+        figures = lone and any(c.isdecimal() for c in token)
+        named = certain and english
+        if named or figures or any(token.lower() in run for run in runs):
             only_capitals = not certain and bool(_VOWEL.search(token))
-            if letters or not only_capitals:
+            if letters or figures or not only_capitals:
                 text = _spelled(token, named, only_capitals).sub(token, text)
     return text
 

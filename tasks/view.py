@@ -13,7 +13,7 @@ from itertools import groupby
 from types import ModuleType
 from typing import Any
 
-from tasks import blobs, ids, language_vote, manifest, plugins, recipe, scoring
+from tasks import blobs, faults, ids, language_vote, manifest, plugins, recipe, scoring
 from tasks.faults import Fault
 from tasks.job import Job
 from tasks.manifest import Row
@@ -362,7 +362,10 @@ class ShardView:
         if start >= end:
             outcome = Outcome("failed", "filter", "segment_outside_audio")
         elif no := judge(measures, rules):
-            outcome = Outcome("dropped", "filter", no.reason, no.value, no.threshold, no.detail)
+            detail = no.detail
+            if no.reason == "damaged":
+                detail = faults.words(cut.faults, start, end, cut.rate)
+            outcome = Outcome("dropped", "filter", no.reason, no.value, no.threshold, detail)
         elif cut.lacks((start, end, index), chosen.filters, chosen.measure_all):
             outcome = Outcome("pending", "filter")
         else:

@@ -265,3 +265,14 @@ def test_damage_in_the_middle_is_seen(tmp_path: Path, kind: str) -> None:
     seen = sum(case[0] == "seen" for case in found)
     assert seen > CASES // 2
     assert len(missed) <= 0.01 * (seen + len(missed)), missed
+
+
+def test_a_flac_whose_header_is_wrong_about_its_blocks_is_whole(tmp_path: Path) -> None:
+    """FFmpeg works out the times of frames from the largest block that the header names."""
+    data = bytearray(whole("flac"))
+    good, _ = heard(bytes(data), tmp_path)
+    assert data[8:12] == struct.pack(">HH", 4096, 4096)
+    data[8:12] = struct.pack(">HH", 4096, 16_384)
+    samples, faults = heard(bytes(data), tmp_path)
+    assert faults == []
+    assert np.array_equal(samples, good)

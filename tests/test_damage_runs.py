@@ -56,6 +56,10 @@ def test_utterances_that_touch_a_hole_are_dropped(tmp_path: Path) -> None:
     for row in rows:  # of the recording, known for its cuts, too
         assert row["duration_difference"] == pytest.approx(0.0, abs=0.1)
 
+    details = [r["detail"] for r in pq.read_table(published.path / "ledger.parquet").to_pylist()
+               if r["reason"] == "damaged"]  # fmt: skip
+    assert all(" s missing (" in d or "CRC" in d for d in details)
+
     loose, counts = corpus.run(job(tmp_path, max=None))
     assert {r for _, _, r in outcomes(loose.path, "holed.opus")} == {"package.packaged"}
     assert counts["filter"][0] == 0  # measured once

@@ -13,8 +13,9 @@ concat script named `.m4a` cannot make it open other files or addresses.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any, BinaryIO
 
 import av
@@ -117,9 +118,12 @@ def _unfinished(decoder: Decoder, file: BinaryIO) -> bool:
 
 
 class Suspect:
-    """A decoder of a file whose container knows of damage, wherever it is."""
+    """A decoder of a file whose container may know of damage, wherever it is; `what` is asked when
+    all is decoded."""
 
-    def __init__(self, decoder: Decoder, what: str, at_end: bool = False) -> None:
+    def __init__(
+        self, decoder: Decoder, what: Callable[[], str | None], at_end: bool = False
+    ) -> None:
         self._decoder, self._what, self._at_end = decoder, what, at_end
         self.header, self.faults = decoder.header, decoder.faults
 
@@ -129,8 +133,8 @@ class Suspect:
         for block in self._decoder.read(frames):
             at += len(block)
             yield block
-        if not self.faults:
-            self.faults.append(Fault(at if self._at_end else 0, at, self._what, not self._at_end))
+        if not self.faults and (what := self._what()):
+            self.faults.append(Fault(at if self._at_end else 0, at, what, not self._at_end))
 
     def skip_to(self, sample: int) -> bool:
         return False
@@ -165,7 +169,6 @@ def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder
             decoder.close()
         except sf.SoundFileError as error:
             first = str(error).rpartition(": ")[2]
-    suspicion = checksums.lame_fault(file, size)
     file.seek(0)
     try:
         found = _ffmpeg(file, size)
@@ -173,9 +176,9 @@ def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder
         raise ItemError("unreadable", f"libsndfile: {first}; FFmpeg: {error}") from error
     if pages and pages.faults:
         what = f"{len(pages.faults)} damaged or missing pages"
-        return Suspect(found, what, pages.tail_only)
-    if suspicion and found.header.format.startswith("mp3/"):
-        return Suspect(found, suspicion)
+        return Suspect(found, lambda: what, pages.tail_only)
+    if found.header.format.startswith("mp3/"):
+        return Suspect(found, partial(checksums.lame_fault, file, size))
     return found
 
 

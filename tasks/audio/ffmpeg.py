@@ -45,8 +45,8 @@ FRAMES_PER_BYTE = 20_000
 _MARGIN = 0.1  # s by which the time of a cluster may differ from that of its samples
 _PAGE = 1.5  # s; FFmpeg ends a page of FLAC after one
 _FLAC_FRAME = 4608  # samples of a frame, at most, in the subset that nearly all encoders keep to
-#: Longer holes are not filled: a damaged time could ask for years.
-MOST_FILLED = 600.0  # s
+#: More is not filled, of one recording: damaged times could ask for years.
+MOST_FILLED = 3600.0  # s
 #: In these, bytes after the last frame are padding, tags or a web page more often than audio.
 _LOOSE_END = {"mp3", "aac"}
 
@@ -146,10 +146,11 @@ class FFmpeg:
             return
         promised = self._info.frames if self._info and self._info.frames else at
         if at < promised - _FLAC_FRAME or (at < promised and not self.faults):
-            raise ItemError("truncated", f"{promised} samples promised, {at} there")
+            code = "decode_error" if self.faults else "truncated"
+            raise ItemError(code, f"{promised} samples promised, {at} there")
         if at < promised:  # the last frame is damaged
             self.faults.append(Fault(at, promised, "its last frame is missing"))
-            yield np.zeros((promised - at, self.header.channels), np.float32)
+            yield from self._silence(promised - at, frames)
         elif not self.faults:
             self.faults.append(Fault(0, at, "its MD5 is of other samples", shifts=True))
 
@@ -162,6 +163,8 @@ class FFmpeg:
         # Samples until now; the next frame's time in samples: 0 where the first did not decode.
         self._at, expected = 0, 0.0 if self._late else None
         self._timed = 0  # samples whose time is known
+        self._filled_seconds = 0.0
+        self._complained = self._late  # FFmpeg, since the last frame whose time is known
         frame, said = self._first, ""  # what was said of the header is not of samples
         try:
             while frame is not None:
@@ -175,6 +178,7 @@ class FFmpeg:
                     like_first = None if same else LikeFirst(*kind, rate, channels)
                     self._changed, expected = True, None
                 now = self._at + held.samples
+                self._complained = self._complained or bool(said)
                 hole, expected = self._hole(frame, expected)
                 if hole:
                     yield from self._counted(_rest(held, kind[1]), like_first)
@@ -217,7 +221,10 @@ class FFmpeg:
         if frame.pts is None or frame.time_base is None:  # after damage; the next one knows
             return 0, None if expected is None else expected + frame.samples
         now = float(frame.pts * frame.time_base * frame.sample_rate)
-        late = 0.0 if expected is None else now - expected
+        # A FLAC frame has its number, and its time only if the header is right about their size.
+        sure = self._name != "flac" or self._complained
+        late = 0.0 if expected is None or not sure else now - expected
+        self._complained = False
         slack = max(_ROUNDING[self._name] * frame.sample_rate, 2)
         if late < -slack:
             at = self._at
@@ -227,18 +234,21 @@ class FFmpeg:
     def _filled(self, hole: int, frames: int) -> Iterator[Samples]:
         """Silence in the place of what is missing, so that all after it keeps its time."""
         seconds = hole / self.header.rate
-        if seconds > MOST_FILLED:
+        self._filled_seconds += seconds
+        if self._filled_seconds > MOST_FILLED:
+            self._filled_seconds -= seconds
             self.faults.append(Fault(self._at, self._at, f"{seconds:.3f} s missing", shifts=True))
             return
         # FFmpeg notices a hole in such a file only at the end of the page that follows it.
         late = max(hole, _PAGE * self.header.rate) if self.header.format == "ogg/flac" else 0
         start = max(min(self._timed, self._at - round(late)), 0)
         self.faults.append(Fault(start, self._at + hole, f"{seconds:.3f} s missing"))
-        while hole:
-            count = min(hole, frames)
-            hole -= count
-            self._at += count
-            yield np.zeros((count, self.header.channels), np.float32)
+        self._at += hole
+        yield from self._silence(hole, frames)
+
+    def _silence(self, count: int, frames: int) -> Iterator[Samples]:
+        for at in range(0, count, frames):
+            yield np.zeros((min(frames, count - at), self.header.channels), np.float32)
 
     def skip_to(self, sample: int) -> bool:
         return False

@@ -10,6 +10,8 @@ import numpy as np
 
 from tasks.audio.kinds import Samples
 
+MOST_FRAMES = 65_536  # of a block
+
 
 class LikeFirst:
     """Blocks in, blocks of `rate` and `channels` out; `rest` gives what the resampler still holds.
@@ -21,11 +23,17 @@ class LikeFirst:
         self._mixed = own_channels != channels
         self._channels, self._rate = channels, own_rate
         self._layout = f"{channels} channels"
+        # A block may grow by the ratio of the rates, which is what the file says: up to 768.
+        self._step = max(MOST_FRAMES * own_rate // max(rate, own_rate), 1)
         self._resampler: Any = None
         if own_rate != rate:
             self._resampler = av.AudioResampler(format="flt", layout=self._layout, rate=rate)
 
-    def push(self, block: Samples) -> list[Samples]:
+    def push(self, block: Samples) -> Iterator[Samples]:
+        for at in range(0, len(block), self._step):
+            yield from self._converted(block[at : at + self._step])
+
+    def _converted(self, block: Samples) -> list[Samples]:
         if self._mixed:
             block = np.repeat(block.mean(axis=1, dtype=np.float32)[:, None], self._channels, axis=1)
         if self._resampler is None:

@@ -88,7 +88,7 @@ class FFmpeg:
                 first.sample_rate if first is not None else context.sample_rate,
                 first.layout.nb_channels if first is not None else context.layout.nb_channels,
                 _stream_frames(stream, first, size),
-                f"{self._name}/{context.name}".lower(),
+                f"{self._name}/{_codec(self._name, context)}".lower(),
                 "av",
             )
             if not (self.header.rate > 0 and self.header.channels > 0):
@@ -326,6 +326,18 @@ _FORMATS = {
     "u8": ("u1", 128.0, 128.0), "s16": ("i2", 0.0, 32768.0), "s32": ("i4", 0.0, 2147483648.0),
     "s64": ("i8", 0.0, 2.0**63), "flt": ("f4", 0.0, 1.0), "dbl": ("f8", 0.0, 1.0),
 }  # fmt: skip
+
+
+def _codec(container: str, context: Any) -> str:
+    """The codec's name; of a FLAC file the samples it holds, as libsndfile calls them, because
+    `duplicate` prefers 24 bits to 16."""
+    info = bytes(context.extradata or b"")
+    if container != "flac" or len(info) < 14:
+        return str(context.name)
+    # STREAMINFO (RFC 9639, section 8.2): 5 bits from bit 103 on are the sample's bits less one.
+    bits = ((info[12] & 1) << 4 | info[13] >> 4) + 1
+    return next((name for most, name in ((8, "pcm_s8"), (16, "pcm_16"), (24, "pcm_24"))
+                 if bits <= most), "pcm_32")  # fmt: skip
 
 
 def _stream_frames(stream: Any, first: Any, size: int) -> int | None:

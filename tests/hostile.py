@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import soundfile as sf
 
-from tests import corpus, mutated
+from tests import corpus, memory, mutated
 
 LIMIT = 3 << 29  # 1.5 GiB of address space beyond the imports: a claim of 10 GB would break it
 CLAIM = 10 << 30
@@ -218,7 +218,7 @@ def main(path: str) -> dict[str, Any]:
     return {
         "changed": sorted(changed), "forbidden": forbidden, "dataset": str(published.path),
         "summary": published.summary, "stages": stages,
-        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak": memory.peak(),
     }  # fmt: skip
 
 

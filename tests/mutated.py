@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 import soundfile as sf
 
+from tests import memory
+
 HZ = 16000
 SNDFILE = {
     "wav": ("WAV", "PCM_16"), "wav24": ("WAVEX", "PCM_24"), "wavfloat": ("WAV", "FLOAT"),
@@ -175,7 +177,7 @@ def run(seed: int, first: int, count: int, folder: Path) -> dict[str, Any]:
         assert decode(folder / "case") == "good", kind
     limit = _mapped() + LIMIT
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = memory.peak()
     outcomes: Counter[str] = Counter()
     findings: list[dict[str, Any]] = []
     slowest = 0.0
@@ -193,10 +195,10 @@ def run(seed: int, first: int, count: int, folder: Path) -> dict[str, Any]:
         if wall > SLOW:
             findings.append({"case": number, "kind": kind, "what": f"it took {wall:.0f} s"})
         slowest = max(slowest, wall)
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    grown = memory.peak() - before
     return {
         "outcomes": dict(outcomes), "findings": findings, "slowest": round(slowest, 2),
-        "grown": grown * 1024,
+        "grown": grown,
     }  # fmt: skip
 
 

@@ -37,7 +37,7 @@ def test_demo_twice(tmp_path: Path, prefect_server: LocalServer) -> None:
     assert "WER" in words
     assert "packaged" in words
     for reason in (
-        "filter.silent", "filter.clipped", "filter.non_finite", "filter.truncated",
+        "filter.silent", "filter.clipped", "filter.non_finite", "filter.decode_error",
         "shard.unreadable", "shard.empty", "transcribe.wrong_language",
     ):  # fmt: skip
         assert reason in first["reasons"], reason

@@ -69,6 +69,7 @@ def test_spans_of_several_clips_share_a_batch() -> None:
     found = heard(ear, *[clip(20.5, *SENTENCES)] * 6)
     assert [t.text for t in found] == ["w0.5 w7 w14"] * 6
     assert ear.batches[0] == 4
+    assert max(ear.batches) <= 4, "batch_size holds for what is heard again, too"
     assert sum(ear.batches) == 18
     assert len(ear.batches) < 8  # alone they would be 2 + 12
 

@@ -77,8 +77,9 @@ class Backend:
                 if batch is not None:
                     for i, one in zip(batch, self._batch([asked[i] for i in batch]), strict=True):
                         self._sort(i, one, waiting, done)
-                if batch is None or len(waiting) >= self._settings.size_of(None, self._device):
-                    self._go_on(waiting, done)
+                most = self._settings.size_of(None, self._device)
+                if batch is None or len(waiting) >= most:
+                    self._go_on(waiting, done, most)
             yield done.pop(index)
 
     def _sort(
@@ -96,9 +97,11 @@ class Backend:
             found = found.transcript(self._settings.word_timestamps)
         done[index] = _chinese.written(found, self._settings.chinese)
 
-    def _go_on(self, waiting: dict[int, Hearing], done: dict[int, Transcript]) -> None:
-        """Hear what the texts of these clips leave out: one span of each, all in one batch."""
-        order = sorted(waiting)
+    def _go_on(
+        self, waiting: dict[int, Hearing], done: dict[int, Transcript], most: int = 1
+    ) -> None:
+        """Hear what the texts of the first `most` clips leave out: one span of each, in a batch."""
+        order = sorted(waiting)[:most]
         spans = [waiting[i].missed()[0] for i in order]
         asked: list[Asked] = [
             (waiting[i].cut(span), waiting[i].language.code)

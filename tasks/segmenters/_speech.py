@@ -10,20 +10,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from tasks.segmenters import _voice
 from tasks.segmenters._silero import RATE, WINDOW
 
 
-class Limits(Protocol):
+class Limits(_voice.Limits, Protocol):
     """The settings that matter here; a segmenter's settings have them and more."""
 
-    @property
-    def threshold(self) -> float: ...
-    @property
-    def neg_threshold(self) -> float: ...
-    @property
-    def min_silence_ms(self) -> int: ...
-    @property
-    def min_speech_ms(self) -> int: ...
     @property
     def speech_pad_ms(self) -> int: ...
 

@@ -17,18 +17,21 @@ import pyarrow.compute as pc
 from prefect import flow
 from pydantic import Field
 
-from flows import artifacts, disk, lock, metrics, posting, prepare, runs
-from flows.calls import OnCluster, opened
-from flows.cluster import ClusterSettings
-from flows.progress import Progress
+from flows import prepare
+from flows.cluster.cluster import ClusterSettings
+from flows.run import disk, lock, metrics, runs
+from flows.run.calls import OnCluster, opened
+from flows.run.progress import Progress
+from flows.server import artifacts, posting
 from flows.settings import PrepareSettings, check
-from tasks import inventory, masking, prefect_tasks, storage
+from tasks import masking, prefect_tasks, storage
+from tasks.checkpoints import inventory
+from tasks.checkpoints.manifest import write_atomic
 from tasks.dataset import versions
 from tasks.estimating import forecast, sample, trial
 from tasks.estimating.forecast import Costs, Forecast, Sizes
 from tasks.estimating.sample import Member
 from tasks.job import Done, Job, Spent
-from tasks.manifest import write_atomic
 from tasks.packaging import pieces
 from tasks.pipeline import Sharded
 from tasks.prefect_tasks import value

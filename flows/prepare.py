@@ -19,13 +19,17 @@ from typing import Any
 from prefect import flow
 from prefect.context import FlowRunContext
 
-from flows import disk, history, items, lock, metrics, posting, report, runs
-from flows.calls import OnCluster, opened
-from flows.cluster import ClusterSettings
-from flows.progress import Progress
-from flows.runner import map_chains
+from flows.cli import items
+from flows.cluster.cluster import ClusterSettings
+from flows.cluster.guard import map_chains
+from flows.run import disk, lock, metrics, report, runs
+from flows.run.calls import OnCluster, opened
+from flows.run.progress import Progress
+from flows.server import history, posting
 from flows.settings import PrepareSettings, check
-from tasks import pipeline, prefect_tasks, summary
+from tasks import pipeline, prefect_tasks
+from tasks.accounting import summary
+from tasks.checkpoints.settled import Settled
 from tasks.dataset import reader_drops, versions
 from tasks.errors import CorruptManifest, MillError, NothingLeft
 from tasks.job import Done, Job
@@ -39,7 +43,6 @@ from tasks.settings import (
     Source,
     TranscribeSettings,
 )
-from tasks.settled import Settled
 from tasks.storage import tables
 
 log = logging.getLogger("uttermill")

@@ -110,8 +110,8 @@ def _api() -> Iterator[str]:
     """Within it Prefect has an API: the configured one, else a server of our own. Yields its UI."""
     from prefect.settings import get_current_settings
 
-    from flows import api
-    from flows.server import LocalServer, configured_url, using
+    from flows.server import api
+    from flows.server.server import LocalServer, configured_url, using
 
     if (configured := configured_url()) is not None:
         api.check(configured)
@@ -127,8 +127,9 @@ async def _serve(
     from prefect.runner import Runner
     from prefect.types.entrypoint import EntrypointType
 
-    from flows import history, local
     from flows.prepare import prepare
+    from flows.run import local
+    from flows.server import history
 
     local.hush()
     runner = Runner(name=name, limit=1)

@@ -13,11 +13,13 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from flows import fleet, yaml_text
-from flows.cluster_settings import ClusterSettings
-from tasks import gpu, plugins, storage
+from flows import yaml_text
+from flows.cluster import fleet
+from flows.cluster.settings import ClusterSettings
+from tasks import plugins, storage
 from tasks.errors import ConfigError
 from tasks.job import Job
+from tasks.plugins import gpu
 from tasks.settings import (
     FilterSettings,
     PackageSettings,

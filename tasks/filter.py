@@ -11,17 +11,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from tasks import cutting, handover, ledger, plugins, recipe, view
+from tasks import plugins, recipe
+from tasks.accounting import ledger
 from tasks.audio import Clip
+from tasks.checkpoints import view
+from tasks.checkpoints.manifest import Row
 from tasks.errors import ItemError
-from tasks.faults import Fault, touching
 from tasks.job import Job
-from tasks.manifest import Row
+from tasks.plugins.rules import judge
 from tasks.recording import Locator
-from tasks.rules import judge
+from tasks.recording.faults import Fault, touching
 from tasks.schema import CUTS
 from tasks.segmenters import Span
 from tasks.settings import Plugin
+from tasks.stages import cutting, handover
 
 SCHEMA = CUTS
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tasks.gauge import Cost
 from tasks.settings import (
     FilterSettings,
     PackageSettings,
@@ -14,6 +13,7 @@ from tasks.settings import (
     Source,
     TranscribeSettings,
 )
+from tasks.stages.gauge import Cost
 
 GIB = 1024**3
 

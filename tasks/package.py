@@ -20,12 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import corpuswide, manifest, plugins, storage, summary, view
+from tasks import corpuswide, plugins, storage
+from tasks.accounting import summary
+from tasks.checkpoints import manifest, view
+from tasks.checkpoints.manifest import Row
 from tasks.corpuswide import decisions, late
 from tasks.dataset import datacard, versions
 from tasks.errors import NothingLeft, RunError
 from tasks.job import Job
-from tasks.manifest import Row
 from tasks.packaging import decided, layout, pieces, sharing, splits
 from tasks.packaging.layout import Group
 from tasks.schema import LEDGER

@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from tasks import inventory, manifest, package, quarantine, shard, stage, storage
+from tasks import package, shard, storage
+from tasks.checkpoints import inventory, manifest
+from tasks.checkpoints.settled import Settled, Version
 from tasks.dataset import versions
 from tasks.errors import CorruptManifest, MillError, RunError
 from tasks.job import Done, Job
 from tasks.packaging import decided, pieces
-from tasks.settled import Settled, Version
+from tasks.stages import quarantine, stage
 
 log = logging.getLogger("uttermill")
 

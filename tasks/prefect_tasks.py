@@ -14,10 +14,11 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import TaskRunContext
 from prefect.states import Completed
 
-from tasks import pipeline, stage
+from tasks import pipeline
+from tasks.checkpoints.settled import Settled
 from tasks.job import Done, Job
 from tasks.pipeline import Caller
-from tasks.settled import Settled
+from tasks.stages import stage
 
 OPTIONS: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
 LABEL = "{label}"

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import RunError
-from tasks.process import command_line, die_with_parent, started_afresh
+from tasks.stages.process import command_line, die_with_parent, started_afresh
 
 #: Module, and what is touched in it so that it is loaded indeed. Engines before librosa.
 WARM = {

@@ -13,13 +13,16 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from tasks import audio, blobs, cutting, handover, pcm, view
+from tasks import audio
+from tasks.audio import pcm
+from tasks.checkpoints import blobs, view
+from tasks.checkpoints.manifest import Row
 from tasks.errors import ItemError
 from tasks.job import Job
-from tasks.manifest import Row
 from tasks.recording import Locator
 from tasks.schema import AUDIO
 from tasks.segmenters import Span
+from tasks.stages import cutting, handover
 
 log = logging.getLogger("uttermill")
 

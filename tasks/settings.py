@@ -28,8 +28,7 @@ from pydantic import (
     model_validator,
 )
 
-from tasks import masking, shelves
-from tasks.packaging import portions
+from tasks import masking, portions, shelves
 
 THRESHOLD: dict[str, Any] = {"role": "threshold"}
 TRANSIENT: dict[str, Any] = {"role": "transient"}

@@ -21,10 +21,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks import manifest, plugins, storage
+from tasks import plugins, storage
+from tasks.checkpoints import manifest
+from tasks.checkpoints.manifest import Row
 from tasks.errors import MAY_PASS, ConfigError
 from tasks.job import Job
-from tasks.manifest import Row
 from tasks.recipe import digest
 from tasks.recording import Ignored, Locator, Recording
 from tasks.schema import RECORDINGS
@@ -225,8 +226,8 @@ def load_listing(path: Path) -> list[Row]:
 def probe(job: Job, listing: Path, low: int, high: int, isolate: bool = False) -> Path:
     """On a worker: read header and digest of rows `low` to `high`; returns the result's path. With
     `isolate` each in a disposable process: what kills it is quarantined."""
-    from tasks import isolate as isolation
-    from tasks import probe as probing  # decodes: heavy to import, and only workers do it
+    from tasks.stages import isolate as isolation
+    from tasks.stages import probe as probing  # decodes: heavy to import, and only workers do it
 
     units = [probing.Unit(row) for row in tables.read(listing).slice(low, high - low).to_pylist()]
     found = isolation.results("probe", job, units) if isolate else probing.compute(units, job)

@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from tasks import blobs, gpu, plugins, scoring, speech, view
+from tasks import plugins, scoring, speech
 from tasks.asr import SpeechClip, Transcript
+from tasks.checkpoints import blobs, view
+from tasks.checkpoints.manifest import Row
 from tasks.job import Job
-from tasks.manifest import Row
+from tasks.plugins import gpu
 from tasks.schema import TRANSCRIPTS
 from tasks.settings import Plugin
 

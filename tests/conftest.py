@@ -13,7 +13,7 @@ import pytest
 from tests import fuzz  # noqa: F401 - the profile that `--hypothesis-profile` may name
 
 if TYPE_CHECKING:
-    from flows.server import LocalServer
+    from flows.server.server import LocalServer
     from tests.faults.kills import Tally
     from tests.s3_server import S3
 
@@ -57,7 +57,7 @@ def pytest_unconfigure() -> None:
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[LocalServer]:
     """A real Prefect server on a new database; reach it within `flows.server.using(it.url)`."""
-    from flows.server import LocalServer
+    from flows.server.server import LocalServer
 
     with LocalServer.start() as server:
         server.wait_ready()
@@ -67,7 +67,7 @@ def prefect_server() -> Iterator[LocalServer]:
 @pytest.fixture
 def prefect_api(prefect_server: LocalServer) -> Iterator[LocalServer]:
     """The same server; flows and clients of the test speak to it."""
-    from flows.server import using
+    from flows.server.server import using
 
     with using(prefect_server.url):
         yield prefect_server

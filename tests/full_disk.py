@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from tasks.dataset import versions
-from tasks.dataset.verify import verify
 from tasks.errors import MillError
+from tasks.upkeep.verify import verify
 from tests import corpus
 
 PAGES = (1, 2, 4, 6, 9, 13, 20, 30, 45)  # of 4 KiB; with the last one, all has room perhaps

@@ -202,7 +202,8 @@ def watch(changed: set[str], forbidden: list[str]) -> Callable[[str, tuple[Any, 
 
 
 def main(path: str) -> dict[str, Any]:
-    from flows import runs, settings
+    from flows import settings
+    from flows.run import runs
     from tasks import pipeline
 
     chosen = settings.parse(json.loads(Path(path).read_text()))

@@ -17,7 +17,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from tasks import manifest, pipeline
+from tasks import pipeline
+from tasks.checkpoints import manifest
 from tasks.formats import _tar
 from tests import corpus
 

@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from flows import pruning, runs
+from flows.cli import pruning
+from flows.run import runs
 
 EVENTS = {"open", "os.rename", "os.remove", "os.rmdir"}
 

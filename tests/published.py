@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import soundfile as sf
 
 from tasks import plugins, storage
-from tasks.blobs import Pcm
+from tasks.checkpoints.blobs import Pcm
+from tasks.checkpoints.manifest import Row
 from tasks.formats import Hashes, Piece
-from tasks.manifest import Row
 from tasks.packaging import pieces
 from tasks.schema import UTTERANCES
 from tasks.settings import Plugin

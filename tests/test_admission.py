@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from flows import admission, remote
-from flows.admission import Admission
-from flows.calls import OnCluster
-from flows.cluster import Cluster, ClusterSettings
+from flows.cluster import admission, remote
+from flows.cluster.admission import Admission
+from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.run.calls import OnCluster
 from tasks.errors import RunError
 from tests import corpus
 
@@ -79,7 +79,7 @@ def test_each_one_is_asked_once_when_it_is_first_seen() -> None:
 
 def test_who_does_not_answer_waits_and_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr("flows.admission.monotonic", lambda: clock.now)
+    monkeypatch.setattr("flows.cluster.admission.monotonic", lambda: clock.now)
     scheduler = Scheduler(a=GOOD)
     asking = Admission(scheduler)
     assert asking.of(["a", "dying"]) == ["a"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from tasks import ledger
+from tasks.accounting import ledger
 from tasks.segmenters import Span, applio
 from tests import corpus
 from tests.test_segmenters import blank, run

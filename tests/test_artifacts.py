@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from flows.artifacts import STOOD, WORST, State, escaped, failure, markdown
-from flows.progress import Progress, Standing
+from flows.run.progress import Progress, Standing
+from flows.server.artifacts import STOOD, WORST, State, escaped, failure, markdown
 from tasks.errors import ConfigError, Held, RunError
 
 OUT = Path("/data/prepared")

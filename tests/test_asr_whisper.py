@@ -31,7 +31,7 @@ def backend() -> faster_whisper.Backend:
 def spoken() -> list[tuple[str, NDArray[np.float32]]]:
     """Sentence and samples, of espeak-ng."""
     pytest.importorskip("espeakng_loader")
-    from flows import demo
+    from flows.demo import corpus as demo
 
     lines = [line for language, line in demo.sentences() if language == "en"][:2]
     voices = demo.speak(lines)

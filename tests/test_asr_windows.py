@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks import gpu
 from tasks.asr import (
     SpeechClip,
     Transcript,
@@ -24,6 +23,7 @@ from tasks.asr import (
     faster_whisper,
 )
 from tasks.errors import ConfigError
+from tasks.plugins import gpu
 from tests.stub_whisper import LOOP, WORDS, StubWhisper, clip
 
 RATE = 16000

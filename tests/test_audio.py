@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from tasks import audio
 from tasks.errors import CODES, ItemError
-from tasks.faults import Fault
 from tasks.recording import Locator
+from tasks.recording.faults import Fault
 
 Samples = NDArray[np.float32]
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from flows import show
+from flows.cli import show
 from tasks.packaging import balance, layout
 from tasks.settings import PackageSettings
 from tests import fuzz

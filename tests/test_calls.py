@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from flows.calls import audio_of
-from tasks import inventory, package, pipeline, shard
+from flows.run.calls import audio_of
+from tasks import package, pipeline, shard
+from tasks.checkpoints import inventory
 from tasks.dataset import versions
 from tasks.errors import RunError
 from tasks.packaging import pieces

@@ -21,8 +21,9 @@ import yaml
 from distributed import KilledWorker, get_worker
 from pydantic import ValidationError
 
-from flows import facts, fleet, proofs, spawning
-from flows.cluster import Cluster, ClusterSettings
+from flows.cli import proofs
+from flows.cluster import facts, fleet, spawning
+from flows.cluster.cluster import Cluster, ClusterSettings
 from tasks.errors import ConfigError, RunError
 from tasks.settings import TRANSIENT
 
@@ -277,7 +278,8 @@ SCRIPT = """
 import sys, time
 from pathlib import Path
 import prefect
-from flows.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
 sys.path.insert(0, {tests!r})
 from test_cluster import hold_the_gil, look
 with Cluster(ClusterSettings(workers=2), Path({scratch!r})) as cluster:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flows import cli
-from flows.server import LocalServer, using
+from flows.server.server import LocalServer, using
 from tests import corpus
 
 pytestmark = [pytest.mark.cluster, pytest.mark.server]
@@ -42,7 +42,8 @@ def prepared(prefect_server: LocalServer, tmp_path_factory: pytest.TempPathFacto
     (source / "page.wav").write_text("<html>not found</html>")
     (source / "notes.txt").write_text("no audio")
     with using(prefect_server.url):
-        from flows import local, settings
+        from flows import settings
+        from flows.run import local
 
         chosen = settings.read(
             None, [str(source)], str(home / "out"), [f for f in FLAGS if f != "--set"]

@@ -12,7 +12,7 @@ import pytest
 import soundfile as sf
 import soxr
 
-from tasks.dataset.verify import verify
+from tasks.upkeep.verify import verify
 from tests import corpus
 
 COPIES = {"use": "duplicate"}

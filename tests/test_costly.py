@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import what_if
 from tasks.corpuswide import decisions
+from tasks.estimating import what_if
 from tests import corpus
 
 COSTLY = {"use": "tests.plugins.costly"}

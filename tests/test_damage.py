@@ -13,8 +13,8 @@ import pytest
 
 from tasks import audio
 from tasks.errors import ItemError
-from tasks.faults import Fault, merged, touching
 from tasks.recording import Locator
+from tasks.recording.faults import Fault, merged, touching
 from tests.sounding import HZ, SECONDS, ogg_pages, sound, whole
 
 FRAMES = round(HZ * SECONDS)

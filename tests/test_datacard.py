@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from tasks.dataset import card_header, card_readme, composition, versions
-from tasks.dataset.verify import verify
+from tasks.upkeep.verify import verify
 from tests import corpus
 
 SECRET = "hunter2"

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tasks import manifest, package, pipeline
+from tasks import package, pipeline
+from tasks.checkpoints import manifest
 from tasks.corpuswide import decisions
 from tasks.packaging import decided
 from tests import corpus

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks import manifest, rules, what_if
+from tasks.checkpoints import manifest
 from tasks.corpuswide import decisions
+from tasks.estimating import what_if
+from tasks.plugins import rules
 from tasks.settings import Plugin
 from tests import corpus
 

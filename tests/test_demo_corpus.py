@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows import demo
+from flows.demo import corpus as demo
 from tasks import plugins
 from tasks.errors import ConfigError
 from tasks.settings import Plugin, Source, TranscribeSettings

@@ -11,7 +11,7 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.schedules import CronSchedule
 
-from flows.server import LocalServer
+from flows.server.server import LocalServer
 
 ROOT = Path(__file__).parents[1]
 

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from flows import doctor, facts, proofs, spawning
-from flows.cluster import ClusterSettings
-from flows.proofs import Finding
-from tasks import codecs
-from tasks.process import started_afresh
+from flows.cli import doctor, proofs
+from flows.cli.proofs import Finding
+from flows.cluster import facts, spawning
+from flows.cluster.cluster import ClusterSettings
+from tasks.audio import codecs
+from tasks.stages.process import started_afresh
 
 ROOT = Path(__file__).parent.parent
 
@@ -24,7 +25,8 @@ ROOT = Path(__file__).parent.parent
 CONTROL = """
 import json, sys, dask.config
 from distributed import Client, LocalCluster
-from flows import facts, proofs
+from flows.cli import proofs
+from flows.cluster import facts
 if __name__ == "__main__":
     setattr(sys, facts.SENTINEL, True)
     dask.config.set({{

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from flows.demo import Line, encode, speak
-from flows.demo_sentences import ENGLISH
+from flows.demo.corpus import Line, encode, speak
+from flows.demo.sentences import ENGLISH
 from tasks.audio import Clip, open_stream
-from tasks.corpuswide import duplicates
+from tasks.filters import _copies as duplicates
 from tasks.filters import _fingerprint as print_
 from tasks.filters import duplicate
 from tasks.recording import Locator

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tasks.recording import Segment
-from tasks.segmenters import Span, _silero, auto, vad
+from tasks.segmenters import Span, auto, vad
 from tasks.segmenters._largest_gap import LargestGap
 from tasks.segmenters._speech import Stretches
+from tasks.speech import silero as _silero
 from tests import corpus
 from tests.test_segmenters import RATE, Scripted, blank, run, speech
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flows import disk, settings
-from flows.cluster_settings import ClusterSettings
-from tasks import stage
+from flows import settings
+from flows.cluster.settings import ClusterSettings
+from flows.run import disk
 from tasks.errors import ConfigError
 from tasks.estimating import estimate, forecast, sample, trial
 from tasks.estimating.estimate import Stratum
@@ -22,6 +22,7 @@ from tasks.estimating.forecast import Costs, Forecast, Sizes
 from tasks.estimating.sample import Member
 from tasks.estimating.trial import Seen
 from tasks.job import Done, Spent
+from tasks.stages import stage
 from tests import corpus
 
 

@@ -12,8 +12,10 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter
 
-from flows import cli, disk, posting
-from flows.server import LocalServer, using
+from flows import cli
+from flows.run import disk
+from flows.server import posting
+from flows.server.server import LocalServer, using
 from tasks.schema import METRICS
 from tests import corpus
 
@@ -46,7 +48,8 @@ def settings_of(home: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def both(prefect_server: LocalServer, tmp_path_factory: pytest.TempPathFactory) -> Both:
-    from flows import local, settings
+    from flows import settings
+    from flows.run import local
 
     home = tmp_path_factory.mktemp("estimate")
     corpus.make(home / "in", COUNT)
@@ -151,7 +154,7 @@ def test_dasks_report_is_written_and_needs_no_network(both: Both) -> None:
 
 def test_the_estimate_is_no_run(both: Both) -> None:
     """What looks at OUT sees its last run, whatever was estimated since."""
-    from flows import runs
+    from flows.run import runs
 
     folder = Path(both.estimate["estimate"]).parent
     assert (folder / "metrics.parquet").is_file()

@@ -15,8 +15,8 @@ from urllib.request import urlopen
 import psutil
 import pytest
 
-from flows.cluster import Cluster, ClusterSettings
-from flows.server import LocalServer
+from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.server.server import LocalServer
 from tests import corpus
 
 ROOT = Path(__file__).parent.parent

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from tasks.audio import Clip
 from tasks.filters import clipping, duration, file_size, silence
-from tasks.rules import judge
+from tasks.plugins.rules import judge
 
 RATE = 16_000
 Samples = NDArray[np.float32]

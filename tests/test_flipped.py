@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from flows import cli
-from tasks import manifest, shelves
-from tasks.dataset import prune
-from tasks.dataset.reach import Asked
+from tasks import shelves
+from tasks.checkpoints import manifest
+from tasks.upkeep import prune
+from tasks.upkeep.reach import Asked
 from tests import corpus
 
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from tasks import audio
+from tasks.checkpoints.manifest import Row
 from tasks.errors import ConfigError
 from tasks.formats import emilia
-from tasks.manifest import Row
 from tasks.recording import Locator
 from tests import published
 

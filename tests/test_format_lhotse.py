@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.manifest import Row
+from tasks.checkpoints.manifest import Row
 from tests import published
 
 #: Lhotse leaves the files that it reads to the garbage collector.

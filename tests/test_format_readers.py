@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows import looks
+from flows.cli import answers as looks
 from tests import corpus
 
 TEXTS = {

@@ -19,12 +19,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import blobs, pipeline, plugins, schema, shelves, storage
+from tasks import pipeline, plugins, schema, shelves, storage
+from tasks.checkpoints import blobs
 from tasks.dataset import datacard, versions
-from tasks.dataset.verify import verify
 from tasks.formats import Hashes, Piece, _tar, nemo
 from tasks.packaging import layout, pieces
 from tasks.settings import THRESHOLD, TRANSIENT, Plugin, role
+from tasks.upkeep.verify import verify
 from tests import corpus, published
 from tests.test_setting_roles import SHELVES
 from tests.test_verify import reseal

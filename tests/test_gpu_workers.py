@@ -14,11 +14,13 @@ from typing import Any
 
 import pytest
 
-from flows import facts, proofs, settings
-from flows.calls import OnCluster
-from flows.cluster import Cluster, ClusterSettings
-from flows.fleet import CPU, GPU
-from flows.runner import Guard, map_chains
+from flows import settings
+from flows.cli import proofs
+from flows.cluster import facts
+from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.fleet import CPU, GPU
+from flows.cluster.guard import Guard, map_chains
+from flows.run.calls import OnCluster
 from tasks import pipeline
 from tests import corpus, on_worker
 from tests.plugins import seen

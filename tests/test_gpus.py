@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from flows import fleet, gpus, settings
-from flows.calls import OnCluster
-from flows.cluster import Cluster, ClusterSettings
-from tasks import gpu
+from flows import settings
+from flows.cluster import fleet, gpus
+from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.run.calls import OnCluster
 from tasks.errors import ConfigError
+from tasks.plugins import gpu
 from tests import corpus
 
 SEEN = "tests.plugins.seen_asr"

@@ -18,10 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks import manifest, pipeline, stage
-from tasks.dataset.verify import verify
+from tasks import pipeline
+from tasks.checkpoints import manifest
 from tasks.packaging import layout
 from tasks.settings import PackageSettings
+from tasks.stages import stage
+from tasks.upkeep.verify import verify
 from tests import corpus
 
 TAR = {"tar_hours": 3.0 / 3600}  # so that ten short recordings fill several tars

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks import audio, filter, handover, manifest, pcm, pipeline, recipe, stage
-from tasks.audio import Clip
+from tasks import audio, filter, pipeline, recipe
+from tasks.audio import Clip, pcm
+from tasks.checkpoints import manifest
 from tasks.errors import ItemError
 from tasks.job import Job
 from tasks.recording import Locator
+from tasks.stages import handover, stage
 from tests import corpus
 
 SHARD = "shard-000000"

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.dataset.verify import verify
+from tasks.upkeep.verify import verify
 from tests import fuzz, hostile
 
 ROOT = Path(__file__).parent.parent

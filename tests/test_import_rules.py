@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 HEAVY = ("prefect", "librosa", "soundfile", "onnxruntime", "faster_whisper", "av", "distributed")
 #: Audio's own helpers, and the module that warms every library on purpose.
 DECODERS = {"tasks/audio/decoders.py", "tasks/audio/ffmpeg.py", "tasks/audio/like_first.py",
-            "tasks/audio/encoding.py", "tasks/codecs.py",
+            "tasks/audio/encoding.py", "tasks/audio/codecs.py",
             "tasks/preload.py"}  # fmt: skip
 PARQUET_WRITERS = {"write_table", "ParquetWriter", "write_to_dataset", "write_dataset"}
 
@@ -74,7 +74,7 @@ def test_only_audio_decodes() -> None:
     assert "tasks/audio/decoders.py" in importers("tasks", {"soundfile"})
     assert importers("flows", {"soundfile", "av", "librosa", "soxr"}) <= {
         # The demo makes its own corpus, broken files included.
-        "flows/demo_corpus.py", "flows/demo.py",
+        "flows/demo/corpus.py",
     }  # fmt: skip
 
 

@@ -16,8 +16,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import isolate, manifest, pipeline, stage
+from tasks import pipeline
+from tasks.checkpoints import manifest
 from tasks.job import Job
+from tasks.stages import isolate, stage
 from tests import corpus
 
 SHARD = "shard-000000"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from flows import items
+from flows.cli import items
 from tasks import shard
 from tasks.errors import NothingLeft
 from tasks.schema import LEDGER

@@ -10,10 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from tasks import language_vote, pipeline, stage, transcribe, view
-from tasks.language_vote import SURE_PROBABILITY, SURE_SECONDS, Vote
-from tasks.rules import judge
+from tasks import pipeline, transcribe
+from tasks.checkpoints import language_vote, view
+from tasks.checkpoints.language_vote import SURE_PROBABILITY, SURE_SECONDS, Vote
+from tasks.plugins.rules import judge
 from tasks.settings import Plugin
+from tasks.stages import stage
 from tests import corpus
 
 GUESSING = {"use": "tests.plugins.guessing_asr"}

@@ -27,12 +27,15 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks import ledger, manifest, pipeline, scoring, stage, summary
+from tasks import pipeline, scoring
+from tasks.accounting import ledger, summary
+from tasks.checkpoints import manifest
 from tasks.dataset import versions
-from tasks.dataset.verify import verify
 from tasks.errors import ConservationError, CorruptManifest, MillError, RunError
 from tasks.formats import _tar
 from tasks.job import Job
+from tasks.stages import stage
+from tasks.upkeep.verify import verify
 from tests import corpus
 from tests.corpus import STAGES
 
@@ -723,7 +726,7 @@ def test_a_disk_that_damages_everything_ends_the_run(
     again: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Repairs are bounded: no run goes round for ever."""
-    from tasks import blobs
+    from tasks.checkpoints import blobs
 
     def damaged(data: bytes | None, out: Path, row: Any, proved: bool) -> Any:
         path = blobs.folder(out, row["work_shard"]) / row["blob"]
@@ -761,7 +764,7 @@ def test_control_damage_is_found_by_the_hash(
     """Without the check of hashes, flipped PCM would be packaged, and only verify sees it."""
     import hashlib
 
-    from tasks import blobs
+    from tasks.checkpoints import blobs
 
     job = again(package={"seed": 1})
     (path,) = corpus.parts(job.out, "audio")
@@ -836,7 +839,7 @@ def test_bad_item_in_resample(base: Path, tmp_path: Path) -> None:
 def test_memory_error_in_resample(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tasks import pcm
+    from tasks.audio import pcm
 
     convert = pcm.of_clip
 

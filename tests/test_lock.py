@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from flows.lock import hold
+from flows.run.lock import hold
 from tasks.errors import ConfigError, Held
 
 OWNER = """
 import sys, time
 from pathlib import Path
-from flows.lock import hold
+from flows.run.lock import hold
 with hold(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

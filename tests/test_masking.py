@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, SecretStr
 
-from flows import runs, settings
-from flows.cluster import ClusterSettings
+from flows import settings
+from flows.cluster.cluster import ClusterSettings
+from flows.run import runs
 from tasks import errors, masking, pipeline, plugins, shelves
 from tasks.settings import SECRET, Plugin, Source, StageSettings, role
 from tests import corpus, fuzz

@@ -14,7 +14,7 @@ from scipy import signal
 
 from tasks.audio import Clip
 from tasks.filters import bandwidth
-from tasks.rules import judge
+from tasks.plugins.rules import judge
 
 Wide = NDArray[np.float64]
 

@@ -13,8 +13,8 @@ import soxr
 from tasks import plugins, shelves
 from tasks.audio import Clip, open_stream
 from tasks.filters import bandwidth, channels_identical, clipping, dead_channel, loudness, silence
+from tasks.plugins.rules import judge
 from tasks.recording import Locator
-from tasks.rules import judge
 from tests.test_measures import measured, number, reason
 
 CORPUS = Path(os.environ.get("UTTERMILL_CORPUS", ""))

@@ -16,17 +16,19 @@ import pyarrow.parquet as pq
 import pytest
 from distributed.scheduler import KilledWorker
 
-from flows import metrics as collecting
-from flows.calls import OnCluster
-from flows.cluster import ClusterSettings
-from flows.runner import Guard
-from tasks import gauge, metrics, shard
+from flows.cluster.cluster import ClusterSettings
+from flows.cluster.guard import Guard
+from flows.run import metrics as collecting
+from flows.run.calls import OnCluster
+from tasks import shard
+from tasks.accounting import metrics
+from tasks.accounting.metrics import Place, Trace
 from tasks.errors import ConfigError, RunError
-from tasks.gauge import Cost, Gauge
 from tasks.job import Done, Job
-from tasks.metrics import Place, Trace
 from tasks.packaging import pieces
 from tasks.schema import METRICS
+from tasks.stages import gauge
+from tasks.stages.gauge import Cost, Gauge
 
 
 def cost(wall: float = 1.0, started: float = 100.0, worker: str = "w") -> Cost:
@@ -263,7 +265,7 @@ def test_at_most_three_stragglers_are_told() -> None:
 
 
 def test_a_report_that_cannot_be_drawn_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flows.cluster_settings.find_spec", lambda name: None)
+    monkeypatch.setattr("flows.cluster.settings.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"performance_report needs bokeh: pip install"):
         ClusterSettings(performance_report=True).check()
     ClusterSettings().check()

@@ -94,7 +94,7 @@ def backend() -> moonshine.Backend:
 @pytest.fixture(scope="module")
 def spoken() -> list[tuple[str, NDArray[np.float32]]]:
     """Sentence and samples, of espeak-ng."""
-    from flows import demo
+    from flows.demo import corpus as demo
 
     lines = [line for language, line in demo.sentences() if language == "en"][:2]
     return [

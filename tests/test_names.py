@@ -19,11 +19,12 @@ import soundfile as sf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows import runs, settings
-from tasks import ids, pipeline
-from tasks.dataset.verify import verify
-from tasks.recording import original, printable
+from flows import settings
+from flows.run import runs
+from tasks import pipeline
+from tasks.recording import ids, original, printable
 from tasks.sources._shared import is_text, name_of
+from tasks.upkeep.verify import verify
 from tests import corpus, fuzz
 
 ROOT = Path(__file__).parent.parent

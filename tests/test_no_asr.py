@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from tasks import shard, summary
+from tasks import shard
+from tasks.accounting import summary
 from tests import corpus
 
 NONE = {"backend": {"use": "none"}}

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.cleaning import MOST_MARKS, clean
-from tasks.normalisers import LONGEST, normalise
+from tasks.scoring.cleaning import MOST_MARKS, clean
+from tasks.scoring.normalisers import LONGEST, normalise
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows import runs, settings
+from flows import settings
+from flows.run import runs
 from tasks import masking, pipeline, plugins, recipe
 from tasks.asr import SpeechClip, Transcript, _openai_answer, _openai_http, openai_api
 from tasks.errors import ConfigError, RunError

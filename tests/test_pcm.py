@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks import channels, pcm
+from tasks.audio import channels, pcm
 from tasks.errors import ItemError
 from tasks.settings import ResampleSettings
 

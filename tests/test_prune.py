@@ -14,14 +14,16 @@ from typing import Any
 
 import pytest
 
-from flows import cli, pruning, runs
+from flows import cli
+from flows.cli import pruning
+from flows.run import runs
 from flows.settings import PrepareSettings
-from tasks import inventory, manifest
+from tasks.checkpoints import inventory, manifest
 from tasks.corpuswide import decisions
 from tasks.dataset import versions
-from tasks.dataset.verify import verify
 from tasks.errors import RunError
 from tasks.job import Job
+from tasks.upkeep.verify import verify
 from tests import corpus
 from tests.pruned import copied
 from tests.test_lock import end, other_run

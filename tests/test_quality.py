@@ -22,13 +22,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from flows import demo
-from flows.demo_sentences import ENGLISH
-from tasks import derived, recipe
+from flows.demo import corpus as demo
+from flows.demo.sentences import ENGLISH
+from tasks import recipe
 from tasks.audio import Clip
 from tasks.errors import ConfigError, RunError
+from tasks.filters import _derived as derived
 from tasks.filters import _dnsmos, _nmf, _onnx_cut, dnsmos, nmf_snr, snr
-from tasks.rules import judge
+from tasks.plugins.rules import judge
 from tasks.settings import Plugin
 from tests import plain_quality
 from tests.corpus import speech as syllables

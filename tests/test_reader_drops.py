@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from flows import cli, show
-from flows.artifacts import State, markdown
+from flows import cli
+from flows.cli import show
+from flows.server.artifacts import State, markdown
 from tasks import plugins, shelves
 from tasks.dataset import reader_drops
 from tasks.formats._readers import NEMO, WENET, ReaderLimits

@@ -18,13 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows import cli, report, runs
+from flows import cli
+from flows.run import report, runs
 from flows.settings import PrepareSettings
-from tasks import audio, metrics, what_if
+from tasks import audio
 from tasks import report as making
+from tasks.accounting import metrics
 from tasks.corpuswide import decisions
 from tasks.errors import RunError
-from tasks.gauge import Cost
+from tasks.estimating import what_if
 from tasks.job import Job
 from tasks.recording import Locator
 from tasks.report import (
@@ -41,6 +43,7 @@ from tasks.report import (
 from tasks.report.columns import Columns
 from tasks.report.samples import Sample
 from tasks.schema import LEDGER, METRICS
+from tasks.stages.gauge import Cost
 from tests import corpus
 
 EVIL = "</script><img src=x onerror=alert(1)>\"' & שלום \u202e"
@@ -286,7 +289,7 @@ def table_of(count: int, each: int) -> pa.Table:
 @pytest.mark.parametrize(("count", "each"), [(100, 5), (300, 2), (1, 1), (0, 0)])
 def test_any_number_of_reasons(tmp_path: Path, count: int, each: int) -> None:
     """Nothing published, no table of decisions, no sources."""
-    from tasks import summary
+    from tasks.accounting import summary
 
     ledger = table_of(count, each)
     request = making.Request(

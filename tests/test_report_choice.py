@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows import report
+from flows.run import report
 from tasks import audio
 from tasks import report as making
 from tasks.corpuswide import decisions

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tasks import pcm, plugins, shelves
+from tasks import plugins, shelves
+from tasks.audio import pcm
 from tasks.resamplers.librosa import Settings as LibrosaSettings
 from tasks.settings import Plugin, ResampleSettings
 

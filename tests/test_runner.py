@@ -22,9 +22,9 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.runtime import flow_run
 from prefect.states import Completed
 
-from flows.cluster import Cluster, ClusterSettings
-from flows.runner import Guard, NotBegun, map_chains
-from flows.server import LocalServer
+from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.guard import Guard, NotBegun, map_chains
+from flows.server.server import LocalServer
 from tasks.errors import ItemError, RunError
 
 

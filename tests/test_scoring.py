@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.normalisers import LONGEST, VERSION
 from tasks.scoring import Score, language_of, normalise, score, scored, total, words
+from tasks.scoring.normalisers import LONGEST, VERSION
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from pydantic import ValidationError
 
 from tasks.errors import ConfigError
 from tasks.recording import Segment
-from tasks.segmenters import Segmenter, Span, _silero, auto, vad, whole
+from tasks.segmenters import Segmenter, Span, auto, vad, whole
 from tasks.segmenters import given as given_segmenter
+from tasks.speech import silero as _silero
 
 RATE = 16_000
 

@@ -19,9 +19,9 @@ from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun
 
-from flows.cli import main
+from flows.cli.command_line import main
 from flows.serve import schedule_of, without_secrets
-from flows.server import using
+from flows.server.server import using
 from flows.settings import parse
 from tasks.errors import ConfigError
 from tests import corpus
@@ -178,7 +178,7 @@ def test_serve(serving: Serving) -> None:
 
 
 def test_a_taken_port_is_no_obstacle() -> None:
-    from flows.server import LocalServer
+    from flows.server.server import LocalServer
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -24,9 +24,9 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows import history, server
-from flows.runner import map_chains
-from flows.server import LocalServer, local_server, using
+from flows.cluster.guard import map_chains
+from flows.server import history, server
+from flows.server.server import LocalServer, local_server, using
 from tasks.errors import RunError
 
 pytestmark = pytest.mark.server
@@ -180,8 +180,8 @@ import sys, time
 from pathlib import Path
 from prefect import flow, task
 from prefect.runtime import flow_run
-from flows.history import mark_run
-from flows.runner import map_chains
+from flows.server.history import mark_run
+from flows.cluster.guard import map_chains
 
 @task
 def hang(number):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from pydantic import BaseModel
 
-from flows.cluster_settings import ClusterSettings, TlsSettings
+from flows.cluster.settings import ClusterSettings, TlsSettings
 from tasks import plugins, recipe, shelves
 from tasks.settings import Plugin, ResampleSettings, role
 from tests import corpus

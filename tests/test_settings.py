@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from flows import runs, settings
+from flows import settings
+from flows.run import runs
 from tasks.errors import ConfigError
 from tasks.settings import FilterSettings, Plugin
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from tasks import cutting, manifest, package, settled, stage
+from tasks import package
+from tasks.checkpoints import manifest, settled
 from tasks.job import Job
+from tasks.stages import cutting, stage
 from tests import corpus
 
 SHARDS = 3  # of four recordings each

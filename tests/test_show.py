@@ -8,10 +8,10 @@ from typing import Any
 
 from rich.console import Console
 
-from flows import doctor, show
-from flows.items import COLUMNS
-from flows.progress import Progress
-from flows.proofs import Finding
+from flows.cli import doctor, show
+from flows.cli.items import COLUMNS
+from flows.cli.proofs import Finding
+from flows.run.progress import Progress
 
 
 def test_names_with_brackets_are_shown_as_they_are() -> None:

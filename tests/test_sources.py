@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.errors import CODES, ConfigError
-from tasks.extensions import known
 from tasks.plugins import resolve_source
 from tasks.recording import Ignored, Locator, Recording, Segment, guard
+from tasks.recording.extensions import known
 from tasks.settings import Source
 from tasks.shelves import names
 from tasks.sources._shared import MAX_LINE_BYTES, name_of, sane_name

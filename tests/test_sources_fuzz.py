@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.container import as_file
 from tasks.errors import CODES, ConfigError, ItemError
 from tasks.plugins import resolve_source
 from tasks.recording import Locator, Recording
+from tasks.recording.container import as_file
 from tasks.settings import Source
 from tests import fuzz
 

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from tasks import audio
 from tasks.recording import Locator
-from tasks.segmenters import Span, _edges, _silero, vad
-from tasks.segmenters._silero import RATE, WINDOW
+from tasks.segmenters import Span, _edges, vad
 from tasks.segmenters._voice import DOUBT, Voice
+from tasks.speech import silero as _silero
+from tasks.speech.silero import RATE, WINDOW
 
 CORPUS = os.environ.get("UTTERMILL_CORPUS")
 on_corpus = pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set")

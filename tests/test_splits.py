@@ -16,13 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows import settings as flow_settings
-from tasks import manifest, package, what_if
+from tasks import package
+from tasks.checkpoints import manifest
 from tasks.corpuswide import decisions, late
-from tasks.dataset.verify import verify
 from tasks.errors import ConfigError, RunError
+from tasks.estimating import what_if
 from tasks.packaging import dealing, sharing, splits, weights
 from tasks.schema import SPLITS
 from tasks.settings import PackageSettings
+from tasks.upkeep.verify import verify
 from tests import corpus, fuzz
 
 Clip = tuple[str, str, str | None, str, float]  # id, recording, speaker, samples, seconds

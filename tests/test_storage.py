@@ -16,17 +16,19 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.lock import hold
-from flows.spawning import environment
-from tasks import manifest, package, storage
-from tasks.dataset import deep, prune, versions
-from tasks.dataset.reach import Asked
-from tasks.dataset.verify import verify
+from flows.cluster.spawning import environment
+from flows.run.lock import hold
+from tasks import package, storage
+from tasks.checkpoints import manifest
+from tasks.dataset import versions
 from tasks.errors import ConfigError, Held, RunError
 from tasks.job import Job
 from tasks.packaging import decided
 from tasks.settings import PackageSettings
 from tasks.storage import copies, lease, tables, transfers, urls
+from tasks.upkeep import deep, prune
+from tasks.upkeep.reach import Asked
+from tasks.upkeep.verify import verify
 from tests import corpus
 from tests.s3_server import BUCKET, S3
 
@@ -99,7 +101,7 @@ def test_without_the_extra_the_sentence_names_it(monkeypatch: pytest.MonkeyPatch
 
 
 def test_local_work_imports_nothing_remote() -> None:
-    code = "import sys, tasks.pipeline, flows.commands, flows.settings; print(*sys.modules)"
+    code = "import sys, tasks.pipeline, flows.cli.commands, flows.settings; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
@@ -246,7 +248,7 @@ def test_a_damaged_checkpoint_is_made_again(s3: S3, url: str, job: Job, what: st
     assert any("does not match the hash" in fault for fault in deep.verify(there.out).faults)
     for left in s3.files().find(f"{url}/datasets"):
         s3.files().rm_file(left)
-    from tasks import manifest
+    from tasks.checkpoints import manifest
 
     manifest._parts.clear()  # as another process
     corpus.run(there)
@@ -455,7 +457,7 @@ def test_one_at_a_time_and_one_after_another(url: str) -> None:
 def test_a_dead_process_of_this_machine_holds_nothing(url: str) -> None:
     out = storage.place(url)
     code = (
-        "import sys, time\nfrom flows.lock import hold\nfrom tasks import storage\n"
+        "import sys, time\nfrom flows.run.lock import hold\nfrom tasks import storage\n"
         "with hold(storage.place(sys.argv[1])):\n print('held', flush=True)\n time.sleep(60)"
     )
     owner = subprocess.Popen([sys.executable, "-c", code, url], stdout=subprocess.PIPE, text=True)

@@ -8,12 +8,12 @@ import pytest
 
 from tasks import plugins, shelves
 from tasks.asr import SpeechClip, fake
+from tasks.checkpoints.view import DERIVED
 from tasks.errors import ConfigError
-from tasks.rules import Limit, Rule, Within, columns, judge
+from tasks.plugins.rules import Limit, Rule, Within, columns, judge
 from tasks.schema import TRANSCRIPTS
 from tasks.settings import Plugin, TranscribeSettings, role
 from tasks.text import Heard
-from tasks.view import DERIVED
 
 NAMES = shelves.names("text")
 DEFAULT = TranscribeSettings().verdicts

@@ -11,13 +11,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from flows import looks
-from tasks import package, what_if
+from flows.cli import answers as looks
+from tasks import package
+from tasks.checkpoints.manifest import shards
+from tasks.checkpoints.view import Outcome, Utterance, final_text, text_columns
 from tasks.corpuswide import decisions
+from tasks.estimating import what_if
 from tasks.job import Job
-from tasks.manifest import shards
 from tasks.settings import Plugin, TranscribeSettings
-from tasks.view import Outcome, Utterance, final_text, text_columns
 from tests import corpus
 
 CORPUS = os.environ.get("UTTERMILL_CORPUS")

@@ -16,8 +16,8 @@ import pytest
 from pydantic import ValidationError
 
 from flows import cli, settings
-from flows.cluster import Cluster, ClusterSettings
-from flows.cluster_settings import TlsSettings
+from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.settings import TlsSettings
 from tasks.errors import ConfigError, RunError
 from tests import certificates, corpus
 

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 #: Calls that may execute what they read. Unpickling has two uses, both between a process and the
-#: child that it started, over its pipe (tasks/isolate.py, flows/report.py).
+#: child that it started, over its pipe (tasks/stages/isolate.py, flows/run/report.py).
 UNSAFE = {
     "pickle.load", "pickle.loads", "pickle.Unpickler", "cloudpickle.load", "cloudpickle.loads",
     "dill.load", "dill.loads", "joblib.load", "torch.load", "pandas.read_pickle", "pd.read_pickle",
@@ -23,8 +23,8 @@ UNSAFE = {
     "shutil.unpack_archive",
 }  # fmt: skip
 ALLOWED = {
-    "tasks/isolate.py": {"pickle.load", "pickle.loads"},
-    "flows/report.py": {"pickle.load"},
+    "tasks/stages/isolate.py": {"pickle.load", "pickle.loads"},
+    "flows/run/report.py": {"pickle.load"},
 }
 #: Modules that may not be imported under another name, which would hide their calls.
 MODULES = {

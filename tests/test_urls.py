@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.spawning import environment
-from tasks import container, plugins, storage
+from flows.cluster.spawning import environment
+from tasks import plugins, storage
 from tasks.errors import ConfigError, ItemError, RunError
-from tasks.recording import Ignored, Locator, Recording
+from tasks.recording import Ignored, Locator, Recording, container
 from tasks.settings import Source
 from tasks.sources._shared import guard, listed_name, located
 from tasks.storage import copies, urls

@@ -15,8 +15,8 @@ import pytest
 
 from tasks import storage
 from tasks.dataset import datacard
-from tasks.dataset.verify import verify
 from tasks.errors import ConfigError
+from tasks.upkeep.verify import verify
 from tests import corpus
 
 FILES = (

@@ -12,9 +12,9 @@
         def transcribe(self, clips: Sequence[Clip]) -> Iterator[Transcript]   # in order
 
 Heavy imports go inside functions. `_batching.py` makes batches and halves what an engine refuses; a
-plug-in that can use a GPU has `wants_gpu` and `gpu_fault` (`tasks/gpu.py`). One bad clip gives a
-Transcript with `error`, never an exception; RunError, which ends the run, is for what every clip
-would meet alike: a server that is gone, a key that is refused.
+plug-in that can use a GPU has `wants_gpu` and `gpu_fault` (`tasks/plugins/gpu.py`). One bad clip
+gives a Transcript with `error`, never an exception; RunError, which ends the run, is for what every
+clip would meet alike: a server that is gone, a key that is refused.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def load(settings: Settings) -> Any:
 
 def device_of(wanted: str) -> str:
     """`cpu` or `cuda`. A GPU that is there and cannot be used is never passed over in silence."""
-    from tasks import gpu
+    from tasks.plugins import gpu
 
     if wanted == "cpu":
         return "cpu"

@@ -33,8 +33,8 @@ def wants_gpu(settings: Settings) -> bool:
 
 
 def gpu_fault(settings: Settings) -> str | None:
-    """What CTranslate2 lacks here to use a GPU; see `tasks.gpu`."""
-    from tasks import gpu
+    """What CTranslate2 lacks here to use a GPU; see `tasks.plugins.gpu`."""
+    from tasks.plugins import gpu
 
     return gpu.ctranslate2_fault()
 

@@ -24,8 +24,8 @@ from tasks.audio.stream import (
     probe,
     read_span,
 )
-from tasks.container import as_file, digest
-from tasks.extensions import KNOWN_EXTENSIONS
+from tasks.recording.container import as_file, digest
+from tasks.recording.extensions import KNOWN_EXTENSIONS
 
 __all__ = [
     "BLOCK_FRAMES", "BLOCK_VALUES", "KNOWN_EXTENSIONS", "MATERIALISE_SECONDS", "MP3_FRAME",

@@ -7,8 +7,8 @@ from typing import BinaryIO
 
 from tasks.audio.kinds import Decoder, Header, Samples
 from tasks.audio.like_first import LikeFirst
-from tasks.container import Window
-from tasks.faults import Fault
+from tasks.recording.container import Window
+from tasks.recording.faults import Fault
 
 
 class Chained:

@@ -27,7 +27,7 @@ from tasks.audio.ffmpeg import EXTRA_BITS, FRAMES_PER_BYTE, FFmpeg
 from tasks.audio.kinds import Decoder, Header, Samples
 from tasks.audio.promise import promise
 from tasks.errors import ItemError
-from tasks.faults import Fault
+from tasks.recording.faults import Fault
 
 RETRY_FRAMES = 1024  # read again at once before a break: at most so many samples are lost
 

@@ -15,7 +15,7 @@ from tasks.audio.checksums import Md5, flac_info
 from tasks.audio.kinds import Header, Samples
 from tasks.audio.like_first import LikeFirst
 from tasks.errors import ItemError
-from tasks.faults import Fault
+from tasks.recording.faults import Fault
 
 #: PyAV looks for the end of a frame's planes by what follows them: from eight on, whatever does.
 MOST_PLANES = 7

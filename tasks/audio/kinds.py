@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.faults import Fault
+from tasks.recording.faults import Fault
 
 Samples = NDArray[np.float32]
 

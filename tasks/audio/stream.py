@@ -11,10 +11,10 @@ import numpy as np
 from tasks.audio.decoders import BROKEN, opened
 from tasks.audio.kinds import Header, Samples
 from tasks.audio.promise import lost_inside, promise
-from tasks.container import as_file, size_of
 from tasks.errors import ItemError
-from tasks.faults import Fault, merged
 from tasks.recording import Locator
+from tasks.recording.container import as_file, size_of
+from tasks.recording.faults import Fault, merged
 
 BLOCK_FRAMES = 65536
 BLOCK_VALUES = 1 << 21  # frames x channels of a block: 8 MB, however many channels there are

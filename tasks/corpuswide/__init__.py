@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import plugins
+from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.view import Outcome, Utterance, final_text
 from tasks.job import Job
-from tasks.manifest import Row
 from tasks.settings import Plugin
-from tasks.view import Outcome, Utterance, final_text
 
 ROW = pa.schema(
     [

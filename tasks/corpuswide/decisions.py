@@ -19,14 +19,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import inventory, manifest, plugins, rules
+from tasks import plugins
+from tasks.checkpoints import inventory, manifest
+from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.view import Utterance, rules_of, text_columns
 from tasks.dataset import datacard
 from tasks.job import Job
-from tasks.manifest import Row
-from tasks.rules import Allowed, Rule
+from tasks.plugins import rules
+from tasks.plugins.rules import Allowed, Rule
 from tasks.settings import Plugin, role
 from tasks.storage import tables
-from tasks.view import Utterance, rules_of, text_columns
 
 KEY = b"uttermill"
 FIXED = pa.schema(

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import summary
+from tasks.accounting import summary
 from tasks.packaging import layout
 
 #: Lower edges of the histogram of durations, s; a bin ends where the next begins.

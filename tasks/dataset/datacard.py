@@ -12,10 +12,13 @@ from typing import Any
 import pyarrow.parquet as pq
 from pydantic import BaseModel
 
-from tasks import manifest, masking, normalisers, plugins, recipe, storage, summary, transcribe
+from tasks import masking, plugins, recipe, storage, transcribe
+from tasks.accounting import summary
+from tasks.checkpoints import manifest
 from tasks.dataset import card_readme, composition
 from tasks.job import Job
 from tasks.packaging import split_lists
+from tasks.scoring import normalisers
 from tasks.settings import SECRET, TRANSIENT, Plugin, role
 from tasks.shard import datasets
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from tasks import storage
+from tasks.checkpoints.manifest import fsync
 from tasks.dataset import remote_versions
-from tasks.manifest import fsync
 
 
 def home(out: Path) -> Path:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from tasks.manifest import Row
+from tasks.checkpoints.manifest import Row
 from tasks.shard import seconds_of
 
 LENGTHS = (5.0, 30.0, 600.0)  # s: bounds of the length classes

@@ -16,11 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import manifest, package, plugins, stage, storage
+from tasks import package, plugins, storage
+from tasks.checkpoints import manifest
 from tasks.estimating.sample import Member, member
 from tasks.job import Job
 from tasks.packaging import layout, pieces, weights
-from tasks.stage import view_of
+from tasks.stages import stage
+from tasks.stages.stage import view_of
 
 PACKAGED = 3600.0  # s of the sample that are packaged on trial, about
 FRAME = ["recording", "dataset", "path", "format", "size", "header_seconds", "error_code",

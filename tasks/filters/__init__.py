@@ -4,7 +4,7 @@
     COLUMNS: dict[str, tuple[str, str]]         # column: (unit, one line of doc)
     class Settings(StageSettings)               # limits marked THRESHOLD
     def measure(clip: Clip, settings) -> dict[str, float | None]
-    def verdict(settings) -> tuple[Rule, ...]   # tasks.rules
+    def verdict(settings) -> tuple[Rule, ...]   # tasks.plugins.rules
 
 and may have
 

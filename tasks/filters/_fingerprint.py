@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import derived
 from tasks.audio import Clip
+from tasks.filters import _derived as derived
 
 Floats = NDArray[np.float32]
 Words = NDArray[np.uint16]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import derived
 from tasks.audio import BLOCK_FRAMES, BLOCK_VALUES, Clip
+from tasks.filters import _derived as derived
 
 Floats = NDArray[np.float32]
 Wide = NDArray[np.float64]

@@ -23,10 +23,10 @@ import numpy as np
 from pydantic import Field
 from scipy import fft
 
-from tasks import derived
 from tasks.audio import Clip
+from tasks.filters import _derived as derived
 from tasks.filters._levels import Wide, regroup
-from tasks.rules import Limit, Rule
+from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 1

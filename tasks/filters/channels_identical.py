@@ -12,7 +12,7 @@ from pydantic import Field
 
 from tasks.audio import Clip
 from tasks.filters._levels import levels
-from tasks.rules import Limit, Rule
+from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 1

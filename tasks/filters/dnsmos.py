@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from tasks.audio import Clip
-from tasks.derived import KEPT_SECONDS, blocks_16k, mono_16k
 from tasks.filters import _dnsmos
-from tasks.rules import Limit, Rule
+from tasks.filters._derived import KEPT_SECONDS, blocks_16k, mono_16k
+from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD, TRANSIENT, StageSettings
 
 VERSION = 1
@@ -72,8 +72,8 @@ def wants_gpu(settings: Settings) -> bool:
 
 
 def gpu_fault(settings: Settings) -> str | None:
-    """What ONNX Runtime lacks here to use a GPU; see `tasks.gpu`."""
-    from tasks import gpu
+    """What ONNX Runtime lacks here to use a GPU; see `tasks.plugins.gpu`."""
+    from tasks.plugins import gpu
 
     return gpu.onnxruntime_fault()
 

@@ -1,7 +1,7 @@
 """The same recording twice: the same samples, or the same sound in another encoding.
 
 A filter of the whole corpus. Workers take a print of each clip (`fingerprint`); which clips are
-copies of which is found in package by `tasks/corpuswide/duplicates.py`, from the prints of all
+copies of which is found in package by `tasks/filters/_copies.py`, from the prints of all
 sources and of earlier runs. Settings that are thresholds decide there, and cost nothing to change.
 
 Measured on 61 real clips of 0.5 to 120 s and on what 30 encodings and changes make of them: copies
@@ -23,7 +23,7 @@ from pydantic import Field
 
 from tasks.audio import Clip
 from tasks.filters import _fingerprint
-from tasks.rules import Rejection, Rule
+from tasks.plugins.rules import Rejection, Rule
 from tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 1
@@ -85,7 +85,7 @@ def decide(
     rows: pa.Table, settings: Settings, frozen: dict[str, Any]
 ) -> tuple[dict[str, Rejection], dict[str, Any]]:
     """Copies among the rows that are kept: of each group one stays, published ones first."""
-    from tasks.corpuswide import duplicates
+    from tasks.filters import _copies as duplicates
 
     kept = rows.filter(rows["kept"])
     rank = quality(kept)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from tasks.audio import Clip
-from tasks.rules import Limit, Rule
+from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 3

@@ -23,7 +23,7 @@ from scipy import signal
 
 from tasks.audio import Clip
 from tasks.filters._levels import chunks
-from tasks.rules import Limit, Rule
+from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 1

@@ -21,9 +21,9 @@ import numpy as np
 from pydantic import Field
 
 from tasks.audio import MATERIALISE_SECONDS, Clip
-from tasks.derived import mono_blocks
 from tasks.filters import _nmf
-from tasks.rules import Limit, Rule
+from tasks.filters._derived import mono_blocks
+from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 1

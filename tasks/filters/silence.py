@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from tasks.audio import Clip
-from tasks.rules import Limit, Rule
+from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 3

@@ -26,9 +26,9 @@ import scipy.fft
 from numpy.typing import NDArray
 from pydantic import Field
 
-from tasks import derived
 from tasks.audio import Clip
-from tasks.rules import Limit, Rule
+from tasks.filters import _derived as derived
+from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD, StageSettings
 
 Floats = NDArray[np.float32]

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from tasks import derived
 from tasks.audio import Clip
-from tasks.rules import Limit, Rule
+from tasks.filters import _derived as derived
+from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 1

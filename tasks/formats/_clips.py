@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from tasks import audio
-from tasks.blobs import Pcm
+from tasks.checkpoints.blobs import Pcm
+from tasks.checkpoints.manifest import Row
 from tasks.errors import ItemError
-from tasks.manifest import Row
 
 Suffix = Literal["wav", "flac"]
 

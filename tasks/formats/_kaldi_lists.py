@@ -18,8 +18,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tasks.checkpoints.manifest import Row
 from tasks.formats import Piece
-from tasks.manifest import Row
 
 READ = ("id", "dataset", "speaker", "text", "language", "num_samples", "sample_rate")
 SCHEMA = pa.schema(

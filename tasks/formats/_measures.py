@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from tasks import plugins, shelves
-from tasks.manifest import Row
+from tasks.checkpoints.manifest import Row
 from tasks.schema import UTTERANCES
 
 _HEARD = (

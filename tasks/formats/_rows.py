@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from tasks.checkpoints.manifest import Row
 from tasks.formats import Piece
-from tasks.manifest import Row
 
 
 def stream(

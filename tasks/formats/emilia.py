@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from tasks import audio
-from tasks.blobs import Pcm
+from tasks.checkpoints.blobs import Pcm
+from tasks.checkpoints.manifest import Row
 from tasks.errors import ConfigError, ItemError
 from tasks.formats import Hashes, Piece, _clips, _readers, _whole
-from tasks.manifest import Row
 from tasks.recording import Locator
 from tasks.settings import THRESHOLD, StageSettings
 

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from tasks.blobs import Pcm
+from tasks.checkpoints.blobs import Pcm
+from tasks.checkpoints.manifest import HashedFile, Row
 from tasks.formats import Hashes, Piece, _clips, _measures, _whole
-from tasks.manifest import HashedFile, Row
 from tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 1

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import audio
-from tasks.blobs import Pcm
+from tasks.checkpoints.blobs import Pcm
+from tasks.checkpoints.manifest import Row
 from tasks.errors import ConfigError
 from tasks.formats import Hashes, Piece, _clips, _kaldi_lists, _rows
-from tasks.manifest import Row
 from tasks.settings import StageSettings
 
 VERSION = 1

@@ -21,9 +21,9 @@ from typing import Any
 import pyarrow as pa
 from pydantic import Field
 
-from tasks.blobs import Pcm
+from tasks.checkpoints.blobs import Pcm
+from tasks.checkpoints.manifest import Row
 from tasks.formats import Hashes, Piece, _clips, _measures, _tar, _whole
-from tasks.manifest import Row
 from tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 1

@@ -13,9 +13,9 @@ from pathlib import Path
 import pyarrow as pa
 from pydantic import Field
 
-from tasks.blobs import Pcm
+from tasks.checkpoints.blobs import Pcm
+from tasks.checkpoints.manifest import Row
 from tasks.formats import Hashes, Piece, _clips, _lists, _tar
-from tasks.manifest import Row
 from tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 1

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.blobs import Pcm
+from tasks.checkpoints.blobs import Pcm
+from tasks.checkpoints.manifest import Row
 from tasks.formats import Hashes, Piece, _clips, _lists, _readers, _tar
-from tasks.manifest import Row
 from tasks.settings import StageSettings
 
 VERSION = 1

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.blobs import Pcm
+from tasks.checkpoints.blobs import Pcm
+from tasks.checkpoints.manifest import Row
 from tasks.formats import Hashes, Piece, _clips, _lists, _readers, _rows
-from tasks.manifest import Row
 from tasks.settings import StageSettings
 
 VERSION = 1

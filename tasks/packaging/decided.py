@@ -15,13 +15,15 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tasks import corpuswide, ledger, plugins, storage, view
+from tasks import corpuswide, plugins, storage
+from tasks.accounting import ledger
+from tasks.checkpoints import view
+from tasks.checkpoints.manifest import Row
 from tasks.corpuswide import decisions
 from tasks.job import Job
-from tasks.manifest import Row
 from tasks.packaging import pieces
 from tasks.schema import LEDGER, UTTERANCES
-from tasks.stage import view_of
+from tasks.stages.stage import view_of
 from tasks.storage import tables, transfers
 
 AT_ONCE = 16  # shards that a worker is given

@@ -25,12 +25,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks import blobs, manifest, plugins, storage
+from tasks import plugins, storage
+from tasks.checkpoints import blobs, manifest
+from tasks.checkpoints.manifest import Row
 from tasks.dataset import datacard, versions
 from tasks.errors import ConfigError, CorruptManifest, RunError
 from tasks.formats import Hashes, Piece, Published
 from tasks.job import Job
-from tasks.manifest import Row
 from tasks.packaging import layout
 from tasks.packaging.layout import Group
 from tasks.schema import UTTERANCES

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from tasks import storage
+from tasks.checkpoints.view import Outcome
 from tasks.corpuswide import Verdicts
 from tasks.job import Job
 from tasks.packaging import split_lists, splits, weights
-from tasks.packaging.portions import REST
+from tasks.portions import REST
 from tasks.storage import tables
-from tasks.view import Outcome
 
 log = logging.getLogger("uttermill")
 

@@ -20,8 +20,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import audio, blobs
+from tasks import audio
 from tasks.audio import Samples
+from tasks.checkpoints import blobs
 from tasks.errors import CorruptManifest, ItemError
 from tasks.recording import Locator
 from tasks.report import words

@@ -17,14 +17,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tasks import plugins, rules, schema
+from tasks import plugins, schema
+from tasks.checkpoints.view import rules_of
 from tasks.corpuswide import decisions
 from tasks.job import Job
 from tasks.packaging import weights
-from tasks.rules import Rule
+from tasks.plugins import rules
+from tasks.plugins.rules import Rule
 from tasks.settings import Plugin
 from tasks.storage import tables
-from tasks.view import rules_of
 
 Flags = NDArray[np.bool_]
 GROUPS = 8  # datasets, and languages, that are shown on their own

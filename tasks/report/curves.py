@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.plugins.rules import Limit
 from tasks.report.columns import Asked, Columns
 from tasks.report.distributions import short
-from tasks.rules import Limit
 
 POSITIONS = 100  # of a slider, between the ends of the chart's axis
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.plugins.rules import Limit
 from tasks.report.columns import Columns, Flags
-from tasks.rules import Limit
 
 BINS = 40
 EDGES = (0.005, 0.995)  # quantiles between which an axis runs; what lies beyond is in the end bins

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.plugins.rules import Limit
 from tasks.report.columns import Columns
-from tasks.rules import Limit
 
 PACKAGED = "packaged"
 NEAR = 0.5  # of the middle 90 % of values: what is further from a limit is not near it

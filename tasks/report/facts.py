@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tasks import summary
+from tasks.accounting import summary
+from tasks.checkpoints.manifest import Row
 from tasks.errors import CODES
-from tasks.manifest import Row
 
 REMOVED = "source_removed"  # of an earlier version: no audio of this run
 LARGE = 8  # reasons that the funnel shows before the small ones are opened

@@ -16,10 +16,10 @@ import pyarrow as pa
 from tasks import masking
 from tasks.corpuswide import decisions
 from tasks.job import Job
+from tasks.plugins.rules import Limit
 from tasks.report import clips, curves, distributions, facts, listen, samples, words, workers
 from tasks.report.columns import Columns, units
 from tasks.report.facts import Ledger
-from tasks.rules import Limit
 
 BYTES = 15_000_000  # of the file, below
 SETTINGS = 200_000  # characters of the settings that are shown

@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from tasks import manifest, storage
+from tasks import storage
+from tasks.checkpoints import manifest
+from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.view import Utterance, final_text
 from tasks.job import Job
-from tasks.manifest import Row
 from tasks.recording import Locator
 from tasks.report import choosing
 from tasks.report.columns import Columns
 from tasks.report.doubtful import Why
 from tasks.report.facts import Ledger
-from tasks.stage import view_of
+from tasks.stages.stage import view_of
 from tasks.storage import tables
-from tasks.view import Utterance, final_text
 
 #: Shards in which recordings are looked up; of a larger corpus, so many of its shards. A look takes
 #: 1 ms in a folder, a request in an object store.

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tasks import metrics
+from tasks.accounting import metrics
 
 STAGES = ("shard", "filter", "resample", "transcribe", "package")
 SLOWEST = 12  # shards that are listed

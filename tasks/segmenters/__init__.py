@@ -8,7 +8,7 @@ and may have, for the recipe, `identity(settings)`, the hash of a model that it 
 `uses_speakers(settings)`, whether the speakers of given segments move its cuts.
 
 Spans of kind `utterance` may overlap (given segments); the spans of a recording together cover
-each of its samples at least once, which `tasks.ledger` checks against the decoded count.
+each of its samples at least once, which `tasks.accounting.ledger` checks against the decoded count.
 """
 
 from __future__ import annotations

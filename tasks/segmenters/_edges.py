@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.segmenters._silero import RATE, WINDOW
+from tasks.speech.silero import RATE, WINDOW
 
 Levels = NDArray[np.float64]
 

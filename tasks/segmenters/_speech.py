@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tasks.segmenters import _voice
-from tasks.segmenters._silero import RATE, WINDOW
+from tasks.speech.silero import RATE, WINDOW
 
 
 class Limits(_voice.Limits, Protocol):

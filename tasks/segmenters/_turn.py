@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.segmenters import _silero
 from tasks.segmenters._largest_gap import LargestGap
-from tasks.segmenters._silero import RATE
 from tasks.segmenters._speech import Limits, Stretches
+from tasks.speech import silero as _silero
+from tasks.speech.silero import RATE
 
 AS_IT_IS_SECONDS = 20.0  # no longer turn is kept as it is, and a piece of one is shorter
 

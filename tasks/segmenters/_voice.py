@@ -18,8 +18,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.segmenters import _edges, _silero
-from tasks.segmenters._silero import RATE, WINDOW
+from tasks.segmenters import _edges
+from tasks.speech import silero as _silero
+from tasks.speech.silero import RATE, WINDOW
 
 SECOND = RATE / WINDOW  # windows
 DOUBT = 0.3  # probability from which a sound in a pause is looked at again

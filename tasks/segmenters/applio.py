@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from tasks.channels import mean
+from tasks.audio.channels import mean
 from tasks.recording import Segment
 from tasks.segmenters import Segmenter, Span
 from tasks.segmenters._slicer import Levels, Pauses

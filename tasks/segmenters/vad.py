@@ -22,9 +22,9 @@ from tasks.segmenters import Kind, Segmenter, Span
 from tasks.segmenters._edges import levels
 from tasks.segmenters._emilia import Emilia
 from tasks.segmenters._joining import Joining, Lengths
-from tasks.segmenters._silero import RATE, SHA256, WINDOW, Probabilities
 from tasks.segmenters._voice import Voice
 from tasks.settings import StageSettings
+from tasks.speech.silero import RATE, SHA256, WINDOW, Probabilities
 
 VERSION = 2
 # What Emilia-Pipe and Silero use; another value must be given.

@@ -4,6 +4,6 @@ class Settings(SourceSettings)
 def recordings(settings) -> Iterator[Recording | Ignored]    # stable order, reads no audio
 
 A path may be a URL: `_shared` looks at both (`top`, `find`, `guard`, `lines`, `located`),
-`_objects` walks a bucket, and `tasks.container` fetches what is decoded. A list leads to no other
-store, and to no other bucket, than the settings name.
+`_objects` walks a bucket, and `tasks.recording.container` fetches what is decoded. A list leads to
+no other store, and to no other bucket, than the settings name.
 """

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from tasks.container import size_of
 from tasks.errors import ItemError
+from tasks.recording.container import size_of
 from tasks.storage import urls
 
 BLOCK = 512

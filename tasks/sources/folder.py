@@ -15,8 +15,8 @@ from typing import Literal
 
 from tasks import storage
 from tasks.errors import ConfigError
-from tasks.extensions import known
 from tasks.recording import Ignored, Locator, Recording, guard
+from tasks.recording.extensions import known
 from tasks.settings import SourceSettings
 from tasks.sources._objects import walk
 from tasks.sources._shared import failed, find, left_out, name_of, sane_name, text_of, top, trouble

@@ -19,9 +19,9 @@ from pydantic import Field
 
 from tasks import storage
 from tasks.errors import ConfigError, ItemError
-from tasks.extensions import known
 from tasks.recording import Ignored, Locator, Recording
 from tasks.recording import guard as guard_of
+from tasks.recording.extensions import known
 from tasks.settings import SourceSettings
 from tasks.sources._containers import containers
 from tasks.sources._shared import (

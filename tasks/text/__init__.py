@@ -1,7 +1,7 @@
 """Shelf of verdicts on text, over what the transcribe stage stored. A plug-in has
 
     class Settings(StageSettings)               # all THRESHOLD
-    def verdict(settings) -> tuple[Rule, ...]   # tasks.rules: limits on columns
+    def verdict(settings) -> tuple[Rule, ...]   # tasks.plugins.rules: limits on columns
 
 and, where those columns are its own numbers and not the recogniser's,
 
@@ -27,7 +27,7 @@ from functools import cached_property
 
 from pydantic import Field
 
-from tasks.rules import Within
+from tasks.plugins.rules import Within
 from tasks.scoring import UNSPACED
 from tasks.settings import THRESHOLD, StageSettings
 

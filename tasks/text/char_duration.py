@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import Field
 
-from tasks.rules import Rejection, Rule
+from tasks.plugins.rules import Rejection, Rule
 from tasks.settings import THRESHOLD, StageSettings
 
 LEFT_OUT = str.maketrans("", "", ",.!?\"'，。！？“”‘’ ")

@@ -17,7 +17,7 @@ import re
 
 from pydantic import Field
 
-from tasks.rules import Limit, Rule
+from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD
 from tasks.text import Heard, Spares
 

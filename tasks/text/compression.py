@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from tasks.rules import Limit, Rule
+from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD
 from tasks.text import Spares
 

@@ -22,7 +22,7 @@ from math import log
 
 from pydantic import Field
 
-from tasks.rules import Limit, Rule
+from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD
 from tasks.text import Heard, Spares, words
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from pydantic import Field
 from rapidfuzz.distance import Levenshtein
 
-from tasks.rules import Limit, Rule
+from tasks.plugins.rules import Limit, Rule
 from tasks.scoring import words
 from tasks.settings import THRESHOLD, StageSettings
 from tasks.text import Heard

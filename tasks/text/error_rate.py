@@ -15,7 +15,7 @@ import re
 
 from pydantic import Field
 
-from tasks.rules import Limit, Rule
+from tasks.plugins.rules import Limit, Rule
 from tasks.scoring import UNSPACED
 from tasks.settings import THRESHOLD, StageSettings
 from tasks.text import Heard, words

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from pydantic import Field
 
-from tasks.rules import Limit, Rule, Within
+from tasks.plugins.rules import Limit, Rule, Within
 from tasks.settings import THRESHOLD
 from tasks.text import Heard, Spares, _hallucinations, words
 

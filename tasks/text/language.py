@@ -1,7 +1,7 @@
 """Drops utterances in another language than wanted, or whose language is a guess.
 
-The clips of a recording vote on its language (`tasks/language_vote.py`): a clip in the language
-that was elected is as certain as that, where its own probability is less.
+The clips of a recording vote on its language (`tasks/checkpoints/language_vote.py`): a clip in the
+language that was elected is as certain as that, where its own probability is less.
 
 Whisper base gives music and noise no language with more than 0.6 (`python -m tests.bench.verdicts
 language`). Short and plain sentences may stay below that while every word is heard, so a text that
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from pydantic import Field, field_validator
 
-from tasks.rules import Allowed, Limit, Rule, Within
+from tasks.plugins.rules import Allowed, Limit, Rule, Within
 from tasks.settings import THRESHOLD
 from tasks.text import Spares
 

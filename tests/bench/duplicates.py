@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.corpuswide import duplicates
+from tasks.filters import _copies as duplicates
 from tasks.filters import _fingerprint as print_
 
 COPIES = 0.1

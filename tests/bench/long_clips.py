@@ -33,9 +33,10 @@ import pyarrow.parquet as pq
 import soundfile as sf
 from rapidfuzz.distance import Levenshtein
 
-from tasks import pipeline, scoring, speech, view
+from tasks import pipeline, scoring, speech
 from tasks.asr import SpeechClip, Transcript, _whisper_model, _whisper_whole, faster_whisper
-from tasks.rules import judge
+from tasks.checkpoints import view
+from tasks.plugins.rules import judge
 from tasks.settings import FilterSettings, Plugin
 from tests import corpus as small
 from tests.bench import speech_mixtures, transcribe

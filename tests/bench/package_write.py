@@ -31,8 +31,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from flows.spawning import DASK_CONFIG
-from tasks import audio, blobs
+from flows.cluster.spawning import DASK_CONFIG
+from tasks import audio
+from tasks.checkpoints import blobs
 from tasks.job import Job
 from tasks.packaging import decided, layout, pieces
 

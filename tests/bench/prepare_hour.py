@@ -34,16 +34,16 @@ import soundfile as sf
 import soxr
 from prefect import flow
 
-from flows.calls import OnCluster
-from flows.cluster import Cluster, ClusterSettings
-from flows.demo import Line, encode, speak
-from flows.demo_sentences import STORY
+from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.demo.corpus import Line, encode, speak
+from flows.demo.sentences import STORY
 from flows.prepare import line
-from flows.progress import Progress
-from flows.server import local_server
+from flows.run.calls import OnCluster
+from flows.run.progress import Progress
+from flows.server.server import local_server
 from tasks import audio
+from tasks.audio.pcm import to_int16, to_mono
 from tasks.job import Job
-from tasks.pcm import to_int16, to_mono
 from tasks.recording import Locator
 from tasks.settings import Plugin, ShardSettings, Source, TranscribeSettings
 

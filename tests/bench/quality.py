@@ -22,8 +22,8 @@ import soxr
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from flows import demo
-from flows.demo_sentences import ENGLISH
+from flows.demo import corpus as demo
+from flows.demo.sentences import ENGLISH
 from tasks.audio import Clip
 from tasks.filters import dnsmos, nmf_snr, snr
 from tests.corpus import speech

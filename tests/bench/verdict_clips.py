@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import soxr
 
-from flows import demo
+from flows.demo import corpus as demo
 from tasks.audio import open_stream
 from tasks.recording import Locator
 from tests.bench.verdict_sentences import CLOSE

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from tasks import view
-from tasks.rules import Rule
+from tasks.checkpoints import view
+from tasks.plugins.rules import Rule
 from tasks.settings import FilterSettings, Plugin, TranscribeSettings
 from tests.bench.verdict_listening import Row
 from tests.bench.verdict_tables import Drops, by, of, table

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.rules import Limit, Within
+from tasks.plugins.rules import Limit, Within
 from tasks.settings import TranscribeSettings
 from tests.bench.verdict_defaults import LOUD, all_of, is_short
 from tests.bench.verdict_listening import Row

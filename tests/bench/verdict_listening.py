@@ -14,10 +14,11 @@ from typing import Any
 
 from rapidfuzz.distance import Levenshtein
 
-from tasks import plugins, scoring, view
+from tasks import plugins, scoring
 from tasks.asr import SpeechClip, Transcript, faster_whisper
 from tasks.audio import Clip
-from tasks.rules import judge
+from tasks.checkpoints import view
+from tasks.plugins.rules import judge
 from tasks.settings import FilterSettings, Plugin, TranscribeSettings
 from tasks.text import Heard
 from tests.bench.verdict_clips import Said
@@ -160,7 +161,7 @@ def _measured(said: Said) -> Values:
 
 
 def text_values(said: Said, heard: Transcript) -> Values:
-    """What `tasks.view` gives the rules on text, of a clip without a reference."""
+    """What `tasks.checkpoints.view` gives the rules on text, of a clip without a reference."""
     text = scoring.clean(heard.text or "")
     values: Values = {**asdict(heard), "text": text, "text_chars": len(text)}
     return {**values, **_from_text(_shown(values, said.seconds))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tasks.rules import Rule, judge
+from tasks.plugins.rules import Rule, judge
 from tests.bench.verdict_listening import Row, Values
 
 Drops = Callable[[Values], bool]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from tasks.rules import Limit
+from tasks.plugins.rules import Limit
 from tasks.settings import TranscribeSettings
 from tests.bench import verdict_defaults
 from tests.bench.verdict_clips import KINDS, LEVELS

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tasks import what_if
 from tasks.corpuswide import decisions
+from tasks.estimating import what_if
 from tasks.job import Job
 from tasks.settings import FilterSettings, Plugin, TranscribeSettings
 

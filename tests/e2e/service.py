@@ -21,7 +21,7 @@ from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, State, StateType, TaskRun
 from prefect.client.schemas.sorting import FlowRunSort
 
-from flows.history import out_tag
+from flows.server.history import out_tag
 from tests.faults.command import ROOT, TOKEN, Site, soon
 from tests.plugins import gate
 

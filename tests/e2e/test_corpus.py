@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from flows.server import LocalServer
-from tasks.dataset.verify import verify
+from flows.server.server import LocalServer
 from tasks.errors import CODES
+from tasks.upkeep.verify import verify
 
 CORPUS = os.environ.get("UTTERMILL_CORPUS")
 pytestmark = [

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flows.server import LocalServer
-from tasks.dataset.verify import verify
+from flows.server.server import LocalServer
+from tasks.upkeep.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.cluster, pytest.mark.timeout(1500)]
 

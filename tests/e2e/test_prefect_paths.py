@@ -12,8 +12,8 @@ from uuid import UUID
 import pytest
 import yaml
 
-from flows import lock
-from flows.server import LocalServer, using
+from flows.run import lock
+from flows.server.server import LocalServer, using
 from flows.settings import check, parse
 from tasks import pipeline
 from tasks.errors import Held
@@ -255,7 +255,7 @@ def test_a_second_run_waits_or_refuses(site: Site, worker: Service, reference: P
 
 UNCLOSED = """
 import json, sys
-from flows import history
+from flows.server import history
 history.close_dead_runs = lambda out, me=None: (0, 0)
 from flows.prepare import prepare
 prepare(**json.loads(sys.argv[1]), return_state=True)

@@ -19,9 +19,9 @@ import yaml
 from prefect.client.orchestration import get_client
 from prefect.types.entrypoint import EntrypointType
 
-from flows import local
 from flows.prepare import prepare
-from flows.server import LocalServer, using
+from flows.run import local
+from flows.server.server import LocalServer, using
 from flows.settings import parse
 from tasks import shelves
 from tests import corpus

@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows import demo, demo_voice
-from flows.server import LocalServer
-from tasks.dataset.verify import verify
+from flows.demo import corpus as demo
+from flows.demo import voice as demo_voice
+from flows.server.server import LocalServer
+from tasks.upkeep.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.cluster]
 

@@ -33,7 +33,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report with kept and rejected clips, and names that try to be markup."""
-    from flows import report
+    from flows.run import report
 
     tmp = tmp_path_factory.mktemp("browser")
     corpus.make(tmp / "in", 6)

@@ -13,11 +13,12 @@ import s3fs
 import yaml
 
 from flows import cli
-from flows.server import LocalServer
-from flows.spawning import environment
+from flows.cluster.spawning import environment
+from flows.server.server import LocalServer
 from tasks import storage
-from tasks.dataset import deep, versions
-from tasks.dataset.verify import verify
+from tasks.dataset import versions
+from tasks.upkeep import deep
+from tasks.upkeep.verify import verify
 from tests import corpus
 from tests.faults.command import Ended, Site, Started, soon
 from tests.faults.kills import gated

@@ -22,10 +22,10 @@ from typing import Any
 import psutil
 import pytest
 
-from flows import admission
-from flows.cluster import Cluster as Handle
-from flows.cluster_settings import ClusterSettings
-from flows.server import LocalServer
+from flows.cluster import admission
+from flows.cluster.cluster import Cluster as Handle
+from flows.cluster.settings import ClusterSettings
+from flows.server.server import LocalServer
 from tests import corpus
 from tests.e2e import hosts
 from tests.faults.command import Ended, Site, differences, soon

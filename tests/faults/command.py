@@ -24,8 +24,8 @@ import psutil
 import pyarrow.parquet as pq
 import yaml
 
-from flows.history import out_tag
-from tasks.manifest import Row
+from flows.server.history import out_tag
+from tasks.checkpoints.manifest import Row
 from tests import corpus
 from tests.plugins import gate
 

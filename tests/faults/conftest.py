@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.server import LocalServer
+from flows.server.server import LocalServer
 from tests.faults.command import Site
 
 

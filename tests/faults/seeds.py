@@ -33,8 +33,8 @@ LOAD: tuple[dict[str, str], ...] = (
 def resampled(index: int) -> dict[str, Any]:
     """One call of a resampler plug-in, and what its process is like; nothing is caught."""
     from tasks import plugins
-    from tasks.process import command_line
     from tasks.settings import Plugin
+    from tasks.stages.process import command_line
 
     module, settings = plugins.resolve("resamplers", Plugin.model_validate(LOAD[index % len(LOAD)]))
     tone = np.sin(2 * np.pi * 440 * np.arange(4410) / 44100).astype(np.float32)

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.server import LocalServer
+from flows.server.server import LocalServer
 from tests import corpus
 from tests.faults.command import Ended, Site, Started, differences, soon, still_open
 from tests.faults.kills import end, gated, large

@@ -27,8 +27,8 @@ from uuid import uuid4
 import pyarrow.parquet as pq
 import pytest
 
-from flows import runs
-from flows.server import LocalServer
+from flows.run import runs
+from flows.server.server import LocalServer
 from flows.settings import parse
 from tasks import storage
 from tests import corpus

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import psutil
 import pytest
 
-from flows.server import LocalServer
+from flows.server.server import LocalServer
 from tests import corpus
 from tests.faults.command import Site, soon
 from tests.faults.kills import database, end, server_of, with_own_server

@@ -8,8 +8,9 @@ import pytest
 import soundfile as sf
 
 from flows.prepare import SHARDS_PER_FLOW
-from tasks import manifest, shard
-from tasks.stage import PER_SHARD
+from tasks import shard
+from tasks.checkpoints import manifest
+from tasks.stages.stage import PER_SHARD
 from tests import corpus
 from tests.faults.command import Site, flow_runs, still_open, task_runs
 

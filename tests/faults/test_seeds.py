@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from flows import spawning
-from flows.cluster import Cluster, ClusterSettings
-from tasks.process import started_afresh
+from flows.cluster import spawning
+from flows.cluster.cluster import Cluster, ClusterSettings
+from tasks.stages.process import started_afresh
 from tests.faults import seeds
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import os
 from pydantic import Field
 
 from tasks.audio import Clip
-from tasks.rules import Limit, Rule
+from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 1

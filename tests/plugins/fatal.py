@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tasks.audio import Clip
-from tasks.rules import Rule
+from tasks.plugins.rules import Rule
 from tasks.settings import StageSettings
 from tests.plugins import poison
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tasks.blobs import Pcm
+from tasks.checkpoints.blobs import Pcm
+from tasks.checkpoints.manifest import Row
 from tasks.formats import Hashes, Piece, wenet
-from tasks.manifest import Row
 from tests.plugins import gate
 
 VERSION = wenet.VERSION

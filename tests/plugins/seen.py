@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.audio import Clip
-from tasks.rules import Rule
+from tasks.plugins.rules import Rule
 from tasks.settings import StageSettings
 
 VARIABLE = "UTTERMILL_SEEN"

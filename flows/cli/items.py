@@ -1,0 +1,72 @@
+"""Every item of OUT by name: the spans of the ledger, and what the sources left aside."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import pyarrow as pa
+
+from flows.run import runs
+from tasks import storage
+from tasks.checkpoints.manifest import write_atomic
+from tasks.shard import LeftAside
+
+NAME = "left_aside.csv"  # in OUT/runs/<id>/
+LEFT_ASIDE = "left_aside"  # outcome of what was never an item
+COLUMNS = ("source_path", "start", "end", "outcome", "stage", "reason", "value", "threshold",
+           "detail")  # fmt: skip
+
+
+def write_left_aside(folder: Path, left: Sequence[LeftAside]) -> None:
+    """All files that the listing of a run left aside, in the run's folder."""
+    text = io.StringIO(newline="")
+    lines = csv.writer(text)
+    lines.writerow(LeftAside._fields)
+    lines.writerows(sorted(left))
+    write_atomic(folder / NAME, text.getvalue().encode())
+
+
+def read_left_aside(out: Path) -> list[LeftAside]:
+    """What the newest run that came to list its sources left aside."""
+    folder = next(runs.having(out, NAME), None)
+    if folder is None:
+        return []
+    rows = csv.reader(io.StringIO(storage.read(folder / NAME).decode(), newline=""))
+    next(rows)
+    return [LeftAside(*row) for row in rows]
+
+
+def of(
+    ledger: pa.Table,
+    left: Iterable[LeftAside],
+    reason: str | None = None,
+    dataset: str | None = None,
+) -> Iterator[dict[str, Any]]:
+    """One row an item, with COLUMNS; of one `reason`, with or without its stage, and dataset."""
+    columns = [*COLUMNS, "dataset"]
+    for batch in ledger.select(columns).to_batches(max_chunksize=4096):
+        for row in batch.to_pylist():
+            if _wanted(row, reason, dataset):
+                yield {name: row[name] for name in COLUMNS}
+    for each in left:
+        row = dict.fromkeys(columns) | {
+            "source_path": each.source_path, "outcome": LEFT_ASIDE, "stage": "shard",
+            "reason": each.reason, "dataset": each.dataset,
+        }  # fmt: skip
+        if _wanted(row, reason, dataset):
+            yield {name: row[name] for name in COLUMNS}
+
+
+def _wanted(row: dict[str, Any], reason: str | None, dataset: str | None) -> bool:
+    named = reason in (None, row["reason"], f"{row['stage']}.{row['reason']}")
+    return named and dataset in (None, row["dataset"])
+
+
+def write_csv(rows: Iterable[dict[str, Any]], file: TextIO) -> None:
+    lines = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    lines.writeheader()
+    lines.writerows(rows)

@@ -1,0 +1,209 @@
+"""The doctor's proofs: pure functions from the facts of all workers to a Finding each.
+
+So that the tests can run them on workers that are wrong on purpose.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flows.cluster import gpus
+from flows.cluster.facts import ENGINES, Facts, versions
+from flows.cluster.fleet import CPU, GPU
+from flows.cluster.spawning import DASK_CONFIG
+from tasks.stages.process import started_afresh
+
+LEAST_FREE = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Finding:
+    name: str
+    ok: bool
+    detail: str
+
+
+def joined(workers: Facts) -> Finding:
+    """Somebody is there; how many, and on which machines."""
+    hosts = Counter(str(fact["host"]) for fact in workers.values())
+    where = ", ".join(f"{host} ({count})" for host, count in sorted(hosts.items()))
+    machines = "1 host" if len(hosts) == 1 else f"{len(hosts)} hosts"
+    return Finding("workers", bool(workers), f"{len(workers)} joined, on {machines}: {where}")
+
+
+def start_method(workers: Facts) -> Finding:
+    """Each worker is a fresh interpreter, by the kernel's word and by a mark that fork copies."""
+    forked = [
+        address
+        for address, fact in workers.items()
+        if fact["sentinel"] or not started_afresh(fact["command"])
+    ]
+    good = f"{len(workers)} workers are fresh processes"
+    return _finding("start method", forked, good, "forked; set multiprocessing-method: spawn")
+
+
+def modules_loaded(workers: Facts) -> Finding:
+    """Engines were loaded in full before the worker joined, hence before its first task."""
+    faults = []
+    for address, fact in workers.items():
+        missing = [name for name, real in fact["modules"].items() if not real]
+        loaded, ready = fact["loaded_at"], fact["ready_at"]
+        if loaded is None or ready is None or loaded > ready:
+            faults.append(f"{address} (no preload before it joined)")
+        elif missing:
+            faults.append(f"{address} (not loaded: {', '.join(missing)})")
+    good = f"{len(ENGINES)} engines and codecs loaded before the first task"
+    return _finding("preload", faults, good, "set distributed.worker.preload: [tasks.preload]")
+
+
+def one_task(workers: Facts) -> Finding:
+    """Each worker does one thing at a time, so that a death or a leak has one culprit."""
+    wide = [f"{a} ({fact['threads']})" for a, fact in workers.items() if fact["threads"] != 1]
+    return _finding("tasks at once", wide, "one a worker", "start them with --nthreads 1")
+
+
+def thread_caps(workers: Facts) -> Finding:
+    """Native thread pools hold one thread, by environment and as the libraries see it."""
+    faults = []
+    for address, fact in workers.items():
+        loose = [name for name, value in fact["caps"].items() if value != "1"]
+        wide = [f"{name}={n}" for name, n in fact["pools"].items() if n > 1]
+        if loose or wide:
+            faults.append(f"{address} ({', '.join([*loose, *wide])})")
+    return _finding("thread caps", faults, "one thread a pool", "set nanny.pre-spawn-environ")
+
+
+def onnx_providers(workers: Facts) -> Finding:
+    """ONNX Runtime can at least use the CPU; what can use a GPU is shown with each worker."""
+    lacking = [a for a, fact in workers.items() if "CPUExecutionProvider" not in fact["providers"]]
+    seen = sorted({name for fact in workers.values() for name in fact["providers"]})
+    return _finding("onnxruntime", lacking, ", ".join(seen), "no CPUExecutionProvider")
+
+
+def cuda_devices(workers: Facts) -> Finding:
+    """CTranslate2 can use the GPU of each GPU worker; without such workers, none is no fault."""
+    faults = [f"{fact['name']}: {fact['cuda_fault']}" for fact in workers.values()
+              if fact["cuda_fault"]]  # fmt: skip
+    seen = sorted({int(fact["cuda"]) for fact in workers.values()})
+    good = " or ".join(map(str, seen)) + " a worker"
+    return _finding("CUDA devices", faults, good, "or set cluster.gpus: none")
+
+
+def pinned(workers: Facts, per_gpu: int = 1) -> Finding:
+    """Each GPU worker sees one device, which at most `per_gpu` of them share; since before it
+    loaded anything. A CPU worker beside them sees none."""
+    faults = []
+    owners: Counter[tuple[str, str]] = Counter()
+    for fact in workers.values():
+        name, seen = fact["name"], fact["visible"]
+        if seen != fact["visible_at_start"]:
+            faults.append(f"{name} saw {fact['visible_at_start']!r} when it loaded its modules")
+        if fact["resources"].get(GPU):
+            if not seen or "," in seen:
+                faults.append(f"{name} has {gpus.VARIABLE} {seen!r}, not one device")
+            else:
+                owners[fact["host"], seen] += 1
+        elif fact["resources"].get(CPU) and seen != "":
+            faults.append(f"{name} wants no GPU and has {gpus.VARIABLE} {seen!r}")
+    for (host, device), count in owners.items():
+        if count > per_gpu:
+            faults.append(f"{count} workers share GPU {device} of {host}")
+    good = f"{sum(owners.values())} workers on {len(owners)} GPUs"
+    return _finding("GPU pins", faults, good, f"set {gpus.VARIABLE} for each worker")
+
+
+def codecs_readable(workers: Facts) -> Finding:
+    """Each format was written and decoded."""
+    faults = [
+        f"{address} {kind}: {fault}"
+        for address, fact in workers.items()
+        for kind, fault in fact["codecs"].items()
+        if fault is not None
+    ]
+    kinds = sorted({kind for fact in workers.values() for kind in fact["codecs"]})
+    return _finding("codecs", faults, ", ".join(kinds), "install soundfile and av from wheels")
+
+
+def temporary_directories(workers: Facts) -> Finding:
+    """Each worker has one of its own, inside its directory, and may write there."""
+    taken = Counter((fact["host"], fact["temp"]) for fact in workers.values())
+    faults = []
+    for address, fact in workers.items():
+        if fact["temp_fault"]:
+            faults.append(f"{address}: {fact['temp_fault']}")
+        elif not fact["temp"].startswith(fact["local"]) or taken[fact["host"], fact["temp"]] > 1:
+            faults.append(f"{address}: {fact['temp']} is not its own")
+    return _finding("temp dirs", faults, f"{len(taken)} distinct and writable", "see preload")
+
+
+def disk_free(workers: Facts) -> Finding:
+    """At least 1 GB where workers keep temporary files."""
+    free = min((int(fact["free"]) for fact in workers.values()), default=0)
+    return Finding("disk", free >= LEAST_FREE, f"{free / 1e9:.1f} GB free for temporary files")
+
+
+def versions_equal(workers: Facts, ours: Mapping[str, str] | None = None) -> Finding:
+    """Python and packages are the same here and on each worker."""
+    mine = versions() if ours is None else ours
+    faults = [
+        f"{address} {name} {theirs} (here {mine.get(name)})"
+        for address, fact in workers.items()
+        for name, theirs in fact["versions"].items()
+        if mine.get(name) != theirs
+    ]
+    good = f"uttermill {mine['uttermill']}, Python {mine['python']}, and {len(mine) - 2} packages"
+    return _finding("versions", faults, good, "install the same everywhere")
+
+
+def no_prefect(workers: Facts) -> Finding:
+    """Prefect costs each worker 45 MB and would start a server of its own there."""
+    with_it = [address for address, fact in workers.items() if fact["prefect"]]
+    return _finding("no Prefect", with_it, "not imported on workers", "imported by a task")
+
+
+def scheduler(found: Mapping[str, Any]) -> Finding:
+    """The scheduler has our configuration: a shard that kills its worker then costs one worker."""
+    ours = DASK_CONFIG["distributed"]["scheduler"]
+    faults = [
+        f"{name} {found.get(name)!r} (ours {wanted!r})"
+        for name, wanted in ours.items() if found.get(name) != wanted
+    ]  # fmt: skip
+    return _finding("scheduler", faults, f"{len(ours)} settings as in infra/dask.yaml",
+                    "start it with infra/dask.yaml as DASK_CONFIG")  # fmt: skip
+
+
+def folders(seen: Mapping[str, Mapping[str, Any]]) -> Finding:
+    """Sources and OUT are on every worker at the same path."""
+    faults = [
+        f"{address} does not see {folder}"
+        for folder, answers in seen.items()
+        for address, answer in answers.items() if answer is not True
+    ]  # fmt: skip
+    good = f"{len(seen)} seen by each worker"
+    return _finding("folders", faults, good, "mount them there at the same path")
+
+
+PROOFS: tuple[Callable[[Facts], Finding], ...] = (
+    start_method, modules_loaded, one_task, thread_caps, onnx_providers, cuda_devices,
+    codecs_readable, temporary_directories, disk_free, versions_equal, no_prefect,
+)  # fmt: skip
+
+
+def each_worker(workers: Facts) -> list[Finding]:
+    """What every worker is and sees, by its name; no proof."""
+    shown = []
+    for fact in sorted(workers.values(), key=lambda fact: str(fact["name"])):
+        resources = ", ".join(f"{name} {n:g}" for name, n in fact["resources"].items()) or "none"
+        seen = "not set" if fact["visible"] is None else repr(fact["visible"])
+        where = f"{fact['address']} on {fact['host']}"
+        has = f"resources {resources}; {gpus.VARIABLE} {seen}; {', '.join(fact['providers'])}"
+        detail = f"{where}; {has}"
+        shown.append(Finding(str(fact["name"]), True, detail))
+    return shown
+
+
+def _finding(name: str, faults: list[str], good: str, remedy: str) -> Finding:
+    return Finding(name, not faults, f"{'; '.join(faults)}: {remedy}" if faults else good)

@@ -1,0 +1,46 @@
+"""`uttermill prune`: which runs and settings of OUT count, and the removal under its lock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flows.run import lock, runs
+from tasks import transcribe
+from tasks.errors import ConfigError
+from tasks.job import Job
+from tasks.upkeep import prune as pruning
+from tasks.upkeep.reach import Asked
+
+
+def prune(
+    out: Path, keep: int, keep_runs: int | None = None, recipes: bool = False, yes: bool = False
+) -> dict[str, Any]:
+    """What goes (with `yes`: what went), kind by kind. `recipes`: what the settings of the kept
+    versions reach stays as well. Held when a run has OUT."""
+    with lock.hold(out):
+        last, good = runs.settings_of(out).job(), runs.settings_of(out, ended_well=True).job()
+        asked = [_asked(job) for job in ([last] if last == good else [last, good])]
+        kept = pruning.kept(out, keep)
+        if recipes:
+            asked += pruning.settings_of(out, kept)
+        plan = pruning.plan(out, kept, asked, _old_runs(out, keep_runs))
+        told = plan.as_dict()
+        if yes:
+            pruning.carry_out(plan, good)
+    return {**told, "removed": yes}
+
+
+def _asked(job: Job) -> Asked:
+    return Asked(job, transcribe.weights(job))
+
+
+def _old_runs(out: Path, keep: int | None) -> list[Path]:
+    """Folders of runs older than the newest `keep`; not the newest that ended well."""
+    if keep is None:
+        return []
+    if keep < 1:
+        raise ConfigError("the newest run's settings are needed; keep at least 1 run")
+    every = sorted(p for p in (out / "runs").iterdir() if p.is_dir() and p.name[:1] != ".")
+    stay = {*every[-keep:], runs.newest(out), runs.newest(out, ended_well=True)}
+    return [path for path in every if path not in stay]

@@ -1,0 +1,119 @@
+"""What a worker can say about itself: the facts that the doctor's proofs are about.
+
+`gather` runs on each worker, as Dask's `Client.run` calls it, and returns plain values.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import types
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from flows.cluster import gpus
+from flows.cluster.fleet import GPU
+from flows.cluster.spawning import DASK_CONFIG
+from tasks.plugins import gpu
+from tasks.stages.process import command_line
+
+#: What `gather` returns for each worker, by its address.
+Facts = Mapping[str, Mapping[str, Any]]
+
+PACKAGES = (
+    "uttermill", "dask", "distributed", "numpy", "scipy", "pyarrow", "pydantic", "librosa", "soxr",
+    "samplerate", "resampy", "soundfile", "av", "onnxruntime", "faster-whisper",
+)  # fmt: skip
+#: Modules that must be loaded, as modules and not as lazy proxies.
+ENGINES = ("soxr", "samplerate", "resampy", "librosa.core.audio", "soundfile", "av", "onnxruntime")
+CAPS = tuple(
+    name
+    for name in DASK_CONFIG["distributed"]["nanny"]["pre-spawn-environ"]
+    if name.endswith("_THREADS")
+)
+#: Set on `sys` in the client only: a worker that has it was forked.
+SENTINEL = "_uttermill_parent"
+
+
+def gather(dask_worker: Any) -> dict[str, Any]:
+    """All that the proofs need to know about the worker this runs on; plain values."""
+    modules = dict(sys.modules)  # as they are, before anything below imports more
+    preload = modules.get("tasks.preload")
+    found: dict[str, Any] = {
+        "command": command_line(),
+        "sentinel": hasattr(sys, SENTINEL),
+        "modules": {name: type(modules.get(name)) is types.ModuleType for name in ENGINES},
+        "loaded_at": getattr(preload, "LOADED_AT", None),
+        "ready_at": getattr(preload, "READY_AT", None),
+        "prefect": "prefect" in modules,
+        "name": str(dask_worker.name),
+        "host": platform.node(),
+        "address": str(dask_worker.address),
+        "threads": int(dask_worker.state.nthreads),
+        "resources": dict(dask_worker.state.total_resources),
+        "visible": os.environ.get(gpus.VARIABLE),
+        "visible_at_start": getattr(preload, "VISIBLE", None),
+        "caps": {name: os.environ.get(name) for name in CAPS},
+        "versions": versions(),
+        "local": str(dask_worker.local_directory),
+    }
+    from tasks.audio import codecs
+
+    found["pools"] = _pools()
+    found["providers"] = _providers()
+    found["cuda"] = _cuda_devices()
+    found["cuda_fault"] = gpu.ctranslate2_fault() if found["resources"].get(GPU) else None
+    found["codecs"] = {kind: codecs.fault(kind) for kind in codecs.FORMATS}
+    found["temp"], found["temp_fault"] = _temporary()
+    found["free"] = shutil.disk_usage(found["temp"]).free
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of what shapes results; `absent` for what is not there."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "absent"
+    return found
+
+
+def _pools() -> dict[str, int]:
+    """Threads of the native pools in this process: BLAS, OpenMP, numba."""
+    from numba import get_num_threads
+    from threadpoolctl import threadpool_info  # scikit-learn's
+
+    pools = {str(pool["internal_api"]): int(pool["num_threads"]) for pool in threadpool_info()}
+    return {**pools, "numba": int(get_num_threads())}
+
+
+def _providers() -> list[str]:
+    import onnxruntime
+
+    return list(onnxruntime.get_available_providers())
+
+
+def _cuda_devices() -> int:
+    try:
+        from ctranslate2 import get_cuda_device_count
+
+        return int(get_cuda_device_count())
+    except ImportError:
+        return 0
+
+
+def _temporary() -> tuple[str, str | None]:
+    """This process's temporary directory, and why it cannot be written to, if so."""
+    place = tempfile.gettempdir()
+    try:
+        with tempfile.TemporaryFile(dir=place) as file:
+            file.write(b"x")
+    except OSError as error:
+        return place, str(error)
+    return place, None

@@ -1,0 +1,93 @@
+"""The workers of a local cluster: how many of which kind, with how much of the machine each.
+
+A GPU worker sees one device and nothing else may run there; a CPU worker sees none. Dask's
+resources of the same names keep calls on workers of their kind, so that the stages of different
+shards overlap.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from flows.cluster import gpus
+from flows.cluster.settings import ClusterSettings
+from tasks.errors import ConfigError
+from tasks.job import Job
+from tasks.plugins import gpu
+
+CPU, GPU = "CPU", "GPU"  # kinds of workers, and Dask's names of what one of them has
+
+#: A worker's imports take 0.4 GB, a Whisper base model 0.3 GB, blocks and batches the rest.
+LEAST_MEMORY = 1_500_000_000
+MOST_WORKERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """How many CPU workers there are, and the device of each GPU worker."""
+
+    cpus: int
+    pins: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return self.cpus + len(self.pins)
+
+    def count(self, kind: str) -> int:
+        return len(self.pins) if kind == GPU else self.cpus
+
+
+def of(settings: ClusterSettings, gpu: bool) -> Fleet:
+    """Local workers. `gpu`: whether any call wants one; else there is nothing for GPU workers.
+
+    A GPU worker's process keeps one CPU busy, and takes memory as every worker.
+    """
+    from dask.system import CPU_COUNT  # this and the next know cgroups
+    from distributed.system import MEMORY_LIMIT
+
+    found = gpus.devices(settings.gpus) if gpu and settings.kind == "local" else ()
+    pins = tuple(device for device in found for _ in range(settings.workers_per_gpu))
+    room = min(CPU_COUNT, MEMORY_LIMIT // LEAST_MEMORY) - len(pins)
+    return Fleet(settings.workers or max(1, min(room, MOST_WORKERS)), pins)
+
+
+def memory(settings: ClusterSettings, fleet: Fleet) -> int:
+    """Memory limit of a local worker, bytes."""
+    from dask.utils import parse_bytes
+    from distributed.system import MEMORY_LIMIT
+
+    if settings.memory_limit != "auto":
+        return int(parse_bytes(settings.memory_limit))
+    return max(LEAST_MEMORY, int(0.9 * MEMORY_LIMIT) // fleet.size)
+
+
+def asr_threads(settings: ClusterSettings, fleet: Fleet, on_gpu: bool) -> int:
+    """CPU threads of one worker's recogniser: its share of the CPUs; one beside a GPU."""
+    from dask.system import CPU_COUNT
+
+    share = 1 if on_gpu and fleet.pins else max(1, CPU_COUNT // fleet.cpus)
+    return settings.asr_threads or share
+
+
+def check(job: Job, settings: ClusterSettings) -> None:
+    """ConfigError when what wants a GPU could not use the one that it would get, or insists on one
+    where there is none: a run that is meant for a GPU never falls back to the CPU in silence.
+
+    Only for local workers: those that others started may be on other machines.
+    """
+    wishes = gpu.wishes(job)
+    if settings.kind != "local" or not wishes:
+        return
+    pins = of(settings, gpu=True).pins
+    for wish in wishes:
+        if pins and (fault := wish.fault()):
+            raise ConfigError(
+                f"{wish.name} would run on GPU {pins[0]}, but {fault}; or set cluster.gpus: none"
+            )
+        if not pins and wish.insists:
+            raise ConfigError(
+                f"{wish.name} has device: cuda, but the workers get no GPU: cluster.gpus is "
+                f"{settings.gpus}, and {gpus.VARIABLE} here is "
+                f"{os.environ.get(gpus.VARIABLE, 'not set')!r}; or set device: auto"
+            )

@@ -1,0 +1,1 @@
+"""The demo corpus: sentences of our own, spoken by espeak-ng."""

@@ -1,0 +1,292 @@
+"""A corpus to try everything on: made here by espeak-ng, so that no audio has to be shipped.
+
+    FOLDER/sentences.jsonl   English, Spanish and German with exact texts, in ten formats
+    FOLDER/long/             one recording of ten minutes, without a text
+    FOLDER/odds/             noise, silence, clipped, stereo, and files that are broken
+
+The same bytes on every machine with the same libraries, and written once: a folder that holds its
+marker is left as it is, so that a second run finds nothing to do.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flows.demo.sentences import ENGLISH, GERMAN, SPANISH, STORY
+from tasks.errors import ConfigError
+
+VERSION = 1
+MARKER = ".uttermill-demo"
+OWN = {MARKER, "sentences", "sentences.jsonl", "long", "odds"}
+ESPEAK_RATE = 22050
+SCALE = np.float32(32768)  # of int16
+LONG_SECONDS = 600
+ROOM_RMS = 0.001  # of full scale
+#: What `uttermill demo` adds to the default settings: German is there to be dropped.
+DEMO_SETTINGS: dict[str, Any] = {
+    "transcribe": {
+        "verdicts": [{"use": "empty_text"}, {"use": "language", "allowed": ["en", "es"]}]
+    }
+}
+
+Samples = NDArray[np.float32]  # (frames,) or (frames, channels), -1..1
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One utterance for espeak-ng; speed in words a minute, pitch 0..99."""
+
+    text: str
+    voice: str
+    speed: int
+    pitch: int = 50
+
+
+#: Voices that Whisper base understands best, out of those tried.
+VOICES = {
+    "en": (
+        ("en-us", 50), ("en-us+f2", 55), ("en", 45), ("en-us+m3", 40), ("en-us+f3", 60),
+    ),
+    "es": (("es-419+m3", 45), ("es+m3", 45), ("es-419+m3", 55)),
+    "de": (("de", 50), ("de+m3", 45)),
+}  # fmt: skip
+SPEEDS = (140, 155, 130, 165, 148)
+
+#: Extension, libsndfile subtype, rate in Hz, channels. One after another along the sentences.
+FORMATS = (
+    ("wav", "PCM_16", 16000, 1),
+    ("flac", "PCM_16", 22050, 1),
+    ("mp3", "MPEG_LAYER_III", 44100, 1),
+    ("wav", "PCM_24", 48000, 2),
+    ("ogg", "VORBIS", 44100, 1),
+    ("m4a", "", 44100, 1),
+    ("wav", "FLOAT", 22050, 1),
+    ("flac", "PCM_24", 48000, 2),
+    ("wav", "PCM_16", 8000, 1),
+    ("mp3", "MPEG_LAYER_III", 22050, 2),
+)
+
+
+def make_corpus(folder: Path) -> list[dict[str, Any]]:
+    """Makes the corpus where it is not there yet; gives the settings `sources`."""
+    if not _is_made(folder):
+        _refuse_foreign(folder)
+        for name, data in _files():
+            _write(folder / name, data)
+        _write(folder / MARKER, json.dumps({"version": VERSION}).encode())
+    return [
+        {"kind": "jsonl", "path": str(folder / "sentences.jsonl"), "name": "sentences"},
+        {"kind": "folder", "path": str(folder / "long"), "name": "long"},
+        {"kind": "folder", "path": str(folder / "odds"), "name": "odds", "expect_broken": True},
+    ]
+
+
+def _is_made(folder: Path) -> bool:
+    try:
+        return bool(json.loads((folder / MARKER).read_bytes()).get("version") == VERSION)
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _refuse_foreign(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        foreign = sorted(set(os.listdir(folder)) - OWN)
+    except OSError as error:
+        raise ConfigError(
+            f"the demo corpus cannot be made in {folder}: {error.strerror}"
+        ) from error
+    if foreign:
+        raise ConfigError(
+            f"{folder} holds other things ({foreign[0]!r}); give the demo an empty folder"
+        )
+
+
+def _write(path: Path, data: bytes) -> None:
+    """All or nothing; a file that is right already keeps its time."""
+    if path.is_file() and path.read_bytes() == data:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def sentences() -> list[tuple[str, Line]]:
+    """Language and line of each sentence: voices, speeds and formats change along the list."""
+    texts = {"en": ENGLISH, "es": SPANISH, "de": GERMAN}
+    lines = []
+    for language, said in texts.items():
+        for i, text in enumerate(said):
+            voice, pitch = VOICES[language][i % len(VOICES[language])]
+            lines.append((language, Line(text, voice, SPEEDS[i % len(SPEEDS)], pitch)))
+    return lines
+
+
+def _story() -> list[Line]:
+    """Enough lines for ten minutes; the tale is told by one voice after another."""
+    return [
+        Line(text, voice, speed, pitch)
+        for (voice, pitch), speed in zip(VOICES["en"] * 2, SPEEDS * 2, strict=True)
+        for text in STORY
+    ]
+
+
+def _files() -> Iterator[tuple[str, bytes]]:
+    """Every file of the corpus: name and bytes."""
+    spoken = sentences()
+    story = _story()
+    voices = speak([line for _, line in spoken] + story)
+    entries = []
+    for i, ((language, line), samples) in enumerate(zip(spoken, voices, strict=False)):
+        extension, subtype, rate, channels = FORMATS[i % len(FORMATS)]
+        name = f"sentences/{language}/{i:03d}.{extension}"
+        yield name, encode(_shaped(samples, rate, channels), rate, extension, subtype)
+        entries.append({"audio_filepath": name, "text": line.text, "speaker": line.voice})
+    lines = (json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
+    yield "sentences.jsonl", "".join(lines).encode()
+    long = _with_pauses(voices[len(spoken) :])
+    yield "long/lighthouse.mp3", encode(long, ESPEAK_RATE, "mp3", "MPEG_LAYER_III")
+    for name, data in _odds(voices):
+        yield f"odds/{name}", data
+
+
+def speak(lines: list[Line]) -> list[Samples]:
+    """espeak-ng in a process of its own: float32 mono at 22050 Hz of each line."""
+    if find_spec("espeakng_loader") is None:
+        raise ConfigError("the demo needs a voice: pip install 'uttermill[demo]'")
+    script = Path(__file__).with_name("voice.py")
+    child = subprocess.run(
+        [sys.executable, "-P", str(script)],  # -P: our folder's names must not shadow libraries
+        input=json.dumps([asdict(line) for line in lines]).encode(),
+        capture_output=True,
+        check=False,
+    )
+    if child.returncode:
+        reason = child.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise ConfigError(
+            f"espeak-ng cannot speak ({reason or f'exit {child.returncode}'}): pip install "
+            "--force-reinstall espeakng-loader"
+        )
+    said: list[Samples] = []
+    rest = memoryview(child.stdout)
+    for _ in lines:
+        size = int.from_bytes(rest[:8], "little")
+        said.append(np.frombuffer(rest[8 : 8 + size], np.dtype("<i2")).astype(np.float32) / SCALE)
+        rest = rest[8 + size :]
+    return said
+
+
+def _shaped(samples: Samples, rate: int, channels: int) -> Samples:
+    """In a quiet room, at another rate; as stereo, with a right channel that is half as loud."""
+    import soxr
+
+    # Whisper takes speech over digital silence for Thai more often than speech in a room.
+    room = np.random.Generator(np.random.PCG64(3)).normal(0, ROOM_RMS, len(samples))
+    heard = (samples + room).astype(np.float32)
+    out: Samples = np.asarray(soxr.resample(heard, ESPEAK_RATE, rate, "HQ"), np.float32)
+    out = np.clip(out, -1.0, 1.0)
+    return out if channels == 1 else np.stack([out, out / 2], axis=1)
+
+
+def _with_pauses(voices: list[Samples]) -> Samples:
+    """Ten minutes: pauses of 0.3 to 1.2 s between sentences, and of 5 s after every twelfth."""
+    pauses = np.random.Generator(np.random.PCG64(7)).uniform(0.3, 1.2, len(voices))
+    parts = []
+    for i, (voice, pause) in enumerate(zip(voices, pauses, strict=True)):
+        seconds = 5.0 if i % 12 == 11 else float(pause)
+        parts += [voice, np.zeros(round(seconds * ESPEAK_RATE), np.float32)]
+    return np.concatenate(parts)[: LONG_SECONDS * ESPEAK_RATE]
+
+
+def _odds(voices: list[Samples]) -> Iterator[tuple[str, bytes]]:
+    """What real folders hold besides good speech. Sentences 0, 1 and 2 lend their voices."""
+    chance = np.random.Generator(np.random.PCG64(11))
+    noise = chance.normal(0.0, 0.1, 10 * 16000).astype(np.float32).clip(-1, 1)
+    speech = _shaped(voices[0], 16000, 1)
+    clipped = np.clip(speech * 12, -1, 1)
+    apart = _shaped(voices[1], 44100, 2)
+    apart[:, 1] = -apart[:, 0]  # the mean of both channels is silence
+    good = encode(_shaped(voices[2], 16000, 1), 16000, "flac", "PCM_16")
+    holed = speech.copy()
+    holed[5000:5100] = np.nan
+    yield "noise.wav", encode(noise, 16000, "wav", "PCM_16")
+    yield "silence.wav", encode(np.zeros(5 * 16000, np.float32), 16000, "wav", "PCM_16")
+    yield "clipped.wav", encode(clipped, 16000, "wav", "PCM_16")
+    yield "opposite_channels.flac", encode(apart, 44100, "flac", "PCM_16")
+    yield "video.mp4", encode(_shaped(voices[3], 48000, 2), 48000, "mp4", "")
+    yield "empty.wav", b""
+    yield "truncated.flac", good[: len(good) // 2]
+    yield "page.wav", b"<!DOCTYPE html><html><body><h1>404 Not Found</h1></body></html>\n"
+    yield "not_a_number.wav", encode(holed, 16000, "wav", "FLOAT")
+    yield "no_frames.wav", encode(np.zeros(0, np.float32), 16000, "wav", "PCM_16")
+    # Without 0xFF there is no frame header of MPEG in it.
+    yield "garbage.mp3", chance.integers(0, 255, 20000, np.uint8).tobytes()
+
+
+def encode(samples: Samples, rate: int, extension: str, subtype: str) -> bytes:
+    """A whole audio file in memory, with nothing in it that depends on clock or chance."""
+    buffer = io.BytesIO()
+    if extension in ("m4a", "mp4"):
+        _aac(buffer, samples, rate)
+    elif subtype == "FLOAT":
+        from scipy.io import wavfile  # libsndfile writes the time of day into float files
+
+        wavfile.write(buffer, rate, samples)
+    else:
+        import soundfile
+
+        soundfile.write(buffer, samples, rate, subtype, format=extension.upper())
+    return _renumbered(buffer.getvalue()) if extension == "ogg" else buffer.getvalue()
+
+
+def _aac(buffer: io.BytesIO, samples: Samples, rate: int) -> None:
+    import av
+
+    planes = np.atleast_2d(samples.T)
+    layout = "mono" if len(planes) == 1 else "stereo"
+    with av.open(buffer, "w", format="mp4", container_options={"fflags": "+bitexact"}) as out:
+        stream = out.add_stream("aac", rate=rate, layout=layout)
+        for start in range(0, planes.shape[1], 1024):
+            block = np.ascontiguousarray(planes[:, start : start + 1024])
+            frame = av.AudioFrame.from_ndarray(block, format="fltp", layout=layout)
+            frame.sample_rate = rate
+            frame.pts = start
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode(None))
+
+
+def _renumbered(ogg: bytes) -> bytes:
+    """The same packets under a fixed stream number: libsndfile draws one by chance."""
+    import av
+
+    buffer = io.BytesIO()
+    options = {"fflags": "+bitexact"}
+    with (
+        av.open(io.BytesIO(ogg), "r") as source,
+        av.open(buffer, "w", format="ogg", container_options=options) as out,
+    ):
+        stream = out.add_stream_from_template(source.streams.audio[0])
+        for packet in source.demux(source.streams.audio[0]):
+            if packet.dts is not None:  # the last one only says that there are no more
+                packet.stream = stream
+                out.mux(packet)
+    return buffer.getvalue()

@@ -1,0 +1,98 @@
+"""Estimates that were made for an OUT, and whether a run's forecast fits its disk.
+
+OUT/runs/<id>/estimate.json     what `estimate --json` prints, its key, and the sample's costs
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from flows.cluster.settings import ClusterSettings
+from flows.run import runs
+from tasks import storage
+from tasks.dataset import datacard
+from tasks.errors import ConfigError
+from tasks.job import Job
+
+NAME = "estimate.json"
+ROOTS = ("manifests", "audio", "datasets")
+
+
+def key(job: Job) -> str:
+    """Same for all settings that give the same dataset."""
+    return hashlib.sha256(json.dumps(datacard.settings(job), sort_keys=True).encode()).hexdigest()
+
+
+def newest(job: Job) -> dict[str, Any] | None:
+    """The newest estimate of these settings, if there is one."""
+    wanted = key(job)
+    for folder in runs.having(job.out, NAME):
+        try:
+            found: dict[str, Any] = json.loads(storage.read(folder / NAME))
+        except (OSError, ValueError):
+            continue
+        if found.get("key") == wanted:
+            return found
+    return None
+
+
+def free(out: Path) -> int | None:
+    """Bytes that are free where OUT lies; None where that is not known (an object store)."""
+    return None if storage.is_remote(out) else shutil.disk_usage(out).free
+
+
+def used(out: Path) -> int:
+    """Bytes of what runs keep in OUT; a file with several names once."""
+    if storage.is_remote(out):
+        return sum(sum(storage.tree(out / root).values()) for root in ROOTS)
+    sizes: dict[tuple[int, int], int] = {}
+    for root in ROOTS:
+        for folder, _, names in os.walk(out / root):
+            for name in names:
+                with suppress(FileNotFoundError):  # another run may hold OUT
+                    status = os.lstat(os.path.join(folder, name))
+                    sizes[status.st_dev, status.st_ino] = status.st_size
+    return sum(sizes.values())
+
+
+def lacking(found: dict[str, Any], out: Path) -> tuple[int, int] | None:
+    """(bytes that a run still needs, bytes that are free) where the disk is too small; else None.
+
+    The upper bound of the forecast counts: a run that meets a full disk has spent hours on it. What
+    came to OUT since the estimate is taken off, so that a run that was killed half way may go on.
+    """
+    room = free(out)
+    need = round(found["disk_bytes"]["high"])
+    if room is None or need <= room:
+        return None
+    need -= max(0, used(out) - found["used_bytes"])
+    return (need, room) if need > room else None
+
+
+def check(job: Job, cluster: ClusterSettings) -> None:
+    """ConfigError when the newest estimate of these settings says that the disk will not do.
+
+    Not once a run ended well after it: what that run left is in no forecast of before.
+    """
+    found = newest(job) if cluster.check_disk and not storage.is_remote(job.out) else None
+    short = lacking(found, job.out) if found else None
+    if short and found:
+        done = next(runs.having(job.out, "summary.json"), None)
+        short = None if done and done.name > found["run"] else short
+    if short:
+        need, room = short
+        raise ConfigError(
+            f"by the estimate of {found['run'] if found else ''} this run needs up to "
+            f"{gigabytes(need)} more at {job.out}, where {gigabytes(room)} are free; free some, "
+            "move OUT, estimate again if OUT was pruned since, or set cluster.check_disk: false"
+        )
+
+
+def gigabytes(size: float) -> str:
+    return f"{size / 1e9:,.2f} GB" if size >= 1e7 else f"{size / 1e6:,.2f} MB"

@@ -1,0 +1,97 @@
+"""What the calls of a run cost, collected in the flow's process; written once, at its end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.accounting import metrics
+from tasks.accounting.metrics import Place, Trace
+from tasks.job import Done
+from tasks.stages.gauge import Cost
+
+log = logging.getLogger("uttermill")
+
+SHOWN = 3  # stragglers that people are told of
+
+
+class Metrics:
+    """Rows of `metrics.parquet`; every method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._table = metrics.Table()
+
+    def stage(self, place: Place, trace: Trace, done: Done | None) -> None:
+        """A stage of a shard came back."""
+        if done is not None and done.cost is not None:
+            self._add(metrics.row(
+                place, trace, done.cost, done.seconds, done.computed, done.reused, done.load
+            ))  # fmt: skip
+
+    def call(self, place: Place, trace: Trace, cost: Cost | None) -> None:
+        """Another call came back."""
+        self._add(metrics.row(place, trace, cost))
+
+    def failed(self, place: Place, trace: Trace, error: BaseException) -> None:
+        self._add(metrics.row(place, trace, None, error=type(error).__name__))
+
+    def _add(self, row: dict[str, Any]) -> None:
+        with self._lock:
+            self._table.add(row)
+
+    def table(self) -> pa.Table:
+        with self._lock:
+            return self._table.whole()
+
+    def first(self) -> dict[str, Any] | None:
+        """The call that began first on a worker."""
+        rows = [r for r in self.table().to_pylist() if r["worker"] and r["started"] is not None]
+        return min(rows, key=lambda row: row["started"], default=None)
+
+    def gap(self) -> float:
+        """What a worker mostly waits between two stages, s; 0.0 where that is not known."""
+        last: dict[str, float] = {}
+        gaps = []
+        rows = [r for r in self.table().to_pylist() if r["step"] == "run" and r["wall_seconds"]]
+        for row in sorted(rows, key=lambda row: row["started"]):
+            begin = row["started"].timestamp()
+            if row["worker"] in last:
+                gaps.append(max(0.0, begin - last[row["worker"]]))
+            last[row["worker"]] = begin + row["wall_seconds"]
+        return median(gaps) if gaps else 0.0
+
+    def stragglers(self) -> list[dict[str, Any]]:
+        return metrics.stragglers(self.table())
+
+
+@contextmanager
+def recorded(folder: Path) -> Iterator[Metrics]:
+    """Metrics that end up in the run's folder, however the run ends (but by kill -9)."""
+    found = Metrics()
+    try:
+        yield found
+    finally:
+        try:
+            metrics.save(found.table(), folder / metrics.NAME)
+        except OSError as error:  # the run did its work, or has an error of its own to tell
+            log.warning("no %s was written: %s", metrics.NAME, error)
+
+
+def lines(stragglers: list[dict[str, Any]]) -> list[str]:
+    """At most SHOWN stragglers in words, one a line, and how many more there are."""
+    told = [
+        f"Straggler: {s['stage']} of {s['shard']} took {s['times_median']:.1f} × the median, "
+        f"{s['seconds_per_audio_second']:.3g} s per second of audio, {s['wall_seconds']:.0f} s on "
+        f"worker {s['worker']} of {s['host']}."
+        for s in stragglers[:SHOWN]
+    ]
+    more = len(stragglers) - SHOWN
+    return [*told, f"{more} more are in metrics.parquet."] if more > 0 else told

@@ -1,0 +1,162 @@
+"""OUT/runs/<id>/: what depends on the clock or the machine stands here, never in a dataset."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from flows.settings import PrepareSettings, parse
+from tasks import masking, storage
+from tasks.checkpoints.manifest import write_atomic
+from tasks.errors import ConfigError, MillError
+from tasks.storage import transfers
+
+log = logging.getLogger("uttermill")
+
+UNLOCKED_SECONDS = 60.0  # a scratch folder that has no lock for so long never gets one
+REMOVE_SECONDS = 5.0
+
+
+class Run:
+    """One run's folder, in which files are written, and the place where they are found later: the
+    folder itself, unless OUT is remote."""
+
+    def __init__(self, folder: Path, place: Path) -> None:
+        self.folder, self.place = folder, place
+
+    def finish(self, result: dict[str, Any]) -> None:
+        write_atomic(self.folder / "summary.json", json.dumps(result, indent=1).encode())
+
+
+@contextmanager
+def record(out: Path, settings: PrepareSettings, name: str = "settings.json") -> Iterator[Run]:
+    """Make the run's folder, keep its settings by a name, and write the log of it there.
+
+    Under another name the folder is no run's for `newest`. Only while holding OUT's lock.
+    """
+    place = out / "runs" / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    kept = settings.rooted().model_dump_json(indent=1).encode()
+    if not storage.is_remote(out):
+        for temp in (out / "runs").glob("*/.*.tmp"):  # a killed run's; OUT's lock is ours
+            temp.unlink(missing_ok=True)
+        place.mkdir(parents=True)
+        write_atomic(place / name, kept)
+        with _logged(place):
+            yield Run(place, place)
+        return
+    write_atomic(place / name, kept)
+    with scratch() as home:
+        folder = home / place.name
+        folder.mkdir()
+        write_atomic(folder / name, kept)
+        try:
+            with _logged(folder):
+                yield Run(folder, place)
+        except BaseException:
+            try:
+                transfers.uploaded(folder, place)
+            except (MillError, OSError) as error:  # what ended the run is what counts
+                log.warning("the log of the run is not in %s: %s", place, error)
+            raise
+        try:
+            transfers.uploaded(folder, place)
+        except (MillError, OSError) as error:  # the run did its work
+            log.warning("the log of the run is not in %s: %s", place, error)
+
+
+@contextmanager
+def _logged(folder: Path) -> Iterator[None]:
+    handler = logging.FileHandler(folder / "run.log", encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.addFilter(masking.Filter())
+    logger = logging.getLogger("uttermill")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A disposable folder in TMPDIR; those that killed runs left there are removed first."""
+    folder = Path(tempfile.mkdtemp(prefix="uttermill-run-"))
+    try:
+        with (folder / "lock.new").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            (folder / "lock.new").rename(folder / "lock")  # never seen without being held
+            for old in folder.parent.glob("uttermill-run-*"):
+                if old != folder:
+                    _remove_unheld(old)
+            yield folder
+    finally:
+        _remove(folder)
+
+
+def _remove_unheld(folder: Path) -> None:
+    with suppress(OSError):
+        try:
+            lock = (folder / "lock").open("r+")
+        except FileNotFoundError:  # it is being made just now, or a kill came between
+            if time.time() - folder.stat().st_mtime > UNLOCKED_SECONDS:
+                _remove(folder)
+            return
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """The lock goes last: what a kill leaves of the rest can then be told from a living run's.
+    Again and again for a while, because a worker that is dying may still write."""
+    until = time.monotonic() + REMOVE_SECONDS
+    while True:
+        with suppress(OSError):
+            for entry in folder.iterdir():
+                if entry.is_dir():
+                    shutil.rmtree(entry, ignore_errors=True)
+                elif entry.name != "lock":
+                    entry.unlink(missing_ok=True)
+            if all(entry.name == "lock" for entry in folder.iterdir()):
+                (folder / "lock").unlink(missing_ok=True)
+                folder.rmdir()
+        if not folder.exists() or time.monotonic() > until:
+            return
+        time.sleep(0.05)
+
+
+def newest(out: Path, ended_well: bool = False) -> Path:
+    """Folder of the newest run of OUT; of the newest that ended well, where there is one."""
+    found = having(out, "settings.json")
+    first = next(found, None)
+    if first is None:
+        raise ConfigError(f"{out} holds no run; give the folder that `run` was given as OUT")
+    if not ended_well:
+        return first
+    good = (path for path in having(out, "settings.json") if storage.exists(path / "summary.json"))
+    return next(good, first)
+
+
+def having(out: Path, name: str) -> Iterator[Path]:
+    """Folders of runs with such a file, the newest first."""
+    home = out / "runs"
+    names = storage.folders(home) if storage.is_remote(out) else [p.name for p in home.glob("*")]
+    folders = (home / each for each in sorted(names, reverse=True))
+    return (each for each in folders if storage.exists(each / name))
+
+
+def settings_of(out: Path, ended_well: bool = False) -> PrepareSettings:
+    """Settings of the newest run of OUT, for commands that look at what is there."""
+    data = json.loads(storage.read(newest(out, ended_well) / "settings.json"))
+    data["out"] = str(out)  # OUT may have been moved
+    return parse(data)

@@ -1,0 +1,207 @@
+"""Words of a run's artifact in Prefect's UI: how far it is, what came of it, or why it ended.
+
+Pure text from facts; `posting.py` sends it. Everything that names things of the user's (paths,
+errors) is escaped and masked: what a file is called is no markup.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flows.run.progress import Standing, clock, speed_of
+from tasks import masking
+from tasks.errors import CODES, ConfigError, Held, MillError
+
+WORST = 10  # reasons that are shown
+DONE = "**Done:"
+STOOD = "### Where it stood"  # what follows is kept when a failure is written above it
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
+
+AGAIN = "**Retry**, or a new run, goes on from here: what is done is reused."
+
+
+@dataclass(frozen=True)
+class State:
+    """What is known of a run. `seconds`: wall; `result`: what `run --json` prints, at the end."""
+
+    out: Path | str
+    seconds: float
+    stages: Sequence[Standing] = ()
+    result: dict[str, Any] | None = None
+    report: Path | None = None
+    link: str | None = None  # the flow run's page
+
+
+def markdown(state: State) -> str:
+    """The artifact of a run that goes on, or of one that is done."""
+    parts = [_done(state.result) if state.result else _running(state)]
+    if not state.result and state.stages:
+        parts += [STOOD, _stages(state.stages)]
+    return "\n\n".join([*parts, _places(state)]) + "\n"
+
+
+def forecast(result: dict[str, Any]) -> str:
+    """The artifact of an estimate: what `estimate --json` prints, each number with its interval."""
+    sampled, hours = result["sample"], result["hours"]
+
+    def row(name: str, interval: dict[str, float] | None, words: Callable[[float], str]) -> Any:
+        ends = ("expected", "low", "high")
+        return [
+            name,
+            *([words(interval[end]) for end in ends] if interval else ["unknown", "", ""]),
+        ]
+
+    rows = [row("hours kept", hours["kept"], _of_hours)]
+    if len(result["datasets"]) > 1:
+        for name, entry in result["datasets"].items():
+            rows.append(row(f"of them {escaped(name)}", entry["kept"], _of_hours))
+    rows += [row("time", result["wall_seconds"], clock),
+             row("CPU time", result["cpu_seconds"], clock),
+             row("disk", result["disk_bytes"], lambda size: f"{size / 1e9:,.2f} GB")]  # fmt: skip
+    words = [
+        f"{DONE} {sampled['recordings']} of {sampled['of']} recordings tried**, "
+        f"{hours['in']:.2f} h in all by header.",
+        _table(("", "expected", "from", "to (90 %)"), rows),
+        f"Not in it: {escaped('; '.join(result['leaves_out']))}.",
+    ]
+    if not result["fits"]:
+        words.append("**The disk is too small: a run is refused.**")
+    return "\n\n".join(words) + "\n"
+
+
+def _of_hours(hours: float) -> str:
+    return f"{hours:,.2f} h"
+
+
+def failure(what: str, error: object, before: str = "") -> str:
+    """The artifact of a run that did not end well: what happened, what to do, where it stood.
+
+    `what` is `failed`, `crashed` or `was cancelled`; `error` an exception, or a state's message;
+    `before` the artifact as it was.
+    """
+    sentence = masking.sentence(str(error)) if error else ""
+    if isinstance(error, Exception) and not isinstance(error, MillError):
+        sentence = f"{type(error).__name__}: {sentence}"
+    told = [f"## The run {what}"]
+    if sentence:
+        told.append(f"> {escaped(sentence)}")
+    told.append(f"**What to do.** {_remedy(what, error)}")
+    at = before.find(STOOD)
+    if at >= 0:
+        told.append(before[at:].rstrip())
+    return "\n\n".join(told) + "\n"
+
+
+def _remedy(what: str, error: object) -> str:
+    if isinstance(error, ConfigError):
+        return "Mend the settings or what they name, and start a new run: a retry has the same."
+    if isinstance(error, Held):
+        return f"Wait until the other run has ended. {AGAIN}"
+    if what == "was cancelled":
+        return AGAIN
+    if what == "crashed":
+        return (
+            "Its process ended before its work (killed, out of memory, a power cut): see that the "
+            f"machine has what it needs. {AGAIN}"
+        )
+    return f"Mend the cause; `run.log` in the newest folder of `runs/` in OUT has more. {AGAIN}"
+
+
+def _running(state: State) -> str:
+    left = [_left(stage) for stage in state.stages if not stage.finished]
+    known = [seconds for seconds in left if seconds is not None]
+    words = f"**Running for {clock(state.seconds)}**"
+    if known:  # stages overlap: the slowest one says when it is over
+        words += f", about {clock(max(known))} left"
+    return words + "."
+
+
+def _stages(stages: Sequence[Standing]) -> str:
+    rows = []
+    for stage in stages:
+        left = _left(stage)
+        rows.append([
+            stage.name, _hours(stage.done), _hours(max(stage.total, stage.done)),
+            _hours(stage.reused) if stage.reused else "",
+            speed_of(stage.done - stage.reused, stage.seconds),
+            "done" if stage.finished else clock(left) if left is not None else "",
+        ])  # fmt: skip
+    heads = ("stage", "done", "of", "of it reused", "throughput", "time left")
+    return _table(heads, rows)
+
+
+def _left(stage: Standing) -> float | None:
+    """Wall seconds until the stage is done at its speed so far; None while that is unknown."""
+    rate = (stage.done - stage.reused) / stage.seconds if stage.seconds > 0 else 0.0
+    return max(0.0, stage.total - stage.done) / rate if rate > 0 else None
+
+
+def _done(result: dict[str, Any]) -> str:
+    """The true funnel, by the ledger; largest losses first."""
+    seconds, whole = result["seconds"], result["seconds"]["in"] or 1.0
+    wall = result["wall_seconds"]
+    version = Path(result["dataset"]).name
+    made = f"{version} is published" if result["new"] else f"nothing new, {version} stays"
+    speed = speed_of(seconds["in"], wall)
+    kept = f"{_hours(seconds['packaged'])} of {_hours(seconds['in'])}"
+    head = f"{DONE} {made}**: {kept}, in {clock(wall)}" + (f" ({speed})." if speed else ".")
+    reasons = sorted(result["reasons"].items(), key=lambda r: (-r[1]["seconds"], r[0]))
+    rows = [_row("recordings in", result["recordings"]["in"], seconds["in"], whole)]
+    for name, entry in reasons[:WORST]:
+        meaning = CODES.get(name.rpartition(".")[2], "")
+        rows.append(_row(f"− {name}", entry["items"], entry["seconds"], whole, meaning))
+    if rest := reasons[WORST:]:
+        items = sum(entry["items"] for _, entry in rest)
+        lost = sum(entry["seconds"] for _, entry in rest)
+        rows.append(_row(f"− {len(rest)} more reasons", items, lost, whole))
+    items = result["utterances"]["packaged"]
+    rows.append(_row("**packaged**", items, seconds["packaged"], whole))
+    words = [head, _table(("", "items", "hours", "share", ""), rows)]
+    if result.get("scored"):
+        words.append(
+            f"WER {100 * result['wer']:.1f} %, CER {100 * result['cer']:.1f} % on "
+            f"{result['scored']} packaged utterances with references."
+        )
+    words += [f"**Warning.** {escaped(drop['warning'])}" for drop in result.get("reader_drops", [])]
+    return "\n\n".join(words)
+
+
+def _row(name: str, items: int, seconds: float, whole: float, more: str = "") -> list[str]:
+    return [name, str(items), f"{seconds / 3600:.3f}", f"{100 * seconds / whole:.1f} %", more]
+
+
+def _places(state: State) -> str:
+    lines = [f"- OUT: {_code(state.out)}"]
+    if state.result:
+        lines.append(f"- dataset: {_code(state.result['dataset'])}")
+        lines.append(f"- every item: {_code(f'uttermill ledger {state.out}')}")
+    if state.report:
+        lines.append(f"- report, to look, listen and move limits: {_code(state.report)}")
+    if state.link:
+        lines.append(f"- [this run's stages, shard by shard]({masking.text(state.link)})")
+    return "\n".join(lines)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    sides = [":---", *["---:"] * (len(heads) - 2), ":---"]
+    lines = [heads, sides, *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _hours(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours:.2f} h" if hours >= 1 else f"{hours:.3f} h"
+
+
+def escaped(words: str) -> str:
+    """Text that Markdown shows as it is, HTML included."""
+    return _MARKUP.sub(r"\\\1", words)
+
+
+def _code(words: object) -> str:
+    shown = masking.sentence(str(words))
+    return f"`{shown}`" if "`" not in shown else escaped(shown)

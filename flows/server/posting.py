@@ -1,0 +1,181 @@
+"""The one artifact of a run in Prefect: made when it has gone on for a while, kept up to date, and
+turned into a summary of what happened when the run fails, crashes or is cancelled.
+
+Prefect's share limits short runs, so that requests are few (one in a run of some seconds, six a
+minute in a long one) and none of them is waited for but the last one, shortly.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from uuid import UUID
+
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import ArtifactFilter
+from prefect.client.schemas.objects import Artifact
+from prefect.context import FlowRunContext
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.utilities.urls import url_for
+
+from flows.run.progress import Progress
+from flows.server.artifacts import DONE, State, failure, markdown
+
+log = logging.getLogger("uttermill")
+
+KEY = "uttermill-progress"
+FIRST_SECONDS = 4.0  # a run that has nothing to do is over by then
+EVERY_SECONDS = 10.0
+CLOSE_SECONDS = 5.0  # that the end of a run waits for its last words
+CLIENT: dict[str, Any] = {"timeout": 20.0}
+
+
+class Live:
+    """Context manager within a flow run: posts how far it is, in a thread of its own.
+
+    An update that fails is said once in the log and hurts nothing. Outside of a flow run it does
+    nothing.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+        self._began = time.monotonic()
+        context = FlowRunContext.get()
+        self._run = context.flow_run if context else None
+        self._progress: Progress | None = None
+        self._last: tuple[dict[str, Any], Path | None] | None = None
+        self._over = threading.Event()
+        self._failed = False
+        # In a context of its own the thread would know no API, and Prefect would start one.
+        context_of_run = contextvars.copy_context()
+        self._thread = threading.Thread(
+            target=context_of_run.run, args=(self._keep,), name="artifact", daemon=True
+        )
+
+    def watch(self, progress: Progress) -> None:
+        """Whose numbers are shown."""
+        self._progress = progress
+
+    def finish(self, result: dict[str, Any], report: Path | None) -> None:
+        """The run is done: its last update has the true funnel."""
+        self._last = (result, report)
+
+    def __enter__(self) -> Self:
+        if self._run is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self._over.set()
+        if self._run is not None:
+            self._thread.join(CLOSE_SECONDS)
+
+    def _text(self) -> str:
+        result, report = self._last or (None, None)
+        stages = self._progress.standing() if self._progress else ()
+        link = url_for("flow-run", obj_id=self._run.id) if self._run else None
+        seconds = time.monotonic() - self._began
+        return markdown(State(self._out, seconds, stages, result, report, link))
+
+    def _keep(self) -> None:
+        assert self._run is not None
+        known: UUID | None = None
+        wait = FIRST_SECONDS
+        with ExitStack() as stack:
+            # What is lost is posted again in ten seconds: Prefect's client would try for long.
+            stack.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
+            client: SyncPrefectClient | None = None
+            while not (over := self._over.wait(wait)) or self._progress is not None:
+                wait = EVERY_SECONDS
+                try:
+                    if client is None:
+                        client = stack.enter_context(
+                            get_client(httpx_settings=CLIENT, sync_client=True)
+                        )
+                    if known is None and self._run.run_count > 1:  # the attempt before had one
+                        known = _id(_found(client, self._run.id))
+                    known = _post(client, self._run.id, known, self._text())
+                except Exception as error:  # whatever it is, the run goes on
+                    if not self._failed:
+                        log.warning("the run's artifact in Prefect was not updated: %s", error)
+                    self._failed = True
+                if over:
+                    return
+
+
+def _post(client: SyncPrefectClient, run: UUID, known: UUID | None, text: str) -> UUID:
+    # Not the client's own methods: each of those sends an event after it, with the whole text.
+    if known is not None:
+        reply = client.request(
+            "PATCH", "/artifacts/{id}", path_params={"id": known}, json={"data": text}
+        )
+        reply.raise_for_status()
+        return known
+    about = "How far the run is, and what came of it."
+    made = {"key": KEY, "type": "markdown", "description": about, "data": text}
+    reply = client.request("POST", "/artifacts/", json={**made, "flow_run_id": str(run)})
+    reply.raise_for_status()
+    return UUID(reply.json()["id"])
+
+
+def _found(client: SyncPrefectClient, run: UUID) -> Artifact | None:
+    """The artifact that the flow run has already."""
+    which = ArtifactFilter.model_validate({"flow_run_id": {"any_": [run]}, "key": {"any_": [KEY]}})
+    found = client.read_artifacts(artifact_filter=which, limit=1)
+    return found[0] if found else None
+
+
+def _id(artifact: Artifact | None) -> UUID | None:
+    return artifact.id if artifact else None
+
+
+def note(text: str) -> None:
+    """The artifact of a flow run that has one thing to say, at its end; outside of one, nothing."""
+    context = FlowRunContext.get()
+    if not context or not context.flow_run:
+        return
+    try:
+        with (
+            temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
+            get_client(httpx_settings=CLIENT, sync_client=True) as client,
+        ):
+            run = context.flow_run.id
+            _post(client, run, _id(_found(client, run)), text)
+    except Exception as error:  # whatever it is, the run did its work
+        log.warning("the run's artifact in Prefect was not made: %s", error)
+
+
+def summarise(flow: Any, flow_run: Any, state: Any) -> None:
+    """Prefect's hook for a flow run that did not end well, in whatever process it is called.
+
+    Prefect calls it for a crash and a cancel in the process of the worker or of `serve`: that of
+    the run is gone then.
+    """
+    what = (
+        "was cancelled"
+        if state.is_cancelled() or state.is_cancelling()
+        else ("crashed" if state.is_crashed() else "failed")
+    )
+    try:
+        with (
+            temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
+            get_client(httpx_settings=CLIENT, sync_client=True) as client,
+        ):
+            found = _found(client, flow_run.id)
+            before = str(found.data) if found else ""
+            if what == "was cancelled" and before.startswith(DONE):
+                return  # it had come to its end when Prefect asked
+            error = getattr(state.data, "result", state.data)  # a record of it, most often
+            error = error if isinstance(error, Exception) else state.message
+            _post(client, flow_run.id, _id(found), failure(what, error, before))
+    except Exception as error:  # the server may be why the run ended
+        log.warning("no summary was left in Prefect: %s", error)

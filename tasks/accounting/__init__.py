@@ -1,0 +1,1 @@
+"""Where every second went: ledger, totals, and what the work cost."""

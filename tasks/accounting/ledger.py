@@ -1,0 +1,125 @@
+"""The ledger: every decoded sample of every recording has exactly one outcome.
+
+Unit: decoded samples at native rate. Where spans overlap, a sample belongs to the span whose
+outcome comes first in PRECEDENCE, and is counted as overlap in the others. Every number is summed
+from spans; none is the remainder of others, so that a lost span shows as a mismatch.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.view import Cut, Outcome, ShardView, Utterance
+from tasks.errors import ConservationError
+
+PRECEDENCE = ("packaged", "dropped", "failed", "non_speech", "unsegmented")
+
+
+def check_cover(name: str, decoded: int, spans: Iterable[tuple[int, int]]) -> None:
+    """ConservationError unless the spans cover samples 0 to `decoded`, all of them and no other."""
+    at = 0
+    for start, end in sorted(spans):
+        if start > at:
+            raise ConservationError(f"{name}: samples {at} to {start} are in no span")
+        at = max(at, end)
+    if at != decoded:
+        raise ConservationError(f"{name}: spans end at {at}, but {decoded} samples were decoded")
+
+
+def exclusive(spans: Sequence[tuple[int, int]]) -> list[int]:
+    """Samples that each span accounts for, when earlier spans in the list win over later ones.
+
+    A sweep over the boundaries, O(n log n): a recording of 10 hours has thousands of spans.
+    """
+    owned = [0] * len(spans)
+    starts: dict[int, list[int]] = {}
+    for index, (start, end) in enumerate(spans):
+        if start < end:
+            starts.setdefault(start, []).append(index)
+    edges = sorted({edge for start, end in spans if start < end for edge in (start, end)})
+    active: list[int] = []
+    for low, high in pairwise(edges):
+        for index in starts.get(low, ()):
+            heapq.heappush(active, index)
+        while active and spans[active[0]][1] <= low:
+            heapq.heappop(active)
+        if active:
+            owned[active[0]] += high - low
+    return owned
+
+
+def of_shard(view: ShardView, utterances: Iterable[Utterance]) -> list[Row]:
+    """Ledger rows of one shard; `utterances` are decided (none is pending)."""
+    by_recording: dict[str, list[Utterance]] = {}
+    for utterance in utterances:
+        by_recording.setdefault(utterance.recording["recording"], []).append(utterance)
+    rows: list[Row] = []
+    for recording in view.recordings:
+        cut = None if recording["error_code"] else view.cuts.get(view.cut_recipe(recording))
+        rows += of_recording(recording, cut, by_recording.get(recording["recording"], []))
+    return rows
+
+
+def of_recording(recording: Row, cut: Cut | None, utterances: Sequence[Utterance]) -> list[Row]:
+    """Rows of one recording: by PRECEDENCE, then by start; checked against `decoded`."""
+    if recording["error_code"]:
+        outcome = Outcome(
+            "failed", "shard", recording["error_code"], detail=recording["error_detail"] or ""
+        )
+        return [_row(recording, 0, 0, 0, 1, outcome)]
+    if cut is None or not cut.known:
+        return [_row(recording, 0, 0, 0, 1, Outcome("failed", "filter", "changed"))]
+    if cut.error_code:
+        outcome = Outcome("failed", "filter", cut.error_code, detail=cut.error_detail or "")
+        return [_row(recording, 0, cut.decoded, cut.decoded, cut.rate or 1, outcome)]
+    spans = [(u.start, u.end, u.outcome, u) for u in utterances]
+    spans.sort(key=lambda s: (PRECEDENCE.index(s[2].outcome), s[0], s[1], s[3].id))
+    gaps = [
+        (g["start"], g["end"], Outcome(g["kind"], "filter", g["reason"] or g["kind"]), None)
+        for g in cut.spans
+        if g["kind"] != "utterance"
+    ]
+    gaps.sort(key=lambda g: (PRECEDENCE.index(g[2].outcome), g[0], g[1]))
+    every = [*spans, *gaps]
+    owned = exclusive([(start, end) for start, end, _, _ in every])
+    rows = [
+        _row(recording, start, end, samples, cut.rate, outcome, utterance)
+        for (start, end, outcome, utterance), samples in zip(every, owned, strict=True)
+    ]
+    check(recording["recording"], cut.decoded, rows)
+    return rows
+
+
+def check(name: str, decoded: int, rows: Iterable[Row]) -> None:
+    """ConservationError unless the rows account for each decoded sample once."""
+    total = sum(row["samples"] for row in rows)
+    if total != decoded:
+        raise ConservationError(
+            f"{name}: {decoded} samples were decoded, the ledger accounts for {total}"
+        )
+
+
+def _row(
+    recording: Row,
+    start: int,
+    end: int,
+    samples: int,
+    rate: int,
+    outcome: Outcome,
+    utterance: Utterance | None = None,
+) -> Row:
+    language = recording["language"]
+    if utterance is not None:
+        language = (utterance.heard or {}).get("language") or utterance.language
+    return {
+        "recording": recording["recording"], "source_path": recording["source_path"],
+        "dataset": recording["dataset"], "utterance": utterance.id if utterance else None,
+        "start": start / rate, "end": end / rate, "samples": samples, "seconds": samples / rate,
+        "overlap_samples": end - start - samples, "sample_rate": rate,
+        "outcome": outcome.outcome, "stage": outcome.stage, "reason": outcome.reason,
+        "value": outcome.value, "threshold": outcome.threshold, "detail": outcome.detail or None,
+        "language": language,
+    }  # fmt: skip

@@ -1,0 +1,142 @@
+"""OUT/runs/<id>/metrics.parquet: what every call to a worker cost, and which shards were slow.
+
+A row a call: one stage of one shard, one piece of the package, one batch of the listing. What was
+reused cost nothing and has no row. It depends on the clock and the machine, so no dataset holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tasks.checkpoints.manifest import Row, write_atomic
+from tasks.schema import METRICS
+from tasks.stages.gauge import Cost
+
+NAME = "metrics.parquet"
+BATCH = 4096  # rows that are held as Python objects
+
+TIMES = 3.0  # the median that a straggler exceeds
+LEAST_SHARDS = 4  # of a stage: a median of fewer says nothing
+LEAST_AUDIO = 10.0  # s
+LEAST_WALL = 5.0  # s
+
+
+@dataclass(slots=True)
+class Trace:
+    """How a call got to its worker, by the flow's clock; times in s, `wanted` since 1970."""
+
+    wanted: float = 0.0  # when the attempt that ended well was asked for
+    attempts: int = 0
+    deaths: int = 0  # attempts that ended with their worker, or were stopped by restarting it
+    lost: float = 0.0  # what those took
+    isolated: bool = False  # items ran one by one
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a call was for."""
+
+    stage: str
+    step: str = "run"  # probe, run, gather, write or check
+    shard: str = ""  # or the numbers that name a piece or a batch
+    kind: str = ""  # of worker
+
+
+def row(
+    place: Place, trace: Trace, cost: Cost | None, seconds: float | None = None, computed: int = 0,
+    reused: int = 0, load: float | None = None, error: str | None = None,
+) -> Row:  # fmt: skip
+    """One row; without `cost` the call never returned."""
+    known = asdict(cost) if cost is not None else {}
+    started = known.pop("started", None)
+    return {
+        **asdict(place), "attempts": trace.attempts, "deaths": trace.deaths,
+        "lost_seconds": trace.lost, "isolated": trace.isolated, "error": error,
+        "audio_seconds": seconds, "items_computed": computed, "items_reused": reused,
+        "load_seconds": load, "wall_seconds": known.pop("wall", None),
+        "cpu_seconds": known.pop("cpu", None), **known,
+        "started": None if started is None else datetime.fromtimestamp(started, UTC),
+        # Two machines' clocks may differ by more than a call waits.
+        "queue_seconds": None if started is None else max(0.0, started - trace.wanted),
+    }  # fmt: skip
+
+
+class Table:
+    """Rows of a run as they come; compact, because a corpus of 100,000 hours has 300,000."""
+
+    def __init__(self) -> None:
+        self._full: list[pa.RecordBatch] = []
+        self._rows: list[Row] = []
+
+    def add(self, row: Row) -> None:
+        self._rows.append(row)
+        if len(self._rows) >= BATCH:
+            self._full.append(pa.RecordBatch.from_pylist(self._rows, schema=METRICS))
+            self._rows = []
+
+    def whole(self) -> pa.Table:
+        last = pa.RecordBatch.from_pylist(self._rows, schema=METRICS)
+        return pa.Table.from_batches([*self._full, last])
+
+
+def save(table: pa.Table, path: Path) -> None:
+    data = BytesIO()
+    pq.write_table(table, data, compression="zstd")
+    write_atomic(path, data.getvalue())
+
+
+def rates(table: pa.Table) -> list[Row]:
+    """Calls that did a shard's stage, with `rate`, wall seconds per second of audio, and `times`,
+    the rate as a multiple of the stage's median; None where that means nothing.
+
+    A call of less than LEAST_AUDIO is mostly fixed cost: it counts for no median and has no
+    `times`. A stage has a median from LEAST_SHARDS such calls on. What dead attempts took, and
+    what the model took to load, is no part of the rate.
+    """
+    names = ["stage", "shard", "audio_seconds", "wall_seconds", "load_seconds", "worker", "host",
+             "deaths", "started"]  # fmt: skip
+    done = [
+        row for row in table.filter(pc.equal(table["step"], "run")).select(names).to_pylist()
+        if row["audio_seconds"] and row["wall_seconds"] is not None
+    ]  # fmt: skip
+    for row in done:
+        own = max(0.0, row["wall_seconds"] - (row["load_seconds"] or 0.0))
+        row["rate"] = own / row["audio_seconds"]
+    medians = {stage: _median(done, stage) for stage in {row["stage"] for row in done}}
+    for row in done:
+        usual = medians[row["stage"]] if row["audio_seconds"] >= LEAST_AUDIO else None
+        row["times"] = row["rate"] / usual if usual else None
+    return done
+
+
+def _median(rows: Iterable[Row], stage: str) -> float | None:
+    known = [r["rate"] for r in rows if r["stage"] == stage and r["audio_seconds"] >= LEAST_AUDIO]
+    return median(known) if len(known) >= LEAST_SHARDS else None
+
+
+def stragglers(table: pa.Table) -> list[dict[str, Any]]:
+    """Shards that took more than TIMES the median of their stage per second of audio, the slowest
+    first. One that took less than LEAST_WALL is none, however slow: nobody waited for it."""
+    found = rates(table)
+    slow = [r for r in found if (r["times"] or 0.0) > TIMES and r["wall_seconds"] >= LEAST_WALL]
+    slow.sort(key=lambda row: (-row["times"], row["stage"], row["shard"]))
+    return [
+        {
+            "stage": row["stage"], "shard": row["shard"],
+            "seconds_per_audio_second": round(row["rate"], 4),
+            "times_median": round(row["times"], 2),
+            "wall_seconds": round(row["wall_seconds"], 3), "worker": row["worker"],
+            "host": row["host"], "deaths": row["deaths"],
+        }
+        for row in slow
+    ]  # fmt: skip

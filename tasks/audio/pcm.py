@@ -1,0 +1,178 @@
+"""From decoded samples to the PCM that is kept: mono, target rate, exact length, int16.
+
+Pure functions over arrays. Floats are in units of full scale: -1.0 is int16's -32768, so an
+int16 source at the target rate comes through bit for bit. Full scale is clamped, never wrapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks import plugins
+from tasks.audio.channels import mean
+from tasks.errors import ItemError
+from tasks.settings import ResampleSettings
+
+if TYPE_CHECKING:
+    from tasks.audio import Clip
+
+Float = NDArray[np.float32]
+Int16 = NDArray[np.int16]
+
+#: Clips longer than this go through a plug-in's `stream` where it has one: memory stays bounded.
+STREAM_ABOVE_S = 120
+#: Levels hold the whole utterance as floats; longer ones are refused.
+LEVEL_UP_TO_S = 600
+#: Input samples per streamed block. Fixed, so that the result does not depend on the machine.
+BLOCK = 1 << 18
+#: A plug-in may be off by this many output samples, plus the output of one input sample.
+SLACK = 2
+
+
+def resampled_length(n: int, src_hz: int, dst_hz: int) -> int:
+    """n * dst / src, halves rounded up, in integers: what lhotse computes for the same clip."""
+    return (2 * n * dst_hz + src_hz) // (2 * src_hz)
+
+
+def to_mono(samples: NDArray[Any], rule: Literal["mean", "first"] | int) -> Float:
+    """[n, ch] (or [n]) to float32 [n]; ItemError `unsupported` when the channel is not there."""
+    table = samples if samples.ndim == 2 else samples[:, None]
+    channels = table.shape[1]
+    if rule == "mean" and channels > 0:
+        mono = mean(table)
+    else:
+        index = 0 if isinstance(rule, str) else rule
+        if not 0 <= index < channels:
+            raise ItemError("unsupported", f"channel {index} of a recording that has {channels}")
+        mono = table[:, index]
+    return np.ascontiguousarray(mono, dtype=np.float32)
+
+
+def to_int16(samples: NDArray[np.floating[Any]]) -> Int16:
+    """Clamp to full scale, round halves to even. The samples are finite: `convert` saw to it."""
+    scaled = np.multiply(samples, np.float32(32768))
+    np.rint(scaled, out=scaled)
+    np.clip(scaled, -32768, 32767, out=scaled)
+    result: Int16 = scaled.astype(np.int16)
+    return result
+
+
+def convert(samples: NDArray[Any], src_hz: int, settings: ResampleSettings) -> Int16:
+    """float [n, ch] at `src_hz` to int16 [resampled_length(n)] at `settings.rate`.
+
+    Raises what `of_clip` raises.
+    """
+    return _convert([samples], len(samples), src_hz, settings)
+
+
+def of_clip(clip: Clip, settings: ResampleSettings) -> Int16:
+    """PCM of a clip, int16 [resampled_length(num_samples)]: the same whatever blocks it comes in.
+
+    ItemError `non_finite` when a sample is NaN or infinite, `unsupported` when the channel that
+    the settings ask for is not there.
+    """
+    return _convert(clip.blocks(), clip.num_samples, clip.rate, settings)
+
+
+def _convert(
+    blocks: Iterable[NDArray[Any]], n: int, src_hz: int, settings: ResampleSettings
+) -> Int16:
+    """Blocks of n samples in all to int16 [resampled_length(n)]."""
+    length = resampled_length(n, src_hz, settings.rate)
+    if length == 0:
+        return np.zeros(0, np.int16)
+    monos = (to_mono(block, settings.mono) for block in blocks)
+    if settings.levels:
+        return to_int16(_levelled(monos, n, length, src_hz, settings))
+    if src_hz == settings.rate:
+        return to_int16(_finite(_joined(list(monos))))
+    result = np.zeros(length, np.int16)
+    _fill(result, monos, n, src_hz, settings, to_int16)
+    return result
+
+
+def _levelled(
+    monos: Iterator[Float], n: int, length: int, src_hz: int, settings: ResampleSettings
+) -> Float:
+    """The whole utterance at the target rate, after all levels; float32 [length]."""
+    if n > LEVEL_UP_TO_S * src_hz:
+        raise ItemError(
+            "unsupported",
+            f"levels need the whole utterance in memory, and {n / src_hz:.0f} s are more than "
+            f"{LEVEL_UP_TO_S} s",
+        )
+    if src_hz == settings.rate:
+        samples = _finite(_joined(list(monos)))
+    else:
+        samples = np.zeros(length, np.float32)
+        _fill(samples, monos, n, src_hz, settings, lambda block: block)
+    for chosen in settings.levels:
+        plugin, options = plugins.resolve("levels", chosen)
+        samples = plugin.apply(samples, settings.rate, options)
+        if len(samples) != length:
+            raise AssertionError(f"level {chosen.use} gave {len(samples)} of {length} samples")
+    return _finite(samples)
+
+
+def _fill(
+    result: NDArray[Any],
+    monos: Iterator[Float],
+    n: int,
+    src_hz: int,
+    settings: ResampleSettings,
+    cast: Callable[[Float], NDArray[Any]],
+) -> None:
+    """Resample into `result`, cut or filled with zeros to its length."""
+    length = len(result)
+    plugin, options = plugins.resolve("resamplers", settings.resampler)
+    at = 0
+    for block in _resampled(monos, n, src_hz, settings, plugin, options):
+        part = cast(_finite(block))
+        room = part[: length - at]
+        result[at : at + len(room)] = room
+        at += len(part)
+    slack = SLACK + -(-settings.rate // src_hz)
+    if abs(at - length) > slack:
+        name = settings.resampler.use
+        raise AssertionError(f"{name} gave {at} samples where {length} are due (±{slack})")
+
+
+def _resampled(
+    monos: Iterator[Float], n: int, src_hz: int, settings: ResampleSettings,
+    plugin: ModuleType, options: Any,
+) -> Iterator[Float]:  # fmt: skip
+    if n <= STREAM_ABOVE_S * src_hz or not hasattr(plugin, "stream"):
+        yield plugin.resample(_finite(_joined(list(monos))), src_hz, settings.rate, options)
+        return
+    blocks = (_finite(block) for block in _evenly(monos))
+    yield from plugin.stream(blocks, src_hz, settings.rate, options)
+
+
+def _evenly(monos: Iterator[Float]) -> Iterator[Float]:
+    """The same samples in blocks of exactly BLOCK, the last one shorter."""
+    held: list[Float] = []
+    count = 0
+    for mono in monos:
+        while count + len(mono) >= BLOCK:
+            cut = BLOCK - count
+            yield _joined([*held, mono[:cut]])
+            mono, held, count = mono[cut:], [], 0
+        held.append(mono)
+        count += len(mono)
+    if count:
+        yield _joined(held)
+
+
+def _joined(pieces: list[Float]) -> Float:
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def _finite(samples: Float) -> Float:
+    if not np.isfinite(samples).all():
+        raise ItemError("non_finite", "a sample is NaN or infinite")
+    return samples

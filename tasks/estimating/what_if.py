@@ -1,0 +1,80 @@
+"""What settings keep of what is stored, without computing anything: the numbers of what-if."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import corpuswide, package, plugins
+from tasks.checkpoints import manifest
+from tasks.checkpoints.view import rules_of
+from tasks.corpuswide import decisions
+from tasks.job import Job
+from tasks.packaging import weights
+from tasks.stages.stage import view_of
+
+
+def kept(now: Job, then: Job) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Items and hours under both settings: from one table where it holds for both, else shard by
+    shard. What the whole corpus decided stays in the table as it was: other settings of that are
+    answered from the shards."""
+    same = corpuswide.chosen(now) == corpuswide.chosen(then)
+    if same and decisions.where(now) is not None and decisions.where(then) is not None:
+        columns = {"outcome", "stage", "reason", "heard", "seconds", "dataset"}
+        columns |= decisions.columns_asked(now) | decisions.columns_asked(then)
+        columns |= {"id"} if now.package.weights or then.package.weights else set()
+        table = decisions.load(now, columns)
+        if table is not None:
+            return of_table(now, table), of_table(then, table)
+    return of_shards(now), of_shards(then)
+
+
+def of_table(job: Job, table: pa.Table) -> dict[str, Any]:
+    """Items and hours under a job's limits, by the newest version's table of decisions."""
+    # What the whole corpus decided (copies, outliers) stays as it is.
+    across = pc.and_(pc.equal(table["outcome"], "dropped"), pc.equal(table["stage"], "package"))
+    across = pc.and_(across, pc.not_equal(table["reason"], "weight"))
+    failed = pc.or_(pc.equal(table["outcome"], "failed"), across)
+    draw, weight = weights.chances(job.package, table)
+    good = decisions.passes(table, rules_of("filters", job.filter.filters))
+    good = pc.and_(good, pc.invert(failed))
+    waiting = pc.and_(good, pc.invert(table["heard"]))
+    texts = decisions.passes(table, rules_of("text", job.transcribe.verdicts))
+    packaged = pc.and_(pc.and_(good, pa.array(~(draw >= weight))), pc.and_(table["heard"], texts))
+
+    def of(mask: Any) -> tuple[int, float]:
+        chosen = table["seconds"].filter(mask)
+        return len(chosen), float(pc.sum(chosen).as_py() or 0.0)
+
+    return _counted(*of(packaged), *of(waiting), 0)
+
+
+def of_shards(job: Job) -> dict[str, Any]:
+    """The same by the manifests; `unmeasured` recordings lack a measure that the job asks for."""
+    items, seconds, waiting, waiting_seconds, unmeasured = 0, 0.0, 0, 0.0, 0
+    verdicts = package.corpus_verdicts(job, manifest.shards(job.out))
+    for each in manifest.shards(job.out):
+        view = view_of(job, each)
+        unmeasured += sum(not unit.spared for unit in plugins.module_of("filter").todo(view)[0])
+        for utterance in view.decided():
+            if utterance.id in verdicts:
+                continue
+            if utterance.outcome.outcome == "packaged":
+                if not weights.keeps(job.package, utterance.recording["dataset"], utterance.id):
+                    continue
+                items, seconds = items + 1, seconds + utterance.seconds
+            elif utterance.outcome.outcome == "pending":
+                waiting, waiting_seconds = waiting + 1, waiting_seconds + utterance.seconds
+    return _counted(items, seconds, waiting, waiting_seconds, unmeasured)
+
+
+def _counted(
+    items: int, seconds: float, waiting: int, waiting_seconds: float, unmeasured: int
+) -> dict[str, Any]:
+    return {
+        "items": items + waiting, "hours": round((seconds + waiting_seconds) / 3600, 6),
+        "not_yet_transcribed": {"items": waiting, "hours": round(waiting_seconds / 3600, 6)},
+        "unmeasured": unmeasured,
+    }  # fmt: skip

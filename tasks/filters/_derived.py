@@ -1,0 +1,78 @@
+"""What several measures need of one clip, made once: its mono signal, at 16 kHz, where speech is.
+
+Everything here is kept with the clip for as long as that lives, up to `KEPT_SECONDS`; of a longer
+clip it is made block by block, so that memory does not grow with its length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar, cast
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from tasks.audio import Clip
+from tasks.audio.channels import mean
+from tasks.speech import silero as _silero
+
+Floats = NDArray[np.float32]
+Made = TypeVar("Made")
+
+RATE = 16_000  # Hz, of the models
+KEPT_SECONDS = 120.0
+
+
+def once(clip: Clip, name: str, make: Callable[[], Made]) -> Made:
+    """`make()` for the first measure that asks for it under this name, the same to the others."""
+    held = clip.__dict__.setdefault("_derived", {})
+    if name not in held:
+        held[name] = make()
+    return cast(Made, held[name])
+
+
+def mono_blocks(clip: Clip) -> Iterator[Floats]:
+    """Mean of the channels at the native rate, float32 [n] block by block."""
+    for block in clip.blocks():
+        yield mean(block)
+
+
+def blocks_16k(clip: Clip) -> Iterator[Floats]:
+    """The mono signal at 16 kHz (soxr HQ, one stream), float32 [n] block by block."""
+    if clip.seconds <= KEPT_SECONDS:
+        yield mono_16k(clip)
+    else:
+        yield from _resampled(clip)
+
+
+def mono_16k(clip: Clip) -> Floats:
+    """The same in one piece, float32 [n]; ValueError for clips of more than KEPT_SECONDS."""
+    if clip.seconds > KEPT_SECONDS:
+        raise ValueError(f"a clip of {clip.seconds:.0f} s is measured block by block")
+    return once(clip, "mono_16k", lambda: _joined(list(_resampled(clip))))
+
+
+def speech(clip: Clip) -> Floats:
+    """Silero's probability of speech in each 32 ms window (512 samples at 16 kHz), float32 [n]."""
+
+    def run() -> Floats:
+        model = _silero.Probabilities(clip.rate)
+        found = [model.push(block) for block in clip.blocks()]
+        return _joined([*found, model.finish()])
+
+    return once(clip, "speech", run)
+
+
+def _resampled(clip: Clip) -> Iterator[Floats]:
+    if clip.rate == RATE:
+        yield from mono_blocks(clip)
+        return
+    stream = soxr.ResampleStream(clip.rate, RATE, 1, "float32", "HQ")
+    for block in mono_blocks(clip):
+        yield stream.resample_chunk(np.ascontiguousarray(block))
+    yield stream.resample_chunk(np.empty(0, np.float32), last=True)
+
+
+def _joined(pieces: list[Floats]) -> Floats:
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces or [np.empty(0, np.float32)])

@@ -1,0 +1,52 @@
+"""What is stored as a text, a recogniser's or a source's: its characters, without what nobody sees.
+
+Unicode NFC, so that one text has one spelling and a tokeniser one input; no control and format
+characters (NUL, byte-order mark, zero-width space, soft hyphen, bidirectional marks, lone
+surrogates, which Parquet cannot hold); whitespace of any kind is one space. Case, punctuation,
+digits and full-width forms stay: those are the writer's. What is compared is made by
+`tasks.scoring.normalisers`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+#: General categories Cc, Cf and Cs and the combining grapheme joiner: by number and not by
+#: `unicodedata`, so that a text does not depend on the Unicode version of the Python. Left out:
+#: white space (squeezed later), ZWNJ and ZWJ (below), and signs that are seen: U+0600..0605,
+#: U+06DD, U+0890, U+0891, U+08E2, U+110BD, U+110CD, U+13430..13438.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u070f\u180e\u200b\u200e\u200f"
+    "\u202a-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
+)
+#: ZWNJ and ZWJ choose letter forms in Arabic, Indic and South-East Asian scripts, after a letter;
+#: anywhere else they are invisible litter.
+_JOINED = (
+    "\u0620-\u08ff\u0900-\u0eff\u0f00-\u109f\u1780-\u18af\ua800-\uabff\ufb50-\ufdff\ufe70-\ufefc"
+)
+_STRAY_JOINER = re.compile(rf"(?<![{_JOINED}])[\u200c\u200d]+|(?<=[\u200c\u200d])[\u200c\u200d]+")
+#: Stream-Safe Text Format of Unicode Annex 15: no more than 30 marks on a letter. Sorting them,
+#: which NFC does, takes time in the square of their number: 20,000 take nine seconds.
+MOST_MARKS = 30
+_PILE = re.compile(rf"[^\w\x00-\x7f]{{{MOST_MARKS + 1},}}")
+
+
+def clean(text: str) -> str:
+    """The text as it is stored and packaged; the same again when cleaned again."""
+    if not text.isascii():
+        text = _PILE.sub(_flattened, _STRAY_JOINER.sub("", _UNSEEN.sub("", text)))
+        text = unicodedata.normalize("NFC", text)
+    elif not text.isprintable():
+        text = _UNSEEN.sub("", text)
+    return " ".join(text.split())
+
+
+def _flattened(pile: re.Match[str]) -> str:
+    kept, marks = [], 0
+    for char in pile[0]:
+        marks = marks + 1 if unicodedata.combining(char) else 0
+        if marks <= MOST_MARKS:
+            kept.append(char)
+    return "".join(kept)

@@ -1,0 +1,72 @@
+"""Shelf of rules that make texts comparable: one file a language, by its ISO 639-1 code.
+
+    def normalise(text: str) -> str       # of a clean text; the same again when done again
+
+A rule is applied to both sides alike, so that it can hide a difference but never make one. A
+language without a file has the plain rule (NFKC, casefold, punctuation out) and its numbers in
+words where CLDR knows them. One direction for each language:
+
+    en            spoken numbers become figures, contractions and spellings one form (Whisper's)
+    zh, yue, ja   numerals become figures; Chinese characters are simplified
+    all others    figures become words
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
+
+from tasks.scoring.cleaning import clean
+from tasks.scoring.normalisers import _plain, _spoken
+
+#: Raise it when any rule, or what `tasks.scoring.readings` makes of a pair, leaves another text:
+#: stored counts are then made again from stored texts.
+VERSION = 3
+#: Longer texts are compared by the plain rule: no clip is so long (an hour of speech is), and the
+#: rules of a language are not all linear in time.
+LONGEST = 50_000  # characters
+_SAME = {"yue": "zh", "cmn": "zh", "wuu": "zh"}
+
+
+def normalise(text: str, language: str) -> str:
+    """Text as it is compared: "“It's — GOOD!”" -> "it is good".
+
+    Any text and any language code will do, none raises; "" is the plain rule without numbers.
+    """
+    text = clean(text)
+    return _rule(base(language) if len(text) <= LONGEST else "")(text)
+
+
+def base(language: str) -> str:
+    """Language of a code, without script and region: "zh-Hant" -> "zh"."""
+    return language.replace("_", "-").split("-")[0].casefold()
+
+
+@lru_cache(maxsize=256)
+def _rule(language: str) -> Callable[[str], str]:
+    language = _SAME.get(language, language)
+    name = f"tasks.scoring.normalisers.{language}"
+    if language.isascii() and language.isalpha() and find_spec(name):
+        rule: Callable[[str], str] = import_module(name).normalise
+        return rule
+    return spelt(language, _spoken.Reading())
+
+
+def spelt(language: str, reading: _spoken.Reading) -> Callable[[str], str]:
+    """The rule of a language whose figures become words."""
+    say = _spoken.of(language, reading) if language else None
+    fold = [(re.compile(pattern), form) for pattern, form in reading.fold]
+
+    def normalise(text: str) -> str:
+        text = _plain.compatible(text)
+        if say is not None and not text.isalpha():
+            text = say(text)
+        text = _plain.folded(text, language)
+        for pattern, form in fold:
+            text = pattern.sub(form, text)
+        return text
+
+    return normalise

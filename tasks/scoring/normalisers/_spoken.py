@@ -1,0 +1,120 @@
+"""Figures as they are read aloud: "25" -> "fünfundzwanzig" (`unicode-rbnf`: CLDR's rules).
+
+Figures become words and not the reverse: a reference says mostly words, which stay as they are,
+and so does the number of words that a rate is taken of. Cardinals, decimals, negatives, years and
+percents are read; not ordinals, whose form follows the grammar ("am 1. Mai"), nor figures inside a
+word ("mp3"), nor those of more than MOST_FIGURES.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from tasks.scoring.normalisers._plain import UNSPACED
+
+MOST_FIGURES = 15  # longer ones are no quantities, and beyond what CLDR has words for
+_CARDINAL = "spellout-numbering"
+_YEAR = "spellout-numbering-year"
+#: Languages that group thousands with a comma and write decimals with a point.
+_POINT = {
+    "am", "bn", "cy", "en", "fil", "ga", "he", "hi", "km", "ko", "lo", "ms", "mt", "my", "ne",
+    "sw", "ta", "th",
+}  # fmt: skip
+#: CLDR's names of languages that recognisers call otherwise.
+_NAMES = {"nb": "no", "tl": "fil", "iw": "he", "in": "id"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a language reads what is no plain cardinal. Without a word, figures stay there."""
+
+    decimal: str | None = None  # 3,5 -> drei *Komma* fünf
+    by_figure: bool = True  # decimals: drei Komma zwei fünf; else trois virgule vingt-cinq
+    years: bool = False  # 1990: neunzehnhundertneunzig
+    symbols: tuple[tuple[str, str], ...] = ()  # 20 % -> zwanzig *Prozent*
+    fold: tuple[tuple[str, str], ...] = ()  # forms of one number; patterns over the folded text
+
+
+def of(language: str, reading: Reading) -> Callable[[str], str] | None:
+    """`spoken(text) -> text` of a language; None where CLDR has no rules for it."""
+    name = _NAMES.get(language, language)
+    engine = _engine(name)
+    if engine is None:
+        return None
+    group, mark = (",", ".") if name in _POINT else (".", ",")
+    # Letters that make a number part of a word; Hangul and unspaced scripts do not: "25개".
+    letter = rf"[^\W_{UNSPACED}\uac00-\ud7a3]"
+    number = re.compile(
+        rf"(?P<before>[€$£]\s?)?(?P<sign>(?<!\w)[-−])?(?<!{letter})"
+        rf"(?P<whole>\d{{1,3}}(?:[{group}' ]\d{{3}})+(?!{letter})|\d+(?!{letter}))"
+        rf"(?:{re.escape(mark)}(?P<part>\d+)(?!{letter}))?(?P<after>\s?[%€$£])?"
+    )
+    pad = "" if name == "ko" else " "
+    symbols = dict(reading.symbols)
+
+    @lru_cache(maxsize=4096)
+    def words(sign: str, whole: str, part: str, symbol: str) -> str:
+        return _words(engine, reading, sign, whole, part, symbols.get(symbol, ""))
+
+    def say(found: re.Match[str]) -> str:
+        sign, whole, part = found["sign"] or "", found["whole"], found["part"] or ""
+        if len(whole) + len(part) > MOST_FIGURES:
+            return _runs(engine, found[0])
+        symbol = (found["after"] or found["before"] or "").strip()
+        return f"{pad}{words(sign, whole, part, symbol)}{pad}"
+
+    return lambda text: number.sub(say, text)
+
+
+@lru_cache(maxsize=128)
+def _engine(language: str) -> Any:
+    from unicode_rbnf import RbnfEngine
+
+    try:
+        engine = RbnfEngine.for_language(language)
+    except ValueError:
+        return None
+    return engine if _CARDINAL in engine.rulesets else None
+
+
+def _words(engine: Any, reading: Reading, sign: str, whole: str, part: str, symbol: str) -> str:
+    figures = re.sub(r"\D", "", whole)
+    year = reading.years and not (sign or part) and whole.isdecimal() and 1100 <= int(whole) <= 1999
+    if len(figures) > 1 and figures[0] == "0":  # a code, not a quantity: 007
+        said: str | None = _each(engine, figures)
+    else:
+        said = _say(engine, ("-" if sign else "") + figures, _YEAR if year else _CARDINAL)
+    if said is None or (part and reading.decimal is None):
+        return _runs(engine, f"{whole} {part}")
+    if part:
+        as_one = not reading.by_figure and part[0] != "0"
+        after = _say(engine, part, _CARDINAL) if as_one else _each(engine, part)
+        said = f"{said} {reading.decimal} {after}"
+    return f"{said} {symbol}" if symbol else said
+
+
+def _each(engine: Any, figures: str) -> str:
+    return " ".join(_say(engine, figure, _CARDINAL) or figure for figure in figures)
+
+
+def _runs(engine: Any, text: str) -> str:
+    """What is no number as a whole: its runs of figures one by one, but those that are too long."""
+
+    def say(run: re.Match[str]) -> str:
+        short = len(run[0]) <= MOST_FIGURES
+        return f" {(_say(engine, run[0], _CARDINAL) if short else None) or run[0]} "
+
+    return re.sub(r"\d+", say, text)
+
+
+def _say(engine: Any, number: str, rules: str) -> str | None:
+    from unicode_rbnf.engine import NoRuleForNumberError
+
+    try:
+        return str(engine.format_number(number, ruleset_names=[rules]).text)
+    except NoRuleForNumberError:
+        return None

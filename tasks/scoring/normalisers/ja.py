@@ -1,0 +1,12 @@
+"""Japanese: numerals as figures; characters stay, since its own are neither Chinese set."""
+
+from __future__ import annotations
+
+from tasks.scoring.normalisers import _han, _plain
+
+
+def normalise(text: str) -> str:
+    text = _han.signs_read(
+        _plain.compatible(text).replace("ゼロ", "零"), "マイナス", r"\1パーセント"
+    )
+    return _han.in_figures(_plain.folded(text, "ja"))

@@ -1,0 +1,26 @@
+"""Chinese (Mandarin and Cantonese): numerals as figures, characters simplified one by one.
+
+Recognisers write simplified or traditional characters as it happens. The table is OpenCC's
+(`opencc-python-reimplemented`); words that only a phrase tells apart (乾坤) are simplified too, on
+both sides alike.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tasks.scoring.normalisers import _han, _plain
+
+
+@lru_cache(maxsize=1)
+def _simplified() -> dict[int, str]:
+    from importlib.resources import files
+
+    lines = files("opencc").joinpath("dictionary", "TSCharacters.txt").read_text("utf-8")
+    pairs = (line.split()[:2] for line in lines.splitlines() if line.strip())
+    return {ord(old): new for old, new in pairs}
+
+
+def normalise(text: str) -> str:
+    text = _plain.compatible(text).translate(_simplified())
+    return _han.in_figures(_plain.folded(_han.signs_read(text, "负", r"百分之\1"), "zh"))

@@ -1,0 +1,147 @@
+"""Word and character error rates, as exact counts that can be added up.
+
+Error rate = (substitutions + deletions + insertions) / length of the reference, over the whole
+set, never a mean of the clips' rates: a clip of two words would weigh as much as one of forty.
+
+Both sides go through one rule, that of the language which the source states; where it states none,
+of the script of its reference; only then of the language that was heard, because one heard wrongly
+would bring the wrong rule with it (`language_of`). What is derived from the stored texts carries
+`scoring`, its language and the rules' version: another version is counted again, never heard again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from rapidfuzz.distance import Levenshtein
+
+from tasks.scoring.cleaning import clean
+from tasks.scoring.normalisers import LONGEST, VERSION, base, normalise
+from tasks.scoring.normalisers._plain import UNSPACED
+from tasks.scoring.readings import agreed
+
+__all__ = [
+    "UNSPACED",
+    "Score",
+    "clean",
+    "language_of",
+    "normalise",
+    "score",
+    "scored",
+    "total",
+    "words",
+]
+
+_WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
+_KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa]")
+_HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]")
+_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_EAST_ASIAN = {"ja", "ko", "yue", "zh"}
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Errors against a reference: counts, and rates of them.
+
+    A rate is None where the reference is empty; errors are then all insertions.
+    """
+
+    words: int
+    word_errors: int
+    chars: int
+    char_errors: int
+
+    @property
+    def wer(self) -> float | None:
+        return self.word_errors / self.words if self.words else None
+
+    @property
+    def cer(self) -> float | None:
+        return self.char_errors / self.chars if self.chars else None
+
+
+def language_of(stated: str | None, reference: str | None, heard: str | None) -> str:
+    """Language whose rule texts are compared by; "" is the plain rule.
+
+    Of scripts only those are told apart that one language writes: kana, Hangul, Han. A reference in
+    another script is not compared as Chinese, Japanese or Korean, whatever was heard.
+    """
+    if stated:
+        return base(stated)
+    guess = base(heard or "")
+    if not reference:
+        return guess
+    letters = sum(map(str.isalpha, reference))
+    kana, hangul, han = (len(s.findall(reference)) for s in (_KANA, _HANGUL, _HAN))
+    if 2 * (kana + hangul + han) <= letters:
+        return "" if guess in _EAST_ASIAN else guess
+    if hangul > kana + han:
+        return "ko"
+    if kana:
+        return "ja"
+    return guess if guess in ("ja", "yue") else "zh"
+
+
+def words(normalised: str) -> list[str]:
+    """Words of a normalised text; each character of an unspaced script is one."""
+    return _WORD.findall(normalised)
+
+
+def score(reference: str, hypothesis: str, language: str) -> Score:
+    """Least edits that make the reference of the hypothesis, both normalised first.
+
+    Characters count the single spaces between words, as in jiwer.
+    """
+    return _counts(*_both(reference, hypothesis, language))
+
+
+def _both(reference: str, hypothesis: str, language: str) -> tuple[str, str]:
+    if max(len(reference), len(hypothesis)) > LONGEST:  # one rule for both, even then
+        return normalise(reference, ""), normalise(hypothesis, "")
+    return agreed(reference, hypothesis, language)
+
+
+def _counts(said: str, heard: str) -> Score:
+    said_words = words(said)
+    return Score(
+        words=len(said_words),
+        word_errors=Levenshtein.distance(said_words, words(heard)),
+        chars=len(said),
+        char_errors=Levenshtein.distance(said, heard),
+    )
+
+
+def scored(row: dict[str, Any], reference: str | None, stated: str | None) -> dict[str, Any]:
+    """A row of TRANSCRIPTS with all that follows from `raw_text`, the language heard, and what the
+    source says now, both text (clean) and language; the row itself where it has that already.
+
+    Counts are null where there is no reference, or where nobody listened. A row of an older release
+    has its raw text in `text`.
+    """
+    reference = reference or None
+    if (row.get("scoring") or "").startswith(f"{VERSION} ") and row["reference"] == reference:
+        return row
+    raw = row["raw_text"] if "raw_text" in row else row["text"]
+    language = language_of(stated, reference, row["language"])
+    said, heard = _both(reference or "", raw or "", language)
+    s = _counts(said, heard) if reference and raw is not None else None
+    return {
+        **row, "raw_text": raw, "text": None if raw is None else clean(raw),
+        "normalised": None if raw is None else heard,
+        "reference": reference, "reference_normalised": said if reference else None,
+        "words": s and s.words, "word_errors": s and s.word_errors,
+        "chars": s and s.chars, "char_errors": s and s.char_errors,
+        "scoring": f"{VERSION} {language}",
+    }  # fmt: skip
+
+
+def total(scores: Iterable[Score]) -> Score:
+    """Sum of counts; its rates are those of the whole set."""
+    sums = [0, 0, 0, 0]
+    for s in scores:
+        for i, count in enumerate((s.words, s.word_errors, s.chars, s.char_errors)):
+            sums[i] += count
+    return Score(*sums)

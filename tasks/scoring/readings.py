@@ -1,0 +1,164 @@
+"""Texts of one clip in forms that can be compared: figures and spelled letters have several.
+
+A rule of one language sees one text, so it has to guess: "39960" may be a quantity or five figures,
+"ABC" a word or three letters. The other text of the pair tells which was said. Where the two differ
+
+- letters and figures that stand one by one become the abbreviation that the other side writes
+  ("A. B. C." beside "ABC", "a one" beside "A1"), in English also their names ("bee bee see"), and
+- a number in figures is read figure by figure ("drei neun neun sechs null") where that is nearer
+  to the other text than the quantity.
+
+Neither changes a word that has no figure and is no abbreviation, so a difference between words is
+never hidden. A token is an abbreviation if its text writes it in capitals and other words not. A
+text without that distinction (all capitals, or none) cannot tell: its tokens count where the other
+side writes the letters in capitals, and those without a vowel ("tv") in any case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rapidfuzz.distance import Levenshtein
+
+from tasks.scoring.normalisers import _plain, base, normalise
+from tasks.scoring.normalisers._plain import UNSPACED
+
+MOST_NUMBERS = 16  # per text that are tried in a second reading; each costs one normalisation
+LONGEST_ABBREVIATION = 12  # characters
+#: A letter or figure of a script with spaces: Latin letters inside Chinese or before a Korean
+#: particle are words of their own.
+_CHAR = rf"[^\W_{UNSPACED}\uac00-\ud7a3]"
+_TOKEN = re.compile(f"{_CHAR}+")
+_LONE = re.compile(f"(?<!{_CHAR}){_CHAR}(?!{_CHAR})")
+_VOWEL = re.compile("[aeiouyäöüáéíóúàèìòùâêîôûаеёиоуыэюя]", re.IGNORECASE)
+_UNSPACED = re.compile(f"[{UNSPACED}\uac00-\ud7a3]")
+_BETWEEN = r"[\s.,、،·・\-–‐‑]*"
+_APART = r"[\s.,、،·・\-–‐‑]+"
+#: Letters and figures one by one.
+_RUN = re.compile(rf"(?<!{_CHAR}){_CHAR}(?:{_APART}{_CHAR}(?!{_CHAR}))+")
+_LETTER_NAMES = {
+    "a": "ay", "b": "bee|be", "c": "cee|see", "d": "dee", "e": "ee", "f": "eff|ef",
+    "g": "gee", "h": "aitch|haitch", "j": "jay", "k": "kay", "l": "ell|el", "m": "em",
+    "n": "en", "o": "oh", "p": "pee", "q": "cue|queue", "r": "ar", "s": "ess|es", "t": "tee",
+    "u": "you", "v": "vee", "w": r"double[\s-]?(?:u|you)", "x": "ex", "y": "why|wye",
+    "z": "zee|zed",
+}  # fmt: skip
+#: Figures with nothing but marks between them: 39960, 399-60, 39,960, 138 0013 8000; 3; 20.
+_NUMBER = re.compile(r"\d+(?:[\W_]{1,3}\d+)*")
+_DECIMAL = re.compile(r"\d+[.,٫]\d+")
+_THOUSANDS = re.compile(r"\d{1,3}(?:[.,]\d{3})+")
+LEAST_OF_GROUPS = 4  # figures: "3, 20" are two numbers, "138 0013" is one that was read out
+
+
+def agreed(reference: str, hypothesis: str, language: str) -> tuple[str, str]:
+    """Both texts normalised, in the readings in which they are nearest. Symmetric in its texts."""
+    said, heard = normalise(reference, language), normalise(hypothesis, language)
+    if said == heard or not said or not heard:
+        return said, heard
+    one, other = _plain.compatible(reference), _plain.compatible(hypothesis)
+    reference, hypothesis = _abbreviated(one, other, language), _abbreviated(other, one, language)
+    if reference != one:
+        said = normalise(reference, language)
+    if hypothesis != other:
+        heard = normalise(hypothesis, language)
+    if language:
+        heard = _read_nearer(hypothesis, heard, said, language)
+        said = _read_nearer(reference, said, heard, language)
+    return said, heard
+
+
+def _abbreviated(text: str, other: str, language: str) -> str:
+    """`text` with letters that stand one by one joined to the abbreviations of `other`."""
+    runs = [re.sub(_BETWEEN, "", run[0]).lower() for run in _RUN.finditer(text)]
+    lone = bool(runs) or bool(_LONE.search(text))
+    letters = bool(runs) and _capitals_tell(text)
+    english = base(language) == "en"
+    for token, certain in _abbreviations(other):
+        figures = lone and any(c.isdecimal() for c in token)
+        named = certain and english
+        if named or figures or any(token.lower() in run for run in runs):
+            only_capitals = not certain and bool(_VOWEL.search(token))
+            if letters or figures or not only_capitals:
+                text = _spelled(token, named, only_capitals).sub(token, text)
+    return text
+
+
+def _abbreviations(text: str) -> Iterator[tuple[str, bool]]:
+    """Tokens that may be spelled, longest first, and whether capitals say that they are."""
+    tokens = {t for t in _TOKEN.findall(text) if 2 <= len(t) <= LONGEST_ABBREVIATION}
+    tells = _capitals_tell(text)
+    for token in sorted(tokens, key=lambda t: (-len(t), t)):
+        if token.lower() != token.upper() and (not tells or token.isupper()):
+            yield token, tells
+
+
+def _capitals_tell(text: str) -> bool:
+    """Whether capitals set words apart: there are some, and not all of several words are such."""
+    words = [t for t in _TOKEN.findall(text) if t.lower() != t.upper()]
+    capitals = [t for t in words if t.isupper()]
+    others = len(words) > len(capitals) or bool(_UNSPACED.search(text))
+    return bool(capitals) and (others or len(words) == 1 or all(len(t) == 1 for t in words))
+
+
+def _spelled(token: str, named: bool, only_capitals: bool) -> re.Pattern[str]:
+    """The characters of a token one by one, also by their names; letters apart from figures."""
+    letters = [re.escape(c.upper() if only_capitals else c) for c in token]
+    apart = _APART.join(letters)
+    halves = "|".join(
+        rf"{_BETWEEN.join(letters[:at])}{_APART}{_BETWEEN.join(letters[at:])}"
+        for at in range(1, len(letters))
+    )
+    forms = [apart]
+    if any(c.isdecimal() for c in token):  # "A 12", "MP 3": parted between letters and figures
+        forms.append(halves)
+    if named:
+        names = [_LETTER_NAMES.get(c.lower()) for c in token]
+        forms.append(_APART.join(
+            rf"(?:{letter}|{name})" if name else letter
+            for letter, name in zip(letters, names, strict=True)
+        ))  # fmt: skip
+    return re.compile(
+        rf"(?<!{_CHAR})(?:{'|'.join(forms)})(?!{_CHAR})", 0 if only_capitals else re.IGNORECASE
+    )
+
+
+def _read_nearer(text: str, normal: str, other: str, language: str) -> str:
+    """`normal`, or the text with numbers read figure by figure where that is nearer to `other`."""
+    best = Levenshtein.distance(normal, other)
+    shift = 0
+    for found in list(_NUMBER.finditer(text))[:MOST_NUMBERS]:
+        forms: list[tuple[int, str, str]] = []
+        if not best:
+            break
+        if not _may_be_read_out(found[0]):
+            continue
+        start, end = found.start() + shift, found.end() + shift
+        for figures in _read_out(found[0], language):
+            tried = f"{text[:start]} {figures} {text[end:]}"
+            form = normalise(tried, language)
+            forms.append((Levenshtein.distance(form, other), form, tried))
+        nearest = min(forms, default=(best, normal, text))
+        if nearest[0] < best:
+            shift += len(nearest[2]) - len(text)
+            best, normal, text = nearest
+    return normal
+
+
+def _may_be_read_out(number: str) -> bool:
+    groups = re.findall(r"\d+", number)
+    figures = sum(map(len, groups))
+    if len(groups) == 1:
+        return figures > 1
+    if _DECIMAL.fullmatch(number) and not _THOUSANDS.fullmatch(number):
+        return False  # the decimal mark is spoken, too
+    return figures == len(groups) or figures >= LEAST_OF_GROUPS
+
+
+def _read_out(number: str, language: str) -> Iterator[str]:
+    figures = [c for c in number if c.isdecimal()]
+    yield " ".join(figures)
+    if base(language) == "ko":  # written together; zero has two names, of which CLDR gives one
+        names = [normalise(figure, language) for figure in figures]
+        yield "".join(names)
+        yield "".join(names).replace(normalise("0", language), "공")

@@ -1,0 +1,150 @@
+"""Speech probabilities of a stream: Silero VAD v6 by ONNX Runtime, one sequential pass.
+
+The weights lie in faster-whisper's wheel, which is found without being imported. Starting anew in
+the middle, even with a minute of warm-up, gives other probabilities (0.012 apart, measured), so
+the state is carried from the first sample to the last. `afresh` is for a second opinion on a few
+seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.audio.channels import mean
+from tasks.errors import ConfigError
+
+Floats = NDArray[np.float32]
+
+RATE = 16_000  # Hz
+WINDOW = 512  # samples of a window, 32 ms
+CONTEXT = 64  # samples of the window before that the model sees as well
+BATCH = 512  # windows of a run; fixed, so that results do not depend on the blocks pushed
+SHA256 = "4cbf549b8326f60f80f2536d9eefeb450a9abe83365a098031c89719f1be17d2"
+
+
+def weights() -> Path:
+    """The model's file, checked. ConfigError when it is missing or another one."""
+    spec = find_spec("faster_whisper")
+    folder = Path(spec.origin).parent if spec is not None and spec.origin else None
+    if folder is None:
+        raise ConfigError("the voice detector needs the package faster-whisper, which holds Silero")
+    path = folder / "assets" / "silero_vad_v6.onnx"
+    if not path.is_file():
+        raise ConfigError(f"{path} is missing; install faster-whisper 1.2.1, which holds it")
+    if hashlib.sha256(path.read_bytes()).hexdigest() != SHA256:
+        raise ConfigError(
+            f"{path} is not the Silero v6 that is known here; use faster-whisper 1.2.1"
+        )
+    return path
+
+
+@lru_cache(maxsize=1)
+def _session() -> Any:
+    """One session a process; it may be shared by threads."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = False
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(
+        str(weights()), sess_options=options, providers=["CPUExecutionProvider"]
+    )
+
+
+def afresh(windows: Floats) -> Floats:
+    """Probabilities of consecutive windows, float32 [n, 512], heard without a past."""
+    state = np.zeros((1, 1, 128), np.float32)
+    return _infer(windows, np.zeros(CONTEXT, np.float32), state, state)[0]
+
+
+def _infer(grid: Floats, context: Floats, h: Floats, c: Floats) -> tuple[Floats, Floats, Floats]:
+    """Run the model on windows [n, 512] after `context`; probabilities [n], and its state."""
+    before = np.concatenate([context[None], grid[:-1, -CONTEXT:]])
+    inputs = {"input": np.concatenate([before, grid], axis=1), "h": h, "c": c}
+    out, h, c = _session().run(None, inputs)
+    return np.asarray(out, np.float32).reshape(-1), h, c
+
+
+class Probabilities:
+    """Native samples in, speech probabilities of 32 ms windows at 16 kHz out.
+
+    The samples are gathered into second-long pieces for the resampler and fixed batches for the
+    model, so the numbers are the same however the stream is cut into blocks.
+    """
+
+    def __init__(self, rate: int) -> None:
+        import soxr
+
+        _session()  # a missing model is found before the first block
+        self._piece = rate
+        self._native: list[Floats] = []
+        self._native_count = 0
+        self._resample = (
+            None if rate == RATE else soxr.ResampleStream(rate, RATE, 1, "float32", "HQ")
+        )
+        self._at_16k: list[Floats] = []
+        self._count_16k = 0
+        self._context = np.zeros(CONTEXT, np.float32)
+        self._h = np.zeros((1, 1, 128), np.float32)
+        self._c = np.zeros((1, 1, 128), np.float32)
+        self.windows = np.empty((0, WINDOW), np.float32)
+
+    def push(self, block: Floats) -> Floats:
+        """Probabilities that are known after this block, float32 [n, channels].
+
+        `windows` then holds the samples, [n, 512] at 16 kHz, that they are about.
+        """
+        self.windows = self.windows[:0]
+        mono = mean(block, np.float32)
+        self._native.append(mono)
+        self._native_count += len(mono)
+        if self._native_count < self._piece:
+            return np.empty(0, np.float32)
+        whole = np.concatenate(self._native)
+        cut = len(whole) - len(whole) % self._piece
+        for at in range(0, cut, self._piece):
+            self._to_16k(whole[at : at + self._piece], last=False)
+        self._native, self._native_count = [whole[cut:].copy()], len(whole) - cut
+        return self._run(BATCH)
+
+    def finish(self) -> Floats:
+        """The rest; the last window is filled up with zeros."""
+        self.windows = self.windows[:0]
+        rest = np.concatenate(self._native) if self._native else np.empty(0, np.float32)
+        self._to_16k(rest, last=True)
+        self._native, self._native_count = [], 0
+        missing = -self._count_16k % WINDOW
+        self._at_16k.append(np.zeros(missing, np.float32))
+        self._count_16k += missing
+        return self._run(1)
+
+    def _to_16k(self, piece: Floats, last: bool) -> None:
+        if self._resample is not None:
+            piece = self._resample.resample_chunk(np.ascontiguousarray(piece), last=last)
+        self._at_16k.append(piece)
+        self._count_16k += len(piece)
+
+    def _run(self, least: int) -> Floats:
+        """Run the model on full batches, and on what is left if it has `least` windows."""
+        if self._count_16k < least * WINDOW:
+            return np.empty(0, np.float32)
+        samples = np.concatenate(self._at_16k)
+        found, at = [], 0
+        while (windows := min((len(samples) - at) // WINDOW, BATCH)) >= least:
+            grid = samples[at : at + windows * WINDOW].reshape(windows, WINDOW)
+            out, self._h, self._c = _infer(grid, self._context, self._h, self._c)
+            self._context = grid[-1, -CONTEXT:].copy()
+            found.append(out)
+            at += windows * WINDOW
+        self._at_16k, self._count_16k = [samples[at:].copy()], len(samples) - at
+        self.windows = samples[:at].reshape(-1, WINDOW)
+        return np.concatenate(found) if found else np.empty(0, np.float32)

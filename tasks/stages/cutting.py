@@ -1,0 +1,133 @@
+"""Walk one recording once, in blocks, and hand out the samples of its spans as they settle."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks import audio
+from tasks.recording import Locator
+from tasks.recording.faults import Fault
+from tasks.segmenters import Segmenter, Span
+from tasks.sources._shared import guard
+
+HELD_SECONDS = 120.0  # longest utterance that is held in memory; longer ones are read again
+
+Samples = NDArray[np.float32]
+
+
+@dataclass(slots=True)
+class Walk:
+    """What one pass over a recording found out. Filled while `spans` is iterated."""
+
+    rate: int = 0
+    channels: int = 0
+    decoded: int = 0
+    faults: list[Fault] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Tail:
+    """The last blocks of a stream: samples `start` to `end` of the recording."""
+
+    start: int = 0
+    end: int = 0
+    blocks: deque[Samples] = field(default_factory=deque)
+
+    def push(self, block: Samples) -> None:
+        self.blocks.append(block)
+        self.end += len(block)
+
+    def let_go(self, before: int) -> None:
+        while self.blocks and self.start + len(self.blocks[0]) <= before:
+            self.start += len(self.blocks.popleft())
+
+    def cut(self, start: int, end: int) -> list[Samples]:
+        """Samples `start` to `end`, as pieces of the blocks; nothing is copied."""
+        pieces, at = [], self.start
+        for block in self.blocks:
+            low, high = max(start - at, 0), min(end - at, len(block))
+            if low < high:
+                pieces.append(block[low:high])
+            at += len(block)
+        return pieces
+
+
+class Known:
+    """A segmenter that gives back spans that are known already (utterances of a stored cut)."""
+
+    def __init__(self, spans: Sequence[Span], at: int = 0) -> None:
+        self.waiting = deque(sorted(spans, key=lambda s: s.end))
+        starts = [s.start for s in self.waiting]
+        # needed[i]: the earliest start among the spans from i on
+        self.needed = list(np.minimum.accumulate(starts[::-1])[::-1]) if starts else []
+        self.at = at
+        self.given_out = 0
+
+    def push(self, block: Samples) -> list[Span]:
+        self.at += len(block)
+        ready = []
+        while self.waiting and self.waiting[0].end <= self.at:
+            ready.append(self.waiting.popleft())
+        self.given_out += len(ready)
+        return ready
+
+    def finish(self) -> list[Span]:
+        rest = list(self.waiting)
+        self.waiting.clear()
+        return rest
+
+    @property
+    def needed_from(self) -> int:
+        if self.given_out < len(self.needed):
+            return int(self.needed[self.given_out])
+        return self.at
+
+
+def spans(
+    locator: Locator, walk: Walk, begin: Callable[[int, int], Segmenter], first: int = 0
+) -> Iterator[tuple[Span, audio.Clip | None]]:
+    """Decode once; yield every span as it settles, utterances with their clip.
+
+    `begin(rate, at)` makes the segmenter once the rate is known and the sample at which decoding
+    begins: `first`, before which nothing is wanted, where the format can seek exactly, else 0.
+    Raises ItemError when the recording
+    cannot be decoded to its end.
+    """
+    tail = _Tail()
+    with audio.open_stream(locator) as stream:
+        walk.rate, walk.channels = stream.rate, stream.channels
+        at = first if first and stream.skip_to(first) else 0
+        tail.start = tail.end = walk.decoded = at
+        segmenter = begin(stream.rate, at)
+        held = int(HELD_SECONDS * stream.rate)
+        for block in stream.blocks():
+            tail.push(block)
+            walk.decoded += len(block)
+            for span in segmenter.push(block):
+                yield span, _clip(span, tail, walk, locator)
+            tail.let_go(max(segmenter.needed_from, tail.end - held))
+        walk.faults, walk.notes = stream.faults, stream.notes
+        for span in segmenter.finish():
+            yield span, _clip(span, tail, walk, locator)
+
+
+def _clip(span: Span, tail: _Tail, walk: Walk, locator: Locator) -> audio.Clip | None:
+    if span.kind != "utterance" or span.end <= span.start:
+        return None
+    if span.start >= tail.start:
+        return audio.Clip.of_pieces(tail.cut(span.start, span.end), walk.rate)
+    return audio.Clip.lazy(locator, span.start, span.end, walk.rate, walk.channels)
+
+
+def unchanged(locator: Locator, known: str) -> bool:
+    """Whether the file that holds a recording is still the one that was hashed."""
+    try:
+        return guard(locator.path) == known
+    except OSError:
+        return False

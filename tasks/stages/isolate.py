@@ -1,0 +1,166 @@
+"""Run units one by one in a disposable process, to find the one that kills it.
+
+The parent sends units, the child sends back the rows of each; when the child dies, hangs, or grows
+beyond the memory limit, the unit that it was at is quarantined and a new child goes on after it.
+Cost of a culprit: one start of an interpreter (a second or two); for a hang, the item's timeout.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import psutil
+
+from tasks.checkpoints.manifest import Row
+from tasks.job import Job
+from tasks.plugins import module_of
+
+log = logging.getLogger("uttermill")
+
+POLL = 0.2  # s between looks at the child's memory
+START = 120.0  # s that a new process may take until it is at its first unit
+LENGTH = 8  # bytes of the number that goes before each answer
+
+
+def results(stage: str, job: Job, units: list[Any]) -> Iterator[list[Row]]:
+    """Rows of each unit, in order; a unit that kills its process gives the rows of its failure."""
+    module = module_of(stage)
+    at = 0
+    while at < len(units):
+        with _Child(stage, job, units[at:]) as child:
+            while at < len(units):
+                rows, code, detail = child.next()
+                if code:
+                    log.warning("%s: %s is quarantined as %s", stage, units[at].name, code)
+                    rows = module.failure(units[at], code, detail)
+                at += 1
+                yield rows
+                if code:
+                    break
+
+
+class _Child:
+    """One disposable process that works through units in order."""
+
+    def __init__(self, stage: str, job: Job, units: list[Any]) -> None:
+        self.job = job
+        self.ready = False
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tasks.stages.isolate", str(os.getpid())],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=env,
+        )  # fmt: skip
+        assert self.process.stdin
+        assert self.process.stdout
+        self.answers = self.process.stdout
+        task = memoryview(pickle.dumps((stage, job, units)))
+        try:
+            while task:
+                task = task[self.process.stdin.write(task) or 0 :]
+        except BrokenPipeError:
+            pass  # it died at once: next() finds out and names the first unit
+        finally:
+            self.process.stdin.close()
+
+    def next(self) -> tuple[list[Row], str | None, str]:
+        """(rows, None, "") or ([], code, detail) of the next unit."""
+        if not self.ready:  # the first unit is not charged for the start of an interpreter
+            _, code, detail = self._answer(max(START, self.job.item_timeout))
+            if code:
+                return [], code, detail
+            self.ready = True
+        return self._answer(self.job.item_timeout)
+
+    def _answer(self, seconds: float) -> tuple[list[Row], str | None, str]:
+        deadline = time.monotonic() + seconds
+        while not select.select([self.answers], [], [], POLL)[0]:
+            if time.monotonic() > deadline:
+                self.process.kill()
+                return [], "timeout", f"no result within {seconds:.0f} s"
+            if self._memory() > self.job.memory_limit:
+                self.process.kill()
+                limit = self.job.memory_limit / 2**20
+                return [], "out_of_memory", f"its process grew beyond {limit:.0f} MiB"
+        try:
+            answer = pickle.loads(self._take(int.from_bytes(self._take(LENGTH), "little")))
+        except EOFError:
+            status = self.process.wait()
+            return [], "crashed", f"its process ended with status {status}"
+        if isinstance(answer, MemoryError):
+            return [], "out_of_memory", str(answer)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer, None, ""
+
+    def _take(self, count: int) -> bytes:
+        """Exactly `count` bytes: reading ahead would hide a finished answer from `select`, and
+        the unit after it would be blamed on the one before."""
+        pieces = []
+        while count:
+            piece = os.read(self.answers.fileno(), count)
+            if not piece:
+                raise EOFError
+            pieces.append(piece)
+            count -= len(piece)
+        return b"".join(pieces)
+
+    def _memory(self) -> int:
+        try:
+            return int(psutil.Process(self.process.pid).memory_info().rss)
+        except psutil.NoSuchProcess:
+            return 0
+
+    def __enter__(self) -> _Child:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.answers.close()
+
+
+def main() -> None:
+    """The child: units on stdin, rows on stdout."""
+    from tasks.stages import process
+
+    process.die_with_parent(int(sys.argv[1]))
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints must not land between the answers
+    stage, job, units = pickle.load(sys.stdin.buffer)
+    module = module_of(stage)
+    _send(answers, [])
+    for unit in units:
+        try:
+            answer: Any = next(iter(module.compute([unit], job)))
+        except Exception as error:  # our bug, or a damaged blob: the parent raises it
+            answer = error
+        _send(answers, answer)
+
+
+def _send(answers: BinaryIO, answer: Any) -> None:
+    data = _pickled(answer)
+    answers.write(len(data).to_bytes(LENGTH, "little") + data)
+    answers.flush()
+
+
+def _pickled(answer: Any) -> bytes:
+    """An error that does not survive pickling goes as its words: our bugs stay loud."""
+    try:
+        data = pickle.dumps(answer)
+        if isinstance(answer, Exception):
+            pickle.loads(data)
+        return data
+    except Exception:
+        return pickle.dumps(RuntimeError(f"{type(answer).__name__}: {answer}"))
+
+
+if __name__ == "__main__":
+    main()

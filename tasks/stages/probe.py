@@ -1,0 +1,61 @@
+"""What is found out of a recording before it has a shard: content digest and header, one by one.
+
+It is shaped like a stage, so that a recording that kills its worker here is found and quarantined
+as it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tasks import audio
+from tasks.checkpoints.manifest import Row
+from tasks.errors import ItemError
+from tasks.job import Job
+from tasks.recording import Locator
+from tasks.sources._shared import guard
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A listed recording, a row of RECORDINGS."""
+
+    row: Row
+
+    @property
+    def name(self) -> str:
+        return str(self.row["recording"])
+
+
+def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
+    """One row of each unit: with content digest and header, or with the error that they gave."""
+    for unit in units:
+        yield [_probed(unit.row)]
+
+
+def failure(unit: Unit, code: str, detail: str) -> list[Row]:
+    return [{**unit.row, "error_code": code, "error_detail": detail[:500]}]
+
+
+def _probed(row: Row) -> Row:
+    if row["error_code"]:
+        return row
+    locator = Locator.loads(row["locator"])
+    try:
+        content, size = audio.digest(locator)
+        row = {**row, "content": content, "size": size}
+        if guard(locator.path) != row["guard"]:
+            raise ItemError("changed", "it was written to while it was hashed")
+        header = audio.probe(locator)
+    except ItemError as error:
+        return {**row, "error_code": error.code, "error_detail": error.detail[:500]}
+    except FileNotFoundError:
+        return {**row, "error_code": "missing", "error_detail": "it vanished during the run"}
+    except OSError as error:
+        return {**row, "error_code": "unreadable", "error_detail": error.strerror or str(error)}
+    seconds = header.frames / header.rate if header.frames is not None else None
+    return {
+        **row, "header_rate": header.rate, "header_channels": header.channels,
+        "header_seconds": seconds, "format": header.format,
+    }  # fmt: skip

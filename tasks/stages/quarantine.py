@@ -1,0 +1,38 @@
+"""Forget what was quarantined for a death, so that it is tried again.
+
+A crash, a hang or a memory overrun may be the machine's fault: a full one, a smaller one, an older
+library. What an item itself is at fault for (undecodable, NaN) comes out the same each time.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.checkpoints import manifest
+from tasks.errors import MAY_PASS
+from tasks.plugins import module_of
+from tasks.stages import stage
+
+
+def forget(out: Path) -> int:
+    """Take the rows of such items out of the manifests; their number. Only while holding OUT's
+    lock. A part is first written again without them and then removed: a kill in between costs
+    nothing."""
+    count = 0
+    for name in stage.PER_SHARD:
+        for shard in manifest.shards(out):
+            for part in manifest.read(out, name, shard):
+                dead = pc.is_in(part.table["error_code"], pa.array(MAY_PASS))
+                bad = int(pc.sum(pc.cast(dead, pa.int64())).as_py() or 0)
+                if bad:
+                    rows = part.table.filter(pc.invert(dead)).to_pylist()
+                    meta = {k: v for k, v in part.meta.items() if k not in ("stage", "shard")}
+                    if rows:  # in the same place: of equal items the first part's stand
+                        schema = module_of(name).SCHEMA
+                        manifest.commit(out, name, shard, rows, schema, meta, part.number)
+                    manifest.discard(part.path)
+                    count += bad
+    return count

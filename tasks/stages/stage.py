@@ -1,0 +1,203 @@
+"""Run one stage for one shard: what is there stays, what is missing is computed and committed.
+
+The only checkpoint logic. A stage module gives `todo(view)`, `compute(units, job)`, `failure(unit,
+code, detail)`, `meta(job)` and SCHEMA; this file gives reuse, commit, quarantine and counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasks import storage, transcribe
+from tasks.checkpoints import blobs, manifest
+from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.view import ShardView
+from tasks.errors import CorruptManifest, RunError
+from tasks.job import Done, Job, Spent
+from tasks.plugins import module_of
+from tasks.settings import TranscribeSettings
+from tasks.stages.gauge import cpu_seconds
+
+log = logging.getLogger("uttermill")
+
+PER_SHARD = ("filter", "resample", "transcribe")
+COMMIT_EVERY = 120.0  # s; a kill costs at most this much work of a long shard
+COMMIT_BYTES = 16 * 2**20  # PCM that is held in memory at most, and one unit's
+
+
+def weights_of(job: Job) -> str:
+    """The recogniser's weights, as this process goes by them."""
+    return _weights(job.transcribe)
+
+
+@lru_cache(maxsize=8)
+def _weights(settings: TranscribeSettings) -> str:  # not the job: its mappings have no hash
+    return transcribe.weights(Job(Path(), transcribe=settings))
+
+
+def view_of(job: Job, shard: str, strict: bool = False) -> ShardView:
+    return ShardView(job, shard, weights_of(job), strict)
+
+
+def pending(stage: str, job: Job, shard: str) -> tuple[int, int]:
+    """(items that the stage would compute for the shard now, items that it would reuse)."""
+    units, reused = module_of(stage).todo(view_of(job, shard))
+    return sum(unit.items for unit in units), reused
+
+
+def run(
+    stage: str,
+    job: Job,
+    shard: str,
+    isolate: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> Done:
+    """Compute what the shard lacks, commit it, and say how much that was.
+
+    With `isolate` every unit runs in a disposable process, one after the other: the culprit of a
+    crash, a hang or a memory overrun is quarantined and the rest completes.
+    """
+    began = time.monotonic()
+    done = _round(stage, job, shard, isolate, progress)
+    for _ in range(getattr(module_of(stage), "ROUNDS", 1) - 1):
+        if not done.computed:
+            break
+        more = _round(stage, job, shard, isolate, progress)
+        # Its items were counted already: they are done once more.
+        done = replace(done, seconds=done.seconds + more.seconds, spent=done.spent + more.spent)
+    return replace(done, wall=time.monotonic() - began)
+
+
+def _round(
+    stage: str, job: Job, shard: str, isolate: bool, progress: Callable[[float], None] | None
+) -> Done:
+    """Compute and commit what can be told now to be missing."""
+    began = time.monotonic()
+    module = module_of(stage)
+    units, reused = module.todo(view_of(job, shard))
+    sink = Sink(stage, job, shard)
+    load = _load(module, job) if units and not isolate else 0.0
+    results = _results(stage, module, units, job, isolate)
+    seconds = 0.0
+    clock = Clock(stage)
+    try:
+        for unit, rows in zip(units, results, strict=True):
+            if job.only is not None:
+                clock.lap(unit)
+            sink.add(rows)
+            seconds += unit.seconds
+            if progress:
+                progress(unit.seconds)
+            if sink.held > COMMIT_BYTES or time.monotonic() - sink.since > COMMIT_EVERY:
+                sink.commit()
+            clock.start()
+        sink.commit()
+    except CorruptManifest as fault:
+        log.warning("%s; what it held is made again", fault)
+        manifest.discard(storage.place(fault.path))
+        raise
+    except RunError:  # a server is away, say: what it gave until then is kept
+        sink.commit()
+        raise
+    computed = sum(unit.items for unit in units)
+    wall = time.monotonic() - began
+    spent = clock.spent(batched=getattr(module, "BATCHED", False))
+    return Done(stage, shard, computed, reused, seconds, wall, load, spent)
+
+
+def _load(module: Any, job: Job) -> float:
+    """Seconds until a stage that has a model has it in memory."""
+    began = time.monotonic()
+    if ready := getattr(module, "load", None):
+        ready(job)
+    return time.monotonic() - began
+
+
+_warm: set[str] = set()  # stages that this process has done a unit of
+
+
+class Clock:
+    """What each unit of a sample takes: the time between `start` and `lap`."""
+
+    def __init__(self, stage: str) -> None:
+        self.stage = stage
+        self.laps: list[Spent] = []
+        self.start()
+
+    def start(self) -> None:
+        self.wall, self.cpu = time.monotonic(), cpu_seconds()
+
+    def lap(self, unit: Any) -> None:
+        wall, cpu = time.monotonic() - self.wall, cpu_seconds() - self.cpu
+        recording = unit.pcm["recording"] if hasattr(unit, "pcm") else unit.recording["recording"]
+        cold = self.stage not in _warm
+        _warm.add(self.stage)
+        self.laps.append(Spent(recording, unit.seconds, wall, cpu, cold))
+
+    def spent(self, batched: bool) -> tuple[Spent, ...]:
+        """As measured; of a `batched` stage each unit's share of the whole, by its audio."""
+        if not batched:
+            return tuple(self.laps)
+        audio = sum(lap.audio for lap in self.laps) or 1.0
+        wall, cpu = sum(lap.wall for lap in self.laps), sum(lap.cpu for lap in self.laps)
+        return tuple(
+            replace(lap, wall=wall * lap.audio / audio, cpu=cpu * lap.audio / audio, cold=False)
+            for lap in self.laps
+        )
+
+
+def _results(stage: str, module: Any, units: list[Any], job: Job, isolate: bool) -> Any:
+    if isolate:
+        from tasks.stages import isolate as isolation
+
+        # No hand-over: an item that kills a resampler is to die in the resampler's own stage.
+        return isolation.results(stage, replace(job, scratch=None), units)
+    return module.compute(units, job)
+
+
+class Sink:
+    """Collects rows and commits them as parts: audio first, then the rows that point at it."""
+
+    def __init__(self, stage: str, job: Job, shard: str) -> None:
+        self.stage, self.job, self.shard = stage, job, shard
+        self.module = module_of(stage)
+        self.rows: list[Row] = []
+        self.held = 0  # bytes of PCM
+        self.since = time.monotonic()
+
+    def add(self, rows: list[Row]) -> None:
+        self.rows.extend(rows)
+        self.held += sum(row["pcm"].nbytes for row in rows if "pcm" in row)
+
+    def commit(self) -> None:
+        rows, self.rows, self.held, self.since = self.rows, [], 0, time.monotonic()
+        if not rows:
+            return
+        if any("pcm" in row for row in rows):
+            rows = self._store(rows)
+        out, meta = self.job.out, self.module.meta(self.job)
+        manifest.commit(out, self.stage, self.shard, rows, self.module.SCHEMA, meta)
+
+    def _store(self, rows: list[Row]) -> list[Row]:
+        """Write the PCM of rows into one blob; the rows then say where it lies."""
+        home = blobs.folder(self.job.out, self.shard)
+        placed = []
+        with manifest.staged(home) as (handle, publish):
+            for row in rows:
+                samples = row.pop("pcm", None)
+                if samples is not None:
+                    row["offset"] = handle.size
+                    handle.write(np.ascontiguousarray(samples, dtype="<i2"))
+                    placed.append(row)
+            name = publish(lambda digest: f"{digest}.pcm").name
+        for row in placed:
+            row["blob"] = name
+        return rows

@@ -1,0 +1,1 @@
+"""Checking and cleaning what lies in an OUT: `verify`, `prune`."""

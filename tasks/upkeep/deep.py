@@ -1,0 +1,113 @@
+"""`verify --deep`: every checkpoint of the OUT that a version lies in, part by part, blob by blob.
+
+Names hold the hash of the bytes, so nothing is decoded and nothing computed. Nothing is changed,
+either: what is damaged is set aside by the next run, which makes it again. A run that is at work
+meanwhile may take away snapshots of shards that newer ones replace: those are no faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tasks import storage
+from tasks.checkpoints import blobs, inventory, manifest
+from tasks.checkpoints.manifest import Part
+from tasks.errors import ConfigError, CorruptManifest
+from tasks.stages import stage
+
+
+@dataclass(slots=True)
+class Found:
+    """Faults in words, and what was read."""
+
+    faults: list[str] = field(default_factory=list)
+    parts: int = 0
+    blobs: int = 0
+    bytes: int = 0
+
+
+def out_of(version: Path) -> Path:
+    """The OUT that a version lies in; ConfigError when it was moved out of it."""
+    out = version.parent.parent
+    if version.parent.name != "datasets" or not storage.is_folder(out / "manifests"):
+        raise ConfigError(
+            f"{version} lies in no OUT, so there are no checkpoints to verify; leave out --deep"
+        )
+    return out
+
+
+def verify(out: Path) -> Found:
+    """Read all checkpoints of OUT and compare them with their names and with each other."""
+    found = Found()
+    for shard in manifest.shards(out):
+        for name in ("shard", *stage.PER_SHARD):
+            parts = [*_parts(out, name, shard, found)]
+            if name == "resample":
+                found.faults += _unheard(out, shard, parts)
+        for path in storage.names(blobs.folder(out, shard), ".pcm"):
+            if _hashed(out, path, path.stem, found):
+                found.blobs += 1
+    gone = [name for name in inventory.lost(out) if not _replaced(out, name)]
+    said = "\n".join(found.faults)
+    found.faults += [f"{name} is gone since the last run" for name in gone if name not in said]
+    return found
+
+
+def _parts(out: Path, name: str, shard: str, found: Found) -> Iterator[Part]:
+    for path in storage.names(manifest.folder(out, name, shard), ".parquet"):
+        if not _hashed(out, path, path.stem.rsplit("-", 1)[-1], found):
+            continue
+        found.parts += 1
+        try:
+            yield manifest.open_part(path)
+        except CorruptManifest:  # it vanished meanwhile
+            continue
+        except Exception as error:  # bytes are as written, but no part: any way of failing is one
+            found.faults.append(f"{_name(out, path)} cannot be read: {error}")
+
+
+def _hashed(out: Path, path: Path, named: str, found: Found) -> bool:
+    """Whether a file is the one that its name says; if not, that is a fault."""
+    try:
+        digest, size = storage.hashed(path)
+    except FileNotFoundError:  # it vanished meanwhile
+        return False
+    except OSError as error:
+        found.faults.append(f"{_name(out, path)} cannot be read: {error}")
+        return False
+    found.bytes += size
+    if digest[:16] != named:
+        found.faults.append(f"{_name(out, path)} does not match the hash in its name")
+        return False
+    return True
+
+
+def _unheard(out: Path, shard: str, parts: list[Part]) -> list[str]:
+    """Blobs that rows name, but that are gone or too short; not of PCM that was made again."""
+    sizes: dict[str, int] = {}
+    there: set[str] = set()
+    absent: dict[str, str] = {}
+    for part in parts:
+        for row in part.table.to_pylist():
+            if row["error_code"] or blobs.present(out, shard, row, sizes):
+                there.add(row["audio"])
+            else:
+                absent[row["audio"]] = row["blob"]
+    names = sorted({blob for audio, blob in absent.items() if audio not in there})
+    return [f"audio/{shard}/{name} is gone or cut short, but PCM in it is asked for"
+            for name in names]  # fmt: skip
+
+
+def _replaced(out: Path, name: str) -> bool:
+    """Whether a newer snapshot of the shard took the place of this one."""
+    path = out / name
+    number = manifest.number_of(path)
+    return path.parent.parent == out / "manifests" / "shard" and any(
+        manifest.number_of(other) > number for other in storage.names(path.parent, ".parquet")
+    )
+
+
+def _name(out: Path, path: Path) -> str:
+    return path.relative_to(out).as_posix()

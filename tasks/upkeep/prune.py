@@ -1,0 +1,223 @@
+"""What OUT holds that no kept version and no current settings need, and its removal.
+
+    versions     older than the newest `keep`; never the newest, never what `latest` names
+    manifests    parts of which no row is reached by the settings of the newest run (`reach.py`)
+    audio        blobs that no part names that stays
+    runs         folders of old runs, where a number to keep is given
+    staging      what dead runs left: temporary files, a version that was never published
+
+The newest version carries all that later ones need of older ones (frozen bounds, the layout, what
+left the sources), so the older ones are free to go. A recording that left its source is needed
+while a kept version holds it. Versions share files by hard links: bytes count where the last link
+goes. Only while holding OUT's lock. On an object store a version goes with its dataset.json.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import plugins, storage
+from tasks.checkpoints import inventory, manifest
+from tasks.checkpoints.manifest import fsync
+from tasks.corpuswide import decisions
+from tasks.dataset import remote_versions, versions
+from tasks.errors import ConfigError, RunError
+from tasks.job import Job
+from tasks.settings import FilterSettings, ResampleSettings, StageSettings, TranscribeSettings
+from tasks.storage import lease, tables
+from tasks.upkeep import reach
+from tasks.upkeep.reach import Asked
+
+MODELS: dict[str, type[StageSettings]] = {
+    "filter": FilterSettings, "resample": ResampleSettings, "transcribe": TranscribeSettings,
+}  # fmt: skip
+ASIDE = ".pruned-"  # before the name of a folder that is being removed
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to go, by kind: files, or folders with all that they hold."""
+
+    out: Path
+    kept: tuple[str, ...]  # versions
+    goes: dict[str, tuple[Path, ...]]
+    uncut: int  # recordings that the newest run has still to cut; see `reach.Unreached`
+
+    def as_dict(self) -> dict[str, Any]:
+        """Items, files and bytes of each kind; `freed` are those that nothing else links to."""
+        freed = _freed(self.goes)
+        kinds = {
+            kind: {
+                "items": len(paths), "files": sum(1 for _ in _files(paths)),
+                "bytes": sum(size for _, size in _files(paths)), "freed": freed[kind],
+            }
+            for kind, paths in self.goes.items()
+        }  # fmt: skip
+        return {
+            "out": str(self.out), "kept": list(self.kept), "kinds": kinds,
+            "versions": [path.name for path in self.goes["versions"]],
+            "runs": [path.name for path in self.goes["runs"]],
+            "uncut": self.uncut, "freed": sum(freed.values()),
+        }  # fmt: skip
+
+
+def kept(out: Path, keep: int) -> list[Path]:
+    """Versions that stay: the newest `keep`, and what `latest` names."""
+    if keep < 1:
+        raise ConfigError("the newest version always stays; keep at least 1")
+    every = versions.all_of(out)
+    latest = versions.home(out) / "latest"
+    named = versions.follow(latest).name
+    return [path for path in every if path in every[-keep:] or path.name == named]
+
+
+def plan(
+    out: Path, kept: Sequence[Path], asked: Sequence[Asked], runs: Sequence[Path] = ()
+) -> Plan:
+    """What may go when these versions stay, and what these settings reach. `runs` are folders of
+    runs that may go."""
+    live = _live(kept) if kept else None
+    found = [reach.unreached(out, shard, asked, live) for shard in manifest.shards(out)]
+    goes = {
+        "versions": tuple(path for path in versions.all_of(out) if path not in kept),
+        "manifests": tuple(path for each in found for path in each.manifests),
+        "audio": tuple(path for each in found for path in each.audio),
+        "runs": tuple(runs),
+        "staging": tuple(_staging(out)),
+    }
+    names = tuple(path.name for path in kept)
+    return Plan(out, names, goes, sum(each.uncut for each in found))
+
+
+def settings_of(out: Path, kept: Sequence[Path]) -> list[Asked]:
+    """Settings of published versions, as `dataset.json` has them."""
+    found = []
+    for version in kept:
+        described = versions.described(version)
+        stages = {
+            name: plugins.checked(model, described["settings"][name], f"{version.name}: {name}")
+            for name, model in MODELS.items()
+        }
+        job = Job(out, **stages)
+        found.append(Asked(job, described["recipes"]["weights"], current=False))
+    return found
+
+
+def carry_out(plan: Plan, job: Job) -> None:
+    """Remove it. A kill at any point leaves whole versions, all that is needed, and a rest that the
+    next prune removes. `job` has the settings of the newest run that ended well."""
+    lease.check(plan.out)
+    _remove(plan.goes["staging"])
+    if storage.is_remote(plan.out):
+        for version in plan.goes["versions"]:
+            remote_versions.remove(version)
+        _remove(plan.goes["runs"])
+        return _remove_checkpoints(plan, job)
+    aside = [_put_aside(path) for path in (*plan.goes["versions"], *plan.goes["runs"])]
+    if plan.goes["versions"]:
+        fsync(versions.home(plan.out))
+    _remove(aside)
+    return _remove_checkpoints(plan, job)
+
+
+def _remove_checkpoints(plan: Plan, job: Job) -> None:
+    # Parts before the blobs that they name: no part is left without its audio.
+    checkpoints = (*plan.goes["manifests"], *plan.goes["audio"])
+    if checkpoints:
+        answers = decisions.load(job)  # holds for a list of parts, which becomes another
+        inventory.forget(plan.out, {p.relative_to(plan.out).as_posix() for p in checkpoints})
+        _remove(checkpoints)
+        if answers is not None:
+            decisions.save(job, answers)
+
+
+def _live(kept: Iterable[Path]) -> set[str]:
+    """Recordings of the versions that are kept, without those that had left their source."""
+    found: set[str] = set()
+    for version in kept:
+        try:
+            table = tables.read(version / "ledger.parquet", columns=["recording", "reason"])
+        except (OSError, pa.ArrowException) as error:
+            raise RunError(
+                f"what {version.name} needs cannot be told, its ledger is damaged ({error}); "
+                "nothing was removed: look at `uttermill verify`, and remove the version by hand"
+            ) from error
+        gone = pc.fill_null(pc.equal(table["reason"], "source_removed"), False)
+        found.update(pc.unique(table["recording"].filter(pc.invert(gone))).to_pylist())
+    return found
+
+
+def _staging(out: Path) -> Iterator[Path]:
+    """What only a dead run, or a dead prune, leaves."""
+    if storage.is_remote(out):
+        listing = out / "manifests" / ".listing"
+        yield from [listing] if storage.is_folder(listing) else []
+        yield from remote_versions.unfinished(versions.home(out))
+        return
+    for path in (versions.home(out) / ".staging", out / "manifests" / ".listing"):
+        if path.is_dir():
+            yield path
+    for home in (versions.home(out), out / "runs"):
+        yield from sorted(home.glob(f"{ASIDE}*"))
+    for root in ("manifests", "audio", "datasets", "runs"):
+        temps = sorted((out / root).rglob(".*.tmp"))
+        yield from (p for p in temps if not {".staging", ".listing"} & set(p.parts))
+
+
+def _files(paths: Iterable[Path]) -> Iterator[tuple[Path, int]]:
+    """Files with their sizes, of links their own."""
+    for path in paths:
+        if storage.is_remote(path):
+            inside = storage.tree(path)
+            yield from ((path / name, size) for name, size in sorted(inside.items()))
+            if not inside:
+                yield path, storage.size(path)
+        elif path.is_dir() and not path.is_symlink():
+            for folder, _, names in os.walk(path):
+                for name in sorted(names):
+                    yield Path(folder) / name, os.lstat(Path(folder) / name).st_size
+        else:
+            yield path, os.lstat(path).st_size
+
+
+def _freed(goes: dict[str, tuple[Path, ...]]) -> dict[str, int]:
+    """Bytes that come free by kind: of files whose every link goes, once."""
+    links: dict[tuple[int, int], int] = {}
+    freed = dict.fromkeys(goes, 0)
+    for kind, paths in goes.items():
+        for path, size in _files(paths):
+            if storage.is_remote(path):
+                freed[kind] += size
+                continue
+            status = os.lstat(path)
+            inode = status.st_dev, status.st_ino
+            links[inode] = links.get(inode, 0) + 1
+            if links[inode] == status.st_nlink:
+                freed[kind] += status.st_size
+    return freed
+
+
+def _put_aside(path: Path) -> Path:
+    """Give a folder a name under which nobody looks for it: it goes at once, or not at all."""
+    aside = path.with_name(ASIDE + path.name)
+    os.rename(path, aside)
+    return aside
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        if storage.is_remote(path):
+            storage.remove_tree(path)
+            storage.remove(path)
+        elif path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,148 @@
+"""Which checkpoints of a shard some settings still reach, whatever the thresholds among them are.
+
+Measures, PCM and transcripts are reached by recipe, as `view.py` finds them. A part is reached when
+any of its rows is, and a blob when a part that stays names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+
+from tasks import plugins, storage
+from tasks.checkpoints import blobs, manifest
+from tasks.checkpoints.manifest import Part, Row
+from tasks.checkpoints.view import ShardView
+from tasks.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Settings whose work is to stay. `current`: a run with them may come, so what cannot be known
+    before it has cut a recording stays, too."""
+
+    job: Job
+    weights: str  # of the recogniser's model
+    current: bool = True
+
+
+@dataclass(slots=True)
+class Unreached:
+    """Files of a shard that may go. `uncut`: recordings that a run has still to cut; until then
+    their PCM and transcripts are not judged."""
+
+    manifests: list[Path] = field(default_factory=list)
+    audio: list[Path] = field(default_factory=list)
+    uncut: int = 0
+
+
+class _View(ShardView):
+    """The view of a shard with recordings that left their source, but stand in a kept version.
+
+    `live`: names of recordings in kept versions; None when there is no version: all are needed.
+    """
+
+    def __init__(self, asked: Asked, shard: str, live: Collection[str] | None) -> None:
+        super().__init__(asked.job, shard, asked.weights)
+        self.live = live
+
+    @cached_property
+    def recordings(self) -> list[Row]:
+        parts = manifest.read(self.job.out, "shard", self.shard)
+        rows = parts[-1].table.to_pylist() if parts else []
+        live = self.live
+        return [r for r in rows if r["present"] or live is None or r["recording"] in live]
+
+    @cached_property
+    def wanted_cuts(self) -> set[str]:
+        return {self.cut_recipe(row) for row in self.recordings if not row["error_code"]}
+
+    @cached_property
+    def uncut(self) -> int:
+        found = (self.cuts.get(name) for name in self.wanted_cuts)
+        return sum(cut is None or not cut.known for cut in found)
+
+    @cached_property
+    def wanted_items(self) -> tuple[set[str], set[str]]:
+        """Recipes of the PCM and of the transcripts of all utterances, rejected ones included."""
+        utterances = list(self.filtered())
+        texts = {self.transcript_recipe(u) for u in utterances}
+        texts |= {self.transcript_recipe(u) for u in self.decided()}  # in the language voted for
+        return {u.audio for u in utterances}, texts
+
+
+def unreached(
+    out: Path, shard: str, asked: Sequence[Asked], live: Collection[str] | None
+) -> Unreached:
+    """What of a shard none of the settings reaches. Damaged parts are set aside, as by any look.
+
+    A shard whose own manifest is lost says nothing of what it needs: all of it stays.
+    """
+    snapshots = manifest.read(out, "shard", shard)
+    if not snapshots:
+        return Unreached()
+    views = [_View(each, shard, live) for each in asked]
+    uncut = sum(v.uncut for v, each in zip(views, asked, strict=True) if each.current)
+    found = Unreached([part.path for part in snapshots[:-1]], uncut=uncut)
+    cuts = manifest.read(out, "filter", shard)
+    needed = {path for view in views for path in _cuts(view, cuts)}
+    found.manifests += [part.path for part in cuts if part.path not in needed]
+    if uncut:
+        return found
+    sizes: dict[str, int] = {}
+    audio = {name for view in views for name in view.wanted_items[0]}
+    texts = {name for view in views for name in view.wanted_items[1]}
+    named: set[str] = set()
+    for part in manifest.read(out, "resample", shard):
+        rows = part.table.select(["audio", "blob", "offset", "num_samples", "error_code"])
+        rows = rows.to_pylist()
+        if any(
+            row["audio"] in audio
+            and (row["error_code"] or blobs.present(out, shard, row, sizes))
+            for row in rows
+        ):  # fmt: skip
+            named |= {row["blob"] for row in rows}
+        else:
+            found.manifests.append(part.path)
+    for part in manifest.read(out, "transcribe", shard):
+        if texts.isdisjoint(part.table["transcript"].to_pylist()):
+            found.manifests.append(part.path)
+    blobs_there = storage.names(blobs.folder(out, shard), ".pcm")
+    found.audio = [path for path in blobs_there if path.name not in named]
+    return found
+
+
+def _cuts(view: _View, parts: Sequence[Part]) -> list[Path]:
+    """Parts of the filter stage that the view takes cuts, measures or failures from."""
+    needed, known = [], set[str]()
+    for part in parts:
+        stored: dict[str, Any] = part.meta["measures"]
+        usable = {use for use, recipe in view.wanted.items() if stored.get(use) == recipe}
+        rows = part.table.select(["cut", "kind", "error_code"]).to_pylist()
+        # As in `view`: a failure stands while every filter that was measured then is asked for.
+        rows = [r for r in rows if r["cut"] in view.wanted_cuts
+                and (not r["error_code"] or usable == set(stored))]  # fmt: skip
+        fresh = {r["cut"] for r in rows if r["kind"] == "recording"} - known
+        known |= fresh
+        if rows and (fresh or any(r["error_code"] for r in rows) or _measured(part) & _of(usable)):
+            needed.append(part.path)
+    return needed
+
+
+def _of(filters: Collection[str]) -> set[str]:
+    """Columns of filters, and the names under which their prints stand."""
+    return {c for use in filters for c in (use, *plugins.load("filters", use).COLUMNS)}
+
+
+def _measured(part: Part) -> set[str]:
+    """Columns, and filters with prints, that a part holds anything of."""
+    found: set[str] = set()
+    for name in ("measures", "prints"):
+        for chunk in part.table[name].chunks if name in part.table.column_names else ():
+            found.update(pc.unique(chunk.keys).to_pylist())
+    return found

@@ -15,7 +15,8 @@ import pytest
 START = """
 import sys
 from pathlib import Path
-from flows.cluster import Cluster, ClusterSettings
+from flows.cluster.cluster import Cluster
+from flows.cluster.settings import ClusterSettings
 try:
     with Cluster(ClusterSettings(workers=2), Path(sys.argv[1])) as cluster:
         cluster.client

@@ -115,7 +115,7 @@ def test_two_runs_may_make_the_same_new_database_at_once(
 
 PARENT = """
 import sys, threading, time
-from flows.server import LocalServer
+from flows.server.server import LocalServer
 started = []
 # Started by a thread that ends: the server must not end with it.
 thread = threading.Thread(target=lambda: started.append(LocalServer.start()))

@@ -30,7 +30,7 @@ PART = re.compile(r"<!-- made from the code: (\S+) ?(\S*) -->\n.*?<!-- end -->",
 def shelf(name: str) -> str:
     """A table of the plug-ins of one shelf, and one of each plug-in's settings."""
     lines = ["| plug-in | what it does |", "|---|---|"]
-    tables = []
+    tables: list[str] = []
     for use in shelves.names(name):
         module: Any = plugins.load(name, use)
         lines.append(f"| `{use}` | {_cell(_first_line(module.__doc__ or ''))} |")

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tasks import storage
-from tasks.checkpoints.view import Outcome
+from tasks.checkpoints.utterance import Outcome
 from tasks.corpuswide import Verdicts
 from tasks.job import Job
 from tasks.packaging import split_lists, splits, weights

@@ -14,8 +14,9 @@ from functools import lru_cache
 from typing import Any
 
 from tasks import plugins
+from tasks.plugins.contracts import SegmenterPlugin
 from tasks.recording import Segment
-from tasks.settings import Plugin, ResampleSettings, TranscribeSettings
+from tasks.settings import Plugin, ResampleSettings, StageSettings, TranscribeSettings
 
 #: Raise it when tasks/audio/ delivers other samples. What 2 of FILTER_VERSION brought (streams that
 #: change midway, faults) changed the samples of no recording that was cut before without damage.
@@ -35,7 +36,7 @@ def digest(*parts: Any) -> str:
 def of_plugin(shelf: str, plugin: Plugin) -> str:
     """Recipe of a plug-in: its name, VERSION, output-affecting settings and model identity."""
     module, settings = plugins.resolve(shelf, plugin)
-    identity = module.identity(settings) if hasattr(module, "identity") else None
+    identity = module.identity(settings)
     return digest(plugin.use, module.VERSION, settings.recipe(), identity)
 
 
@@ -43,7 +44,7 @@ def of_cut(segmenter: Plugin, content: str, given: Sequence[Segment] | None) -> 
     """Recipe of a recording's cuts. Texts of given segments do not move a cut: not in; their
     speakers are in where the segmenter goes by them."""
     module, settings = _segmenter(segmenter)
-    by_speaker = hasattr(module, "uses_speakers") and module.uses_speakers(settings)
+    by_speaker = module.uses_speakers(settings)
     spans: Any = None if given is None else [(s.start, s.end) for s in given]
     if given is not None and by_speaker:
         spans = [(s.start, s.end, s.speaker) for s in given]
@@ -52,7 +53,7 @@ def of_cut(segmenter: Plugin, content: str, given: Sequence[Segment] | None) -> 
 
 
 @lru_cache(maxsize=8)
-def _segmenter(plugin: Plugin) -> tuple[Any, Any]:
+def _segmenter(plugin: Plugin) -> tuple[SegmenterPlugin, StageSettings]:
     return plugins.resolve("segmenters", plugin)
 
 

@@ -46,6 +46,10 @@ class Unit:
         return str(self.recording["recording"])
 
     @property
+    def recording_name(self) -> str:
+        return self.name
+
+    @property
     def items(self) -> int:
         return len(self.spans)
 

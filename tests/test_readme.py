@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks import plugins, report, shelves
-from tasks.formats._readers import FRAMES_PER_SECOND
+from tasks.plugins.contracts.formats import FRAMES_PER_SECOND
 from tests import corpus
 
 ROOT = Path(__file__).parents[1]
@@ -24,7 +24,7 @@ def test_what_readers_drop() -> None:
     (told,) = re.findall(r"Some readers drop clips in silence.*?`reader_drops` in `--json`", words)
     limits = []
     for use in shelves.names("formats"):
-        reader = getattr(plugins.load("formats", use), "READER", None)
+        reader = plugins.load("formats", use).READER
         for bound in reader.bounds if reader else ():
             if bound.side == "max" and bound.measure != "characters_per_frame":
                 frames = FRAMES_PER_SECOND if bound.measure == "frames" else 1

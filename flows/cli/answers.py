@@ -120,7 +120,7 @@ def data_list(dataset: Path, prefix: str | None, split: str | None) -> list[str]
     for name in sorted(names, key=lambda name: name != "wenet"):
         module = plugins.load("formats", name)
         lines: list[str] = []
-        if hasattr(module, "listing"):
+        if module.listing:
             lists = [n for n in storage.tree(dataset)
                      if n.endswith(LISTS)] if storage.is_remote(dataset) else []  # fmt: skip
             with transfers.reading(dataset, lists) as home:
@@ -139,12 +139,10 @@ def on_shelves() -> dict[str, Any]:
     for shelf in shelves.SHELVES:
         found[shelf] = {}
         for name in shelves.names(shelf):
-            module = plugins.load(shelf, name)
-            text = (module.__doc__ or "").strip().splitlines()
-            fields = getattr(module, "Settings", None)
+            text = (plugins.module(shelf, name).__doc__ or "").strip().splitlines()
             found[shelf][name] = {
                 "about": text[0] if text else "",
-                "settings": sorted(fields.model_fields) if fields else [],
+                "settings": sorted(plugins.load(shelf, name).Settings.model_fields),
             }
     return found
 
@@ -163,8 +161,8 @@ def columns() -> dict[str, Any]:
     }  # fmt: skip
     found["measures"] = [
         {"column": column, "type": "double", "unit": unit, "meaning": text}
-        for shelf in ("filters", "text")
+        for shelf in plugins.MEASURING
         for name in shelves.names(shelf)
-        for column, (unit, text) in getattr(plugins.load(shelf, name), "COLUMNS", {}).items()
+        for column, (unit, text) in plugins.columns(shelf, name).items()
     ]
     return found

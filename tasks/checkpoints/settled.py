@@ -198,7 +198,7 @@ def _plugins(job: Job) -> list[str]:
         "formats": job.package.formats,
     }  # fmt: skip
     pairs = ((shelf, plugin.use) for shelf, some in chosen.items() for plugin in some)
-    modules = {plugins.load(shelf, use).__file__ or "" for shelf, use in pairs if "." in use}
+    modules = {plugins.module(shelf, use).__file__ or "" for shelf, use in pairs if "." in use}
     homes = {Path(file).parent for file in modules - {""}}
     files = sorted(path for home in homes for path in home.glob("*.py"))
     return [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]

@@ -1,4 +1,4 @@
-"""What the usual reader of a format refuses, as data that a format plug-in declares as `READER`.
+"""What the usual reader of a format refuses, which a format plug-in declares as `READER`.
 
 A reader that filters by length drops clips without a word: the loss shows in no log of the training
 run. The numbers are the defaults that come with the reader; a trainer's own settings may differ.
@@ -6,34 +6,7 @@ run. The numbers are the defaults that come with the reader; a trainer's own set
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
-#: `frames`: 10 ms of audio. `characters`: code points of the text without blanks at its ends, one
-#: token each for a character tokenizer; a BPE model makes fewer tokens of the same text.
-Measure = Literal["seconds", "frames", "characters", "characters_per_frame"]
-FRAMES_PER_SECOND = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """The reader drops a clip whose `measure` lies beyond `limit`; a value equal to it is kept."""
-
-    setting: str  # as the reader's own settings call it
-    side: Literal["min", "max"]
-    measure: Measure
-    limit: float
-
-
-@dataclass(frozen=True, slots=True)
-class ReaderLimits:
-    """All bounds of a reader, in the order in which it applies them."""
-
-    reader: str  # for people
-    where: str  # the part of the trainer's settings that holds the bounds
-    bounds: tuple[Bound, ...]
-    splits: tuple[str, ...] | None = None  # that it filters; None: all
-
+from tasks.formats import Bound, ReaderLimits
 
 #: WeNet calls `processor.filter` (wenet/dataset/processor.py) on every sample of every data list,
 #: with the settings' `dataset_conf.filter_conf` over these defaults. The recipes in `examples/`

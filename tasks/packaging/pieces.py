@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -34,8 +33,9 @@ from tasks.formats import Hashes, Piece, Published
 from tasks.job import Job
 from tasks.packaging import layout
 from tasks.packaging.layout import Group
+from tasks.plugins.contracts import Format
 from tasks.schema import UTTERANCES
-from tasks.settings import Plugin
+from tasks.settings import Plugin, StageSettings
 from tasks.storage import tables, transfers
 
 log = logging.getLogger("uttermill")
@@ -130,7 +130,7 @@ def _of_format(
         rows = now.take(group.rows)
         files = tuple(module.files(group.split, group.number, rows, settings))
         same: tuple[Published, ...] = ()
-        if old is not None and (old == group.number or not getattr(module, "NUMBERED", False)):
+        if old is not None and (old == group.number or not module.NUMBERED):
             assert then is not None
             assert before is not None
             rows = seen_by(module, then).slice(*places[group.split, old])
@@ -141,16 +141,16 @@ def _of_format(
 
 
 def with_derived(
-    module: ModuleType, settings: Any, table: pa.Table
+    module: Format, settings: StageSettings, table: pa.Table
 ) -> tuple[pa.Table, dict[str, pa.Array]]:
     """The table with the columns that a format derives from it, and these alone."""
-    columns = module.derived(table, settings) if hasattr(module, "derived") else {}
+    columns = module.derived(table, settings)
     for name, values in columns.items():
         table = table.append_column(name, values)
     return table, columns
 
 
-def seen_by(module: ModuleType, table: Any, *more: str) -> Any:
+def seen_by(module: Format, table: Any, *more: str) -> Any:
     """The columns that a format's files depend on; a measure that is not taken is no column."""
     wanted = dict.fromkeys((*module.COLUMNS, *more))
     return table.select([name for name in wanted if name in table.schema.names])
@@ -170,7 +170,7 @@ def _laid_out(job: Job, groups: list[Group], pieces: list[Piece], rows: pa.Table
     for group, piece in zip(groups, pieces, strict=True):
         shards += [piece.path] * piece.clips
         generations += [group.generation] * piece.clips
-        if hasattr(module, "offsets"):
+        if module.offsets:
             offsets.append(module.offsets(table.slice(at, piece.clips), settings))
         at += piece.clips
     places = {
@@ -223,13 +223,13 @@ def _rows(staging: Path, piece: Piece, *more: str) -> list[Row]:
     return rows_for(plugins.load("formats", piece.format), own, *more)
 
 
-def rows_for(module: ModuleType, table: pa.Table | pa.RecordBatch, *more: str) -> list[Row]:
+def rows_for(module: Format, table: pa.Table | pa.RecordBatch, *more: str) -> list[Row]:
     """Rows as `write` and `check` get them."""
     rows: list[Row] = seen_by(module, table, "shard", "offset", *more).to_pylist()
     return rows
 
 
-def _format(job: Job, piece: Piece) -> tuple[ModuleType, Any]:
+def _format(job: Job, piece: Piece) -> tuple[Format, StageSettings]:
     plugin = next(plugin for plugin in job.package.formats if plugin.use == piece.format)
     return plugins.resolve("formats", plugin)
 
@@ -252,7 +252,7 @@ def write(job: Job, staging: Path, number: int) -> bool:
 
     module, settings = _format(job, piece)
     rows = _rows(staging, piece, *READ)
-    proved = not getattr(module, "PROVES_SAMPLES", False)
+    proved = not module.PROVES_SAMPLES
     hashes: Hashes = {}
     with transfers.writing(staging) as home, blobs.reading(job.out, rows, proved) as pcm:
         module.write(piece, rows, pcm, home, settings, hashes)
@@ -338,9 +338,8 @@ def finished(job: Job, staging: Path) -> Iterator[tuple[Path, Hashes]]:
     read, sizes = [*storage.sizes(staging)], dict[str, int | None].fromkeys(hashes)
     for use, module, _ in chosen:
         paths = [path for piece in pieces if piece.format == use for path in piece.files]
-        back: tuple[str, ...] = getattr(module, "READ_BACK", ())
-        read += [path for path in paths if path.endswith(back)]
-        if getattr(module, "SIZED", False):
+        read += [path for path in paths if path.endswith(module.READ_BACK)]
+        if module.SIZED:
             sizes |= {path: hashes[path][1] for path in paths}
     with versions.finishing(staging, read, sizes, job.scratch) as home:
         for use, module, settings in chosen:

@@ -1,7 +1,4 @@
-"""Shelf of sources. A plug-in has
-
-class Settings(SourceSettings)
-def recordings(settings) -> Iterator[Recording | Ignored]    # stable order, reads no audio
+"""Shelf of sources: they list recordings. `tasks.plugins.contracts.sources` says what one has.
 
 A path may be a URL: `_shared` looks at both (`top`, `find`, `guard`, `lines`, `located`),
 `_objects` walks a bucket, and `tasks.recording.container` fetches what is decoded. A list leads to

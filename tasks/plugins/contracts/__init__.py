@@ -25,7 +25,6 @@ from tasks.plugins.contracts.asr import Recogniser, RecogniserModule
 from tasks.plugins.contracts.base import (
     Columns,
     LoadedPlugin,
-   
     PluginModule,
     VersionedModule,
 )

@@ -14,7 +14,7 @@ import pytest
 
 from tasks import filter, plugins, resample, schema, shelves, transcribe
 from tasks.errors import ConfigError
-from tasks.packaging import pieces
+from tasks.packaging import plan
 from tasks.plugins.contracts import CONTRACTS
 from tasks.plugins.contracts.members import Filled, lacking, members
 from tasks.settings import StageSettings, role
@@ -86,7 +86,7 @@ def test_a_plugin_has_what_its_contract_asks(shelf: str, use: str) -> None:
 def test_a_format_depends_on_columns_that_there_are(use: str) -> None:
     asked = plugins.load("formats", use)
     unknown = set(asked.COLUMNS) - set(schema.UTTERANCES.names)
-    assert not set(asked.COLUMNS) & set(pieces.LAID_OUT)
+    assert not set(asked.COLUMNS) & set(plan.LAYOUT_COLUMNS)
     if unknown and not hasattr(plugins.module("formats", use), "derived"):
         assert unknown <= {
             column

@@ -1,9 +1,28 @@
-"""Shelf of published formats: one file here is one format.
+"""Shelf of published formats: one file is one format. `wenet_raw.py` is the smallest to copy.
 
-`tasks.plugins.contracts.formats` says what one has. `_rows.stream` reads the rows of a version for
-its lists, `_readers` has the bounds of the usual readers.
+`tasks.plugins.contracts.formats` says what one has.
 """
 
-from tasks.plugins.contracts.formats import Bound, Hashes, Piece, Published, ReaderLimits
+from tasks.plugins.contracts.formats import (
+    FRAMES_PER_SECOND,
+    Bound,
+    Hashes,
+    Output,
+    OutputShard,
+    PublishedFile,
+    ReaderLimits,
+    ReadPcm,
+    Rows,
+)
 
-__all__ = ["Bound", "Hashes", "Piece", "Published", "ReaderLimits"]
+__all__ = [
+    "FRAMES_PER_SECOND",
+    "Bound",
+    "Hashes",
+    "Output",
+    "OutputShard",
+    "PublishedFile",
+    "ReadPcm",
+    "ReaderLimits",
+    "Rows",
+]

@@ -114,12 +114,6 @@ def _backend(plugin: Plugin) -> Backend:  # itself: as JSON its secrets would be
     return backend
 
 
-def weights(job: Job) -> str:
-    """Identity of the recogniser's model; ConfigError when it is missing or another one."""
-    module, settings = plugins.resolve("asr", job.transcribe.backend)
-    return str(module.weights(settings))
-
-
 def _chunks(units: list[Unit]) -> Iterator[list[Unit]]:
     chunk: list[Unit] = []
     held = 0.0

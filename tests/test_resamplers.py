@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tasks import plugins, shelves
-from tasks.audio import pcm
 from tasks.resamplers.librosa import Settings as LibrosaSettings
 from tasks.settings import Plugin, ResampleSettings
+from tasks.stages import pcm
 
 RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000, 96000)
 ENGINES = get_args(LibrosaSettings.model_fields["res_type"].annotation)

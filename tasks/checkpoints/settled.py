@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tasks import plugins, storage
+from tasks import plugins, recipe, storage
 from tasks.checkpoints.manifest import write_atomic
 from tasks.dataset import datacard, versions
 from tasks.job import Done, Job
@@ -50,10 +50,10 @@ class Settled:
 
     def __init__(self, job: Job, shards: Sequence[str]) -> None:
         self._job, self._shards = job, sorted(shards)
-        told = datacard.settings(job)
+        told = recipe.settings_of(job)
         self._settings = _digest(
             [told[name] for name in stage.PER_SHARD], job.filter.measure_all,
-            {**datacard.recipes(job), "weights": stage.weights_of(job)}, datacard.libraries(),
+            {**recipe.recipes_of(job), "weights": stage.weights_of(job)}, datacard.libraries(),
             _code(), _plugins(job),
         )  # fmt: skip
         self._lists: list[str] = []
@@ -128,7 +128,7 @@ class Settled:
             [self._keys[shard] for shard in self._shards], package.model_dump(mode="json"),
             formats, self._lists,
             [source.model_dump(mode="json") for source in self._job.sources],
-            datacard.settings(self._job),
+            recipe.settings_of(self._job),
             newest.name if newest else None, described.get(datacard.SEAL),
         )  # fmt: skip
 

@@ -1,5 +1,6 @@
 """The shelves of plug-ins: finding, loading and checking them; `contracts` says what each has."""
 
+from tasks.plugins.datasets import Dataset, datasets
 from tasks.plugins.loading import (
     MEASURING,
     MOST_FAULTS,
@@ -15,8 +16,10 @@ from tasks.plugins.loading import (
 __all__ = [
     "MEASURING",
     "MOST_FAULTS",
+    "Dataset",
     "checked",
     "columns",
+    "datasets",
     "explain",
     "load",
     "module",

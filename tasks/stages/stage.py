@@ -11,12 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tasks import storage, transcribe
+from tasks import recipe, storage
 from tasks.checkpoints import blobs, manifest
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.view import ShardView
@@ -41,7 +40,7 @@ def weights_of(job: Job) -> str:
 
 @lru_cache(maxsize=8)
 def _weights(settings: TranscribeSettings) -> str:  # not the job: its mappings have no hash
-    return transcribe.weights(Job(Path(), transcribe=settings))
+    return recipe.weights(settings)
 
 
 def view_of(job: Job, shard: str, strict: bool = False) -> ShardView:

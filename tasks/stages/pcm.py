@@ -7,19 +7,17 @@ int16 source at the target rate comes through bit for bit. Full scale is clamped
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks import plugins
+from tasks.audio import Clip
 from tasks.audio.channels import mean
 from tasks.errors import ItemError
 from tasks.plugins.contracts import Resampler
 from tasks.settings import ResampleSettings, StageSettings
-
-if TYPE_CHECKING:
-    from tasks.audio import Clip
 
 Float = NDArray[np.float32]
 Int16 = NDArray[np.int16]

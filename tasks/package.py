@@ -180,7 +180,7 @@ def _before(newest: Path, described: dict[str, Any]) -> PreviousVersion | None:
 
 def _balanced(job: Job, groups: list[Group], rows: pa.Table) -> dict[str, Any]:
     """How even the tars are for the readers; said in the log when they are not."""
-    loads = layout.loads_of(groups, layout.seconds_of(rows))
+    loads = layout.loads_of(groups, summary.seconds_of(rows))
     seconds, fraction = layout.worst(loads, job.package.readers)
     return {
         "readers": job.package.readers, "tars": len(groups),

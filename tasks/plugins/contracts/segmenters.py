@@ -19,12 +19,12 @@ Kind = Literal["utterance", "non_speech", "unsegmented"]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Samples `start` (included) to `end` (not) of a recording, at its native rate.
+    """Samples `start` (inclusive) to `end` (exclusive) of a recording, at its native rate.
 
-    `given` is the index of the source's segment that it is: its text is that segment's. `turn` is
-    the index of the segment that it is a part of: it has that segment's speaker, and no text.
-    `reason` says why a span of kind `unsegmented` is not an utterance. An utterance of no samples
-    is a given segment that lies outside the recording.
+    `given`: index of the source's segment that it equals; it gets that segment's text. `turn`:
+    index of the segment that it is a part of; it gets that segment's speaker, and no text.
+    `reason`: why a span of kind `unsegmented` is not an utterance. An utterance of no samples is a
+    given segment outside of the recording.
     """
 
     start: int
@@ -40,14 +40,14 @@ class Segmenter(Protocol):
     sample at least once, which `tasks.accounting.ledger` checks against the decoded count."""
 
     def push(self, block: NDArray[np.float32]) -> list[Span]:
-        """Take the next samples, float32 [n, channels]; return the spans that are now final."""
+        """Take the next block, float32 [n, channels]; return the spans that are now final."""
 
     def finish(self) -> list[Span]:
-        """The recording ended: return the rest."""
+        """The recording ended; return the remaining spans."""
 
     @property
     def needed_from(self) -> int:
-        """First sample that a span still to come may contain; earlier ones may be dropped."""
+        """First sample that a later span may contain; the caller may release earlier ones."""
 
 
 class SegmenterModule(VersionedModule, Protocol):

@@ -22,7 +22,7 @@ from prefect.context import FlowRunContext
 from flows.cli import items
 from flows.cluster.cluster import ClusterSettings
 from flows.cluster.guard import map_chains
-from flows.run import disk, lock, metrics, report, runs
+from flows.run import disk, metrics, report, runs
 from flows.run.calls import OnCluster, opened
 from flows.run.progress import Progress
 from flows.server import history, posting
@@ -43,7 +43,7 @@ from tasks.settings import (
     Source,
     TranscribeSettings,
 )
-from tasks.storage import tables
+from tasks.storage import lock, tables
 
 log = logging.getLogger("uttermill")
 

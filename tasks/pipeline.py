@@ -88,7 +88,7 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
         )
         for path in paths:
             rows += shard.load_listing(path)
-        storage.forget(scratch)
+        storage.of(scratch).clear(scratch)
     for row in rows:
         if row["error_code"] == "changed":
             found.left.append(shard.still_written(row))
@@ -178,7 +178,7 @@ def run_package_stage(
             lap("decide")
         gathered = caller.call(package.gather, job, shards, scratch)
         for home, _ in parts:
-            storage.forget(home)
+            storage.of(home).clear(home)
         lap("gather")
         count = gathered["summary"]["utterances"]["packaged"]
         seconds = gathered["summary"]["seconds"]["packaged"]
@@ -238,7 +238,7 @@ def _unchanged(job: Job, version: Version, began: float) -> Published:
         versions.point_latest(job.out)
         inventory.note(job.out)
     done = Done("package", "", 0, version.clips, 0, time.monotonic() - began)
-    path = versions.home(job.out) / f"v{version.number:04d}"
+    path = versions.numbered(job.out, version.number)
     return Published(path, False, version.summary, done, balance=version.balance)
 
 

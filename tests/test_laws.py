@@ -35,6 +35,7 @@ from tasks.errors import ConservationError, CorruptManifest, MillError, RunError
 from tasks.formats import _tar
 from tasks.job import Job
 from tasks.stages import stage
+from tasks.storage import atomic
 from tasks.upkeep.verify import verify
 from tests import corpus
 from tests.corpus import STAGES
@@ -530,7 +531,7 @@ SYNCS = [(os, "fsync")]
 
 
 def _writes() -> list[tuple[Any, str]]:
-    return [(manifest.HashedFile, "write"), (pq, "write_table"), (Path, "write_text"),
+    return [(atomic.HashedFile, "write"), (pq, "write_table"), (Path, "write_text"),
             (_tar.Tar, "add"), (Path, "mkdir")]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from tasks.errors import CODES, ConfigError
 from tasks.estimating.what_if import kept
 from tasks.packaging import weights
 from tasks.stages import stage
-from tasks.storage import tables, transfers
+from tasks.storage import tables
 
 
 def status(out: Path) -> dict[str, Any]:
@@ -121,9 +121,9 @@ def data_list(dataset: Path, prefix: str | None, split: str | None) -> list[str]
         module = plugins.load("formats", name)
         lines: list[str] = []
         if hasattr(module, "listing"):
-            lists = [n for n in storage.tree(dataset)
-                     if n.endswith(LISTS)] if storage.is_remote(dataset) else []  # fmt: skip
-            with transfers.reading(dataset, lists) as home:
+            store = storage.of(dataset)
+            lists = [name for name in store.tree(dataset) if name.endswith(LISTS)]
+            with store.reading(dataset, lists) as home:
                 lines = module.listing(home, split or "*", head)
         if lines:
             return lines

@@ -8,12 +8,11 @@ is made again with or without it; it only lets a run say so.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Collection
 from pathlib import Path
 
 from tasks import storage
-from tasks.checkpoints.manifest import write_atomic
+from tasks.storage import write_atomic
 
 log = logging.getLogger("uttermill")
 
@@ -29,13 +28,8 @@ def there(out: Path) -> list[str]:
     """Committed files, relative to OUT, sorted."""
     found: list[str] = []
     for root in ROOTS:
-        if storage.is_remote(out):
-            there = (f"{root}/{name}" for name in storage.tree(out / root))
-            found += filter(_committed, there)
-            continue
-        for folder, _, names in os.walk(out / root):
-            at = os.path.relpath(folder, out)
-            found += [f"{at}/{name}" for name in names if _committed(f"{at}/{name}")]
+        names = (f"{root}/{name}" for name in storage.of(out).tree(out / root))
+        found += filter(_committed, names)
     return sorted(found)
 
 

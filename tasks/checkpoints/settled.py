@@ -13,21 +13,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tasks import plugins, storage
-from tasks.checkpoints.manifest import write_atomic
 from tasks.dataset import datacard, versions
 from tasks.job import Done, Job
 from tasks.packaging import split_lists
-from tasks.recording import guard
 from tasks.stages import stage
+from tasks.storage import write_atomic
 
 FORMAT = 1  # of the file
 STAGES = ("shard", *stage.PER_SHARD)
@@ -151,32 +148,11 @@ def _guards(out: Path) -> Guards:
     """Of each shard's manifests and blobs what changes when one is written, cut or replaced."""
     found: Guards = {}
     for root in (*(f"manifests/{name}" for name in STAGES), "audio"):
-        for name, mark in _files(out / root):
+        for name, mark in storage.of(out).guards(out / root):
             found.setdefault(name.split("/", 1)[0], []).append((f"{root}/{name}", mark))
     for files in found.values():
         files.sort()
     return found
-
-
-def _files(root: Path) -> Iterator[tuple[str, str]]:
-    """`<shard>/<file>` and its guard, of all files of all shards."""
-    if storage.is_remote(root):
-        for name, seen in storage.under(*storage.files_in(root)).items():
-            yield name, seen.mark
-        return
-    for folder in _scanned(root):
-        if folder.is_dir():
-            for entry in _scanned(folder.path):
-                with suppress(FileNotFoundError):  # a temporary file of a worker that is late
-                    yield f"{folder.name}/{entry.name}", guard(entry.stat(follow_symlinks=False))
-
-
-def _scanned(folder: str | Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as found:
-            return list(found)
-    except FileNotFoundError:
-        return []
 
 
 @cache

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import plugins
-from tasks.checkpoints import inventory, manifest
+from tasks import plugins, storage
+from tasks.checkpoints import inventory
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.texts import text_columns
 from tasks.checkpoints.utterance import Utterance
@@ -126,7 +126,7 @@ def save(job: Job, table: pa.Table) -> None:
     """Write the table down; only while holding OUT's lock."""
     whole = table.replace_schema_metadata({KEY: json.dumps(_state(job)).encode()})
     path = _path(job.out)
-    with manifest.staged(path.parent) as (handle, publish):
+    with storage.of(path.parent).staged(path.parent) as (handle, publish):
         pq.write_table(whole, handle, compression="zstd")
         publish(lambda _: path.name)
 

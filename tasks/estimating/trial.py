@@ -166,10 +166,6 @@ def bytes_of(staging: Path) -> dict[str, int]:
     """Bytes of the pieces that were written, by format."""
     found: dict[str, int] = {}
     for piece in pieces.pieces_of(staging):
-        remote = storage.is_remote(staging)
-        size = sum(
-            storage.size(staging / path) if remote else (staging / path).stat().st_size
-            for path in piece.files
-        )
+        size = sum(storage.of(staging).size(staging / path) for path in piece.files)
         found[piece.format] = found.get(piece.format, 0) + size
     return found

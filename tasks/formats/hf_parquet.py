@@ -20,9 +20,10 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from tasks.checkpoints.blobs import Pcm
-from tasks.checkpoints.manifest import HashedFile, Row
+from tasks.checkpoints.manifest import Row
 from tasks.formats import Hashes, Piece, _clips, _measures, _whole
 from tasks.settings import THRESHOLD, StageSettings
+from tasks.storage.atomic import HashedFile
 
 VERSION = 1
 #: Columns that are those of the row.

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -36,7 +35,7 @@ from tasks.packaging import layout
 from tasks.packaging.layout import Group
 from tasks.schema import UTTERANCES
 from tasks.settings import Plugin
-from tasks.storage import tables, transfers
+from tasks.storage import tables
 
 log = logging.getLogger("uttermill")
 
@@ -254,7 +253,7 @@ def write(job: Job, staging: Path, number: int) -> bool:
     rows = _rows(staging, piece, *READ)
     proved = not getattr(module, "PROVES_SAMPLES", False)
     hashes: Hashes = {}
-    with transfers.writing(staging) as home, blobs.reading(job.out, rows, proved) as pcm:
+    with storage.of(staging).writing(staging) as home, blobs.reading(job.out, rows, proved) as pcm:
         module.write(piece, rows, pcm, home, settings, hashes)
     _note(staging, number, hashes)
     return False
@@ -263,10 +262,8 @@ def write(job: Job, staging: Path, number: int) -> bool:
 def _unlink(staging: Path, piece: Piece) -> None:
     """A dead worker's, and perhaps links into a published version: never written through. An
     object is whole if it is there at all, and nothing is put over it."""
-    if storage.is_remote(staging):
-        return
     for path in piece.files:
-        (staging / path).unlink(missing_ok=True)
+        storage.of(staging).detach(staging / path)
 
 
 def check(job: Job, staging: Path, number: int) -> None:
@@ -287,7 +284,7 @@ def check(job: Job, staging: Path, number: int) -> None:
 def _faults(job: Job, staging: Path, number: int, piece: Piece) -> list[str]:
     """Of a piece that is read back; its hashes are noted where there are none."""
     module, settings = _format(job, piece)
-    with transfers.reading(staging, piece.files) as home:
+    with storage.of(staging).reading(staging, piece.files) as home:
         hashes = _noted(staging, number)
         faults: list[str] = module.check(piece, _rows(staging, piece), home, settings, hashes)
         found = {path: hashes.get(path) or storage.hashed(home / path) for path in piece.files}
@@ -313,10 +310,7 @@ def _prove(job: Job, rows: list[Row]) -> None:
 def _note(staging: Path, number: int, hashes: Hashes) -> None:
     """Only this piece's worker writes it: no other reads it before that has answered."""
     path, data = staging / PLAN / "hashes" / str(number), json.dumps(hashes).encode()
-    if storage.is_remote(staging):
-        storage.put(path, data)
-    else:
-        path.write_bytes(data)
+    storage.of(staging).write(path, data)
 
 
 def _noted(staging: Path, number: int) -> Hashes:
@@ -329,13 +323,12 @@ def finished(job: Job, staging: Path) -> Iterator[tuple[Path, Hashes]]:
     """Remove the plan and write the formats' lists: a folder with these and the version's tables
     (the staging folder, where it is local), and the hashes of every file of a piece."""
     pieces = pieces_of(staging)
-    hashes = _hashes(pieces, storage.read_all(staging / PLAN / "hashes"))
-    if storage.is_remote(staging):
-        storage.remove_tree(staging / PLAN)
-    else:
-        shutil.rmtree(staging / PLAN)
+    store = storage.of(staging)
+    hashes = _hashes(pieces, store.read_all(staging / PLAN / "hashes"))
+    store.remove_tree(staging / PLAN)
     chosen = [(plugin.use, *plugins.resolve("formats", plugin)) for plugin in job.package.formats]
-    read, sizes = [*storage.sizes(staging)], dict[str, int | None].fromkeys(hashes)
+    read = [path.name for path in store.names(staging)]
+    sizes = dict[str, int | None].fromkeys(hashes)
     for use, module, _ in chosen:
         paths = [path for piece in pieces if piece.format == use for path in piece.files]
         back: tuple[str, ...] = getattr(module, "READ_BACK", ())

@@ -6,11 +6,10 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tasks import storage
 from tasks.errors import ConfigError, RunError
 from tasks.recording import Ignored
 from tasks.sources._shared import left_out, name_of, text_of
-from tasks.storage import urls
+from tasks.storage import answers, urls
 
 
 class Object(NamedTuple):
@@ -30,7 +29,7 @@ def walk(root: str) -> Iterator[Object | Ignored]:
     told: set[str] = set()
     files, key = urls.files_of(root)
     try:
-        found = storage.under(files, key)
+        found = answers.under(files, key)
     except (FileNotFoundError, RunError) as error:
         raise ConfigError(f"source {text_of(root)!r} cannot be listed ({error})") from None
     for relative in sorted(found, key=os.fsencode):

@@ -86,12 +86,12 @@ def _hashed(out: Path, path: Path, named: str, found: Found) -> bool:
 
 def _unheard(out: Path, shard: str, parts: list[Part]) -> list[str]:
     """Blobs that rows name, but that are gone or too short; not of PCM that was made again."""
-    sizes: dict[str, int] = {}
+    sizes = blobs.sizes(out, shard)
     there: set[str] = set()
     absent: dict[str, str] = {}
     for part in parts:
         for row in part.table.to_pylist():
-            if row["error_code"] or blobs.present(out, shard, row, sizes):
+            if row["error_code"] or blobs.present(row, sizes):
                 there.add(row["audio"])
             else:
                 absent[row["audio"]] = row["blob"]

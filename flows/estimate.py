@@ -25,7 +25,6 @@ from flows.run.progress import Progress
 from flows.server import artifacts, posting
 from flows.settings import PrepareSettings, check
 from tasks import masking, prefect_tasks, storage
-from tasks.checkpoints import inventory
 from tasks.dataset import versions
 from tasks.estimating import forecast, sample, trial
 from tasks.estimating.forecast import Costs, Forecast, Sizes
@@ -123,7 +122,8 @@ def line(
     seen = trial.known(job, found.shards)
     costs = _costs(job, dones, caller)
     sizes = _packaged(job, members, chosen, seen, caller, costs)
-    inventory.note(job.out)
+    found.index.refresh()
+    found.index.note_files()
     held = sample.strata(members, wanted)
     told = Forecast(held, drawn, seen, costs, sizes).as_dict()
     tasks_run = 1 + sum(len(each) for each in dones)

@@ -29,7 +29,6 @@ from flows.server import history, posting
 from flows.settings import PrepareSettings, check
 from tasks import pipeline, prefect_tasks
 from tasks.accounting import summary
-from tasks.checkpoints.settled import Settled
 from tasks.dataset import reader_drops, versions
 from tasks.errors import CorruptManifest, MillError, NothingLeft
 from tasks.job import Done, Job
@@ -43,6 +42,7 @@ from tasks.settings import (
     Source,
     TranscribeSettings,
 )
+from tasks.settled import Settled
 from tasks.storage import lock, tables
 
 log = logging.getLogger("uttermill")
@@ -126,7 +126,7 @@ def line(job: Job, caller: OnCluster, progress: Progress, folder: Path) -> dict[
         totals.add(found.done)
         items.write_left_aside(folder, found.left)
         _show(progress, found)
-        state = Settled(job, found.shards)
+        state = Settled(job, found.shards, found.index)
         _all_chains(job, found, caller, progress, state, totals)
         progress.start("package", found.done.seconds)
         try:

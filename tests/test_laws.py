@@ -575,9 +575,9 @@ def break_everywhere(
 
 
 def test_a_failing_rename_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> None:
-    # shard, inventory, filter, blob, resample, transcribe, decisions, data.list, data card,
-    # dataset.json, version, latest, inventory, settled
-    assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, 20) == 14
+    # shard, index, filter, blob, resample, transcribe, decisions, data.list, data card,
+    # dataset.json, version, latest, index
+    assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, 20) == 13
 
 
 def test_a_failing_sync_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> None:

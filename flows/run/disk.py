@@ -70,7 +70,7 @@ def check(job: Job, cluster: ClusterSettings) -> None:
 
     Not once a run ended well after it: what that run left is in no forecast of before.
     """
-    found = newest(job) if cluster.check_disk and free(job.out) is not None else None
+    found = newest(job) if cluster.check_disk and not storage.of(job.out).remote else None
     short = lacking(found, job.out) if found else None
     if short and found:
         done = next(runs.having(job.out, "summary.json"), None)

@@ -24,7 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import plugins, storage
-from tasks.checkpoints import inventory, manifest
+from tasks.checkpoints import manifest
+from tasks.checkpoints.index import Index
 from tasks.corpuswide import decisions
 from tasks.dataset import publication, versions
 from tasks.errors import ConfigError, RunError
@@ -130,7 +131,7 @@ def _remove_checkpoints(plan: Plan, job: Job) -> None:
     checkpoints = (*plan.goes["manifests"], *plan.goes["audio"])
     if checkpoints:
         answers = decisions.load(job)  # holds for a list of parts, which becomes another
-        inventory.forget(plan.out, {p.relative_to(plan.out).as_posix() for p in checkpoints})
+        Index(plan.out).forget(p.relative_to(plan.out).as_posix() for p in checkpoints)
         _remove(plan.out, checkpoints)
         if answers is not None:
             decisions.save(job, answers)

@@ -28,8 +28,8 @@ HOUR = 3600.0
 STEPS = {
     "tasks.shard.probe": ("shard", "probe"), "tasks.package.gather": ("package", "gather"),
     "tasks.packaging.decided.save": ("package", "decide"),
-    "tasks.packaging.pieces.write": ("package", "write"),
-    "tasks.packaging.pieces.check": ("package", "check"),
+    "tasks.packaging.shards.write": ("package", "write"),
+    "tasks.packaging.shards.check": ("package", "check"),
     "tasks.estimating.trial.plan": ("package", "plan"),
 }  # fmt: skip
 

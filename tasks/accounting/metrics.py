@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tasks.checkpoints.manifest import Row
+from tasks.job import Cost
 from tasks.schema import METRICS
-from tasks.stages.gauge import Cost
 from tasks.storage import write_atomic
 
 NAME = "metrics.parquet"

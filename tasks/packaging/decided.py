@@ -22,7 +22,7 @@ from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.corpuswide import decisions
 from tasks.job import Job
-from tasks.packaging import pieces
+from tasks.packaging import plan
 from tasks.schema import LEDGER, UTTERANCES
 from tasks.stages.stage import view_of
 from tasks.storage import tables
@@ -131,9 +131,9 @@ def _row(job: Job, shard: str, u: Utterance) -> Row:
 
 def row_schema(job: Job) -> pa.Schema:
     """Columns of a row before it is laid out: those published, the measures, where its PCM is."""
-    fields = [field for field in UTTERANCES if field.name not in pieces.LAID_OUT]
+    fields = [field for field in UTTERANCES if field.name not in plan.LAYOUT_COLUMNS]
     columns = [plugins.load("filters", plugin.use).COLUMNS for plugin in job.filter.filters]
     for found in (*columns, texts.text_columns(job.transcribe.verdicts)):
         for column, (unit, doc) in found.items():
             fields.append(pa.field(column, pa.float64(), metadata={"doc": doc, "unit": unit}))
-    return pa.schema([*fields, *pieces.SOURCE_COLUMNS])
+    return pa.schema([*fields, *plan.SOURCE_COLUMNS])

@@ -110,7 +110,7 @@ class Local:
     def guards(self, folder: Path) -> Iterator[tuple[str, str]]:
         for name, entry in _walked(folder):
             with suppress(FileNotFoundError):  # the temporary file of a worker that is late
-                yield name, guard(entry.stat(follow_symlinks=False))
+                yield name, stat_guard(entry.stat(follow_symlinks=False))
 
     def temporaries(self, folder: Path) -> Iterator[Path]:
         return folder.rglob(".*.tmp")
@@ -179,8 +179,8 @@ class Local:
         return shutil.disk_usage(out).free
 
 
-def guard(status: os.stat_result) -> str:
-    """(size, mtime in ns, inode) of a file as text: cheap proof that it was not touched."""
+def stat_guard(status: os.stat_result) -> str:
+    """`<size>-<mtime in ns>-<inode>` of a local file: cheap proof that it was not touched."""
     return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
 
 

@@ -322,7 +322,8 @@ def test_an_out_of_an_older_release_goes_on(
     """Its inventory is read, its other notes are not; all is looked at, and nothing is computed."""
     note(home).unlink()
     inventory, old = home / "out" / index.INVENTORY, home / "out" / index.SETTLED
-    names = [path.relative_to(home / "out").as_posix() for path in corpus.parts(home / "out")]
+    parts = corpus.parts(home / "out", *index.ROOTS)
+    names = [path.relative_to(home / "out").as_posix() for path in parts]
     inventory.write_text("".join(f"{name}\n" for name in [*names, "audio/shard-000000/x.pcm"]))
     old.write_text('{"format": 1}')
     published, counts = corpus.run(asked(home))

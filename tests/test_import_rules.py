@@ -133,6 +133,7 @@ LAYERS = (
     "tasks.dataset",
     "tasks.packaging",
     "tasks.shard tasks.filter tasks.resample tasks.transcribe tasks.package",
+    "tasks.settled",
     "tasks.pipeline",
     "tasks.upkeep tasks.report tasks.estimating",
     "tasks.prefect_tasks tasks.preload",
@@ -149,10 +150,6 @@ LAYERS = (
 LEVELS = {name: level for level, line in enumerate(LAYERS) for name in line.split()}
 #: Imports that climb still, with the reason; each is to go, none may come.
 CLIMBING: dict[tuple[str, str], str] = {
-    ("tasks.checkpoints.settled", "tasks.dataset.datacard"): "the index of a whole run",
-    ("tasks.checkpoints.settled", "tasks.dataset.versions"): "the index of a whole run",
-    ("tasks.checkpoints.settled", "tasks.packaging.split_lists"): "the index of a whole run",
-    ("tasks.checkpoints.settled", "tasks.stages.stage"): "the index of a whole run",
     ("flows.prepare", "flows.cli.items"): "the items of a run belong to its folder",
     ("flows.server.artifacts", "flows.run.progress"): "progress is not the run's alone",
     ("flows.server.posting", "flows.run.progress"): "progress is not the run's alone",

@@ -45,7 +45,7 @@ from tests.faults.kills import (
     Watch,
     database,
     gated,
-    large,
+    gated_site,
     leftovers,
     plan,
     strays,
@@ -80,10 +80,8 @@ def tally(pytestconfig: pytest.Config) -> Iterator[Tally]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, prefect_server: LocalServer) -> Site:
-    made = Site(tmp_path_factory.mktemp("seeded"), prefect_server.url)
+    made = gated_site(tmp_path_factory.mktemp("seeded"), prefect_server.url)
     corpus.make(made.source, COUNT)
-    with large(made).open("wb") as file:
-        file.truncate(3 << 28)
     return made
 
 
@@ -95,7 +93,7 @@ def alone(site: Site) -> Site:
 @pytest.fixture(scope="module")
 def quiet(site: Site) -> float:
     """Seconds of the run that nobody disturbs, into `reference`."""
-    Watch(site, site.home / "reference", PACE)
+    Watch(site, PACE)
     ended = site.done(gated(site, "reference"))
     assert ended.result["utterances"]["packaged"] == COUNT
     assert ended.result["deaths"] == {"deaths": 0, "timeouts": 0, "isolated": 0}
@@ -123,10 +121,10 @@ def sound(site: Site, out: Path) -> None:
 
 def suffered(striker: Striker, name: str, kills: list[Kill]) -> list[Kill]:
     """One OUT through as many of the kills as come before a run's end; those that are left."""
-    site, out = striker.site, striker.site.home / name
+    site = striker.site
     settings = gated(site, name)
     while True:
-        watch = Watch(site, out, PACE)
+        watch = Watch(site, PACE)
         with site.start("run", settings, "--json") as run:
             while kills and striker.strike(run, kills[0], watch):
                 kill, *kills = kills
@@ -138,10 +136,10 @@ def suffered(striker: Striker, name: str, kills: list[Kill]) -> list[Kill]:
                 assert ended.code == 0, ended.stderr
                 assert run.none_left(2.0), run.alive()
                 break
-    sound(site, out)
+    sound(site, site.home / name)
     again = site.done(settings)
     assert not again.result["new"]
-    sound(site, out)
+    sound(site, site.home / name)
     return kills
 
 

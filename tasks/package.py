@@ -22,8 +22,9 @@ import pyarrow.parquet as pq
 
 from tasks import corpuswide, plugins, storage
 from tasks.accounting import summary
-from tasks.checkpoints import manifest, view
+from tasks.checkpoints import manifest
 from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.utterance import Outcome
 from tasks.corpuswide import decisions, late
 from tasks.dataset import datacard, versions
 from tasks.errors import NothingLeft, RunError
@@ -36,7 +37,7 @@ from tasks.storage import tables, transfers
 
 PACKAGE_VERSION = 2
 TABLES = ("ledger.parquet", "utterances.parquet", splits.FILE)  # that `gather` writes
-REMOVED = view.Outcome("dropped", "shard", "source_removed")
+REMOVED = Outcome("dropped", "shard", "source_removed")
 
 
 def gather(job: Job, shards: Sequence[str], scratch: Path | None = None) -> dict[str, Any]:

@@ -24,11 +24,11 @@ from tasks import shard
 from tasks.accounting import metrics
 from tasks.accounting.metrics import Place, Trace
 from tasks.errors import ConfigError, RunError
-from tasks.job import Done, Job
+from tasks.job import Cost, Done, Job
 from tasks.packaging import pieces
 from tasks.schema import METRICS
 from tasks.stages import gauge
-from tasks.stages.gauge import Cost, Gauge
+from tasks.stages.gauge import Gauge
 
 
 def cost(wall: float = 1.0, started: float = 100.0, worker: str = "w") -> Cost:

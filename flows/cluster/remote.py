@@ -14,9 +14,9 @@ from typing import Any
 
 from distributed import get_worker
 
-from tasks.job import Done, Job
+from tasks.job import Cost, Done, Job
 from tasks.stages import stage
-from tasks.stages.gauge import Cost, Gauge
+from tasks.stages.gauge import Gauge
 
 TOPIC = "uttermill-progress"
 HANDED = "uttermill"  # in a worker's own temporary directory: what filter hands to resample there

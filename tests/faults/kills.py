@@ -225,8 +225,8 @@ class Striker:
             fresh = [stage for stage, _ in watch.lines()[begun:]]
             # All recordings are probed before the first is filtered, and all shards are done
             # before `package`: no more items of the stages before these will pass.
-            after = STAGES.index(kill.moment) + 1
-            beyond = STAGES[after if kill.moment == "shard" else max(STAGES.index("package"), after) :]
+            done_by = "filter" if kill.moment == "shard" else "package"
+            beyond = STAGES[max(STAGES.index(done_by), STAGES.index(kill.moment) + 1) :]
             return fresh.count(kill.moment) >= needed or any(stage in beyond for stage in fresh)
 
         if kill.moment == ANY:

@@ -557,7 +557,6 @@ def outcome(locator: Locator) -> float | str:
         return error.code
 
 
-@pytest.mark.slow
 @pytest.mark.skipif("UTTERMILL_CORPUS" not in os.environ, reason="UTTERMILL_CORPUS is not set")
 def test_every_file_of_the_corpus_decodes_or_has_a_code() -> None:
     corpus = Path(os.environ["UTTERMILL_CORPUS"])

@@ -288,7 +288,6 @@ exit 0
 """
 
 
-@pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.cluster
 def test_a_run_on_slurm(tmp_path: Path, prefect_server: LocalServer) -> None:

@@ -188,7 +188,6 @@ def shown(result: dict[str, Any]) -> str:
     return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 
-@pytest.mark.slow
 def test_run_warns_each_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In words and in --json, in the artifact and in the report; again when nothing was left."""
     corpus.make(tmp_path / "in", 4)

@@ -19,7 +19,7 @@ from tasks.upkeep.verify import verify
 
 CORPUS = os.environ.get("UTTERMILL_CORPUS")
 pytestmark = [
-    pytest.mark.slow, pytest.mark.server, pytest.mark.cluster, pytest.mark.timeout(1200),
+    pytest.mark.server, pytest.mark.cluster, pytest.mark.timeout(1200),
     pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set"),
 ]  # fmt: skip
 
@@ -57,10 +57,14 @@ def test_the_whole_corpus_is_accounted_for(tmp_path: Path, prefect_server: Local
     assert all(entry["items_computed"] == 0 for entry in again["stages"].values())
 
 
-def test_librispeech_with_whisper_base(tmp_path: Path, prefect_server: LocalServer) -> None:
+@pytest.mark.parametrize("step", [10, pytest.param(2, marks=pytest.mark.nightly)])
+def test_librispeech_with_whisper_base(
+    tmp_path: Path, prefect_server: LocalServer, step: int
+) -> None:
+    """Every so many of its clips."""
     assert CORPUS
     rows = [json.loads(line) for line in (Path(CORPUS) / "manifest.jsonl").read_text().splitlines()]
-    chosen = [row for row in rows if row["path"].startswith("en/librispeech/")][::4]
+    chosen = [row for row in rows if row["path"].startswith("en/librispeech/")][::step]
     listing = tmp_path / "libri.jsonl"
     listing.write_text(
         "".join(

@@ -23,7 +23,7 @@ from tests.e2e.service import Service
 from tests.faults.command import Site, differences, soon
 from tests.plugins import gate
 
-pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.cluster]
+pytestmark = [pytest.mark.server, pytest.mark.cluster]
 
 COUNT = 6
 SHARDS = 3

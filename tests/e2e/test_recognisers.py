@@ -18,7 +18,7 @@ from flows.demo import voice as demo_voice
 from flows.server.server import LocalServer
 from tasks.upkeep.verify import verify
 
-pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.cluster]
+pytestmark = [pytest.mark.server, pytest.mark.cluster]
 
 TEXTS = (
     "The library closes at nine in the evening, and the last bus leaves a little later.",

@@ -110,6 +110,15 @@ def prefect_api(prefect_server: LocalServer) -> Iterator[LocalServer]:
 
 
 @pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """`cluster` in the settings of runs that neither kill workers nor need their own."""
+    from tests.shared_cluster import serving
+
+    with serving(tmp_path_factory.mktemp("cluster") / "scratch") as settings:
+        yield settings
+
+
+@pytest.fixture(scope="session")
 def s3() -> Iterator[S3]:
     """A real S3 server with an empty bucket."""
     from tests.s3_server import serving

@@ -71,6 +71,7 @@ def settings(site: Site, out: str) -> Path:
         out,
         shard={"settle_seconds": 0, "hours": 1.8 / 3600},
         transcribe={"backend": {"use": "tests.plugins.mendable_asr"}},
+        cluster={"workers": 2},
     )
 
 

@@ -175,7 +175,7 @@ class Site:
                 "filters": [{"use": "duration"}, {"use": "silence"}, {"use": "clipping"}],
             },
             "transcribe": {"backend": {"use": "fake"}},
-            "cluster": {"workers": 2},
+            "cluster": {"workers": 1},
         }
         for name, value in changes.items():
             mapping = isinstance(value, dict) and isinstance(data.get(name), dict)

@@ -40,9 +40,14 @@ def words(faults: Iterable[Fault], start: int, end: int, rate: int) -> str:
 
 def merged(faults: Iterable[Fault]) -> list[Fault]:
     """By start; those that touch are one, so that no count depends on a decoder's wording."""
+    return bridged(faults, 0)
+
+
+def bridged(faults: Iterable[Fault], gap: int) -> list[Fault]:
+    """By start; those that are up to `gap` samples apart are one."""
     joined: list[Fault] = []
     for fault in sorted(faults, key=lambda f: (f.start, f.end)):
-        if joined and fault.start <= joined[-1].end:
+        if joined and fault.start <= joined[-1].end + gap:
             last = joined.pop()
             shifts, end = last.shifts or fault.shifts, max(last.end, fault.end)
             fault = Fault(last.start, end, last.what, shifts)

@@ -119,21 +119,23 @@ def _unfinished(decoder: Decoder, file: BinaryIO) -> bool:
 
 class Suspect:
     """A decoder of a file whose container may know of damage, wherever it is; `what` is asked when
-    all is decoded."""
+    all is decoded and what the decoder found does not explain it."""
 
     def __init__(
-        self, decoder: Decoder, what: Callable[[], str | None], at_end: bool = False
-    ) -> None:
+        self, decoder: Decoder, what: Callable[[], str | None], explained: Callable[[], bool],
+        at_end: bool = False,
+    ) -> None:  # fmt: skip
         self._decoder, self._what, self._at_end = decoder, what, at_end
+        self._explained = explained
         self.header, self.faults = decoder.header, decoder.faults
 
     def read(self, frames: int) -> Iterator[Samples]:
-        """The same blocks; a fault that the decoder did not find is somewhere in all of them."""
+        """The same blocks; damage that the decoder did not find is somewhere in all of them."""
         at = 0
         for block in self._decoder.read(frames):
             at += len(block)
             yield block
-        if not self.faults and (what := self._what()):
+        if not self._explained() and (what := self._what()):
             self.faults.append(Fault(at if self._at_end else 0, at, what, not self._at_end))
 
     def skip_to(self, sample: int) -> bool:
@@ -176,9 +178,11 @@ def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder
         raise ItemError("unreadable", f"libsndfile: {first}; FFmpeg: {error}") from error
     if pages and pages.faults:
         what = f"{len(pages.faults)} damaged or missing pages"
-        return Suspect(found, lambda: what, pages.tail_only)
+        return Suspect(found, lambda: what, lambda: bool(found.faults), pages.tail_only)
     if found.header.format.startswith("mp3/"):
-        return Suspect(found, partial(checksums.lame_fault, file, size))
+        # Frames that the decoder rejects in one place are what is wrong. Where it only finds some
+        # of them odd, others that are as wrong may sound right.
+        return Suspect(found, partial(checksums.lame_fault, file, size), lambda: found.one_place)
     return found
 
 

@@ -276,13 +276,46 @@ def test_half_a_frame_at_the_end_of_a_wav(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("channels", [1, 2])
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_a_byte_that_fell_out_of_a_wav_fails_it(
+def test_what_follows_a_byte_that_fell_out_of_a_wav_is_damaged(
     tmp_path: Path, share: float, channels: int
 ) -> None:
-    data = wav(np.round(sound(channels=channels) * 32767))
+    pcm = np.tile(np.round(sound(channels=channels) * 32767), (8, 1))
+    data = wav(pcm)
     at = round(len(data) * share)
+    lost = (at - 44) // (2 * channels)
+    samples, faults = heard(data[:at] + data[at + 1 :], tmp_path)
+    assert len(samples) == len(pcm) - 1
+    [fault] = faults
+    assert fault.shifts
+    assert fault.end == len(samples)
+    assert lost - 70_000 < fault.start <= lost
+    assert fault.what.startswith(f"1 of {2 * channels * len(pcm)} bytes fell out")
+    assert np.array_equal(samples[: fault.start], pcm[: fault.start].astype(np.float32) / 32768)
+
+
+def test_a_byte_that_fell_out_is_seen_in_quiet_noise(tmp_path: Path) -> None:
+    noise = np.random.default_rng(3).integers(-4, 5, (60_000, 1))
+    data = wav(noise)
+    [fault] = heard(data[:60_001] + data[60_002:], tmp_path)[1]
+    assert fault.shifts
+    assert heard(data[:-1], tmp_path)[1] == []
+    assert heard(wav(noise * 2048)[:-1], tmp_path)[1] == []  # of 8 bits, as it were
+
+
+def test_a_byte_that_fell_out_of_silence_is_not_placed_behind_it(tmp_path: Path) -> None:
+    pcm = np.tile(np.round(sound() * 32767), (8, 1))
+    pcm[100_000:300_000] = 0
+    data = wav(pcm)
+    samples, faults = heard(data[:400_001] + data[400_002:], tmp_path)
+    [fault] = faults
+    assert 60_000 < fault.start <= 100_000
+    assert (fault.end, fault.shifts) == (len(samples), True)
+
+
+def test_a_byte_that_fell_out_of_floats_fails_them(tmp_path: Path) -> None:
+    data = whole("wavfloat")
     with pytest.raises(ItemError, match="truncated"):
-        heard(data[:at] + data[at + 1 :], tmp_path)
+        heard(data[:20_000] + data[20_001:], tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["wav", "aiff", "au", "caf", "w64", "rf64", "wav24", "wavfloat"])

@@ -273,6 +273,14 @@ def test_a_rate_that_changes_midway_is_resampled(tmp_path: Path, kind: str) -> N
     assert faults(locator) == []
 
 
+def test_a_midi_sample_dump_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "a.sds"
+    sf.write(path, tones(9_000)[:, 0], 16_000, "PCM_16", format="SDS")
+    error = fails(Locator(str(path)))
+    assert error.code == "unreadable"
+    assert "convert it to WAV" in error.detail
+
+
 def test_wav_of_64_bit_integers(tmp_path: Path) -> None:
     samples = tones(9_000, 2)
     ints = (samples.astype(np.float64) * 2.0**63).astype("<i8").tobytes()

@@ -235,7 +235,7 @@ def test_faults_close_to_each_other_are_one() -> None:
 
 
 @pytest.mark.parametrize("tag", [b"TAG" + bytes(125), b"<html>not found</html>" * 20])
-@pytest.mark.parametrize("kind", ["flac", "vorbis", "opus", "mp3", "lavfmp3", "wav"])
+@pytest.mark.parametrize("kind", ["flac", "vorbis", "opus", "mp3", "lavfmp3", "wav", "aac"])
 def test_what_follows_the_audio_is_no_damage(tmp_path: Path, kind: str, tag: bytes) -> None:
     good, _ = heard(whole(kind), tmp_path)
     samples, faults = heard(whole(kind) + tag, tmp_path)

@@ -33,7 +33,7 @@ def _first_break(file: BinaryIO, size: int) -> int | None:
             file.seek(at)
             base, data = at, file.read(_BLOCK)
         head = data[at - base : at - base + 10]
-        length = _length(head)
+        length = frame_bytes(head)
         if length:
             at, count = at + length, count + 1
         elif count and head.startswith(b"TAG"):
@@ -52,12 +52,12 @@ def _first_break(file: BinaryIO, size: int) -> int | None:
 
 def _goes_on(data: bytes, at: int) -> bool:
     """Whether two frames begin here, one behind the other."""
-    length = _length(data[at : at + _HEADER])
-    return bool(length and _length(data[at + length : at + length + _HEADER]))
+    length = frame_bytes(data[at : at + _HEADER])
+    return bool(length and frame_bytes(data[at + length : at + length + _HEADER]))
 
 
-def _length(head: bytes) -> int:
-    """Bytes of the frame that a header begins; 0: it is none."""
+def frame_bytes(head: bytes) -> int:
+    """Length of an ADTS frame by its header; 0 where it is none."""
     if len(head) < _HEADER or head[0] != 0xFF or head[1] & 0xF6 != 0xF0 or head[2] >> 2 & 15 > 12:
         return 0
     length = (head[3] & 3) << 11 | head[4] << 3 | head[5] >> 5

@@ -113,25 +113,27 @@ def _lame_fault(file: BinaryIO, size: int) -> str | None:
     lame = tag[at : at + 36]
     length = int.from_bytes(lame[28:32], "big")
     told = int.from_bytes(lame[32:34], "big")
-    frame_bytes = _frame_bytes(frame)
+    length_of_first = frame_bytes(frame)
     if len(lame) < 36 or lame[:4] not in (b"LAME", b"Lavf", b"Lavc") or not told or not length:
         return None
     end, gained = _without_tags(file, size)
     held = end - first
     if held < length:
         return f"{length} bytes of audio promised, {held} there"
-    if held > length or gained or not frame_bytes:
+    if held > length or gained or not length_of_first:
         return None
-    crc = crc16(file, first + frame_bytes, first + length)
+    crc = crc16(file, first + length_of_first, first + length)
     return None if crc == told else "its checksum is of other audio"
 
 
 def _is_layer3(data: bytes, at: int) -> bool:
-    return data[at] == 0xFF and data[at + 1] & 0xE6 == 0xE2 and _frame_bytes(data[at:]) > 0
+    return data[at] == 0xFF and frame_bytes(data[at : at + 4]) > 0
 
 
-def _frame_bytes(head: bytes) -> int:
+def frame_bytes(head: bytes) -> int:
     """Length of an MPEG layer III frame by its header; 0 where it is none."""
+    if len(head) < 4 or head[0] != 0xFF or head[1] & 0xE6 != 0xE2:
+        return 0
     first = bool(head[1] & 8)  # MPEG-1; else 2 or 2.5
     low = not head[1] & 16  # 2.5
     kbps = _KBPS[first][head[2] >> 4]

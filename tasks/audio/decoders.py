@@ -42,7 +42,9 @@ _PLAIN = ("PCM_", "FLOAT", "DOUBLE", "ULAW", "ALAW")
 #: the length in its header, and passes over frames whose checksum is wrong.
 #: Its ALAC goes on after packets that cannot be, and its VOC takes headers of blocks for audio.
 _FFMPEGS_OWN = ("mp3/", "flac/", "caf/alac", "voc/")
-#: MIDI sample dumps: libsndfile writes each byte that it does not like to stdout.
+#: MIDI sample dumps. libsndfile reads them, but goes on over blocks whose checksum is wrong, writes
+#: each byte that it does not like to stdout, and loses the last block of those that it wrote itself
+#: in 8 or 24 bits; FFmpeg does not know them.
 _SDS = b"\xf0\x7e"
 
 
@@ -162,6 +164,7 @@ def opened(file: BinaryIO, size: int) -> Decoder:
 
 def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder:
     first = "left to FFmpeg"
+    _refuse_sample_dump(file)
     if not (pages and pages.faults) and not _is_ffmpegs_own(file):
         try:
             decoder = SoundFile(file, size)
@@ -196,12 +199,18 @@ def _ffmpeg(file: BinaryIO, size: int) -> FFmpeg:
         return FFmpeg(file, size, check=False)
 
 
+def _refuse_sample_dump(file: BinaryIO) -> None:
+    head = file.read(len(_SDS))
+    file.seek(0)
+    if head == _SDS:
+        what = "a MIDI sample dump (SDS), whose checksums no decoder here looks at"
+        raise ItemError("unreadable", f"{what}; convert it to WAV")
+
+
 def _is_ffmpegs_own(file: BinaryIO) -> bool:
-    """Whether a file begins as a FLAC or an MPEG stream, or as one whose reader in libsndfile
-    writes to the terminal of what it does not like, as that of MPEG does."""
+    """Whether a file begins as a FLAC or an MPEG stream. libsndfile's reader of MPEG writes to the
+    terminal of what it does not like."""
     file.seek(checksums.id3_length(file))
     head = file.read(4)
     file.seek(0)
-    if head[:2] == _SDS:
-        return True
     return head == b"fLaC" or (head[:1] == b"\xff" and len(head) > 1 and head[1] & 0xE0 == 0xE0)

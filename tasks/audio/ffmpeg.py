@@ -5,21 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 import av
 import numpy as np
 
-from tasks.audio import adts, matroska
-from tasks.audio.checksums import Md5, flac_info, has_frame_count
+from tasks.audio import adts, holes, matroska
+from tasks.audio.checksums import Md5, flac_info, frame_bytes, has_frame_count
+from tasks.audio.frames import grid, rest
+from tasks.audio.holes import Gap
 from tasks.audio.kinds import Header, Samples
 from tasks.audio.like_first import LikeFirst
 from tasks.errors import ItemError
 from tasks.faults import Fault, bridged
-
-#: PyAV looks for the end of a frame's planes by what follows them: from eight on, whatever does.
-MOST_PLANES = 7
 
 #: Demuxers that read one file of audio (or video). No playlist, script, image or device.
 _FFMPEG_FORMATS = (
@@ -33,18 +32,6 @@ _FFMPEG_OPTIONS = {
     "probesize": "5000000",  # bytes
     "analyzeduration": "5000000",  # microseconds
 }
-#: Containers whose times are exact, and by how much they are rounded: a later time than the samples
-#: before it account for is a hole. The times of others are estimates.
-_ROUNDING = {
-    "ogg": 0.0025, "flac": 0.0025, "matroska": 0.010, "wv": 0.0025, "tta": 0.0025, "mpegts": 0.010,
-    "asf": 0.1,
-}  # s  # fmt: skip
-#: Containers whose times may be a recorder's clock, and jitter: by less than half a frame. Those
-#: that are not above are asked only where FFmpeg complained, for how much is missing.
-_CLOCKED = {"mov", "flv", "asf"}
-#: In these, a time that jumps back or further is a splice, as in `ffmpeg`, whose
-#: -dts_delta_threshold it is.
-_SPLICED, _SPLICE = {"mpegts", "asf"}, 10.0  # s
 #: Codecs whose frames all have a checksum; FFmpeg drops those in which it is wrong.
 _CHECKED = {"flac", "wavpack", "tta"}
 _DROP_WRONG = "crccheck+explode"
@@ -62,30 +49,13 @@ _FLAC_FRAME = 4608  # samples of a frame, at most, in the subset that nearly all
 MOST_FILLED = 3600.0  # s
 #: In these, bytes before the first frame and after the last one are padding, tags or a web page
 #: more often than audio.
-_LOOSE_END = {"mp3", "aac"}
-#: Frames that follow each other with nothing around them: FFmpeg takes all bytes up to the next
-#: header for one packet.
-_BARE = {"mp3", "ac3", "eac3"}
+_LOOSE_END = {"mp3"}
 _TAGS = (b"TAG", b"ID3", b"APETAGEX", b"LYRICSBEGIN")
 #: Between two complaints that are closer, a decoder without checksums makes sound of anything.
 _NEAR = 0.5  # s
 
 logging.getLogger("libav").addHandler(logging.NullHandler())
 logging.getLogger("libav").propagate = False  # what FFmpeg says is a fault, or nobody's concern
-
-
-@dataclass(slots=True)
-class _Gap:
-    """What happened before a frame: what FFmpeg said, and the packets that it made nothing of."""
-
-    said: list[str] = field(default_factory=list)
-    packets: int = 0
-    size: int = 0  # bytes of them
-    astray: bool = False  # the frames of an ADTS stream do not follow each other
-
-    @property
-    def words(self) -> str:
-        return "; ".join(self.said[:3])
 
 
 class FFmpeg:
@@ -141,10 +111,10 @@ class FFmpeg:
             self._container.close()
             raise
 
-    def _decode(self, stream: Any) -> Iterator[tuple[Any, _Gap]]:
+    def _decode(self, stream: Any) -> Iterator[tuple[Any, Gap]]:
         """(frame, what happened since the one before) in order; (None, …) at the end."""
         packets = self._container.demux(stream)
-        gap, done, self._usual = _Gap(), 0, 0
+        gap, done, self._usual = Gap(), 0, 0
         pcm = stream.codec_context.name.startswith("pcm_")
         while True:
             with _listening(gap.said):
@@ -173,11 +143,12 @@ class FFmpeg:
             for frame in frames:
                 self._usual = packet.size or self._usual
                 yield frame, gap
-                gap = _Gap()
+                gap = Gap()
         yield None, gap
 
-    def _drop(self, packet: Any, error: av.FFmpegError, gap: _Gap) -> None:
-        if self._name in _LOOSE_END and bytes(packet).startswith(_TAGS):
+    def _drop(self, packet: Any, error: av.FFmpegError, gap: Gap) -> None:
+        data = bytes(packet)
+        if self._name in _LOOSE_END and data.startswith(_TAGS):
             gap.said.clear()  # of a file that was joined
         elif EXTRA_BITS in str(error):
             raise error
@@ -185,6 +156,8 @@ class FFmpeg:
             gap.said = gap.said or [error.strerror or str(error)]
             gap.packets += 1
             gap.size += packet.size
+            own = {"mp3": frame_bytes, "aac": adts.frame_bytes}.get(self._name)
+            gap.frames += own is not None and own(data) == packet.size
 
     def read(self, frames: int) -> Iterator[Samples]:
         """Blocks of exactly `frames`, but the last one and those before a change or a hole."""
@@ -239,11 +212,11 @@ class FFmpeg:
         self._filled_seconds = 0.0
         self._complained = late  # FFmpeg, since the last frame whose time is known
         if self._name in _LOOSE_END or not gap.packets:
-            gap = _Gap(astray=gap.astray)
+            gap = Gap(astray=gap.astray)
         try:
             while frame is not None:
                 if (frame.sample_rate, frame.layout.nb_channels) != kind:
-                    yield from self._counted(_rest(held, kind[1]), like_first)
+                    yield from self._counted(rest(held, kind[1]), like_first)
                     held = av.AudioFifo()
                     if like_first is not None:
                         yield from self._counted(like_first.rest(), None)
@@ -256,11 +229,11 @@ class FFmpeg:
                 hole, expected = self._hole(frame, expected)
                 guess = hole is None and bool(gap.packets)
                 if guess:
-                    hole = self._guess(frame.samples, gap)
+                    hole = holes.guess(self._name, gap, frame.samples, self._usual)
                 if hole:
-                    yield from self._counted(_rest(held, kind[1]), like_first)
+                    yield from self._counted(rest(held, kind[1]), like_first)
                     held = av.AudioFifo()
-                    yield from self._filled(hole, frames, gap.words, guess)
+                    yield from self._filled(hole, frames, gap, guess)
                 now = self._at + held.samples
                 self._rejected = self._rejected or bool(gap.packets)
                 if gap.astray:
@@ -276,16 +249,16 @@ class FFmpeg:
                 try:
                     held.write(frame)
                 except ValueError:  # another sample format
-                    yield from self._counted(_rest(held, kind[1]), like_first)
+                    yield from self._counted(rest(held, kind[1]), like_first)
                     held = av.AudioFifo()
                     held.write(frame)
                 while held.samples >= frames:
-                    yield from self._counted([_grid(held.read(frames), kind[1])], like_first)
+                    yield from self._counted([grid(held.read(frames), kind[1])], like_first)
                 frame, gap = next(self._frames)
         except av.FFmpegError:
-            yield from self._counted(_rest(held, kind[1]), like_first)
+            yield from self._counted(rest(held, kind[1]), like_first)
             raise
-        yield from self._counted(_rest(held, kind[1]), like_first)
+        yield from self._counted(rest(held, kind[1]), like_first)
         if like_first is not None:
             yield from self._counted(like_first.rest(), None)
         if self._name in _LOOSE_END:
@@ -293,8 +266,8 @@ class FFmpeg:
         if gap.packets and self._first is not None and not self._checked:
             # The index of an MP4 knows the length of what cannot be read, too.
             promised = self.header.frames or 0 if self._name == "mov" else 0
-            hole = max(self._guess(self._frame, gap), promised - self._at)
-            yield from self._filled(hole, frames, gap.words, guess=False)
+            hole = holes.guess(self._name, gap, self._frame, self._usual)
+            yield from self._filled(max(hole, promised - self._at), frames, gap, guess=False)
         elif gap.said:
             self.faults.append(Fault(self._at, self._at, gap.words))
 
@@ -306,44 +279,26 @@ class FFmpeg:
 
     def _hole(self, frame: Any, expected: float | None) -> tuple[int | None, float | None]:
         """(samples missing before a frame, time after it in samples). None: times tell nothing."""
-        name, complained = self._name, self._complained
-        if not (name in _CLOCKED or name in _ROUNDING) or self._changed:
+        if self._changed:
             return None, None
-        if frame.pts is None or frame.time_base is None:  # after damage; the next one knows
-            return 0, None if expected is None else expected + frame.samples
-        self._complained = False
-        now = float(frame.pts * frame.time_base * frame.sample_rate)
-        # A FLAC frame has its number, and its time only if the header is right about their size.
-        sure = complained or (name in _ROUNDING and name != "flac")
-        late = 0.0 if expected is None or not sure else now - expected
-        if name in _SPLICED and not complained and not 0 < late < _SPLICE * frame.sample_rate:
-            late = 0.0
-        slack = max(_ROUNDING.get(name, 0.0) * frame.sample_rate, 2.0)
-        if complained and name in _CLOCKED:
-            slack = frame.samples / 2
-        if late < -slack:
-            at = self._at
-            self.faults.append(Fault(at, at, "its times go back", shifts=True))
-        return (round(late) if late > slack else 0), now + frame.samples
+        late, after = holes.late(self._name, frame, expected, self._complained)
+        if frame.pts is not None:
+            self._complained = False
+        if late is not None and late < 0:
+            self.faults.append(Fault(self._at, self._at, "its times go back", shifts=True))
+        return None if late is None else max(late, 0), after
 
-    def _guess(self, samples: int, gap: _Gap) -> int:
-        """Samples of packets that were dropped where no time tells, by their number or size
-        and the `samples` of a frame."""
-        lost = gap.packets
-        if self._name in _BARE and self._usual:
-            lost = max(round(gap.size / self._usual), 1)
-        return lost * samples
-
-    def _filled(self, hole: int, frames: int, said: str, guess: bool) -> Iterator[Samples]:
+    def _filled(self, hole: int, frames: int, gap: Gap, guess: bool) -> Iterator[Samples]:
         """Silence in the place of what is missing, so that all after it keeps its time.
 
-        A guess is right in an ADTS stream whose frames follow each other, and to a frame where it
-        brings an MP3 to the length in its header, which `_settle` sees.
+        A guess is right where the packets are whole frames, and to a frame where it brings an MP3
+        to the length in its header, which `_settle` sees.
         """
         self._guessed = self._guessed or guess
-        shifts = guess and not (self._name == "aac" and self._astray_after is None)
+        whole = gap.frames == gap.packets and self._astray_after is None
+        shifts = guess and not whole
         seconds = hole / self.header.rate
-        what = "; ".join([*([said] if said else []), f"{seconds:.3f} s missing"])
+        what = "; ".join([*([gap.words] if gap.words else []), f"{seconds:.3f} s missing"])
         self._filled_seconds += seconds
         if self._filled_seconds > MOST_FILLED:
             self._filled_seconds -= seconds
@@ -403,39 +358,6 @@ class _Nameless:
 
 def _refuse(url: str, flags: int, options: dict[str, str]) -> Any:
     raise PermissionError(f"a recording may not open other files: {url}")
-
-
-def _rest(held: av.AudioFifo, channels: int) -> Iterator[Samples]:
-    if held.samples:
-        yield _grid(held.read(), channels)
-
-
-def _grid(frame: Any, channels: int) -> Samples:
-    """The samples of a decoded frame, float32 [n, channels]; integers are scaled to ±1."""
-    name, planar = frame.format.name, frame.format.is_planar
-    packed = name.removesuffix("p") if planar else name
-    if packed not in _FORMATS:
-        raise ValueError(f"samples of format {name}")
-    if planar and channels > MOST_PLANES:
-        [frame] = av.AudioResampler(format=packed).resample(frame)
-        planar = False
-    kind, zero, full = _FORMATS[packed]
-    count = frame.samples if planar else frame.samples * channels
-    values = [np.frombuffer(plane, kind, count)
-              for plane in frame.planes[: channels if planar else 1]]  # fmt: skip
-    grid = np.empty((frame.samples, channels), np.float32)
-    for channel in range(channels):
-        column = values[channel] if planar else values[0][channel::channels]
-        # In float64, so that 32-bit integers are rounded once.
-        grid[:, channel] = column if full == 1.0 else (column - zero) / full
-    return grid
-
-
-#: Sample formats: numpy's type, zero level, full scale.
-_FORMATS = {
-    "u8": ("u1", 128.0, 128.0), "s16": ("i2", 0.0, 32768.0), "s32": ("i4", 0.0, 2147483648.0),
-    "s64": ("i8", 0.0, 2.0**63), "flt": ("f4", 0.0, 1.0), "dbl": ("f8", 0.0, 1.0),
-}  # fmt: skip
 
 
 def _codec(container: str, context: Any) -> str:

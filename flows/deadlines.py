@@ -41,10 +41,10 @@ def of_call(
     """Of a call that is no stage, by its step and arguments."""
     item = settings.item_timeout
     if step == "probe":
-        _, _, low, high = args
+        recordings = int(args[3]) - int(args[2])
         if isolated:
-            return (isolate.START + item) * (high - low)
-        return min(PROBE + PROBE_EACH * (high - low), max(item / 2, PROBE), item)
+            return (isolate.START + item) * recordings
+        return min(PROBE + PROBE_EACH * recordings, max(item / 2, PROBE), item)
     if step in ("decide", "gather", "plan"):
         return item + DECIDE_EACH * len(args[1])
     job = next((arg for arg in args if isinstance(arg, Job)), None)

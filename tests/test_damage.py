@@ -205,7 +205,8 @@ def test_an_mp3_that_counts_its_frames_keeps_its_times(tmp_path: Path, kind: str
 def test_an_m4a_that_ends_in_the_middle_has_the_length_of_its_index(tmp_path: Path) -> None:
     """With its index in front, as those for the web have it."""
     path = tmp_path / "fast.m4a"
-    with av.open(io.BytesIO(whole("m4a"))) as source:
+    source: Any = av.open(io.BytesIO(whole("m4a")))
+    with source:
         out: Any = av.open(str(path), "w", format="ipod", options={"movflags": "faststart"})
         with out:
             stream = out.add_stream_from_template(source.streams.audio[0])

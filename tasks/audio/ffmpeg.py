@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, BinaryIO
@@ -71,7 +71,6 @@ class FFmpeg:
         self._info = flac_info(file)
         self._wrong_times = matroska.damaged_spans(file, size)
         self._astray_after = adts.first_break(file, size)
-        self._counts_frames = has_frame_count(file)
         self._container = av.open(
             _Nameless(file), "r", container_options=_FFMPEG_OPTIONS, io_open=_refuse
         )
@@ -88,6 +87,7 @@ class FFmpeg:
                 stream.codec_context.options = {"err_detect": detect}
             _forget_order(stream.codec_context)
             self._name = self._container.format.name.split(",")[0]
+            self._counts_frames = self._name == "mp3" and _aside(file, has_frame_count)
             self._frames = self._decode(stream)
             # The codec's own claim is wrong for HE-AAC and the like: the first frame knows.
             self._first, self._before = next(self._frames)
@@ -354,6 +354,15 @@ class _Nameless:
 
     def __init__(self, file: BinaryIO) -> None:
         self.read, self.seek, self.tell = file.read, file.seek, file.tell
+
+
+def _aside(file: BinaryIO, read: Callable[[BinaryIO], bool]) -> bool:
+    """What `read` finds, behind FFmpeg's back."""
+    at = file.tell()
+    try:
+        return read(file)
+    finally:
+        file.seek(at)
 
 
 def _refuse(url: str, flags: int, options: dict[str, str]) -> Any:

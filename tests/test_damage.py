@@ -202,6 +202,21 @@ def test_an_mp3_that_counts_its_frames_keeps_its_times(tmp_path: Path, kind: str
     assert any(f.shifts for f in heard(bare, tmp_path)[1])
 
 
+def test_a_rejected_mp3_frame_whose_header_is_whole_keeps_the_times(tmp_path: Path) -> None:
+    data = bytearray(whole("lavfmp3").replace(b"Info", b"none"))
+    frames = [at for at in range(len(data) - 1) if data[at : at + 2] == b"\xff\xf3"]
+    data[frames[30] + 4 : frames[30] + 13] = b"\xff" * 9  # its side information
+    samples, faults = heard(bytes(data), tmp_path)
+    [fault] = faults
+    assert 2 * 576 <= fault.end - fault.start < 6 * 576
+    assert not fault.shifts
+    assert "missing" in fault.what
+    good, _ = heard(bytes(whole("lavfmp3").replace(b"Info", b"none")), tmp_path)
+    assert len(samples) == len(good)
+    after = slice(fault.end + 2000, None)
+    assert np.abs(samples[after] - good[after]).max() < 1e-3
+
+
 def test_an_m4a_that_ends_in_the_middle_has_the_length_of_its_index(tmp_path: Path) -> None:
     """With its index in front, as those for the web have it."""
     path = tmp_path / "fast.m4a"

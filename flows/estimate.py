@@ -19,20 +19,18 @@ from pydantic import Field
 
 from flows import prepare
 from flows.cluster.cluster import ClusterSettings
-from flows.run import disk, lock, metrics, runs
+from flows.run import disk, metrics, runs
 from flows.run.calls import OnCluster, opened
 from flows.run.progress import Progress
 from flows.server import artifacts, posting
 from flows.settings import PrepareSettings, check
 from tasks import masking, prefect_tasks, storage
-from tasks.checkpoints import inventory
-from tasks.checkpoints.manifest import write_atomic
 from tasks.dataset import versions
 from tasks.estimating import forecast, sample, trial
 from tasks.estimating.forecast import Costs, Forecast, Sizes
 from tasks.estimating.sample import Member
 from tasks.job import Done, Job, Spent
-from tasks.packaging import pieces
+from tasks.packaging import shards as output_shards
 from tasks.pipeline import Sharded
 from tasks.prefect_tasks import value
 from tasks.settings import (
@@ -43,6 +41,7 @@ from tasks.settings import (
     Source,
     TranscribeSettings,
 )
+from tasks.storage import lock, write_atomic
 
 log = logging.getLogger("uttermill")
 
@@ -123,7 +122,8 @@ def line(
     seen = trial.known(job, found.shards)
     costs = _costs(job, dones, caller)
     sizes = _packaged(job, members, chosen, seen, caller, costs)
-    inventory.note(job.out)
+    found.index.refresh()
+    found.index.note_files()
     held = sample.strata(members, wanted)
     told = Forecast(held, drawn, seen, costs, sizes).as_dict()
     tasks_run = 1 + sum(len(each) for each in dones)
@@ -204,19 +204,19 @@ def _packaged(
     try:
         planned = caller.call(trial.plan, only, shards, staging)
         if planned["seconds"]:
-            numbers = [(job, staging, number) for number in range(planned["pieces"])]
+            numbers = [(job, staging, number) for number in range(planned["shards"])]
             since = caller.metrics.table().num_rows
             alone = caller.metrics.table()["wall_seconds"][since - 1].as_py()
             kept = sum(seen[m.recording].kept for m in chosen if m.recording in seen)
             costs.gather = alone / max(kept, planned["seconds"])
-            caller.map(pieces.write, numbers)
-            caller.map(pieces.check, numbers)
+            caller.map(output_shards.write, numbers)
+            caller.map(output_shards.check, numbers)
             walls = caller.metrics.table().slice(since)["wall_seconds"]
             costs.package = (pc.sum(walls).as_py() or 0.0) / planned["seconds"]
             found = {**trial.bytes_of(staging), "tables": planned["tables"]}
             formats = {name: size / planned["seconds"] for name, size in found.items()}
     finally:
-        storage.forget(staging)
+        storage.of(staging).clear(staging)
     return Sizes(rows / (audio or 1.0), part, formats, published)
 
 

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tasks import package, shard, storage
-from tasks.checkpoints import inventory, manifest
-from tasks.checkpoints.settled import Settled, Version
+from tasks.checkpoints import manifest
+from tasks.checkpoints.index import Index
 from tasks.dataset import versions
 from tasks.errors import CorruptManifest, MillError, RunError
 from tasks.job import Done, Job
-from tasks.packaging import decided, pieces
+from tasks.packaging import decided, plan
+from tasks.packaging import shards as output_shards
+from tasks.settled import Settled, Version
 from tasks.stages import quarantine, stage
 
 log = logging.getLogger("uttermill")
@@ -58,6 +60,7 @@ class Sharded:
 
     shards: list[str]
     done: Done
+    index: Index
     ignored: dict[str, int] = field(default_factory=dict)
     left: list[shard.LeftAside] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)  # audio of each shard by header
@@ -74,7 +77,8 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
     """List, probe what is new on the workers, group, commit."""
     began = time.monotonic()
     manifest.sweep(job.out)
-    inventory.missing(job.out)
+    index = Index(job.out)
+    index.warn_of_gone()
     found = shard.survey(job)
     rows: list[manifest.Row] = []
     if found.probe:
@@ -88,7 +92,7 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
         )
         for path in paths:
             rows += shard.load_listing(path)
-        storage.forget(scratch)
+        storage.of(scratch).clear(scratch)
     for row in rows:
         if row["error_code"] == "changed":
             found.left.append(shard.still_written(row))
@@ -96,10 +100,12 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
     seconds = {name: sum(map(shard.seconds_of, found.present(name))) for name in shards}
     wall = time.monotonic() - began
     done = Done("shard", "", len(rows), found.reused, sum(seconds.values()), wall)
-    inventory.note(job.out)  # what is gone was said; what was superseded is not missing
+    # What is gone was reported, and what was superseded is not missing.
+    index.refresh(["manifests/shard"])
+    index.note_files()
     # The longest shards first: no straggler at the end.
     shards.sort(key=lambda name: (-seconds[name], name))
-    return Sharded(shards, done, found.ignored, found.left, seconds)
+    return Sharded(shards, done, index, found.ignored, found.left, seconds)
 
 
 def run_stage(
@@ -146,16 +152,16 @@ class Published:
     summary: dict[str, Any]
     done: Done
     walls: dict[str, float] = field(default_factory=dict)  # s of each step
-    written: int = 0  # pieces that were written: one a tar in most formats
-    linked: int = 0  # and those whose files the last version had already
+    written: int = 0  # output shards that were written: one a tar in most formats
+    linked: int = 0  # and those whose files are linked from the previous version
     balance: dict[str, Any] = field(default_factory=dict)
 
 
 def run_package_stage(
     job: Job, shards: Sequence[str], caller: Caller, scratch: Path, state: Settled | None = None
 ) -> Published:
-    """Decide, gather, write and check pieces on the workers, publish by one rename; nothing of it
-    where `state` knows that the newest version is today's.
+    """Decide, gather, write and check output shards on the workers, publish by one rename; nothing
+    of it where `state` knows that the newest version is today's.
 
     CorruptManifest when a blob is damaged: it was set aside, the chains must run again.
     """
@@ -178,7 +184,7 @@ def run_package_stage(
             lap("decide")
         gathered = caller.call(package.gather, job, shards, scratch)
         for home, _ in parts:
-            storage.forget(home)
+            storage.of(home).clear(home)
         lap("gather")
         count = gathered["summary"]["utterances"]["packaged"]
         seconds = gathered["summary"]["seconds"]["packaged"]
@@ -190,15 +196,14 @@ def run_package_stage(
                     state.save(version, gathered["changed"])
             return published
         staging = storage.place(gathered["staging"])
-        planned = pieces.pieces_of(staging)
+        planned = plan.all_shards(staging)
         numbers = range(len(planned))
-        linked = caller.map(pieces.write, [(job, staging, number) for number in numbers])
+        linked = caller.map(output_shards.write, [(job, staging, number) for number in numbers])
         lap("write")
         written = [number for number, old in zip(numbers, linked, strict=True) if not old]
-        caller.map(pieces.check, [(job, staging, number) for number in written])
+        caller.map(output_shards.check, [(job, staging, number) for number in written])
         lap("verify")
         path = package.publish(job, gathered)
-        inventory.note(job.out)
         if state is not None:
             state.save(version, gathered["changed"])
         lap("publish")
@@ -236,9 +241,8 @@ def _unchanged(job: Job, version: Version, began: float) -> Published:
     """Nothing is published: the newest version is as it was."""
     with _mended_next_time(job):
         versions.point_latest(job.out)
-        inventory.note(job.out)
     done = Done("package", "", 0, version.clips, 0, time.monotonic() - began)
-    path = versions.home(job.out) / f"v{version.number:04d}"
+    path = versions.numbered(job.out, version.number)
     return Published(path, False, version.summary, done, balance=version.balance)
 
 
@@ -251,7 +255,7 @@ def run_here(job: Job) -> tuple[Published, dict[str, Any]]:
     for attempt in range(REPAIRS):
         sharded = run_shard_stage(job, caller, scratch)
         totals.add(sharded.done)
-        state = Settled(job, sharded.shards)
+        state = Settled(job, sharded.shards, sharded.index)
         for name in sharded.shards:
             for done in _chain(job, name, sharded.seconds[name], caller, state):
                 totals.add(done)

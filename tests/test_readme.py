@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks import plugins, report, shelves
-from tasks.formats._readers import FRAMES_PER_SECOND
+from tasks.formats import FRAMES_PER_SECOND
 from tests import corpus
 
 ROOT = Path(__file__).parents[1]

@@ -22,10 +22,10 @@ from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.corpuswide import decisions
 from tasks.job import Job
-from tasks.packaging import pieces
+from tasks.packaging import plan
 from tasks.schema import LEDGER, UTTERANCES
 from tasks.stages.stage import view_of
-from tasks.storage import tables, transfers
+from tasks.storage import tables
 
 AT_ONCE = 16  # shards that a worker is given
 
@@ -71,9 +71,7 @@ def batches(shards: Sequence[str], scratch: Path) -> list[tuple[Path, Sequence[s
 
 def save(job: Job, shards: Sequence[str], home: Path) -> None:
     """On a worker: decide these shards, one by one."""
-    if not storage.is_remote(home):
-        home.mkdir(parents=True, exist_ok=True)
-    with transfers.writing(home) as folder, ExitStack() as stack:
+    with storage.of(home).writing(home) as folder, ExitStack() as stack:
         writers = {
             name: stack.enter_context(tables.writing(folder / f"{name}.arrow", schema))
             for name, schema in _schemas(job).items()
@@ -133,9 +131,9 @@ def _row(job: Job, shard: str, u: Utterance) -> Row:
 
 def row_schema(job: Job) -> pa.Schema:
     """Columns of a row before it is laid out: those published, the measures, where its PCM is."""
-    fields = [field for field in UTTERANCES if field.name not in pieces.LAID_OUT]
+    fields = [field for field in UTTERANCES if field.name not in plan.LAYOUT_COLUMNS]
     columns = [plugins.load("filters", plugin.use).COLUMNS for plugin in job.filter.filters]
     for found in (*columns, texts.text_columns(job.transcribe.verdicts)):
         for column, (unit, doc) in found.items():
             fields.append(pa.field(column, pa.float64(), metadata={"doc": doc, "unit": unit}))
-    return pa.schema([*fields, *pieces.SOURCE_COLUMNS])
+    return pa.schema([*fields, *plan.SOURCE_COLUMNS])

@@ -22,6 +22,7 @@ DECODERS = {
     "tasks/audio/ffmpeg.py",
     "tasks/audio/like_first.py",
     "tasks/audio/encoding.py",
+    "tasks/audio/frames.py",
     "tasks/audio/codecs.py",
     "tasks/preload.py",
 }

@@ -16,7 +16,7 @@ from distributed import get_worker
 
 from tasks.job import Cost, Done, Job
 from tasks.stages import stage
-from tasks.stages.gauge import Gauge
+from tasks.stages.cost import CostMeter
 
 TOPIC = "uttermill-progress"
 HANDED = "uttermill"  # in a worker's own temporary directory: what filter hands to resample there
@@ -37,17 +37,17 @@ def work(name: str, job: Job, shard: str, isolate: bool = False) -> Done:
             worker.log_event(TOPIC, {"stage": name, "shard": shard, "seconds": waiting})
             waiting, sent = 0.0, time.monotonic()
 
-    with Gauge(str(worker.name)) as gauge:
+    with CostMeter(str(worker.name)) as meter:
         done = stage.run(name, job, shard, isolate, progress)
     progress(0.0, last=True)
-    return replace(done, cost=gauge.cost)
+    return replace(done, cost=meter.cost)
 
 
 def call(work: Callable[..., Any], *args: Any, **how: Any) -> tuple[Any, Cost]:
     """`work(*args)` on this worker, and what it cost."""
-    with Gauge(str(get_worker().name)) as gauge:
+    with CostMeter(str(get_worker().name)) as meter:
         result = work(*args, **how)
-    return result, gauge.cost
+    return result, meter.cost
 
 
 def at_home(job: Job, worker: Any) -> Job:

@@ -128,10 +128,10 @@ async def _serve(
     from prefect.types.entrypoint import EntrypointType
 
     from flows.prepare import prepare
-    from flows.run import local
+    from flows.run import launch
     from flows.server import history
 
-    local.hush()
+    launch.hush()
     runner = Runner(name=name, limit=1)
     await runner.aadd_flow(
         prepare, name=name, schedule=schedule, parameters=parameters, tags=["uttermill"],

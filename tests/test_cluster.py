@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import distributed
 import psutil
 import pytest
 import yaml
@@ -22,8 +23,9 @@ from distributed import KilledWorker, get_worker
 from pydantic import ValidationError
 
 from flows.cli import proofs
-from flows.cluster import facts, fleet, spawning
+from flows.cluster import dask_config, facts, fleet, spawning
 from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.fleet import CPU
 from tasks.errors import ConfigError, RunError
 from tasks.settings import TRANSIENT
 
@@ -86,7 +88,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def test_yaml_says_what_the_code_sets() -> None:
-    assert yaml.safe_load((ROOT / "infra/dask.yaml").read_text()) == spawning.DASK_CONFIG
+    assert yaml.safe_load((ROOT / "infra/dask.yaml").read_text()) == dask_config.DASK_CONFIG
 
 
 def test_no_cluster_setting_is_part_of_a_recipe() -> None:
@@ -238,7 +240,7 @@ def test_close_is_quick_even_when_a_worker_holds_the_gil(tmp_path: Path) -> None
 
 @pytest.mark.cluster
 def test_another_version_does_not_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spawning, "version", lambda name: "9.9")
+    monkeypatch.setattr(dask_config, "version", lambda name: "9.9")
     with Cluster(ClusterSettings(workers=1), tmp_path / "s") as other:
         with pytest.raises(RunError, match=r"this worker has uttermill .* and the client 9\.9"):
             _ = other.client
@@ -246,11 +248,19 @@ def test_another_version_does_not_join(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.cluster
-def test_a_scheduler_by_its_address(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_scheduler_by_its_address(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
     address = cluster.client.scheduler.address
     with Cluster(ClusterSettings(kind="address", address=address), tmp_path / "s") as second:
         assert second.size == 2
         assert second.submit(abs, -3).result() == 3
+        with monkeypatch.context() as patch:
+            patch.setattr(distributed.Client, "scheduler_info", asked.append)
+            assert [second.submit(abs, -n).result() for n in range(20)] == list(range(20))
+            assert second.live(CPU) == 2
+        assert not asked, "who is there is known without a request for each call"
     assert len(cluster.client.nthreads()) == 2
     assert not (tmp_path / "s").exists()
 

@@ -43,12 +43,12 @@ def prepared(prefect_server: LocalServer, tmp_path_factory: pytest.TempPathFacto
     (source / "notes.txt").write_text("no audio")
     with using(prefect_server.url):
         from flows import settings
-        from flows.run import local
+        from flows.run import launch
 
         chosen = settings.read(
             None, [str(source)], str(home / "out"), [f for f in FLAGS if f != "--set"]
         )
-        return Prepared(source, home / "out", local.run(chosen))
+        return Prepared(source, home / "out", launch.run(chosen))
 
 
 def test_run_counts_everything(prepared: Prepared) -> None:

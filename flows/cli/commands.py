@@ -14,17 +14,17 @@ DONE, FAILED, FAULT = 0, 1, 3
 
 def run(args: Any) -> int:
     from flows.cli import show
-    from flows.run import local
+    from flows.run import launch
 
-    result = local.run(_chosen(args))
+    result = launch.run(_chosen(args))
     return _tell(args, result, show.run)
 
 
 def estimate(args: Any) -> int:
     from flows.cli import show
-    from flows.run import local
+    from flows.run import launch
 
-    result = local.run(_chosen(args), "estimate", fraction=args.fraction, least=args.least)
+    result = launch.run(_chosen(args), "estimate", fraction=args.fraction, least=args.least)
     return _tell(args, result, show.estimate)
 
 
@@ -45,7 +45,7 @@ def demo(args: Any) -> int:
     from flows import settings
     from flows.cli import show
     from flows.demo.corpus import DEMO_SETTINGS, make_corpus
-    from flows.run import local
+    from flows.run import launch
 
     if "://" in args.out:
         raise ConfigError("the demo makes its corpus beside its results; give --out a folder")
@@ -53,7 +53,7 @@ def demo(args: Any) -> int:
     data = {**DEMO_SETTINGS, "sources": make_corpus(home / "corpus"), "out": str(home)}
     for assignment in args.sets:
         settings.assign(data, assignment)
-    result = local.run(settings.parse(data))
+    result = launch.run(settings.parse(data))
     return _tell(args, result, show.run)
 
 
@@ -73,21 +73,19 @@ def serve(args: Any) -> int:
 
 
 def status(args: Any) -> int:
-    from flows.cli import answers as looks
-    from flows.cli import show
+    from flows.cli import queries, show
 
-    return _tell(args, looks.status(_out(args.out)), show.status)
+    return _tell(args, queries.status(_out(args.out)), show.status)
 
 
 def ledger(args: Any) -> int:
-    from flows.cli import answers as looks
-    from flows.cli import items, show
+    from flows.cli import items, queries, show
 
     if not (args.items or args.csv or args.reason or args.dataset):
-        return _tell(args, looks.ledger(_out(args.out)), show.ledger)
+        return _tell(args, queries.ledger(_out(args.out)), show.ledger)
     if args.csv and args.json:
         raise ConfigError("give --csv or --json, not both")
-    rows = looks.items(_out(args.out), args.reason, args.dataset)
+    rows = queries.items(_out(args.out), args.reason, args.dataset)
     if args.csv:
         items.write_csv(rows, sys.stdout)
         return DONE
@@ -102,10 +100,9 @@ def report(args: Any) -> int:
 
 
 def what_if(args: Any) -> int:
-    from flows.cli import answers as looks
-    from flows.cli import show
+    from flows.cli import queries, show
 
-    return _tell(args, looks.what_if(_out(args.out), args.sets), show.what_if)
+    return _tell(args, queries.what_if(_out(args.out), args.sets), show.what_if)
 
 
 def verify(args: Any) -> int:
@@ -134,9 +131,9 @@ def prune(args: Any) -> int:
 
 
 def list(args: Any) -> int:
-    from flows.cli import answers as looks
+    from flows.cli import queries
 
-    lines = looks.data_list(_dataset(args.dataset), args.prefix, args.split)
+    lines = queries.data_list(_dataset(args.dataset), args.prefix, args.split)
     if args.json:
         print(json.dumps({"paths": lines}))
     else:
@@ -152,17 +149,15 @@ def doctor(args: Any) -> int:
 
 
 def plugins(args: Any) -> int:
-    from flows.cli import answers as looks
-    from flows.cli import show
+    from flows.cli import queries, show
 
-    return _tell(args, looks.on_shelves(), show.shelves)
+    return _tell(args, queries.on_shelves(), show.shelves)
 
 
 def schema(args: Any) -> int:
-    from flows.cli import answers as looks
-    from flows.cli import show
+    from flows.cli import queries, show
 
-    return _tell(args, looks.columns(), show.columns)
+    return _tell(args, queries.columns(), show.columns)
 
 
 def _tell(args: Any, result: dict[str, Any], show: Any) -> int:

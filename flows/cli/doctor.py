@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.cli import proofs
 from flows.cli.proofs import Finding
-from flows.cluster import facts, spawning
+from flows.cluster import dask_config, facts
 from flows.cluster.cluster import Cluster, ClusterSettings
 from flows.settings import read
 from tasks.errors import RunError
@@ -61,7 +61,7 @@ def _scheduler(client: Any) -> dict[str, Any]:
 
     return {
         name: client.run_on_scheduler(dask.config.get, f"distributed.scheduler.{name}", None)
-        for name in spawning.DASK_CONFIG["distributed"]["scheduler"]
+        for name in dask_config.DASK_CONFIG["distributed"]["scheduler"]
     }
 
 

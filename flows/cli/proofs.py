@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from flows.cluster import gpus
+from flows.cluster.dask_config import DASK_CONFIG
 from flows.cluster.facts import ENGINES, Facts, versions
 from flows.cluster.fleet import CPU, GPU
-from flows.cluster.spawning import DASK_CONFIG
 from tasks.stages.process import started_afresh
 
 LEAST_FREE = 1_000_000_000

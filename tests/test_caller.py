@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.run.calls import audio_of
+from flows.run.caller import audio_of
 from tasks import package, pipeline, shard
 from tasks.checkpoints import inventory
 from tasks.dataset import versions

@@ -204,7 +204,7 @@ def test_a_killed_worker_fails_its_call_only_and_its_replacement_is_proven(
     with pytest.raises(KilledWorker):
         cluster.submit(kill_me).result()
     assert quiet.result() is None
-    assert soon(lambda: len(cluster.client.nthreads()) == 2)
+    assert soon(lambda: len(cluster.client.nthreads()) == 2, 60)
     workers = cluster.client.run(facts.gather)
     for proof in (*proofs.PROOFS, proofs.pinned):
         assert proof(workers).ok, proof(workers)

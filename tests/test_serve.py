@@ -40,7 +40,7 @@ LAST = gate.name("transcribe", corpus.seconds_of(COUNT - 1))
         ("61 0 * * *", None, "names no time"),
         ("0 0 31 2 *", None, "names no time"),
         ("0 2 * * *", "Mars/Phobos", "--timezone 'Mars/Phobos' is unknown"),
-        (None, "UTC", "--timezone is for --cron"),
+        (None, "UTC", "--timezone needs --cron"),
     ],
 )
 def test_bad_schedules(cron: str | None, timezone: str | None, words: str) -> None:

@@ -122,7 +122,7 @@ thread = threading.Thread(target=lambda: started.append(LocalServer.start()))
 thread.start(); thread.join()
 if sys.argv[1] == "ready":
     started[0].wait_ready(); time.sleep(0.5)
-    assert started[0]._process.poll() is None
+    assert not started[0]._process.ended()
 print(started[0].pid, flush=True)
 time.sleep(60)
 """

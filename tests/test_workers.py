@@ -96,13 +96,13 @@ def test_the_list_is_read_again_now_and_then_and_when_asked(clock: SimpleNamespa
 def test_gpu_workers_that_join_later_are_used_and_stay_known(clock: SimpleNamespace) -> None:
     client = Client(a={})
     placement = Placement(SchedulerElsewhere(client), None, separate=None)
-    assert placement.kinds == (CPU,)
+    assert list(placement.kinds) == [CPU]
     assert placement.there(CPU) == ["a"]
     client.joins("b", GPU=1.0)
     clock.s += workers.ASK_S + 0.1
-    assert placement.kinds == (CPU, GPU)
+    assert list(placement.kinds) == [CPU, GPU]
     assert (placement.there(CPU), placement.there(GPU)) == (["a"], ["b"])
     client.leaves("b")  # it may be restarting: what needs a GPU waits for it
-    assert placement.kinds == (CPU, GPU)
+    assert list(placement.kinds) == [CPU, GPU]
     assert placement.there(GPU) == []
     assert placement.restrictions(GPU) == {"resources": {GPU: 1}}

@@ -14,14 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from flows.cluster.fleet import CPU
 from tasks.accounting.metrics import Trace
 from tasks.errors import RunError
-
-if TYPE_CHECKING:
-    from distributed import Future
 
 log = logging.getLogger("uttermill")
 
@@ -29,6 +26,14 @@ SHARED_TRIES = 2  # deaths before the shard's items run one by one
 ISOLATED_TRIES = 4  # deaths of the worker itself while it isolates; more is not plausible
 POLL_SECONDS = 0.05  # between two looks for an idle worker, by the call at the head of a queue
 QUEUE_SECONDS = 0.5  # after which a queued call looks whether the run was cancelled
+
+
+class Future(Protocol):
+    """What the dispatcher needs of `distributed.Future`."""
+
+    def result(self, timeout: float | None = None) -> Any: ...
+    def done(self) -> bool: ...
+    def cancel(self) -> object: ...
 
 
 class Workers(Protocol):

@@ -28,6 +28,7 @@ from flows.cluster.cluster import Cluster, ClusterSettings
 from flows.cluster.fleet import CPU
 from tasks.errors import ConfigError, RunError
 from tasks.settings import TRANSIENT
+from tests import signals
 
 ROOT = Path(__file__).parent.parent
 
@@ -309,10 +310,15 @@ def test_no_orphan_however_the_flow_ends(ending: signal.Signals, tmp_path: Path)
     path = tmp_path / "flow.py"
     scratch = tmp_path / "s"
     path.write_text(SCRIPT.format(tests=str(ROOT / "tests"), scratch=str(scratch)))
-    flow = subprocess.Popen(
-        [sys.executable, str(path)], cwd=ROOT, text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    with signals.interruptible():
+        flow = subprocess.Popen(
+            [sys.executable, str(path)],
+            cwd=ROOT,
+            text=True,
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
     pids: list[int] = []
     with flow:
         try:

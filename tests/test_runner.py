@@ -28,6 +28,7 @@ from flows.cluster.dispatcher import Dispatcher, Losses, NotBegun
 from flows.cluster.fleet import CPU, GPU
 from flows.server.server import LocalServer
 from tasks.errors import ItemError, RunError
+from tests import signals
 
 
 def work(marks: str, shard: str, isolate: bool = False) -> str:
@@ -136,7 +137,7 @@ def test_an_interrupt_ends_what_runs(cluster: Cluster, tmp_path: Path) -> None:
     interrupt = threading.Timer(1.5, signal.raise_signal, [signal.SIGINT])
     began = time.monotonic()
     interrupt.start()
-    with pytest.raises(KeyboardInterrupt):
+    with signals.interruptible(), pytest.raises(KeyboardInterrupt):
         map_chains(
             ["sleep-1", "sleep-2", "sleep-3"],
             lambda shard: dispatcher.run(work, str(tmp_path), shard, seconds_of_audio=1),

@@ -177,6 +177,18 @@ def test_serve(serving: Serving) -> None:
     assert "Where it stood" in text
 
 
+@pytest.mark.server
+def test_sigterm_ends_it_where_sigint_is_ignored(tmp_path: Path) -> None:
+    environment = {"PREFECT_HOME": str(tmp_path / "prefect"), **service.EAGER}
+    site = Site(tmp_path, "", environment, interruptible=False)
+    corpus.make(site.source, 1)
+    with site.start("serve", site.settings("out"), "--json") as serving:
+        assert soon(serving.stdout, 120, every=0.1), serving.stderr()
+        serving.process.terminate()
+        assert serving.process.wait(60) == 0, serving.stderr()
+        assert serving.none_left(5.0), serving.alive()
+
+
 def test_a_taken_port_is_no_obstacle() -> None:
     from flows.server.server import LocalServer
 

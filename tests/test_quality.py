@@ -56,7 +56,7 @@ def voices() -> list[Floats]:
         demo.Line(f"{ENGLISH[2 * i]} {ENGLISH[2 * i + 1]}", kinds[i % 4], 140 + 5 * i, 40 + 3 * i)
         for i in range(12)
     ]
-    said = [soxr.resample(v, demo.ESPEAK_RATE, RATE, "HQ") for v in demo.speak(lines)]
+    said = [soxr.resample(v, demo.RATE, RATE, "HQ") for v in demo.speak(lines)]
     return [(0.2 * v / np.abs(v).max()).astype(np.float32) for v in said]
 
 

@@ -50,9 +50,10 @@ def test_bad_schedules(cron: str | None, timezone: str | None, words: str) -> No
 
 def test_good_schedules() -> None:
     assert schedule_of(None, None) is None
-    assert schedule_of("0 2 * * *", None).timezone == "UTC"
-    made = schedule_of("30 4 * * 1", "Europe/Berlin")
-    assert (made.cron, made.timezone) == ("30 4 * * 1", "Europe/Berlin")
+    for cron, timezone in (("0 2 * * *", None), ("30 4 * * 1", "Europe/Berlin")):
+        made = schedule_of(cron, timezone)
+        assert made is not None
+        assert (made.cron, made.timezone) == (cron, timezone or "UTC")
 
 
 def test_settings_keep_no_secret_and_only_what_was_said() -> None:

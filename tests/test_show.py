@@ -13,6 +13,7 @@ from flows.cli.items import COLUMNS
 from flows.cli.proofs import Finding
 from flows.cli.show import results, runs
 from flows.run.progress import Progress
+from flows.server.console import quiet
 
 
 def test_names_with_brackets_are_shown_as_they_are() -> None:
@@ -89,7 +90,7 @@ def test_a_log_line_that_looks_like_markup_passes_the_bars() -> None:
     handler = logging.StreamHandler(stream)
     log.addHandler(handler)
     try:
-        with Progress(stream=stream) as progress:
+        with quiet(), Progress(stream=stream) as progress:
             progress.start("filter", 10.0)
             assert progress._bars is not None
             progress._bars.console.print(f"as Prefect's handler does: {MARKUP}")

@@ -35,8 +35,9 @@ import soxr
 from prefect import flow
 
 from flows.cluster.cluster import Cluster, ClusterSettings
-from flows.demo.corpus import Line, encode, speak
+from flows.demo.encoding import encode
 from flows.demo.sentences import STORY
+from flows.demo.speech import Line, speak
 from flows.prepare import line
 from flows.run.caller import ClusterCaller
 from flows.run.progress import Progress

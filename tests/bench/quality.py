@@ -40,7 +40,7 @@ def clips(folder: str | None) -> Iterator[tuple[Floats, int]]:
         lines = [demo.Line(text, "en-us", 130 + 2 * i) for i, text in enumerate(ENGLISH)]
         said = np.concatenate(demo.speak(lines))
         room = np.random.default_rng(0).normal(0, 1e-3, len(said))
-        heard = soxr.resample(said + room, demo.ESPEAK_RATE, 16_000).astype(np.float32)
+        heard = soxr.resample(said + room, demo.RATE, 16_000).astype(np.float32)
         at = 0
         for seconds in (3, 5, 7, 9, 11, 14, 17, 20, 25, 30):
             start = at % (len(heard) - 30 * 16_000)

@@ -195,6 +195,6 @@ def close_languages() -> Iterator[Said]:
     said = demo.speak([line for _, line in lines])
     for number, ((language, line), samples) in enumerate(zip(lines, said, strict=True)):
         room = np.random.default_rng(number).normal(0, demo.ROOM_RMS, len(samples))
-        heard = soxr.resample(levelled(samples) + room, demo.ESPEAK_RATE, RATE, "HQ")
+        heard = soxr.resample(levelled(samples) + room, demo.RATE, RATE, "HQ")
         name = f"{language}{number}"
         yield Said(name, "close", language, heard.astype(np.float32), language, line.text)

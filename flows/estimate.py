@@ -32,7 +32,7 @@ from tasks.estimating import forecast, sample, trial
 from tasks.estimating.forecast import Costs, Forecast, Sizes
 from tasks.estimating.sample import Member
 from tasks.job import Done, Job, Spent
-from tasks.packaging import pieces
+from tasks.packaging import shards as output_shards
 from tasks.pipeline import Sharded
 from tasks.prefect_tasks import value
 from tasks.settings import (
@@ -225,13 +225,13 @@ def _packaged(
     try:
         planned = caller.call(trial.plan, only, shards, staging)
         if planned["seconds"]:
-            numbers = [(job, staging, number) for number in range(planned["pieces"])]
+            numbers = [(job, staging, number) for number in range(planned["shards"])]
             since = caller.metrics.table().num_rows
             alone = caller.metrics.table()["wall_seconds"][since - 1].as_py()
             kept = sum(seen[m.recording].kept for m in chosen if m.recording in seen)
             costs.gather = alone / max(kept, planned["seconds"])
-            caller.map(pieces.write, numbers)
-            caller.map(pieces.check, numbers)
+            caller.map(output_shards.write, numbers)
+            caller.map(output_shards.check, numbers)
             walls = caller.metrics.table().slice(since)["wall_seconds"]
             costs.package = (pc.sum(walls).as_py() or 0.0) / planned["seconds"]
             found = {**trial.bytes_of(staging), "tables": planned["tables"]}

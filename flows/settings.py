@@ -20,6 +20,7 @@ from tasks import plugins, storage
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.plugins import gpu
+from tasks.recording.names import display_text, is_utf8
 from tasks.settings import (
     FilterSettings,
     PackageSettings,
@@ -31,7 +32,6 @@ from tasks.settings import (
     StageSettings,
     TranscribeSettings,
 )
-from tasks.sources._shared import is_text, text_of
 
 LEAST_FREE = 200 * 2**20  # bytes that OUT's disk must have free before anything starts
 
@@ -152,15 +152,15 @@ def _refuse_what_json_cannot_hold(value: Any, place: str) -> None:
     """
     if isinstance(value, dict):
         for key, inner in value.items():
-            if not isinstance(key, str) or not is_text(key):
-                raise ConfigError(f"{place}: a setting is named {text_of(repr(key))}, no text")
+            if not isinstance(key, str) or not is_utf8(key):
+                raise ConfigError(f"{place}: a setting is named {display_text(repr(key))}, no text")
             if key not in ("path", "out") or not isinstance(inner, str):
                 _refuse_what_json_cannot_hold(inner, f"{place}.{key}")
     elif isinstance(value, list | tuple):
         for index, inner in enumerate(value):
             _refuse_what_json_cannot_hold(inner, f"{place}.{index}")
-    elif isinstance(value, str) and not is_text(value):
-        raise ConfigError(f"{place}: {text_of(value)[:100]} is not valid Unicode")
+    elif isinstance(value, str) and not is_utf8(value):
+        raise ConfigError(f"{place}: {display_text(value)[:100]} is not valid Unicode")
     elif isinstance(value, bytes | set | date) or (
         isinstance(value, float) and not isfinite(value)
     ):
@@ -231,8 +231,10 @@ def check(settings: PrepareSettings) -> Job:
 
     job = settings.job()
     for path in (settings.out, *(source.path for source in settings.sources)):
-        if not is_text(path):  # Prefect keeps settings as JSON; names inside a source may be so
-            raise ConfigError(f"the path {text_of(path)} is not valid UTF-8; rename the folder")
+        if not is_utf8(path):  # Prefect keeps settings as JSON; names inside a source may be so
+            raise ConfigError(
+                f"the path {display_text(path)} is not valid UTF-8; rename the folder"
+            )
     names = [p.use for p in settings.filter.filters]
     if len(set(names)) != len(names):
         raise ConfigError("filter.filters names a filter twice; give each its limits in one entry")

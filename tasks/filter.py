@@ -2,7 +2,7 @@
 
 An item is a recording. Before: a row of the shard's recordings. After: one row of kind `recording`
 (decoded length, or the error), and one row a span; utterances carry their measures. Verdicts are
-not stored: `view.py` takes them from the measures at every run.
+not stored: the view takes them from the measures at every run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from tasks import plugins, recipe
 from tasks.accounting import ledger
 from tasks.audio import Clip
-from tasks.checkpoints import view
+from tasks.checkpoints import cuts, verdicts, view
 from tasks.checkpoints.manifest import Row
 from tasks.errors import ItemError
 from tasks.job import Job
@@ -53,7 +53,7 @@ class Unit:
     def spared(self) -> bool:
         """Whether nothing is lacking but costly measures that a threshold spared so far."""
         lacking = [plugin for _, missing in self.spans or () for plugin in missing]
-        return self.spans is not None and all(map(view.costly, lacking))
+        return self.spans is not None and all(map(verdicts.costly, lacking))
 
     @property
     def seconds(self) -> float:
@@ -89,7 +89,7 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
     return units, reused
 
 
-def _lacking(cut: view.Cut, job: Job) -> tuple[tuple[Span, tuple[Plugin, ...]], ...]:
+def _lacking(cut: cuts.Cut, job: Job) -> tuple[tuple[Span, tuple[Plugin, ...]], ...]:
     """Utterances of a known cut that lack measures, with the filters that they lack."""
     found = []
     for s in cut.spans:
@@ -138,8 +138,8 @@ def failure(unit: Unit, code: str, detail: str, decoded: int = 0, rate: int = 0)
 
 def _cut(unit: Unit, job: Job, offers: handover.Offers) -> list[Row]:
     segmenter, settings = plugins.resolve("segmenters", job.filter.segmenter)
-    given = view.segments_of(unit.recording)
-    rules = view.filter_rules(job.filter.filters)
+    given = cuts.segments_of(unit.recording)
+    rules = verdicts.filter_rules(job.filter.filters)
     known = None if unit.spans is None else dict(unit.spans)
     walk = cutting.Walk()
     rows: list[Row] = []
@@ -224,9 +224,9 @@ class Taken(NamedTuple):
 def measured(clip: Clip, filters: Sequence[Plugin], measure_all: bool = False) -> Taken:
     """Run filters on a clip, cheap ones first; costly ones only if those reject nothing."""
     taken = Taken({}, {})
-    rules = view.cheap_rules(tuple(filters))
-    for plugin in sorted(filters, key=view.costly):
-        if view.costly(plugin) and not measure_all and judge(taken.measures, rules) is not None:
+    rules = verdicts.cheap_rules(tuple(filters))
+    for plugin in sorted(filters, key=verdicts.costly):
+        if verdicts.costly(plugin) and not measure_all and judge(taken.measures, rules) is not None:
             break
         module, settings = plugins.resolve("filters", plugin)
         taken.measures.update(module.measure(clip, settings))

@@ -13,7 +13,6 @@ from tasks.settings import (
     Source,
     TranscribeSettings,
 )
-from tasks.stages.gauge import Cost
 
 GIB = 1024**3
 
@@ -45,6 +44,23 @@ class Spent:
     wall: float
     cpu: float
     cold: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """One call. Times in s, `started` since 1970 by this machine's clock; memory in bytes."""
+
+    worker: str
+    host: str
+    pid: int
+    started: float
+    wall: float
+    cpu: float  # user and system time of all threads, and of child processes that ended in it
+    rss_before: int
+    rss_peak: int  # the most during the call; where the kernel cannot say, of its begin and end
+    gpu: str | None = None
+    gpu_percent: float | None = None  # mean share of time in which it was busy
+    gpu_memory: int | None = None  # the most that was in use on the device, by anyone
 
 
 @dataclass(frozen=True, slots=True)

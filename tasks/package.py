@@ -22,21 +22,23 @@ import pyarrow.parquet as pq
 
 from tasks import corpuswide, plugins, storage
 from tasks.accounting import summary
-from tasks.checkpoints import manifest, view
+from tasks.checkpoints import manifest
 from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.utterance import Outcome
 from tasks.corpuswide import decisions, late
 from tasks.dataset import datacard, versions
 from tasks.errors import NothingLeft, RunError
 from tasks.job import Job
-from tasks.packaging import decided, layout, pieces, sharing, splits
+from tasks.packaging import decided, finish, layout, plan, sharing, splits
 from tasks.packaging.layout import Group
+from tasks.packaging.previous import PreviousVersion
 from tasks.schema import LEDGER
 from tasks.shard import datasets
 from tasks.storage import tables, transfers
 
 PACKAGE_VERSION = 2
 TABLES = ("ledger.parquet", "utterances.parquet", splits.FILE)  # that `gather` writes
-REMOVED = view.Outcome("dropped", "shard", "source_removed")
+REMOVED = Outcome("dropped", "shard", "source_removed")
 
 
 def gather(job: Job, shards: Sequence[str], scratch: Path | None = None) -> dict[str, Any]:
@@ -68,7 +70,7 @@ def gather(job: Job, shards: Sequence[str], scratch: Path | None = None) -> dict
     groups = layout.lay_out(rows, job.package, version, rows_before, package_before)
     balanced = _balanced(job, groups, rows)
     with transfers.writing(staging, job.scratch) as home:
-        published = pieces.plan(job, home, groups, rows, before)
+        published = plan.write(job, home, groups, rows, before)
         pq.write_table(table, home / "ledger.parquet", compression="zstd")
         pq.write_table(published, home / "utterances.parquet", compression="zstd")
         if sides is not None:
@@ -169,12 +171,12 @@ def _no_twins(packaged: pa.Table) -> None:
         )
 
 
-def _before(newest: Path, described: dict[str, Any]) -> pieces.Before | None:
+def _before(newest: Path, described: dict[str, Any]) -> PreviousVersion | None:
     """The newest version; None when an older release laid it out differently."""
     table = tables.read(newest / "utterances.parquet")
-    if not set(pieces.LAID_OUT) <= set(table.column_names):
+    if not set(plan.LAYOUT_COLUMNS) <= set(table.column_names):
         return None
-    return pieces.Before(newest, described, table)
+    return PreviousVersion(newest, described, table)
 
 
 def _balanced(job: Job, groups: list[Group], rows: pa.Table) -> dict[str, Any]:
@@ -267,7 +269,7 @@ def fingerprint(
 ) -> str:
     """Hash of all that a version is made of; the layout follows from it and the versions before."""
     state = hashlib.sha256()
-    for part in (rows.drop_columns([name for name, _ in pieces.SOURCE_COLUMNS]), table):
+    for part in (rows.drop_columns([name for name, _ in plan.SOURCE_COLUMNS]), table):
         for batch in part.to_batches(max_chunksize=4096):
             for row in batch.to_pylist():
                 state.update(json.dumps(row, sort_keys=True).encode())
@@ -280,7 +282,7 @@ def fingerprint(
 def publish(job: Job, gathered: dict[str, Any]) -> Path:
     """Lists, description and data card, then all at once. Returns the version's folder."""
     staging = storage.place(gathered["staging"])
-    with pieces.finished(job, staging) as (home, hashes):
+    with finish.finished(job, staging) as (home, hashes):
         table = pq.read_table(home / "ledger.parquet")
         if gathered["summary"] != summary.of_ledger(table):
             raise RunError(

@@ -20,7 +20,8 @@ from tasks.checkpoints.settled import Settled, Version
 from tasks.dataset import versions
 from tasks.errors import CorruptManifest, MillError, RunError
 from tasks.job import Done, Job
-from tasks.packaging import decided, pieces
+from tasks.packaging import decided, plan
+from tasks.packaging import shards as output_shards
 from tasks.stages import quarantine, stage
 
 log = logging.getLogger("uttermill")
@@ -146,16 +147,16 @@ class Published:
     summary: dict[str, Any]
     done: Done
     walls: dict[str, float] = field(default_factory=dict)  # s of each step
-    written: int = 0  # pieces that were written: one a tar in most formats
-    linked: int = 0  # and those whose files the last version had already
+    written: int = 0  # output shards that were written: one a tar in most formats
+    linked: int = 0  # and those whose files are linked from the previous version
     balance: dict[str, Any] = field(default_factory=dict)
 
 
 def run_package_stage(
     job: Job, shards: Sequence[str], caller: Caller, scratch: Path, state: Settled | None = None
 ) -> Published:
-    """Decide, gather, write and check pieces on the workers, publish by one rename; nothing of it
-    where `state` knows that the newest version is today's.
+    """Decide, gather, write and check output shards on the workers, publish by one rename; nothing
+    of it where `state` knows that the newest version is today's.
 
     CorruptManifest when a blob is damaged: it was set aside, the chains must run again.
     """
@@ -190,12 +191,12 @@ def run_package_stage(
                     state.save(version, gathered["changed"])
             return published
         staging = storage.place(gathered["staging"])
-        planned = pieces.pieces_of(staging)
+        planned = plan.all_shards(staging)
         numbers = range(len(planned))
-        linked = caller.map(pieces.write, [(job, staging, number) for number in numbers])
+        linked = caller.map(output_shards.write, [(job, staging, number) for number in numbers])
         lap("write")
         written = [number for number, old in zip(numbers, linked, strict=True) if not old]
-        caller.map(pieces.check, [(job, staging, number) for number in written])
+        caller.map(output_shards.check, [(job, staging, number) for number in written])
         lap("verify")
         path = package.publish(job, gathered)
         inventory.note(job.out)

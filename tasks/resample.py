@@ -17,6 +17,7 @@ from tasks import audio
 from tasks.audio import pcm
 from tasks.checkpoints import blobs, view
 from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.utterance import Utterance
 from tasks.errors import ItemError
 from tasks.job import Job
 from tasks.recording import Locator
@@ -59,7 +60,7 @@ def meta(job: Job) -> dict[str, Any]:
 
 def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
     """Recordings with kept utterances that lack PCM, and how many utterances have it."""
-    missing: dict[str, list[view.Utterance]] = {}
+    missing: dict[str, list[Utterance]] = {}
     reused = 0
     seen: set[str] = set()
     lost: set[str] = set()
@@ -79,7 +80,7 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
     return units, reused
 
 
-def _units(utterances: list[view.Utterance]) -> Iterator[Unit]:
+def _units(utterances: list[Utterance]) -> Iterator[Unit]:
     """A recording's utterances by end, in pieces of UNIT_SECONDS: their PCM is held in memory."""
     recording, rate = utterances[0].recording, utterances[0].rate
     piece: list[Wanted] = []

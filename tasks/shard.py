@@ -28,9 +28,10 @@ from tasks.errors import MAY_PASS, ConfigError
 from tasks.job import Job
 from tasks.recipe import digest
 from tasks.recording import Ignored, Locator, Recording
+from tasks.recording.guard import current_guard
+from tasks.recording.names import display_text
 from tasks.schema import RECORDINGS
 from tasks.settings import ShardSettings, Source, SourceSettings
-from tasks.sources._shared import guard, text_of
 from tasks.storage import tables
 
 MINUTE, HOUR = 60.0, 3600.0
@@ -135,7 +136,7 @@ def _in_source(settings: SourceSettings, path: str) -> str:
     if not storage.is_url(home):
         home = os.path.abspath(home)
         home = home if os.path.isdir(home) else os.path.dirname(home)
-    return text_of(f"{home.rstrip('/')}/{path}")
+    return display_text(f"{home.rstrip('/')}/{path}")
 
 
 def still_written(row: Row) -> LeftAside:
@@ -194,7 +195,7 @@ def _settle_time(
     for shard, index, row in fresh:
         path = Locator.loads(row["locator"]).path
         try:
-            now = row["guard"] if storage.is_url(path) else guard(path)
+            now = row["guard"] if storage.is_url(path) else current_guard(path)
         except OSError:
             now = row["guard"]
         if wait and now != row["guard"] and not row["error_code"]:

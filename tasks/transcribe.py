@@ -16,7 +16,7 @@ import numpy as np
 
 from tasks import plugins, scoring, speech
 from tasks.asr import SpeechClip, Transcript
-from tasks.checkpoints import blobs, view
+from tasks.checkpoints import blobs, texts, view
 from tasks.checkpoints.manifest import Row
 from tasks.job import Job
 from tasks.plugins import gpu
@@ -76,7 +76,7 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
 def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
     """One row a unit, in order. PCM is read chunk by chunk, so memory stays bounded."""
     backend = _backend(job.transcribe.backend)
-    listens = backend.RATE == speech.RATE and view.listens(job)
+    listens = backend.RATE == speech.RATE and texts.listens(job)
     for chunk in _chunks(units):
         clips = [_clip(unit, job.out, backend.RATE) for unit in chunk]
         for unit, clip, heard in zip(chunk, clips, backend.transcribe(clips), strict=True):

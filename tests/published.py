@@ -15,8 +15,8 @@ import soundfile as sf
 from tasks import plugins, storage
 from tasks.checkpoints.blobs import Pcm
 from tasks.checkpoints.manifest import Row
-from tasks.formats import Hashes, Piece
-from tasks.packaging import pieces
+from tasks.formats import Hashes, Output, OutputShard
+from tasks.packaging import format_rows
 from tasks.schema import UTTERANCES
 from tasks.settings import Plugin
 
@@ -52,7 +52,7 @@ def row(number: int, **changes: Any) -> Row:
 def publish(
     home: Path, use: str, groups: Sequence[Sequence[Row]], noted: Hashes | None = None,
     **settings: Any,
-) -> list[Piece]:  # fmt: skip
+) -> list[OutputShard]:  # fmt: skip
     """Write these groups, each of one split, and read them back as `verify` does; `noted` gets what
     `write` noted."""
     fields = [*UTTERANCES, *(pa.field(name, pa.float64()) for name in MEASURES)]
@@ -61,26 +61,28 @@ def publish(
     home.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, home / "utterances.parquet")
     module, checked = plugins.resolve("formats", Plugin.model_validate({"use": use, **settings}))
-    whole, _ = pieces.with_derived(module, checked, table)
+    whole, _ = format_rows.with_derived(module, checked, table)
     numbers = {each["id"]: each["number"] for each in flat}
-    made: list[Piece] = []
+    made: list[OutputShard] = []
     at = 0
     for index, group in enumerate(groups):
         split = group[0]["split"]
         rows, at = whole.slice(at, len(group)), at + len(group)
-        number = sum(piece.split == split for piece in made)
-        names = module.files(split, number, pieces.seen_by(module, rows), checked)
-        piece = Piece(use, split, number, index, len(group), tuple(names))
-        told = pieces.rows_for(module, rows, "id")
+        number = sum(shard.split == split for shard in made)
+        names = module.files(split, number, format_rows.visible(module, rows), checked)
+        shard = OutputShard(use, split, number, index, len(group), tuple(names))
+        given = format_rows.rows_for(module, rows, "id")
         hashes: Hashes = {}
-        module.write(piece, told, lambda row: pcm(numbers[row["id"]]), home, checked, hashes)
+        out = Output(home, hashes)
+        module.write(shard, given, lambda row: pcm(numbers[row["id"]]), out, checked)
         assert hashes == {name: storage.hashed(home / name) for name in hashes}
         if noted is not None:
             noted |= hashes
         for known in ({}, hashes):
-            assert module.check(piece, pieces.rows_for(module, rows), home, checked, known) == []
+            given = format_rows.rows_for(module, rows)
+            assert module.check(shard, given, Output(home, known), checked) == []
         assert all((home / name).is_file() for name in names)
-        made.append(piece)
+        made.append(shard)
     module.finish(made, home, checked)
     return made
 

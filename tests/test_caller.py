@@ -12,14 +12,14 @@ from tasks import package, pipeline, shard
 from tasks.checkpoints import inventory
 from tasks.dataset import versions
 from tasks.errors import RunError
-from tasks.packaging import pieces
+from tasks.packaging import shards
 from tests import corpus
 
 
 def test_the_audio_that_a_call_is_given_time_for(tmp_path: Path) -> None:
     job = corpus.job(tmp_path, package={"tar_hours": 0.5})
     assert audio_of(shard.probe, (job, tmp_path, 0, 50)) == 0.0  # item_timeout, and no more
-    assert audio_of(pieces.write, (job, tmp_path, 3)) == 1800.0
+    assert audio_of(shards.write, (job, tmp_path, 3)) == 1800.0
     assert audio_of(package.gather, (job, [], tmp_path)) == 3600.0
 
 

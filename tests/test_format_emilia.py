@@ -12,7 +12,7 @@ import pytest
 from tasks import audio
 from tasks.checkpoints.manifest import Row
 from tasks.errors import ConfigError
-from tasks.formats import emilia
+from tasks.formats import Output, emilia
 from tasks.recording import Locator
 from tests import published
 
@@ -72,8 +72,8 @@ def test_places_depend_on_no_order() -> None:
 
 def test_mp3_has_the_length_of_the_clip(tmp_path: Path) -> None:
     made = published.publish(tmp_path / "one", "emilia", GROUPS, audio="mp3")
-    for piece, group in zip(made, GROUPS, strict=True):
-        for name, row in zip(piece.files, group, strict=True):
+    for shard, group in zip(made, GROUPS, strict=True):
+        for name, row in zip(shard.files, group, strict=True):
             assert name.endswith(".mp3")
             assert audio.probe(Locator(str(tmp_path / "one" / name))).format == "mp3/mp3float"
             with audio.open_stream(Locator(str(tmp_path / "one" / name))) as stream:
@@ -85,7 +85,7 @@ def test_mp3_has_the_length_of_the_clip(tmp_path: Path) -> None:
     victim = tmp_path / "one" / made[0].files[0]
     victim.write_bytes(victim.read_bytes()[:400])
     settings = emilia.Settings(audio="mp3")
-    assert emilia.check(made[0], GROUPS[0], tmp_path / "one", settings, {}) != []
+    assert emilia.check(made[0], GROUPS[0], Output(tmp_path / "one"), settings) != []
 
 
 def test_mp3_has_few_rates() -> None:

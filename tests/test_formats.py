@@ -22,8 +22,8 @@ import pytest
 from tasks import pipeline, plugins, schema, shelves, storage
 from tasks.checkpoints import blobs
 from tasks.dataset import datacard, versions
-from tasks.formats import Hashes, Piece, _tar, nemo
-from tasks.packaging import layout, pieces
+from tasks.formats import Hashes, Output, OutputShard, _tar, _tar_check, nemo
+from tasks.packaging import format_rows, layout, plan
 from tasks.settings import THRESHOLD, TRANSIENT, Plugin, role
 from tasks.upkeep.verify import verify
 from tests import corpus, published
@@ -75,17 +75,17 @@ def alone(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
     return cache(lambda use: packaged(made, tmp / use, use).path)
 
 
-def pieces_of(version: Path, use: str) -> list[Piece]:
-    """The pieces of a published version, as `verify` makes them."""
+def shards_of(version: Path, use: str) -> list[OutputShard]:
+    """The output shards of a published version, as `verify` makes them."""
     table = pq.read_table(version / "utterances.parquet")
     plugin = datacard.formats_of(versions.described(version))[use]
     module, settings = plugins.resolve("formats", plugin)
-    whole, _ = pieces.with_derived(module, settings, table)
+    whole, _ = format_rows.with_derived(module, settings, table)
     found = []
     for index, (split, number, first, count) in enumerate(layout.groups_of(table)):
-        rows = pieces.seen_by(module, whole.slice(first, count))
+        rows = format_rows.visible(module, whole.slice(first, count))
         files = tuple(module.files(split, number, rows, settings))
-        found.append(Piece(use, split, number, index, count, files))
+        found.append(OutputShard(use, split, number, index, count, files))
     return found
 
 
@@ -110,7 +110,7 @@ def test_a_plugin_has_what_the_contract_asks(use: str) -> None:
     module = plugins.load("formats", use)
     assert isinstance(module.VERSION, int)
     unknown = set(module.COLUMNS) - set(schema.UTTERANCES.names)
-    assert not set(module.COLUMNS) & set(pieces.LAID_OUT)
+    assert not set(module.COLUMNS) & set(plan.LAYOUT_COLUMNS)
     if unknown and not hasattr(module, "derived"):
         measures = (
             getattr(plugins.load(shelf, name), "COLUMNS", {})
@@ -120,9 +120,9 @@ def test_a_plugin_has_what_the_contract_asks(use: str) -> None:
         assert unknown <= {column for columns in measures for column in columns}
     expected = {
         "files": ["split", "number", "rows", "settings"],
-        "write": ["piece", "rows", "pcm", "home", "settings", "hashes"],
-        "check": ["piece", "rows", "home", "settings", "hashes"],
-        "finish": ["pieces", "home", "settings"],
+        "write": ["shard", "rows", "pcm", "out", "settings"],
+        "check": ["shard", "rows", "out", "settings"],
+        "finish": ["shards", "home", "settings"],
         "offsets": ["rows", "settings"],
         "derived": ["rows", "settings"],
         "listing": ["home", "split", "head"],
@@ -137,7 +137,7 @@ def test_a_plugin_has_what_the_contract_asks(use: str) -> None:
 @pytest.mark.parametrize("use", FORMATS)
 def test_every_file_belongs_to_one_piece_or_is_a_list(made: Path, use: str) -> None:
     version = made / "out/datasets/v0001"
-    found = [path for piece in pieces_of(version, use) for path in piece.files]
+    found = [path for shard in shards_of(version, use) for path in shard.files]
     assert len(found) == len(set(found))
     assert set(found) <= set(of_format(version, use))
     assert all(SAFE.fullmatch(part) for name in of_format(version, use) for part in name.split("/"))
@@ -154,14 +154,14 @@ def test_alone_it_is_what_it_is_among_others(
         name: data for name, data in among.items() if name.split("/")[0] == folder(use)
     }
     rows = pq.read_table(alone(use) / "utterances.parquet").to_pylist()
-    assert {row["shard"] for row in rows} == {piece.path for piece in pieces_of(alone(use), use)}
+    assert {row["shard"] for row in rows} == {shard.path for shard in shards_of(alone(use), use)}
 
 
 @pytest.mark.parametrize("use", FORMATS)
 def test_growth_links_what_stayed(grown: tuple[Path, Path], use: str) -> None:
     one, two = grown
-    old = pieces_of(one, use)
-    new = pieces_of(two, use)
+    old = shards_of(one, use)
+    new = shards_of(two, use)
     assert len(old) == 2
     assert len(new) == 3
     if use == PLACED:  # places moved: each clip's depends on all others
@@ -178,13 +178,13 @@ def test_what_follows_from_all_rows_is_written_anew(grown: tuple[Path, Path]) ->
     """The seventh id comes last, so that no place has moved; one before them moves all."""
     _, two = grown
     ids = sorted(pq.read_table(two / "utterances.parquet")["id"].to_pylist())
-    places = {path.rpartition("/")[2] for p in pieces_of(two, PLACED) for path in p.files}
+    places = {path.rpartition("/")[2] for p in shards_of(two, PLACED) for path in p.files}
     assert places == {f"{place}-{key}.txt" for place, key in enumerate(ids)}
 
 
 def kinds(version: Path, use: str) -> dict[str, str]:
-    """One file of each kind: of each suffix, in a piece and among the lists."""
-    held = {path for piece in pieces_of(version, use) for path in piece.files}
+    """One file of each kind: of each suffix, in a shard and among the lists."""
+    held = {path for shard in shards_of(version, use) for path in shard.files}
     found: dict[str, str] = {}
     for name in of_format(version, use):
         found.setdefault(f"{name in held} {name.rpartition('.')[2]}", name)
@@ -206,31 +206,31 @@ def test_a_flipped_byte_is_found(alone: Callable[[str], Path], use: str) -> None
 def test_other_samples_or_texts_are_found_without_a_hash(
     alone: Callable[[str], Path], use: str
 ) -> None:
-    """Damage from before the hash was taken: a piece is read back against its rows."""
+    """Damage from before the hash was taken: a shard is read back against its rows."""
     version = alone(use)
     module, settings = plugins.resolve("formats", Plugin(use=use))
     table = pq.read_table(version / "utterances.parquet")
-    table, _ = pieces.with_derived(module, settings, table)
-    piece = pieces_of(version, use)[0]
-    rows = table.slice(0, piece.clips).to_pylist()
+    table, _ = format_rows.with_derived(module, settings, table)
+    shard = shards_of(version, use)[0]
+    rows = table.slice(0, shard.clips).to_pylist()
     hashes: Hashes = {}
-    assert module.check(piece, rows, version, settings, hashes) == []
-    assert {path for path in piece.files if path.endswith(".tar")} <= set(hashes)
+    assert module.check(shard, rows, Output(version, hashes), settings) == []
+    assert {path for path in shard.files if path.endswith(".tar")} <= set(hashes)
     assert hashes == {path: storage.hashed(version / path) for path in hashes}
     other = {"sha256": hashlib.sha256(b"").hexdigest(), "text": "other words", "num_samples": 1}
     for name in set(other) & set(module.COLUMNS):
         changed = [{**rows[0], name: other[name]}, *rows[1:]]
-        assert faults(module, piece, changed, version, settings), name
-    assert faults(module, piece, [*rows[1:], rows[0]], version, settings), "another order"
+        assert faults(module, shard, changed, version, settings), name
+    assert faults(module, shard, [*rows[1:], rows[0]], version, settings), "another order"
     for path in (path for path in hashes if path.endswith(".tar")):
         whole = (version / path).read_bytes()
         (version / path).write_bytes(twice(whole))
-        found = faults(module, piece, rows, version, settings)
+        found = faults(module, shard, rows, version, settings)
         assert any("is in no row" in fault for fault in found), "a member too much"
         (version / path).write_bytes(whole)
-    for path in piece.files:
+    for path in shard.files:
         os.rename(version / path, version / "gone")
-        assert faults(module, piece, rows, version, settings), f"{path} is missing"
+        assert faults(module, shard, rows, version, settings), f"{path} is missing"
         os.rename(version / "gone", version / path)
 
 
@@ -241,18 +241,18 @@ def test_any_flip_after_the_write_is_found_in_a_tar(
 ) -> None:
     """Though nobody hashes a tar once more whose members are compared to the last byte."""
     rows = [published.row(n) for n in range(3)]
-    [piece] = published.publish(tmp_path, use, [rows], {}, **audio)
+    [shard] = published.publish(tmp_path, use, [rows], {}, **audio)
     module, settings = plugins.resolve("formats", Plugin.model_validate({"use": use, **audio}))
     rows = pq.read_table(tmp_path / "utterances.parquet").to_pylist()
-    known: Hashes = {piece.path: storage.hashed(tmp_path / piece.path)}
+    known: Hashes = {shard.path: storage.hashed(tmp_path / shard.path)}
     chance = random.Random(f"{use} {audio}")
-    size = known[piece.path][1]
+    size = known[shard.path][1]
     places = {0, 124, 150, 513, size - 1, *(chance.randrange(size) for _ in range(150))}
     for at in sorted(places):
-        corpus.flip(tmp_path / piece.path, at)
-        assert faults(module, piece, rows, tmp_path, settings, dict(known)), f"byte {at}"
-        corpus.flip(tmp_path / piece.path, at)
-    assert faults(module, piece, rows, tmp_path, settings, dict(known)) == []
+        corpus.flip(tmp_path / shard.path, at)
+        assert faults(module, shard, rows, tmp_path, settings, dict(known)), f"byte {at}"
+        corpus.flip(tmp_path / shard.path, at)
+    assert faults(module, shard, rows, tmp_path, settings, dict(known)) == []
 
 
 @pytest.mark.parametrize(
@@ -266,22 +266,22 @@ def test_what_a_library_encodes_is_compared_with_what_was_written(
     """Headers and footers that no reader looks at, and what stands behind the end."""
     hashes: Hashes = {}
     rows = [published.row(n) for n in range(3)]
-    [piece] = published.publish(tmp_path, use, [rows], hashes, **settings)
+    [shard] = published.publish(tmp_path, use, [rows], hashes, **settings)
     module, own = plugins.resolve("formats", Plugin.model_validate({"use": use, **settings}))
     table = pq.read_table(tmp_path / "utterances.parquet")
-    told = pieces.with_derived(module, own, table)[0].to_pylist()
-    path = next(path for path in piece.files if path.endswith(ending))
+    told = format_rows.with_derived(module, own, table)[0].to_pylist()
+    path = next(path for path in shard.files if path.endswith(ending))
     whole = (tmp_path / path).read_bytes()
     assert hashes[path] == storage.hashed(tmp_path / path)
     chance = random.Random(use)
     for at in {0, 5, len(whole) - 1, *(chance.randrange(len(whole)) for _ in range(60))}:
         corpus.flip(tmp_path / path, at)
-        assert faults(module, piece, told, tmp_path, own, dict(hashes)), f"byte {at}"
+        assert faults(module, shard, told, tmp_path, own, dict(hashes)), f"byte {at}"
         corpus.flip(tmp_path / path, at)
     (tmp_path / path).write_bytes(whole + b"\0")
-    assert faults(module, piece, told, tmp_path, own, dict(hashes)), "a byte too much"
+    assert faults(module, shard, told, tmp_path, own, dict(hashes)), "a byte too much"
     (tmp_path / path).write_bytes(whole)
-    assert faults(module, piece, told, tmp_path, own, dict(hashes)) == []
+    assert faults(module, shard, told, tmp_path, own, dict(hashes)) == []
 
 
 def twice(tar: bytes) -> bytes:
@@ -294,10 +294,15 @@ def twice(tar: bytes) -> bytes:
 
 
 def faults(
-    module: Any, piece: Piece, rows: Any, home: Path, settings: Any, known: Hashes | None = None
+    module: Any,
+    shard: OutputShard,
+    rows: Any,
+    home: Path,
+    settings: Any,
+    known: Hashes | None = None,
 ) -> list[str]:
     try:
-        found: list[str] = module.check(piece, rows, home, settings, known or {})
+        found: list[str] = module.check(shard, rows, Output(home, known or {}), settings)
     except Exception as error:
         return [str(error)]
     return found
@@ -407,7 +412,7 @@ def test_a_renumbered_piece_is_linked_unless_its_number_is_in_it(
     two, _ = corpus.run(corpus.job(tmp_path, package=package(*chosen, max_removed_fraction=1)))
     moved = 0
     for use in chosen:
-        before, (after,) = pieces_of(one.path, use)[1], pieces_of(two.path, use)
+        before, (after,) = shards_of(one.path, use)[1], shards_of(two.path, use)
         same = [(one.path / a).stat().st_ino == (two.path / b).stat().st_ino
                 for a, b in zip(before.files, after.files, strict=True)]  # fmt: skip
         numbered = getattr(plugins.load("formats", use), "NUMBERED", False)
@@ -420,7 +425,7 @@ def test_a_renumbered_piece_is_linked_unless_its_number_is_in_it(
 def test_one_damaged_file_costs_its_piece_alone(made: Path, tmp_path: Path) -> None:
     shutil.copytree(made / "in", tmp_path / "in")
     one, _ = corpus.run(corpus.job(tmp_path, package=package("wenet_raw", "wenet")))
-    victim = pieces_of(one.path, "wenet_raw")[0].files[1]
+    victim = shards_of(one.path, "wenet_raw")[0].files[1]
     corpus.flip(one.path / victim, 60)
     corpus.add(tmp_path / "in", 6)
     two, _ = corpus.run(corpus.job(tmp_path, package=package("wenet_raw", "wenet")))
@@ -434,7 +439,7 @@ def test_ids_and_texts_of_all_formats_agree(made: Path) -> None:
     version = made / "out/datasets/v0001"
     clips: dict[str, list[int]] = defaultdict(list)
     for use in FORMATS:
-        clips[use] = [piece.clips for piece in pieces_of(version, use)]
+        clips[use] = [shard.clips for shard in shards_of(version, use)]
     assert len({tuple(found) for found in clips.values()}) == 1
 
 
@@ -443,7 +448,7 @@ def test_tars_are_those_of_python(tmp_path: Path, length: int) -> None:
     """To the byte, and both readers find the same."""
     members = {"a.txt": b"text", "x" * 96 + ".wav": bytes(range(256)) * 4, "z.bin": b"z" * length}
     hashes: Hashes = {}
-    with _tar.Tar(tmp_path, "ours.tar", hashes) as tar:
+    with _tar.Tar(Output(tmp_path, hashes), "ours.tar") as tar:
         for name, data in members.items():
             tar.add(name, data[:7], memoryview(data)[7:])
     assert hashes == {"ours.tar": storage.hashed(tmp_path / "ours.tar")}
@@ -453,7 +458,7 @@ def test_tars_are_those_of_python(tmp_path: Path, length: int) -> None:
             info.size, info.mode = len(data), 0o644
             python.addfile(info, io.BytesIO(data))
     assert (tmp_path / "ours.tar").read_bytes() == (tmp_path / "python.tar").read_bytes()
-    found = list(_tar.read(tmp_path / "ours.tar"))
+    found = list(_tar_check.read(tmp_path / "ours.tar"))
     assert {member.name: bytes(member.data) for member in found} == members
     assert all(member.plain for member in found)
 

@@ -180,7 +180,7 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
 ) -> None:
     """Written through the link, it would change the published version."""
     from tasks import package
-    from tasks.packaging import pieces
+    from tasks.packaging import plan, shards
 
     job = corpus.job(own, package=TAR)
     one = own / "out/datasets/v0001"
@@ -191,17 +191,17 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
             stage.run(step, job, name)
     gathered = package.gather(job, manifest.shards(job.out))
     staging = Path(gathered["staging"])
-    number = next(n for n, piece in enumerate(pieces.pieces_of(staging)) if piece.same)
-    piece = pieces.piece_of(staging, number)
-    old = Path(piece.same[0].path)
-    assert pieces.write(job, staging, number)
-    assert pieces.write(job, staging, number)
+    number = next(n for n, each in enumerate(plan.all_shards(staging)) if each.unchanged)
+    shard = plan.shard(staging, number)
+    old = Path(shard.unchanged[0].path)
+    assert shards.write(job, staging, number)
+    assert shards.write(job, staging, number)
     before = old.read_bytes()
-    damaged = replace(piece, same=(piece.same[0]._replace(sha256="0" * 64),))
-    monkeypatch.setattr(pieces, "piece_of", lambda *_: damaged)
-    assert not pieces.write(job, staging, number)
+    damaged = replace(shard, unchanged=(shard.unchanged[0]._replace(sha256="0" * 64),))
+    monkeypatch.setattr(plan, "shard", lambda *_: damaged)
+    assert not shards.write(job, staging, number)
     assert old.read_bytes() == before
-    assert (staging / piece.path).stat().st_ino != old.stat().st_ino
+    assert (staging / shard.path).stat().st_ino != old.stat().st_ino
     assert verify(one) == []
 
 

@@ -11,8 +11,9 @@ import pytest
 import soundfile as sf
 
 from tasks import pipeline, transcribe
-from tasks.checkpoints import language_vote, view
+from tasks.checkpoints import language_vote, texts, verdicts
 from tasks.checkpoints.language_vote import SURE_PROBABILITY, SURE_SECONDS, Vote
+from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.plugins.rules import judge
 from tasks.settings import Plugin
 from tasks.stages import stage
@@ -114,7 +115,7 @@ def test_control_each_clip_for_itself(tmp_path: Path) -> None:
 
 
 def judged(values: dict[str, Any]) -> str | None:
-    found = judge(values, view.rules_of("text", (Plugin(use="language"),)))
+    found = judge(values, verdicts.rules_of("text", (Plugin(use="language"),)))
     return found.reason if found else None
 
 
@@ -136,14 +137,14 @@ def test_a_stated_language_is_contradicted_by_strong_evidence_alone(
 
 
 def test_a_clip_is_as_certain_as_its_recording() -> None:
-    utterance = view.Utterance({}, 0, 1, 1, None, {}, "", view.Outcome("pending", ""))
+    utterance = Utterance({}, 0, 1, 1, None, {}, "", Outcome("pending", ""))
     utterance.heard = {"language": "en", "language_probability": 0.3}
     utterance.vote = Vote({"en": 0.8})
-    assert view._language_probability(utterance) == 0.8
+    assert texts._language_probability(utterance) == 0.8
     utterance.heard = {"language": "cy", "language_probability": 0.3}
-    assert view._language_probability(utterance) == 0.3
+    assert texts._language_probability(utterance) == 0.3
     utterance.heard = {"language": "en", "language_probability": 0.99}
-    assert view._language_probability(utterance) == 0.99
+    assert texts._language_probability(utterance) == 0.99
 
 
 def test_a_killed_first_round_ends_alike(tmp_path: Path) -> None:

@@ -24,11 +24,11 @@ from tasks import shard
 from tasks.accounting import metrics
 from tasks.accounting.metrics import Place, Trace
 from tasks.errors import ConfigError, RunError
-from tasks.job import Done, Job
-from tasks.packaging import pieces
+from tasks.job import Cost, Done, Job
+from tasks.packaging import shards
 from tasks.schema import METRICS
 from tasks.stages import gauge
-from tasks.stages.gauge import Cost, Gauge
+from tasks.stages.gauge import Gauge
 
 
 def cost(wall: float = 1.0, started: float = 100.0, worker: str = "w") -> Cost:
@@ -228,7 +228,7 @@ def test_every_call_of_the_pipeline_is_placed() -> None:
     workers: Any = Dying(0, (None, cost()))
     caller = ClusterCaller(workers, ClusterSettings())
     caller.map(shard.probe, [(Job(Path("out")), Path("list"), 0, 50)])
-    caller.map(pieces.write, [(None, Path("s"), 3)])
+    caller.map(shards.write, [(None, Path("s"), 3)])
     workers.result = Done("filter", "shard-000001", 1, 0, 9.0, 1.0, cost=cost())
     caller.stage("filter", Job(Path("out")), "shard-000001", 9.0)
     workers.started = False

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from flows import settings
 from flows.run import runs
 from tasks import pipeline
-from tasks.recording import ids, original, printable
-from tasks.sources._shared import is_text, name_of
+from tasks.recording import ids
+from tasks.recording.names import is_utf8, original, printable, recording_name
 from tasks.upkeep.verify import verify
 from tests import corpus, fuzz
 
@@ -156,8 +156,8 @@ def test_names_that_are_text_are_kept_to_the_letter(done: tuple[Path, dict[str, 
     assert {f"files/{NFC}", f"files/{NFD}"} <= names
     for raw in NAMES.values():
         shown = os.fsdecode(raw)
-        assert f"files/{name_of(shown)}" in names
-        if is_text(shown) and "~" not in shown:
+        assert f"files/{recording_name(shown)}" in names
+        if is_utf8(shown) and "~" not in shown:
             assert f"files/{shown}" in names
 
 
@@ -210,14 +210,14 @@ def test_what_is_shown_gives_the_name_back(raw: bytes) -> None:
     shown = printable(name)
     shown.encode()
     assert original(shown) == name
-    if is_text(name) and not re.search(r"\\x[0-9a-f]{2}", name):
+    if is_utf8(name) and not re.search(r"\\x[0-9a-f]{2}", name):
         assert shown == name
 
 
 @fuzz.cases(300)
 @given(RAW, RAW)
 def test_two_names_never_become_one(one: bytes, other: bytes) -> None:
-    names = [name_of(os.fsdecode(raw)) for raw in (one, other)]
+    names = [recording_name(os.fsdecode(raw)) for raw in (one, other)]
     shown = [printable(os.fsdecode(raw)) for raw in (one, other)]
     made = [ids.utterance_id("d", name, 0.0, 1.0) for name in names]
     assert (names[0] == names[1]) == (shown[0] == shown[1]) == (one == other)

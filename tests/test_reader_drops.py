@@ -18,7 +18,7 @@ from flows.cli.show import runs
 from flows.server.artifacts import State, markdown
 from tasks import plugins, shelves
 from tasks.dataset import reader_drops
-from tasks.formats._readers import NEMO, WENET, ReaderLimits
+from tasks.formats import ReaderLimits, nemo, wenet
 from tasks.settings import Plugin
 from tests import corpus
 
@@ -149,8 +149,11 @@ def test_other_sentences(tmp_path: Path, text: str, seconds: float, words: str) 
 
 
 def test_bounds_are_in_the_order_of_the_reader() -> None:
-    assert [b.setting for b in WENET.bounds][:2] == ["min_length", "max_length"]
-    assert {b.setting: b.limit for b in NEMO.bounds} == {"min_duration": 0.1, "max_duration": 16.7}
+    assert [b.setting for b in wenet.READER.bounds][:2] == ["min_length", "max_length"]
+    assert {b.setting: b.limit for b in nemo.READER.bounds} == {
+        "min_duration": 0.1,
+        "max_duration": 16.7,
+    }
 
 
 def test_many_rows_are_counted_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What the README shows is true: its filter is complete and works."""
+"""What the pages show is true: the filter in them is complete and works."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks import plugins, report, shelves
-from tasks.formats._readers import FRAMES_PER_SECOND
+from tasks.formats import FRAMES_PER_SECOND
 from tests import corpus
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+TASKS = (ROOT / "tasks" / "README.md").read_text()
+FORMATS = (ROOT / "tasks" / "formats" / "README.md").read_text()
 
 
 def test_what_readers_drop() -> None:
-    """The README has the upper limits of every format that declares some, and the key of --json."""
-    words = " ".join(README.split())
+    """The page of formats has every upper limit that a format declares, and the key of --json."""
+    words = " ".join(FORMATS.split())
     (told,) = re.findall(r"Some readers drop clips in silence.*?`reader_drops` in `--json`", words)
     limits = []
     for use in shelves.names("formats"):
@@ -32,11 +34,11 @@ def test_what_readers_drop() -> None:
 
 
 def test_the_size_of_a_report() -> None:
-    assert f"one file below {report.BYTES // 1_000_000} MB" in README
+    assert f"one file below {report.BYTES // 1_000_000} MB" in TASKS
 
 
 def test_the_filter_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", TASKS, re.DOTALL)
     package = tmp_path / "mine"
     package.mkdir()
     (package / "__init__.py").touch()

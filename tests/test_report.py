@@ -27,7 +27,7 @@ from tasks.accounting import metrics
 from tasks.corpuswide import decisions
 from tasks.errors import RunError
 from tasks.estimating import what_if
-from tasks.job import Job
+from tasks.job import Cost, Job
 from tasks.recording import Locator
 from tasks.report import (
     choosing,
@@ -43,7 +43,6 @@ from tasks.report import (
 from tasks.report.columns import Columns
 from tasks.report.samples import Sample
 from tasks.schema import LEDGER, METRICS
-from tasks.stages.gauge import Cost
 from tests import corpus
 
 EVIL = "</script><img src=x onerror=alert(1)>\"' & שלום \u202e"

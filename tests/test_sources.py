@@ -17,11 +17,13 @@ import pytest
 
 from tasks.errors import CODES, ConfigError
 from tasks.plugins import resolve_source
-from tasks.recording import Ignored, Locator, Recording, Segment, guard
+from tasks.recording import Ignored, Locator, Recording, Segment
 from tasks.recording.extensions import known
+from tasks.recording.guard import stat_guard
+from tasks.recording.names import recording_name, safe_name
 from tasks.settings import Source
 from tasks.shelves import names
-from tasks.sources._shared import MAX_LINE_BYTES, name_of, sane_name
+from tasks.sources._lists import MAX_LINE_BYTES
 
 Listed = list[Recording | Ignored]
 
@@ -89,14 +91,16 @@ def test_a_folder_is_no_list(kind: str, tmp_path: Path) -> None:
 
 
 def test_names_stay_apart_whatever_else_is_there() -> None:
-    assert name_of("广州/a b\n'\".wav") == "广州/a b\n'\".wav"
-    byte, literal = name_of("\udcff.wav"), name_of("\\xff.wav")
+    assert recording_name("广州/a b\n'\".wav") == "广州/a b\n'\".wav"
+    byte, literal = recording_name("\udcff.wav"), recording_name("\\xff.wav")
     assert literal == "\\xff.wav"
     assert byte.startswith("\\xff.wav~")
-    assert name_of(byte) != byte, "a file that is called like an escaped name does not take it"
-    assert sane_name("../../etc/passwd").startswith("etc/passwd~")
-    assert sane_name("/etc/passwd") != sane_name("../../etc/passwd")
-    assert sane_name("").startswith("unnamed~")
+    assert recording_name(byte) != byte, (
+        "a file that is called like an escaped name does not take it"
+    )
+    assert safe_name("../../etc/passwd").startswith("etc/passwd~")
+    assert safe_name("/etc/passwd") != safe_name("../../etc/passwd")
+    assert safe_name("").startswith("unnamed~")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +136,7 @@ def test_folder_lists_in_byte_order_with_reasons(tmp_path: Path) -> None:
 def test_folder_fills_a_recording(tmp_path: Path) -> None:
     file = put(tmp_path / "a/b.wav", b"12345")
     assert listed("folder", tmp_path) == [
-        Recording("a/b.wav", str(file), Locator(str(file)), 5, guard(file.stat()))
+        Recording("a/b.wav", str(file), Locator(str(file)), 5, stat_guard(file.stat()))
     ]
 
 
@@ -143,7 +147,7 @@ def test_folder_keeps_names_that_are_not_utf8(tmp_path: Path) -> None:
     put(tmp_path / "\\xff\\xfe.wav")
     escaped, literal = sorted(recs(listed("folder", tmp_path)), key=lambda r: -len(r.path))
     assert os.fsencode(escaped.locator.path) == raw
-    assert escaped.path == name_of("\udcff\udcfe.wav")
+    assert escaped.path == recording_name("\udcff\udcfe.wav")
     assert escaped.source_path == f"{tmp_path}/\\xff\\xfe.wav"
     assert literal.path == "\\xff\\xfe.wav"
 
@@ -170,7 +174,7 @@ def test_folder_follows_links_once(tmp_path: Path) -> None:
         "zparent/top": "duplicate_folder",
     }  # fmt: skip
     linked = next(r for r in recs(items) if r.path == "file.wav")
-    assert (linked.source_path, linked.guard) == (str(top / "file.wav"), guard(file.stat()))
+    assert (linked.source_path, linked.guard) == (str(top / "file.wav"), stat_guard(file.stat()))
 
 
 def test_folder_takes_one_file_and_special_files(tmp_path: Path) -> None:
@@ -224,7 +228,7 @@ def test_kaldi_without_segments(tmp_path: Path) -> None:
     by = {r.path: r for r in recs(items)}
     file = tmp_path / "wavs/with space.wav"
     assert by["k1"] == Recording(
-        "k1", str(file), Locator(str(file)), 3, guard(file.stat()), "k1", "你好 世界", "spk1"
+        "k1", str(file), Locator(str(file)), 3, stat_guard(file.stat()), "k1", "你好 世界", "spk1"
     )
     assert by["k2"].locator.path == str(absolute)
     assert by["k2"].text is None
@@ -280,7 +284,7 @@ def test_kaldi_keeps_bytes_and_refuses_text_that_is_not_utf8(tmp_path: Path) -> 
     put(tmp_path / "wav.scp", b"\xef\xbb\xbfk1 \xb9\xe3.wav\r\n\xff a.wav\n")
     put(tmp_path / "text", b"k1 \xb9\xe3\xd6\xdd\n")
     items = listed("kaldi", tmp_path)
-    assert codes(items) == {"text:1": "unreadable", name_of("\udcff"): "missing"}
+    assert codes(items) == {"text:1": "unreadable", recording_name("\udcff"): "missing"}
     found = next(r for r in recs(items) if r.path == "k1")
     assert (os.fsencode(found.locator.path), found.text) == (raw, None)
 
@@ -311,10 +315,12 @@ def test_jsonl_wenet_raw(tmp_path: Path) -> None:
         Ignored("data.list:3", "duplicate_line"),
         Ignored("data.list:5", "duplicate_line"),
         Ignored("data.list:6", "duplicate_line"),
-        Recording("广 a.wav", str(file), Locator(str(file)), 2, guard(file.stat()), "k1", "你好"),
+        Recording(
+            "广 a.wav", str(file), Locator(str(file)), 2, stat_guard(file.stat()), "k1", "你好"
+        ),
         Recording(
             "b.wav", str(tmp_path / "b.wav"), Locator(str(tmp_path / "b.wav")), 1,
-            guard((tmp_path / "b.wav").stat()),
+            stat_guard((tmp_path / "b.wav").stat()),
             segments=(Segment(0, 1.5, "s1", "one"), Segment(1.5, None, "s2", "two")),
         ),
     ]  # fmt: skip
@@ -367,7 +373,7 @@ def test_jsonl_names_outside_the_root_are_sane_and_apart(tmp_path: Path) -> None
     lines = '{"wav": "../wav/a.wav"}\n{"wav": "/no/a.wav"}\n{"wav": "\\ud800"}'
     path = put(tmp_path / "l/x.jsonl", lines)
     first, second, third = recs(listed("jsonl", path))
-    assert first.path == sane_name("../wav/a.wav")
+    assert first.path == safe_name("../wav/a.wav")
     assert (first.source_path, first.error) == (str(tmp_path / "wav/a.wav"), None)
     assert (second.path, second.error and second.error[0]) == ("no/a.wav", "missing")
     assert third.error == ("missing", "no file can have this name")
@@ -419,7 +425,7 @@ def test_tar_samples(tmp_path: Path) -> None:
         ("lonely.txt", b"x"), ("._b.wav", b""), ("c.cls", b"1"), ("b.FLAC", b"again"),
     ])  # fmt: skip
     items = listed("tar", path)
-    mark = guard(path.stat())
+    mark = stat_guard(path.stat())
     first, second = recs(items)
     assert first == Recording(
         "s.tar/d/a.1.wav", f"{path}!d/a.1.wav", first.locator, 6, mark, "d/a.1", "你好"
@@ -445,8 +451,8 @@ def test_tar_names_of_any_kind(tmp_path: Path, kind: int) -> None:
     items = recs(listed("tar", path))
     assert [r.path for r in items] == [
         "s.tar/" + n
-        for n in (*raw[:2], sane_name("../up.wav"), sane_name("/abs.wav"), "dot.wav",
-                  name_of("\udcff.wav"))
+        for n in (*raw[:2], safe_name("../up.wav"), safe_name("/abs.wav"), "dot.wav",
+                  recording_name("\udcff.wav"))
     ]  # fmt: skip
     with tarfile.open(path, errors="surrogateescape") as tar:
         assert [r.locator.offset for r in items] == [m.offset_data for m in tar]
@@ -604,8 +610,8 @@ def test_parquet_cells(tmp_path: Path) -> None:
     assert [r.speaker for r in items] == list("12345")
     assert items[0].language == "en"
     assert items[0].source_path == f"{path}!0"
-    assert items[0].guard == guard(path.stat())
-    assert (items[1].guard, items[1].size) == (guard(file.stat()), 3)
+    assert items[0].guard == stat_guard(path.stat())
+    assert (items[1].guard, items[1].size) == (stat_guard(file.stat()), 3)
     assert codes(items) == {"x.parquet/2": "missing", "x.parquet/4": "missing"}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tasks import plugins, shelves
 from tasks.asr import SpeechClip, fake
-from tasks.checkpoints.view import DERIVED
+from tasks.checkpoints.texts import DERIVED
 from tasks.errors import ConfigError
 from tasks.plugins.rules import Limit, Rule, Within, columns, judge
 from tasks.schema import TRANSCRIPTS

@@ -14,7 +14,8 @@ import pytest
 from flows.cli import queries
 from tasks import package
 from tasks.checkpoints.manifest import shards
-from tasks.checkpoints.view import Outcome, Utterance, final_text, text_columns
+from tasks.checkpoints.texts import final_text, text_columns
+from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.corpuswide import decisions
 from tasks.estimating import what_if
 from tasks.job import Job

@@ -21,8 +21,9 @@ from flows.cluster.spawning import environment
 from tasks import plugins, storage
 from tasks.errors import ConfigError, ItemError, RunError
 from tasks.recording import Ignored, Locator, Recording, container
+from tasks.recording.guard import current_guard
 from tasks.settings import Source
-from tasks.sources._shared import guard, listed_name, located
+from tasks.sources._paths import listed_name, resolve
 from tasks.storage import copies, urls
 from tests import corpus
 from tests.s3_server import BUCKET, S3
@@ -154,7 +155,7 @@ def test_one_object_is_a_source_and_an_overwritten_one_is_another(
         s3.files().pipe_file(path, corpus.add(tmp_path, 1, seed=seed).read_bytes())
         [found] = listed("folder", path)
         assert isinstance(found, Recording)
-        assert found.guard == guard(path)
+        assert found.guard == current_guard(path)
         if seed == 1:
             before, digest = found.guard, container.digest(found.locator)
     assert isinstance(found, Recording)
@@ -211,7 +212,7 @@ def test_a_store_that_goes_away_while_a_container_is_listed_is_no_fault_of_it(
     ],
 )
 def test_what_a_list_in_a_bucket_means(written: str, meant: str) -> None:
-    assert located(ROOT, written) == meant
+    assert resolve(ROOT, written) == meant
 
 
 @pytest.mark.parametrize(
@@ -227,7 +228,7 @@ def test_what_a_list_in_a_bucket_means(written: str, meant: str) -> None:
 )
 def test_a_list_sends_us_nowhere_that_no_setting_names(root: str, written: str) -> None:
     with pytest.raises(ItemError, match="unsupported"):
-        located(root, written)
+        resolve(root, written)
 
 
 def test_names_of_listed_objects_are_relative_to_the_root() -> None:

@@ -16,9 +16,9 @@ from typing import Any
 
 from distributed import get_worker
 
-from tasks.job import Done, Job
+from tasks.job import Cost, Done, Job
 from tasks.stages import stage
-from tasks.stages.gauge import Cost, Gauge
+from tasks.stages.gauge import Gauge
 
 TOPIC = "uttermill-progress"
 HANDOVER = "uttermill"  # in a worker's temporary directory: PCM that filter leaves for resample

@@ -30,8 +30,8 @@ STEPS = {
     "tasks.shard.probe": ("shard", "probe"),
     "tasks.package.gather": ("package", "gather"),
     "tasks.packaging.decided.save": ("package", "decide"),
-    "tasks.packaging.pieces.write": ("package", "write"),
-    "tasks.packaging.pieces.check": ("package", "check"),
+    "tasks.packaging.shards.write": ("package", "write"),
+    "tasks.packaging.shards.check": ("package", "check"),
     "tasks.estimating.trial.plan": ("package", "plan"),
 }
 

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from tasks.accounting import metrics
 from tasks.accounting.metrics import Place, Trace
-from tasks.job import Done
-from tasks.stages.gauge import Cost
+from tasks.job import Cost, Done
 
 log = logging.getLogger("uttermill")
 

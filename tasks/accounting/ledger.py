@@ -11,8 +11,10 @@ import heapq
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from tasks.checkpoints.cuts import Cut
 from tasks.checkpoints.manifest import Row
-from tasks.checkpoints.view import Cut, Outcome, ShardView, Utterance
+from tasks.checkpoints.utterance import Outcome, Utterance
+from tasks.checkpoints.view import ShardView
 from tasks.errors import ConservationError
 
 PRECEDENCE = ("packaged", "dropped", "failed", "non_speech", "unsegmented")

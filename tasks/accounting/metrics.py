@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tasks.checkpoints.manifest import Row, write_atomic
+from tasks.job import Cost
 from tasks.schema import METRICS
-from tasks.stages.gauge import Cost
 
 NAME = "metrics.parquet"
 BATCH = 4096  # rows that are held as Python objects

@@ -26,7 +26,7 @@ from tasks.checkpoints.manifest import write_atomic
 from tasks.dataset import datacard, versions
 from tasks.job import Done, Job
 from tasks.packaging import split_lists
-from tasks.recording import guard
+from tasks.recording.guard import stat_guard
 from tasks.stages import stage
 
 FORMAT = 1  # of the file
@@ -168,7 +168,10 @@ def _files(root: Path) -> Iterator[tuple[str, str]]:
         if folder.is_dir():
             for entry in _scanned(folder.path):
                 with suppress(FileNotFoundError):  # a temporary file of a worker that is late
-                    yield f"{folder.name}/{entry.name}", guard(entry.stat(follow_symlinks=False))
+                    yield (
+                        f"{folder.name}/{entry.name}",
+                        stat_guard(entry.stat(follow_symlinks=False)),
+                    )
 
 
 def _scanned(folder: str | Path) -> list[os.DirEntry[str]]:

@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 
 from tasks import plugins
 from tasks.checkpoints.manifest import Row
-from tasks.checkpoints.view import Outcome, Utterance, final_text
+from tasks.checkpoints.texts import final_text
+from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.job import Job
 from tasks.settings import Plugin
 

@@ -22,7 +22,9 @@ import pyarrow.parquet as pq
 from tasks import plugins
 from tasks.checkpoints import inventory, manifest
 from tasks.checkpoints.manifest import Row
-from tasks.checkpoints.view import Utterance, rules_of, text_columns
+from tasks.checkpoints.texts import text_columns
+from tasks.checkpoints.utterance import Utterance
+from tasks.checkpoints.verdicts import rules_of
 from tasks.dataset import datacard
 from tasks.job import Job
 from tasks.plugins import rules

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tasks import plugins, storage
-from tasks.formats._readers import FRAMES_PER_SECOND, Bound, ReaderLimits
+from tasks.formats import FRAMES_PER_SECOND, Bound, ReaderLimits
 from tasks.settings import Plugin
 from tasks.storage import tables
 

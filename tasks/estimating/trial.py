@@ -1,6 +1,6 @@
 """What a sample shows: seconds kept and bytes of each recording, and what packaging it takes.
 
-Nothing of it is published: its pieces are written and checked by the stage's own functions, in a
+Nothing of it is published: its shards are written and checked by the stage's own functions, in a
 folder that is thrown away.
 """
 
@@ -20,7 +20,8 @@ from tasks import package, plugins, storage
 from tasks.checkpoints import manifest
 from tasks.estimating.sample import Member, member
 from tasks.job import Job
-from tasks.packaging import layout, pieces, weights
+from tasks.packaging import layout, weights
+from tasks.packaging import plan as packaging_plan
 from tasks.stages import stage
 from tasks.stages.stage import view_of
 
@@ -140,7 +141,7 @@ def _parquet(table: pa.Table) -> int:
 
 def plan(job: Job, shards: Sequence[str], staging: Path) -> dict[str, Any]:
     """On a worker: lay out what the sample keeps, up to PACKAGED seconds of it, in the order of
-    the samples' hashes. `{"pieces", "clips", "seconds", "tables"}`; the last in bytes.
+    the samples' hashes. `{"shards", "clips", "seconds", "tables"}`; the last in bytes.
 
     Without splits and weights: they move clips, and what they keep is counted clip by clip.
     """
@@ -153,23 +154,23 @@ def plan(job: Job, shards: Sequence[str], staging: Path) -> dict[str, Any]:
     few = pc.less(before, PACKAGED)
     rows, seconds = rows.filter(few).combine_chunks(), seconds.filter(few)
     if not rows.num_rows:
-        return {"pieces": 0, "clips": 0, "seconds": 0.0, "tables": 0}
+        return {"shards": 0, "clips": 0, "seconds": 0.0, "tables": 0}
     groups = layout.lay_out(rows, job.package, 1, None, None)
-    published = pieces.plan(job, staging, groups, rows, None)
+    published = packaging_plan.write(job, staging, groups, rows, None)
     return {
-        "pieces": len(pieces.pieces_of(staging)), "clips": rows.num_rows,
+        "shards": len(packaging_plan.all_shards(staging)), "clips": rows.num_rows,
         "seconds": float(pc.sum(seconds).as_py()), "tables": _parquet(published),
     }  # fmt: skip
 
 
 def bytes_of(staging: Path) -> dict[str, int]:
-    """Bytes of the pieces that were written, by format."""
+    """Bytes of the output shards that were written, by format."""
     found: dict[str, int] = {}
-    for piece in pieces.pieces_of(staging):
+    for shard in packaging_plan.all_shards(staging):
         remote = storage.is_remote(staging)
         size = sum(
             storage.size(staging / path) if remote else (staging / path).stat().st_size
-            for path in piece.files
+            for path in shard.files
         )
-        found[piece.format] = found.get(piece.format, 0) + size
+        found[shard.format] = found.get(shard.format, 0) + size
     return found

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from tasks import corpuswide, package, plugins
 from tasks.checkpoints import manifest
-from tasks.checkpoints.view import rules_of
+from tasks.checkpoints.verdicts import rules_of
 from tasks.corpuswide import decisions
 from tasks.job import Job
 from tasks.packaging import weights

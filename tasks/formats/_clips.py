@@ -1,4 +1,4 @@
-"""A clip's audio as the bytes of a file, and whether such bytes hold the clip."""
+"""A clip's audio as the bytes of a file, and the comparison of such bytes with the clip's row."""
 
 from __future__ import annotations
 
@@ -6,47 +6,65 @@ import hashlib
 from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from tasks import audio
 from tasks.checkpoints.blobs import Pcm
 from tasks.checkpoints.manifest import Row
 from tasks.errors import ItemError
+from tasks.settings import THRESHOLD, StageSettings
 
 Suffix = Literal["wav", "flac"]
 
-#: What `faults` needs to know of a row.
+#: The columns that `faults` needs.
 COLUMNS = ("sample_rate", "num_samples", "sha256")
 
 
+class AudioSettings(StageSettings):
+    """Settings of a format whose audio is WAV or FLAC."""
+
+    audio: Suffix = Field(
+        "wav", json_schema_extra=THRESHOLD, description="wav, or flac: smaller, equal samples."
+    )
+
+
 def encode(pcm: Pcm, rate: int, suffix: Suffix) -> bytes:
-    """16-bit mono: WAV with its header of 44 bytes, or FLAC, which gives the same samples back."""
+    """16-bit mono: WAV with its header of 44 bytes, or FLAC, which decodes to the same samples."""
     return b"".join(parts(pcm, rate, suffix))
 
 
 def parts(pcm: Pcm, rate: int, suffix: Suffix) -> tuple[bytes | memoryview, ...]:
-    """The same as buffers that lie one after the other: the samples are not copied."""
+    """The same as consecutive buffers; the samples of a WAV file are not copied."""
     if suffix == "flac":
         return (audio.write_flac_bytes(pcm, rate),)
-    samples: Any = np.ascontiguousarray(pcm, dtype="<i2")
-    return audio.wav_header(len(pcm), rate), memoryview(samples).cast("B")
+    return audio.wav_header(len(pcm), rate), samples(pcm)
+
+
+def samples(pcm: Pcm) -> memoryview:
+    """The bytes of the samples, int16 little-endian; not copied."""
+    raw: Any = np.ascontiguousarray(pcm, dtype="<i2")  # a buffer, which numpy's type does not say
+    return memoryview(raw).cast("B")
 
 
 def faults(row: Row, name: str, data: bytes | memoryview, suffix: Suffix) -> list[str]:
-    """Why the bytes of the file `name` are not the row's clip; empty when they are. A WAV file is
-    compared to the last byte, FLAC by its samples."""
+    """Why the bytes of the file `name` are not the row's clip; empty when they are.
+
+    A WAV file is compared byte for byte, FLAC by its samples.
+    """
+    pcm: Any  # a buffer of int16 samples
     if suffix == "wav":
         header = audio.wav_header(row["num_samples"], row["sample_rate"])
         view = memoryview(data)
         if view[: len(header)] != header:
             return [f"{name} has another header than its row asks for"]
-        pcm: Any = view[len(header) :]
+        pcm = view[len(header) :]
     else:
         try:
             pcm, rate = audio.decode_int16(bytes(data))
         except ItemError as error:
             return [f"{name} does not decode: {error}"]
         if rate != row["sample_rate"] or len(pcm) != row["num_samples"]:
-            return [f"{name} has {len(pcm)} samples at {rate} Hz, not as its row says"]
+            return [f"{name} has {len(pcm)} samples at {rate} Hz, not what its row says"]
     if hashlib.sha256(pcm).hexdigest() != row["sha256"]:
         return [f"{name} decodes to other samples than its row names"]
     return []

@@ -1,4 +1,4 @@
-"""`<format>/<split>/data.list`: the path of each piece's main file in the version, one a line."""
+"""`<format>/<split>/data.list`: the path of each shard's main file in the version, one a line."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tasks.checkpoints.manifest import write_atomic
-from tasks.formats import Piece
+from tasks.formats import OutputShard
 
 NAME = "data.list"
 
 
-def write(pieces: Sequence[Piece], home: Path) -> None:
+def write(shards: Sequence[OutputShard], home: Path) -> None:
     lists: dict[str, list[str]] = {}
-    for piece in pieces:
-        lists.setdefault(piece.path.rpartition("/")[0], []).append(piece.path)
+    for shard in shards:
+        lists.setdefault(shard.path.rpartition("/")[0], []).append(shard.path)
     for folder, paths in lists.items():
         write_atomic(home / folder / NAME, "".join(f"{p}\n" for p in paths).encode())
 
 
 def read(home: Path, use: str, split: str) -> list[str]:
-    """Lines of the lists of a split, or of all splits for `*`."""
+    """Lines of the lists of a split; of all splits for `*`."""
     found = sorted(home.glob(f"{use}/{split}/{NAME}"))
-    # Not `splitlines`: a text may hold U+2028.
+    # Not `splitlines`: a text may contain U+2028.
     return [line for each in found for line in each.read_text("utf-8").split("\n") if line]

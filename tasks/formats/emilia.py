@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -29,33 +29,35 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from tasks import audio
-from tasks.checkpoints.blobs import Pcm
 from tasks.checkpoints.manifest import Row
-from tasks.errors import ConfigError, ItemError
-from tasks.formats import Hashes, Piece, _clips, _readers, _whole
-from tasks.recording import Locator
+from tasks.formats import Bound, Output, OutputShard, ReaderLimits, ReadPcm, Rows, _clips, _mp3
 from tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 1
 ORDER = ("split", "recording", "start", "end", "id")
-COLUMNS = (*ORDER, "place", *_clips.COLUMNS)  # the rest stands in the lists only
+COLUMNS = (*ORDER, "place", *_clips.COLUMNS)  # the rest is in the lists only
 LISTED = (*ORDER, "text", "speaker", "language", "dnsmos_ovrl")
 SPEAKER = "SPEAKER_00"
 BATCH = 4096  # rows
-READER = _readers.EMILIA
+#: Amphion's `EmiliaDataset` (models/base/emilia_dataset.py) replaces a clip longer than
+#: `preprocess.max_dur`, 30 s by default, with another. It never applies its least, 3 s.
+READER = ReaderLimits(
+    "Amphion's EmiliaDataset", "preprocess", (Bound("max_dur", "max", "seconds", 30.0),)
+)
 
 
 class Settings(StageSettings):
     """How a clip's audio is stored."""
 
     audio: Literal["wav", "mp3"] = Field(
-        "wav", json_schema_extra=THRESHOLD,
+        "wav",
+        json_schema_extra=THRESHOLD,
         description="wav, or mp3 as Emilia has it: lossy, so only its length can be verified.",
-    )  # fmt: skip
+    )
 
 
 def derived(rows: pa.Table, settings: Settings) -> dict[str, pa.Array]:
-    """`place`: of a clip among those of its recording in the version."""
+    """`place`: a clip's position among those of its recording in the version."""
     order = _in_order(rows)
     codes = [rows[name].combine_chunks().dictionary_encode().indices for name in ORDER[:2]]
     grid = np.stack([code.to_numpy(zero_copy_only=False) for code in codes])[:, order]
@@ -83,13 +85,9 @@ def _name(recording: str) -> str:
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
-    """ConfigError where MP3 has no such sample rate."""
-    rates = set(pc.unique(rows["sample_rate"]).to_pylist())
-    if settings.audio == "mp3" and not rates <= audio.MP3_RATES:
-        raise ConfigError(
-            f"formats.emilia.audio: MP3 has no sample rate of {max(rates - audio.MP3_RATES)} Hz; "
-            "take wav, or another resample.rate"
-        )
+    """ConfigError if MP3 does not support the sample rate."""
+    if settings.audio == "mp3":
+        _mp3.check_rates(rows, "formats.emilia.audio")
     pairs = zip(rows["recording"].to_pylist(), rows["place"].to_pylist(), strict=True)
     return [f"{_stem(split, recording)}_{place}.{settings.audio}" for recording, place in pairs]
 
@@ -99,48 +97,26 @@ def _stem(split: str, recording: str) -> str:
     return f"emilia/{split}/{name}/{name}"
 
 
-def write(
-    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings,
-    hashes: Hashes,
-) -> None:  # fmt: skip
-    for path, row in zip(piece.files, rows, strict=True):
-        (home / path).parent.mkdir(parents=True, exist_ok=True)
-        with (home / path).open("wb") as file:
-            if settings.audio == "mp3":
-                data = audio.write_mp3_bytes(pcm(row), row["sample_rate"])
-                _whole.note(path, data, hashes)
-                file.write(data)
-            else:
+def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
+    for path, row in zip(shard.files, rows, strict=True):
+        if settings.audio == "mp3":
+            out.write(path, audio.write_mp3_bytes(pcm(row), row["sample_rate"]))
+        else:
+            with out.create(path) as file:
                 file.writelines(_clips.parts(pcm(row), row["sample_rate"], "wav"))
 
 
-def check(
-    piece: Piece, rows: Sequence[Row], home: Path, settings: Settings, hashes: Hashes
-) -> list[str]:
+def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
     faults: list[str] = []
-    for path, row in zip(piece.files, rows, strict=True):
+    for path, row in zip(shard.files, rows, strict=True):
         if settings.audio == "mp3":
-            faults += _mp3_faults(row, path, home)
-            faults += _whole.faults(home, path, hashes)
+            faults += _mp3.faults(row, path, out.home) + out.changed(path)
         else:
-            faults += _clips.faults(row, path, (home / path).read_bytes(), "wav")
+            faults += _clips.faults(row, path, (out.home / path).read_bytes(), "wav")
     return faults
 
 
-def _mp3_faults(row: Row, path: str, home: Path) -> list[str]:
-    """Rate, and length within a frame."""
-    try:
-        with audio.open_stream(Locator(str(home / path))) as stream:
-            samples = sum(len(block) for block in stream.blocks())
-    except ItemError as error:
-        return [f"{path} does not decode: {error}"]
-    off = abs(samples - row["num_samples"])
-    if stream.rate != row["sample_rate"] or off > audio.MP3_FRAME:
-        return [f"{path} has {samples} samples at {stream.rate} Hz, not as its row says"]
-    return []
-
-
-def finish(pieces: Sequence[Piece], home: Path, settings: Settings) -> None:
+def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """The list of each recording."""
     for (split, recording), rows in groupby(_sorted(home), lambda r: (r["split"], r["recording"])):
         entries = [_entry(row) for row in rows]

@@ -11,21 +11,18 @@ its measures. Names do not tell how many files there are, so that a version that
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import Field
 
-from tasks.checkpoints.blobs import Pcm
 from tasks.checkpoints.manifest import HashedFile, Row
-from tasks.formats import Hashes, Piece, _clips, _measures, _whole
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _measures
 
 VERSION = 1
-#: Columns that are those of the row.
+#: Columns that are taken from the row as they are.
 SPOKEN = ("text", "language", "speaker")
 ORIGIN = ("dataset", "source_id", "recording", "start", "end", "text_source")
 COLUMNS = ("id", *SPOKEN, *ORIGIN, *_clips.COLUMNS, *_measures.NAMES)
@@ -38,12 +35,8 @@ _NAMES = {pa.string(): "string", pa.int64(): "int64", pa.float64(): "float64"}
 PROVES_SAMPLES = True
 
 
-class Settings(StageSettings):
+class Settings(_clips.AudioSettings):
     """How a clip's audio is stored."""
-
-    audio: _clips.Suffix = Field(
-        "wav", json_schema_extra=THRESHOLD, description="wav, or flac: smaller, equal samples."
-    )
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
@@ -51,7 +44,7 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 
 
 def _schema(row: Row) -> pa.Schema:
-    """Columns of a file, by one of its rows: a version has the same measures in all of them."""
+    """Columns of a file, from one of its rows: all rows of a version have the same measures."""
     taken = _measures.of(row)
     kinds = {"id": pa.string(), "audio": AUDIO, **{name: pa.string() for name in SPOKEN}}
     kinds |= {"duration": pa.float64()}
@@ -75,7 +68,7 @@ def _facts(row: Row) -> dict[str, Any]:
     }
 
 
-def _groups(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+def _groups(rows: Rows) -> Iterator[Rows]:
     """Rows of each row group."""
     first, size = 0, 0
     for index, row in enumerate(rows):
@@ -87,57 +80,59 @@ def _groups(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     yield rows[first:]
 
 
-def write(
-    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings,
-    hashes: Hashes,
-) -> None:  # fmt: skip
-    path = home / piece.path
-    path.parent.mkdir(parents=True, exist_ok=True)
+def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
     schema = _schema(rows[0])
-    told = [name for name in schema.names if name != "audio"]
-    with path.open("wb") as raw, pq.ParquetWriter(
-        file := HashedFile(raw), schema,
+    facts = [name for name in schema.names if name != "audio"]
+    options = {
         # Samples hardly shrink, and a reader that wants one clip should not unpack a page.
-        compression={**dict.fromkeys(told, "zstd"), "audio.bytes": "none", "audio.path": "zstd"},
-        use_dictionary=REPEATED, write_statistics=told, write_page_checksum=True,
-    ) as out:  # fmt: skip
-        for group in _groups(rows):
-            entries = []
-            for row in group:
-                data = _clips.encode(pcm(row), row["sample_rate"], settings.audio)
-                audio = {"bytes": data, "path": f"{row['id']}.{settings.audio}"}
-                entries.append({**_facts(row), "audio": audio})
-            out.write_table(pa.Table.from_pylist(entries, schema=schema), row_group_size=len(group))
-    hashes[piece.path] = (file.sha.hexdigest(), file.size)
+        "compression": {
+            **dict.fromkeys(facts, "zstd"),
+            "audio.bytes": "none",
+            "audio.path": "zstd",
+        },
+        "use_dictionary": REPEATED,
+        "write_statistics": facts,
+        "write_page_checksum": True,
+    }
+    with out.create(shard.path) as raw:
+        file = HashedFile(raw)
+        with pq.ParquetWriter(file, schema, **options) as parquet:
+            for group in _groups(rows):
+                entries = []
+                for row in group:
+                    data = _clips.encode(pcm(row), row["sample_rate"], settings.audio)
+                    audio = {"bytes": data, "path": f"{row['id']}.{settings.audio}"}
+                    entries.append({**_facts(row), "audio": audio})
+                table = pa.Table.from_pylist(entries, schema=schema)
+                parquet.write_table(table, row_group_size=len(group))
+    out.hashes[shard.path] = (file.sha.hexdigest(), file.size)
 
 
-def check(
-    piece: Piece, rows: Sequence[Row], home: Path, settings: Settings, hashes: Hashes
-) -> list[str]:
+def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
     """Schema, order, all values and the decoded PCM."""
-    faults = _whole.faults(home, piece.path, hashes)
+    faults = out.changed(shard.path)
     at = 0
-    with pq.ParquetFile(home / piece.path, page_checksum_verification=True) as file:
+    with pq.ParquetFile(out.home / shard.path, page_checksum_verification=True) as file:
         if not file.schema_arrow.equals(_schema(rows[0]), check_metadata=True):
-            return [f"{piece.path} has other columns or types than it should"]
+            return [f"{shard.path} has other columns or types than it should"]
         if file.metadata.num_rows != len(rows):
-            return [f"{piece.path} has {file.metadata.num_rows} rows, not {len(rows)}"]
+            return [f"{shard.path} has {file.metadata.num_rows} rows, not {len(rows)}"]
         for number in range(file.num_row_groups):
             table = file.read_row_group(number, use_threads=False)
             audio = table["audio"].combine_chunks()
-            held = zip(audio.field("bytes"), audio.field("path").to_pylist(), strict=True)
-            told = table.drop_columns("audio").to_pylist()
-            for (data, path), facts in zip(held, told, strict=True):
+            clips = zip(audio.field("bytes"), audio.field("path").to_pylist(), strict=True)
+            for (data, path), facts in zip(
+                clips, table.drop_columns("audio").to_pylist(), strict=True
+            ):
                 row = rows[at]
                 at += 1
-                place = f"{piece.path}: {row['id']}"
+                place = f"{shard.path}: {row['id']}"
                 if facts != _facts(row) or path != f"{row['id']}.{settings.audio}":
                     faults.append(f"{place} does not say what its row says")
-                faults += _clips.faults(
-                    row, place, memoryview(data.as_buffer()).cast("B"), settings.audio
-                )
+                view = memoryview(data.as_buffer()).cast("B")
+                faults += _clips.faults(row, place, view, settings.audio)
     return faults
 
 
-def finish(pieces: Sequence[Piece], home: Path, settings: Settings) -> None:
+def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """There are no lists: readers look at the folder."""

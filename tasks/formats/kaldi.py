@@ -12,23 +12,31 @@ Kaldi has no place for them; its `extract-segments` skips those up to 0.1 s unle
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import audio
-from tasks.checkpoints.blobs import Pcm
-from tasks.checkpoints.manifest import Row
 from tasks.errors import ConfigError
-from tasks.formats import Hashes, Piece, _clips, _kaldi_lists, _rows
+from tasks.formats import (
+    Output,
+    OutputShard,
+    ReadPcm,
+    Rows,
+    _clips,
+    _kaldi_lists,
+    _kaldi_names,
+    _rows,
+)
 from tasks.settings import StageSettings
 
 VERSION = 1
-COLUMNS = _clips.COLUMNS  # names and texts stand in the lists only
+COLUMNS = _clips.COLUMNS  # names and texts are in the lists only
 LARGEST = 2**32 - 64  # bytes of samples that a WAV file can hold
 PROVES_SAMPLES = True
+SIZED = True  # `finish` needs the length of each WAV file
 
 
 class Settings(StageSettings):
@@ -36,7 +44,7 @@ class Settings(StageSettings):
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
-    """ConfigError where a group is too long for a WAV file."""
+    """ConfigError if a group does not fit into a WAV file."""
     if 2 * (pc.sum(rows["num_samples"]).as_py() or 0) > LARGEST:
         raise ConfigError(
             "formats.kaldi: the clips of a group do not fit into one WAV file of 4 GiB; lower "
@@ -45,52 +53,42 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return [f"kaldi/{split}/wav/{number:09d}.wav"]
 
 
-def _header(rows: Sequence[Row]) -> bytes:
-    """All clips of a version have one rate."""
+def _header(rows: Rows) -> bytes:
+    """One for all clips, which have the same rate throughout a version."""
     return audio.wav_header(sum(row["num_samples"] for row in rows), rows[0]["sample_rate"])
 
 
-def write(
-    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings,
-    hashes: Hashes,
-) -> None:  # fmt: skip
-    path = home / piece.path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
+def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
+    with out.create(shard.path) as file:
         file.write(_header(rows))
         for row in rows:
-            file.write(_clips.parts(pcm(row), row["sample_rate"], "wav")[1])
+            file.write(_clips.samples(pcm(row)))
 
 
-def check(
-    piece: Piece, rows: Sequence[Row], home: Path, settings: Settings, hashes: Hashes
-) -> list[str]:
-    """Header and samples: each row's stand where `segments` says."""
+def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
+    """The header, and every row's samples where `segments` places them."""
     faults: list[str] = []
-    with (home / piece.path).open("rb") as file:
+    with (out.home / shard.path).open("rb") as file:
         header = _header(rows)
         if file.read(len(header)) != header:
-            faults.append(f"{piece.path} has another header than its rows ask for")
+            faults.append(f"{shard.path} has another header than its rows ask for")
         for row in rows:
             if hashlib.sha256(file.read(2 * row["num_samples"])).hexdigest() != row["sha256"]:
-                faults.append(f"{piece.path} holds other samples than its rows name")
+                faults.append(f"{shard.path} holds other samples than its rows name")
                 break
         if file.read(1):
-            faults.append(f"{piece.path} goes on behind its last clip")
+            faults.append(f"{shard.path} goes on after its last clip")
     return faults
 
 
-SIZED = True  # `finish` asks how long the files of the pieces are
-
-
-def finish(pieces: Sequence[Piece], home: Path, settings: Settings) -> None:
-    parts: dict[str, list[pa.Table]] = {}
-    for piece, rows in _rows.stream(pieces, home, _kaldi_lists.READ):
-        parts.setdefault(piece.split, []).append(_kaldi_lists.placed(piece, rows))
-    tables = {split: pa.concat_tables(found) for split, found in parts.items()}
-    taken = _kaldi_lists.first_words(tables.values())
+def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
+    segments: dict[str, list[pa.Table]] = {}
+    for shard, rows in _rows.stream(shards, home, _kaldi_lists.READ):
+        segments.setdefault(shard.split, []).append(_kaldi_lists.segments_of(shard, rows))
+    tables = {split: pa.concat_tables(found) for split, found in segments.items()}
+    reserved = _kaldi_names.reserved(tables.values())
     for split, table in tables.items():
-        _kaldi_lists.write(home, split, table, taken)
+        _kaldi_lists.write(home, split, table, reserved)
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:

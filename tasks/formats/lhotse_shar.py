@@ -14,32 +14,25 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pydantic import Field
 
-from tasks.checkpoints.blobs import Pcm
 from tasks.checkpoints.manifest import Row
-from tasks.formats import Hashes, Piece, _clips, _measures, _tar, _whole
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _measures, _tar, _tar_check
 
 VERSION = 1
 COLUMNS = (
-    "id", "text", "language", "speaker", "dataset", "source_id", "recording", "start", "end",
-    "text_source", *_clips.COLUMNS, *_measures.NAMES,
-)  # fmt: skip
+    *("id", "text", "language", "speaker", *_clips.COLUMNS),
+    *("dataset", "source_id", "recording", "start", "end", "text_source", *_measures.NAMES),
+)
 PROVES_SAMPLES = True
 
 
-class Settings(StageSettings):
+class Settings(_clips.AudioSettings):
     """How a cut's audio is stored."""
-
-    audio: _clips.Suffix = Field(
-        "wav", json_schema_extra=THRESHOLD, description="wav, or flac: smaller, equal samples."
-    )
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
@@ -74,9 +67,13 @@ def _cut(row: Row) -> dict[str, Any]:
         **_measures.of(row),
     }
     return {
-        "id": recording["id"], **span, "supervisions": [supervision], "recording": recording,
-        "custom": custom, "type": "MonoCut",
-    }  # fmt: skip
+        "id": recording["id"],
+        **span,
+        "supervisions": [supervision],
+        "recording": recording,
+        "custom": custom,
+        "type": "MonoCut",
+    }
 
 
 def _line(entry: dict[str, Any]) -> bytes:
@@ -84,48 +81,42 @@ def _line(entry: dict[str, Any]) -> bytes:
 
 
 def _gzip(data: bytes) -> bytes:
-    """A gzip member (RFC 1952) without a time or a name: Python's `gzip` writes another header
-    from release to release."""
+    """A gzip member (RFC 1952) without time and name: the header that Python's `gzip` writes varies
+    by release."""
     packer = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = packer.compress(data) + packer.flush()
     ends = zlib.crc32(data).to_bytes(4, "little") + (len(data) % 2**32).to_bytes(4, "little")
     return b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + body + ends
 
 
-def write(
-    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings,
-    hashes: Hashes,
-) -> None:  # fmt: skip
-    with _tar.Tar(home, piece.path, hashes) as tar:
+def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
+    recordings, cuts = shard.files
+    with _tar.Tar(out, recordings) as tar:
         for row in rows:
             key = _tar.key(row["id"])
             data = _clips.parts(pcm(row), row["sample_rate"], settings.audio)
             tar.add(f"{key}.{settings.audio}", *data)
             tar.add(f"{key}.json", _line(_recording(row)))
-    cuts = _gzip(b"".join(_line(_cut(row)) for row in rows))
-    _whole.note(piece.files[1], cuts, hashes)
-    (home / piece.files[1]).write_bytes(cuts)
+    out.write(cuts, _gzip(b"".join(_line(_cut(row)) for row in rows)))
 
 
-def check(
-    piece: Piece, rows: Sequence[Row], home: Path, settings: Settings, hashes: Hashes
-) -> list[str]:
-    """Order, headers, recordings and decoded PCM of the tar; the cuts to the letter."""
-    tar, cuts = piece.files
+def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
+    """Order, headers, recordings and decoded PCM of the tar; all lines of the cuts."""
+    tar, cuts = shard.files
     faults: list[str] = []
     names = [f"{_tar.key(row['id'])}.{s}" for row in rows for s in (settings.audio, "json")]
-    members = _tar.expect(home, tar, names, faults, hashes, settings.audio == "wav")
+    members = _tar_check.compare(out, tar, names, faults, exact=settings.audio == "wav")
     for index, member in enumerate(members):
         row, place = rows[index // 2], f"{tar}: {member.name}"
         if index % 2 == 0:
             faults += _clips.faults(row, place, member.data, settings.audio)
         elif member.data != _line(_recording(row)):
             faults.append(f"{place} does not say what its row says")
-    found = zlib.decompress((home / cuts).read_bytes(), wbits=31)
+    found = zlib.decompress((out.home / cuts).read_bytes(), wbits=31)
     if found != b"".join(_line(_cut(row)) for row in rows):
         faults.append(f"{cuts} does not say what its rows say")
-    return faults + _whole.faults(home, cuts, hashes)
+    return faults + out.changed(cuts)
 
 
-def finish(pieces: Sequence[Piece], home: Path, settings: Settings) -> None:
+def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """There are no lists: readers look at the folder."""

@@ -15,30 +15,45 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
-from pydantic import Field
 
-from tasks.checkpoints.blobs import Pcm
 from tasks.checkpoints.manifest import Row
-from tasks.formats import Hashes, Piece, _clips, _readers, _tar
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.formats import (
+    Bound,
+    Output,
+    OutputShard,
+    ReaderLimits,
+    ReadPcm,
+    Rows,
+    _clips,
+    _tar,
+    _tar_check,
+)
 
 VERSION = 1
 COLUMNS = ("id", "text", "language", "speaker", *_clips.COLUMNS)
 NUMBERED = True  # `shard_id`
 PROVES_SAMPLES = True
-READER = _readers.NEMO
+READ_BACK = (".json",)  # `finish` joins the manifests
+#: NeMo's ASR settings (examples/asr/conf: Conformer, FastConformer, CTC and transducer) have these
+#: in `model.train_ds`; the validation and test sets have none. `AudioText` (nemo/collections/
+#: common/parts/preprocessing/collections.py) applies them to the manifest's `duration`.
+READER = ReaderLimits(
+    "NeMo's usual ASR settings",
+    "model.train_ds",
+    (
+        Bound("min_duration", "min", "seconds", 0.1),
+        Bound("max_duration", "max", "seconds", 16.7),
+    ),
+    splits=("train",),
+)
 
 
-class Settings(StageSettings):
+class Settings(_clips.AudioSettings):
     """How an utterance's audio is stored."""
-
-    audio: _clips.Suffix = Field(
-        "wav", json_schema_extra=THRESHOLD, description="wav, or flac: smaller, equal samples."
-    )
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
@@ -47,8 +62,8 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 
 
 def member(row: Row, settings: Settings) -> str:
-    """Name in the tar. NeMo takes `-sub1` at its end for the first part of a longer file, so a key
-    with `-sub` gets another name, which a hash keeps apart."""
+    """Name in the tar. NeMo reads `-sub1` at its end as the first part of a longer file, so a key
+    with `-sub` is renamed, and a hash keeps it unique."""
     key = _tar.key(row["id"])
     if "-sub" in key:
         digest = hashlib.sha256(row["id"].encode()).hexdigest()[:16]
@@ -56,14 +71,14 @@ def member(row: Row, settings: Settings) -> str:
     return f"{key}.{settings.audio}"
 
 
-def _lines(piece: Piece, rows: Sequence[Row], settings: Settings) -> bytes:
+def _lines(shard: OutputShard, rows: Rows, settings: Settings) -> bytes:
     lines = []
     for row in rows:
         line = {
             "audio_filepath": member(row, settings),
             "duration": row["num_samples"] / row["sample_rate"],
             "text": row["text"],
-            "shard_id": piece.number,
+            "shard_id": shard.number,
             "id": row["id"],
         }
         known = {"lang": row["language"], "speaker": row["speaker"]}
@@ -72,43 +87,35 @@ def _lines(piece: Piece, rows: Sequence[Row], settings: Settings) -> bytes:
     return "".join(lines).encode()
 
 
-def write(
-    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings,
-    hashes: Hashes,
-) -> None:  # fmt: skip
-    manifest = home / piece.files[1]
-    with _tar.Tar(home, piece.path, hashes) as tar:
+def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
+    tar_path, manifest = shard.files
+    with _tar.Tar(out, tar_path) as tar:
         for row in rows:
             data = _clips.parts(pcm(row), row["sample_rate"], settings.audio)
             tar.add(member(row, settings), *data)
-    manifest.parent.mkdir(parents=True, exist_ok=True)
-    manifest.write_bytes(_lines(piece, rows, settings))
+    out.write(manifest, _lines(shard, rows, settings))
 
 
-def check(
-    piece: Piece, rows: Sequence[Row], home: Path, settings: Settings, hashes: Hashes
-) -> list[str]:
-    """Order, headers and decoded PCM of the tar; the manifest to the letter."""
-    tar, manifest = piece.files
+def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
+    """Order, headers and decoded PCM of the tar; the manifest byte for byte."""
+    tar, manifest = shard.files
     faults: list[str] = []
     names = [member(row, settings) for row in rows]
-    # The members first: the last step of `expect` looks at what is too much.
-    members = _tar.expect(home, tar, names, faults, hashes, settings.audio == "wav")
+    exact = settings.audio == "wav"
+    # The members come first: after its last one, `compare` looks for unexpected members.
+    members = _tar_check.compare(out, tar, names, faults, exact)
     for found, row in zip(members, rows, strict=False):
         faults += _clips.faults(row, f"{tar}: {found.name}", found.data, settings.audio)
-    if (home / manifest).read_bytes() != _lines(piece, rows, settings):
+    if (out.home / manifest).read_bytes() != _lines(shard, rows, settings):
         faults.append(f"{manifest} does not say what its rows say")
     return faults
 
 
-READ_BACK = (".json",)  # of the files of a piece: `finish` joins them
-
-
-def finish(pieces: Sequence[Piece], home: Path, settings: Settings) -> None:
+def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """`tarred_audio_manifest.json` of each split."""
-    for split in sorted({piece.split for piece in pieces}):
+    for split in sorted({shard.split for shard in shards}):
         with (home / "nemo" / split / "tarred_audio_manifest.json").open("wb") as whole:
-            for piece in pieces:
-                if piece.split == split:
-                    with (home / piece.files[1]).open("rb") as part:
+            for shard in shards:
+                if shard.split == split:
+                    with (home / shard.files[1]).open("rb") as part:
                         shutil.copyfileobj(part, whole)

@@ -7,33 +7,26 @@ webdataset/<split>/data.list             one tar's path a line
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-from pydantic import Field
 
-from tasks.checkpoints.blobs import Pcm
 from tasks.checkpoints.manifest import Row
-from tasks.formats import Hashes, Piece, _clips, _lists, _tar
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _tar, _tar_check
 
 VERSION = 1
 #: Keys of `<key>.json`, in this order, before `seconds`.
 FACTS = (
-    "id", "source_id", "dataset", "split", "recording", "start", "end", "num_samples",
-    "sample_rate", "text", "text_source", "language", "speaker",
-)  # fmt: skip
+    *("id", "source_id", "dataset", "split", "recording", "start", "end"),
+    *("num_samples", "sample_rate", "text", "text_source", "language", "speaker"),
+)
 COLUMNS = (*FACTS, "sha256")
 PROVES_SAMPLES = True
 
 
-class Settings(StageSettings):
+class Settings(_clips.AudioSettings):
     """How a sample's audio is stored."""
-
-    audio: _clips.Suffix = Field(
-        "wav", json_schema_extra=THRESHOLD, description="wav, or flac: smaller, equal samples."
-    )
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
@@ -53,11 +46,8 @@ def _texts(row: Row) -> Iterator[tuple[str, bytes]]:
     yield f"{key}.txt", row["text"].encode()
 
 
-def write(
-    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings,
-    hashes: Hashes,
-) -> None:  # fmt: skip
-    with _tar.Tar(home, piece.path, hashes) as tar:
+def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
+    with _tar.Tar(out, shard.path) as tar:
         for row in rows:
             for name, text in _texts(row):
                 tar.add(name, text)
@@ -65,18 +55,16 @@ def write(
             tar.add(f"{_tar.key(row['id'])}.{settings.audio}", *data)
 
 
-def check(
-    piece: Piece, rows: Sequence[Row], home: Path, settings: Settings, hashes: Hashes
-) -> list[str]:
+def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
     """Order, adjacency, headers, text, facts and decoded PCM."""
     suffixes = ("json", "txt", settings.audio)
     names = [f"{_tar.key(row['id'])}.{suffix}" for row in rows for suffix in suffixes]
     faults: list[str] = []
     exact = settings.audio == "wav"
-    members = _tar.expect(home, piece.path, names, faults, hashes, exact)
+    members = _tar_check.compare(out, shard.path, names, faults, exact)
     for index, member in enumerate(members):
         row = rows[index // 3]
-        place = f"{piece.path}: {member.name}"
+        place = f"{shard.path}: {member.name}"
         if index % 3 == 2:
             faults += _clips.faults(row, place, member.data, settings.audio)
         elif member.data != dict(_texts(row))[member.name]:
@@ -84,8 +72,8 @@ def check(
     return faults
 
 
-def finish(pieces: Sequence[Piece], home: Path, settings: Settings) -> None:
-    _lists.write(pieces, home)
+def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
+    _lists.write(shards, home)
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:

@@ -6,7 +6,7 @@ wenet/<split>/data.list              one tar's path a line
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.checkpoints.blobs import Pcm
-from tasks.checkpoints.manifest import Row
-from tasks.formats import Hashes, Piece, _clips, _lists, _readers, _tar
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _tar, _tar_check
+from tasks.formats._reader_limits import WENET
 from tasks.settings import StageSettings
 
 VERSION = 1
 COLUMNS = ("id", "text", *_clips.COLUMNS)
 PROVES_SAMPLES = True
-READER = _readers.WENET
+READER = WENET
 
 
 class Settings(StageSettings):
@@ -40,38 +39,34 @@ def offsets(rows: pa.Table, settings: Settings) -> NDArray[np.int64]:
     return np.concatenate([[0], ends[:-1]]).astype(np.int64)
 
 
-def write(
-    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings,
-    hashes: Hashes,
-) -> None:  # fmt: skip
-    with _tar.Tar(home, piece.path, hashes) as tar:
+def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
+    with _tar.Tar(out, shard.path) as tar:
         for row in rows:
             tar.add(f"{row['id']}.txt", row["text"].encode())
             tar.add(f"{row['id']}.wav", *_clips.parts(pcm(row), row["sample_rate"], "wav"))
 
 
-def check(
-    piece: Piece, rows: Sequence[Row], home: Path, settings: Settings, hashes: Hashes
-) -> list[str]:
+def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
     """Order, adjacency, headers, text and decoded PCM."""
     names = [f"{row['id']}.{suffix}" for row in rows for suffix in ("txt", "wav")]
     faults: list[str] = []
-    for index, member in enumerate(_tar.expect(home, piece.path, names, faults, hashes, True)):
+    members = _tar_check.compare(out, shard.path, names, faults, exact=True)
+    for index, member in enumerate(members):
         row = rows[index // 2]
-        place = f"{piece.path}: {member.name}"
+        place = f"{shard.path}: {member.name}"
         if index % 2:
             faults += _clips.faults(row, place, member.data, "wav")
             continue
-        # Where another format comes first, shard and offset are its own.
-        if row["shard"] == piece.path and member.offset != row["offset"]:
+        # If another format comes first, `shard` and `offset` are its own.
+        if row["shard"] == shard.path and member.offset != row["offset"]:
             faults.append(f"{place} is at {member.offset}, not {row['offset']}")
         if member.data != row["text"].encode():
             faults.append(f"{place} is not the row's text")
     return faults
 
 
-def finish(pieces: Sequence[Piece], home: Path, settings: Settings) -> None:
-    _lists.write(pieces, home)
+def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
+    _lists.write(shards, home)
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:

@@ -7,20 +7,19 @@ wenet_raw/<split>/data.list                 {"key", "wav", "txt"} a line, `wav` 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.checkpoints.blobs import Pcm
-from tasks.checkpoints.manifest import Row
-from tasks.formats import Hashes, Piece, _clips, _lists, _readers, _rows
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _rows
+from tasks.formats._reader_limits import WENET
 from tasks.settings import StageSettings
 
 VERSION = 1
-COLUMNS = ("id", *_clips.COLUMNS)  # a text stands in the list only
+COLUMNS = ("id", *_clips.COLUMNS)  # the texts are in the list only
 PROVES_SAMPLES = True
-READER = _readers.WENET
+READER = WENET
 
 
 class Settings(StageSettings):
@@ -32,32 +31,26 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return [f"{home}/{key}.wav" for key in rows["id"].to_pylist()]
 
 
-def write(
-    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings,
-    hashes: Hashes,
-) -> None:  # fmt: skip
-    (home / piece.path).parent.mkdir(parents=True, exist_ok=True)
-    for path, row in zip(piece.files, rows, strict=True):
-        with (home / path).open("wb") as file:
+def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
+    for path, row in zip(shard.files, rows, strict=True):
+        with out.create(path) as file:
             file.writelines(_clips.parts(pcm(row), row["sample_rate"], "wav"))
 
 
-def check(
-    piece: Piece, rows: Sequence[Row], home: Path, settings: Settings, hashes: Hashes
-) -> list[str]:
+def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
     faults: list[str] = []
-    for path, row in zip(piece.files, rows, strict=True):
-        faults += _clips.faults(row, path, (home / path).read_bytes(), "wav")
+    for path, row in zip(shard.files, rows, strict=True):
+        faults += _clips.faults(row, path, (out.home / path).read_bytes(), "wav")
     return faults
 
 
-def finish(pieces: Sequence[Piece], home: Path, settings: Settings) -> None:
-    for split in sorted({piece.split for piece in pieces}):
-        with (home / "wenet_raw" / split / _lists.NAME).open("w", encoding="utf-8") as out:
-            for piece, rows in _rows.stream(pieces, home, ("id", "text")):
-                if piece.split == split:
-                    for path, row in zip(piece.files, rows, strict=True):
-                        out.write(_line({"key": row["id"], "wav": path, "txt": row["text"]}))
+def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
+    for split in sorted({shard.split for shard in shards}):
+        with (home / "wenet_raw" / split / _lists.NAME).open("w", encoding="utf-8") as list_:
+            for shard, rows in _rows.stream(shards, home, ("id", "text")):
+                if shard.split == split:
+                    for path, row in zip(shard.files, rows, strict=True):
+                        list_.write(_line({"key": row["id"], "wav": path, "txt": row["text"]}))
 
 
 def _line(entry: dict[str, str]) -> str:

@@ -17,11 +17,12 @@ import pyarrow as pa
 
 from tasks import corpuswide, plugins, storage
 from tasks.accounting import ledger
-from tasks.checkpoints import view
+from tasks.checkpoints import texts
 from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.corpuswide import decisions
 from tasks.job import Job
-from tasks.packaging import pieces
+from tasks.packaging import plan
 from tasks.schema import LEDGER, UTTERANCES
 from tasks.stages.stage import view_of
 from tasks.storage import tables, transfers
@@ -47,7 +48,7 @@ def of_shard(
     utterances = []
     for utterance in known.decided():
         if utterance.outcome.outcome == "pending":  # its file changed under the run
-            utterance.outcome = view.Outcome("failed", utterance.outcome.stage, "changed")
+            utterance.outcome = Outcome("failed", utterance.outcome.stage, "changed")
         elif verdicts and utterance.outcome.outcome == "packaged":
             utterance.outcome = verdicts.get(utterance.id, utterance.outcome)
         utterances.append(utterance)
@@ -106,10 +107,10 @@ def _schemas(job: Job) -> dict[str, pa.Schema]:
     }  # fmt: skip
 
 
-def _row(job: Job, shard: str, u: view.Utterance) -> Row:
+def _row(job: Job, shard: str, u: Utterance) -> Row:
     assert u.pcm is not None
     assert u.heard is not None
-    text, source = view.final_text(job, u)
+    text, source = texts.final_text(job, u)
     heard = u.heard
     same = ("language", "language_probability", "avg_logprob", "no_speech_probability",
             "compression_ratio", "words", "word_errors", "chars", "char_errors",
@@ -117,8 +118,8 @@ def _row(job: Job, shard: str, u: view.Utterance) -> Row:
             "speech_after_text")  # fmt: skip
     return {
         **u.measures, **{name: heard.get(name) for name in same},
-        **{name: u.texts[name] for name in view.DERIVED},
-        **{name: u.texts[name] for name in view.text_columns(job.transcribe.verdicts)},
+        **{name: u.texts[name] for name in texts.DERIVED},
+        **{name: u.texts[name] for name in texts.text_columns(job.transcribe.verdicts)},
         "id": u.id, "source_id": u.source_id, "dataset": u.recording["dataset"], "split": "train",
         "recording": u.recording["recording"], "source_path": u.recording["source_path"],
         "start": u.start / u.rate, "end": u.end / u.rate, "num_samples": u.pcm["num_samples"],
@@ -132,9 +133,9 @@ def _row(job: Job, shard: str, u: view.Utterance) -> Row:
 
 def row_schema(job: Job) -> pa.Schema:
     """Columns of a row before it is laid out: those published, the measures, where its PCM is."""
-    fields = [field for field in UTTERANCES if field.name not in pieces.LAID_OUT]
+    fields = [field for field in UTTERANCES if field.name not in plan.LAYOUT_COLUMNS]
     columns = [plugins.load("filters", plugin.use).COLUMNS for plugin in job.filter.filters]
-    for found in (*columns, view.text_columns(job.transcribe.verdicts)):
+    for found in (*columns, texts.text_columns(job.transcribe.verdicts)):
         for column, (unit, doc) in found.items():
             fields.append(pa.field(column, pa.float64(), metadata={"doc": doc, "unit": unit}))
-    return pa.schema([*fields, *pieces.SOURCE_COLUMNS])
+    return pa.schema([*fields, *plan.SOURCE_COLUMNS])

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from tasks import storage
-from tasks.checkpoints.view import Outcome
+from tasks.checkpoints.utterance import Outcome
 from tasks.corpuswide import Verdicts
 from tasks.job import Job
 from tasks.packaging import split_lists, splits, weights
-from tasks.portions import REST
+from tasks.settings.portions import REST
 from tasks.storage import tables
 
 log = logging.getLogger("uttermill")

@@ -40,9 +40,9 @@ from tasks.errors import RunError
 from tasks.packaging import dealing, groups, split_lists
 from tasks.packaging.dealing import HOUR
 from tasks.packaging.groups import KINDS, Ints
-from tasks.portions import REST
 from tasks.schema import SPLITS
 from tasks.settings import PackageSettings, Split
+from tasks.settings.portions import REST
 from tasks.storage import tables
 
 FILE = "splits.parquet"

@@ -39,8 +39,8 @@ def load(shelf: str, use: str) -> ModuleType:
 
 
 def module_of(stage: str) -> ModuleType:
-    """The module of a stage that works shard by shard: filter, resample, transcribe."""
-    return import_module(f"tasks.{stage}")
+    """The module of filter, resample or transcribe; or of `probe`, which is shaped like them."""
+    return import_module("tasks.stages.probe" if stage == "probe" else f"tasks.{stage}")
 
 
 def resolve(shelf: str, plugin: Plugin) -> tuple[ModuleType, Any]:

@@ -1,13 +1,5 @@
-"""What a source lists: recordings, where their bytes lie, and the segments given with them."""
+"""Recordings as sources list them: identity, names, guards, and their bytes as file objects."""
 
-from tasks.recording.identity import (
-    Ignored,
-    Locator,
-    Recording,
-    Segment,
-    guard,
-    original,
-    printable,
-)
+from tasks.recording.identity import Ignored, Locator, Recording, Segment
 
-__all__ = ["Ignored", "Locator", "Recording", "Segment", "guard", "original", "printable"]
+__all__ = ["Ignored", "Locator", "Recording", "Segment"]

@@ -1,4 +1,4 @@
-"""Encoded bytes of a recording as a file object, wherever they lie; nothing is decoded here."""
+"""Encoded bytes of a recording as a file object, local or remote; nothing is decoded here."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import stat
+from abc import abstractmethod
 from typing import BinaryIO
 
 from tasks import storage
@@ -14,17 +15,20 @@ from tasks.recording import Locator
 from tasks.storage import urls
 
 DIGEST_BLOCK = 1 << 20
-STREAMING_SLACK = 4096  # a streamed header holds the largest size there is, less its own length
+STREAMING_SLACK = 4096  # a streamed header holds the largest possible size, less its own length
+TO_THE_END = 1 << 62  # a length beyond any file's
 
 
-class SubFile(io.RawIOBase):
-    """Bytes `offset` to `offset + length` of a file, seekable, never extracted (a tar member)."""
+class _ByteRange(io.RawIOBase):
+    """Bytes `offset` to `offset + length` of a larger file, as a seekable file."""
 
-    def __init__(self, path: str, offset: int, length: int) -> None:
+    def __init__(self, offset: int, length: int) -> None:
         super().__init__()
-        self._file = open_regular(path)
-        held = max(os.fstat(self._file.fileno()).st_size - offset, 0)
-        self._offset, self._length, self._at = offset, min(length, held), 0
+        self._offset, self._length, self._at = offset, length, 0
+
+    @abstractmethod
+    def _read_at(self, position: int, size: int) -> bytes:
+        """Bytes of the larger file from `position`."""
 
     def readable(self) -> bool:
         return True
@@ -42,8 +46,8 @@ class SubFile(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         left = max(self._length - self._at, 0)
-        want = left if size is None or size < 0 else min(size, left)
-        data = os.pread(self._file.fileno(), want, self._offset + self._at)
+        wanted = left if size is None or size < 0 else min(size, left)
+        data = self._read_at(self._offset + self._at, wanted)
         self._at += len(data)
         return data
 
@@ -51,6 +55,18 @@ class SubFile(io.RawIOBase):
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
+
+
+class SubFile(_ByteRange):
+    """A byte range of a file that it opens and closes itself (a tar member, read in place)."""
+
+    def __init__(self, path: str, offset: int, length: int) -> None:
+        self._file = open_regular(path)
+        available = max(os.fstat(self._file.fileno()).st_size - offset, 0)
+        super().__init__(offset, min(length, available))
+
+    def _read_at(self, position: int, size: int) -> bytes:
+        return os.pread(self._file.fileno(), size, position)
 
     def close(self) -> None:
         if not self.closed:
@@ -58,46 +74,23 @@ class SubFile(io.RawIOBase):
         super().close()
 
 
-class Window(io.RawIOBase):
-    """Bytes `offset` to `offset + length` of an open file, which others may read meanwhile."""
+class Window(_ByteRange):
+    """A byte range of an open file that others may read meanwhile; closing it leaves that open."""
 
     def __init__(self, file: BinaryIO, offset: int, length: int) -> None:
-        super().__init__()
-        self._file, self._offset, self._length, self._at = file, offset, length, 0
+        super().__init__(offset, length)
+        self._file = file
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._length}[whence]
-        self._at = max(base + offset, 0)
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        left = max(self._length - self._at, 0)
-        want = left if size is None or size < 0 else min(size, left)
-        self._file.seek(self._offset + self._at)
-        data = self._file.read(want)
-        self._at += len(data)
-        return data
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+    def _read_at(self, position: int, size: int) -> bytes:
+        self._file.seek(position)
+        return self._file.read(size)
 
 
 def as_file(locator: Locator) -> BinaryIO:
     """The encoded bytes, opened for reading; the caller closes it.
 
-    Raises ItemError `missing` when there is no such file, row or cell, `unreadable` when it may not
-    be read or is no regular file.
+    Raises ItemError `missing` if there is no such file, row or cell, `unreadable` if it may not be
+    read or is not a regular file.
     """
     if locator.row is not None:
         return io.BytesIO(_parquet_cell(locator))
@@ -105,14 +98,15 @@ def as_file(locator: Locator) -> BinaryIO:
         length = locator.length
         if storage.is_url(locator.path):
             return _fetched(locator.path, locator.offset, length)
-        return SubFile(locator.path, locator.offset, length if length is not None else 1 << 62)  # type: ignore[return-value]
+        return SubFile(locator.path, locator.offset, TO_THE_END if length is None else length)  # type: ignore[return-value]
     return open_regular(locator.path)
 
 
 def open_regular(path: str) -> BinaryIO:
-    """Open a regular file unbuffered. Opening a named pipe would wait for ever: refused.
+    """Open a regular file unbuffered, or a fetched copy of an object.
 
-    Of a URL a copy is opened; a store that is away is a RunError and no fault of the item.
+    Refuses anything else: opening a named pipe would block forever. An unreachable store is a
+    RunError, not a fault of the item.
     """
     if storage.is_url(path):
         return _fetched(path)
@@ -132,18 +126,18 @@ def _fetched(url: str, offset: int | None = None, length: int | None = None) -> 
     except FileNotFoundError as error:
         raise ItemError("missing", "no such object") from error
     except storage.Archived as error:
-        raise ItemError("unreadable", "it is in cold storage; restore it") from error
+        raise ItemError("unreadable", "it is in cold storage; restore it first") from error
 
 
 def size_of(file: BinaryIO) -> int:
-    """Length in bytes; the position is left at the start."""
+    """Length in bytes; leaves the position at the start."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     return size
 
 
 def digest(locator: Locator) -> tuple[str, int]:
-    """sha256 in hex and the number of the encoded bytes, read once in blocks."""
+    """sha256 in hex and size of the encoded bytes, read once in blocks."""
     sha, size = hashlib.sha256(), 0
     with as_file(locator) as file:
         try:
@@ -158,7 +152,7 @@ def digest(locator: Locator) -> tuple[str, int]:
 def _parquet_cell(locator: Locator) -> bytes:
     """One cell of a Parquet file: an Audio struct {bytes, path} or plain binary.
 
-    Only the row group that holds the row is read, and of it only this column.
+    Reads only this column of the row's group.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

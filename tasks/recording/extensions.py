@@ -1,7 +1,7 @@
-"""File extensions that the sources take for audio: the one list, without importing a decoder.
+"""File extensions that sources treat as audio. The only list; it imports no decoder.
 
-Left out on purpose: `raw`, `pcm` and `vox` (no header, so the rate is anyone's guess) and `ts`
-(TypeScript far more often than a transport stream).
+Left out on purpose: `raw`, `pcm` and `vox` (no header, so the rate is unknown) and `ts` (more
+often TypeScript than a transport stream).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _LIBSNDFILE = (
 _FFMPEG_AUDIO = "m4a m4b aac adts wma amr awb ac3 eac3 ape wv tta mka dts ra"
 _FFMPEG_VIDEO = "mp4 m4v webm mkv mov avi flv wmv asf 3gp 3g2 mpg mpeg mts m2ts vob ogv rm rmvb"
 
-#: Lower case, without the dot. Of video files the sound track is read.
+#: Lower case, without the dot. Of video files, the sound track is read.
 KNOWN_EXTENSIONS = frozenset(f"{_LIBSNDFILE} {_FFMPEG_AUDIO} {_FFMPEG_VIDEO}".split())
 
 

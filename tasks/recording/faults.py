@@ -1,4 +1,4 @@
-"""Damage of a recording: what a decoder complained about, and where that is in its samples."""
+"""Faults: damage that a decoder reported, and where it is in the recording's samples."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Samples `start` to `end` (native rate, as delivered) are damaged or were filled with silence.
+    """Samples `start` to `end` (native rate, as delivered) are damaged or were replaced by silence.
 
-    `start == end`: something is missing between two samples. `shifts`: nobody knows how much, so
-    all that follows has a wrong time.
+    `start == end`: something is missing between two samples. `shifts`: its length is unknown, so
+    everything after it has a wrong time.
     """
 
     start: int
@@ -20,26 +20,30 @@ class Fault:
     shifts: bool = False
 
     def moved(self, base: int, scale: float = 1.0) -> Fault:
-        """The same in a stream in which this one starts at `base`, at another rate."""
+        """This fault in a longer stream where its own starts at `base`; `scale` converts rates."""
         start, end = (base + round(at * scale) for at in (self.start, self.end))
         return replace(self, start=start, end=end)
 
 
 def touching(faults: Iterable[Fault], start: int, end: int) -> int:
-    """Faults that the span `start` to `end` touches, or comes after if they shift it."""
-    return sum(f.start <= end and (f.shifts or start <= f.end) for f in faults)
+    """Number of faults that the samples `start` to `end` touch, or follow if the fault shifts."""
+    return len(_near(faults, start, end))
 
 
 def words(faults: Iterable[Fault], start: int, end: int, rate: int) -> str:
-    """What is wrong with a span, and where in the recording, for people."""
-    near = [f for f in faults if f.start <= end and (f.shifts or start <= f.end)]
+    """The same faults as text for people, the first three with their times in the recording."""
+    near = _near(faults, start, end)
     told = [f"{f.what} ({f.start / rate:.2f} to {f.end / rate:.2f} s)" for f in near[:3]]
     more = [f"{len(near) - 3} more"] if len(near) > 3 else []
     return "; ".join([*told, *more])
 
 
+def _near(faults: Iterable[Fault], start: int, end: int) -> list[Fault]:
+    return [f for f in faults if f.start <= end and (f.shifts or start <= f.end)]
+
+
 def merged(faults: Iterable[Fault]) -> list[Fault]:
-    """By start; those that touch are one, so that no count depends on a decoder's wording."""
+    """Sorted by start, touching faults joined, so that counts do not depend on the decoder."""
     joined: list[Fault] = []
     for fault in sorted(faults, key=lambda f: (f.start, f.end)):
         if joined and fault.start <= joined[-1].end:

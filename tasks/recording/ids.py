@@ -1,4 +1,4 @@
-"""Utterance ids: stable across runs, unique, and safe as a tar member's name for every reader."""
+"""Utterance ids: stable across runs, unique, and safe as tar member names in every reader."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import re
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
-_STEM = 28  # characters of the path that are kept for people; the hash keeps ids apart
+_STEM = 28  # characters of the path kept for people; the hash makes ids unique
 
 
 def utterance_id(
@@ -15,10 +15,10 @@ def utterance_id(
     """`<dataset>-<end of the path>-<hash16>-<start ms>-<end ms>`, at most 100 characters.
 
     Matches `[A-Za-z0-9_-]+`: WeNet splits a member's name at the last dot, WebDataset at the first,
-    and USTAR holds 100 bytes. The hash is over dataset, path and the source's own key, because
-    cleaning may make two paths alike; it is always there, so that an id never depends on which
-    other recordings exist. 64 bits of it: of a million clips of equal length whose names hold no
-    ASCII, 32 bits would make some alike.
+    and USTAR names hold 100 bytes. The hash covers dataset, path and the source's own key, because
+    cleaning may make two paths equal. It is always present, so that an id never depends on which
+    other recordings exist. It has 64 bits: among a million clips of equal length whose names hold
+    no ASCII, 32 bits would collide.
     """
     unique = hashlib.sha256(f"{dataset}\0{path}\0{source_id or ''}".encode()).hexdigest()[:16]
     head, _, tail = path.rpartition(".")

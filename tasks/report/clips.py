@@ -25,9 +25,9 @@ from tasks.audio import Samples
 from tasks.checkpoints import blobs
 from tasks.errors import CorruptManifest, ItemError
 from tasks.recording import Locator
+from tasks.recording.guard import file_state
 from tasks.report import words
 from tasks.report.samples import Sample
-from tasks.sources._shared import find
 
 RATE = 16_000  # Hz
 BIT_RATE = 24_000  # bit/s
@@ -170,7 +170,7 @@ def lacking(sample: Sample) -> str:
         return "it failed, and is not decoded again here"
     if sample.locator is None:
         return "its recording was not looked up: this report reads a part of the shards"
-    if find(sample.locator.path).error:
+    if file_state(sample.locator.path).error:
         return "its source is not there any more"
     start, stop = _span(sample)
     return "" if start < stop else "it has no samples"

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tasks import plugins, schema
-from tasks.checkpoints.view import rules_of
+from tasks.checkpoints.verdicts import rules_of
 from tasks.corpuswide import decisions
 from tasks.job import Job
 from tasks.packaging import weights

@@ -11,7 +11,8 @@ import numpy as np
 from tasks import storage
 from tasks.checkpoints import manifest
 from tasks.checkpoints.manifest import Row
-from tasks.checkpoints.view import Utterance, final_text
+from tasks.checkpoints.texts import final_text
+from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
 from tasks.recording import Locator
 from tasks.report import choosing

@@ -3,7 +3,7 @@
 class Settings(SourceSettings)
 def recordings(settings) -> Iterator[Recording | Ignored]    # stable order, reads no audio
 
-A path may be a URL: `_shared` looks at both (`top`, `find`, `guard`, `lines`, `located`),
-`_objects` walks a bucket, and `tasks.recording.container` fetches what is decoded. A list leads to
-no other store, and to no other bucket, than the settings name.
+Every path may be a URL. `_paths` resolves paths, `_lists` reads lists, `_objects` walks a bucket;
+`tasks.recording` tells a file's state and opens its bytes. A list cannot lead to another store or
+bucket than the settings name.
 """

@@ -1,4 +1,4 @@
-"""What lies under a URL, as the walk over a folder gives it."""
+"""The objects under a URL, listed like the files of a folder."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import NamedTuple
 from tasks import storage
 from tasks.errors import ConfigError, RunError
 from tasks.recording import Ignored
-from tasks.sources._shared import left_out, name_of, text_of
+from tasks.recording.names import display_text, recording_name
+from tasks.sources._paths import skip_reason
 from tasks.storage import urls
 
 
 class Object(NamedTuple):
-    """`relative` to what was walked; `mark` is the guard of recordings in it."""
+    """One object: its name relative to the root, size in bytes, and `mark`, its guard."""
 
     relative: str
     url: str
@@ -23,23 +24,23 @@ class Object(NamedTuple):
 
 
 def walk(root: str) -> Iterator[Object | Ignored]:
-    """Objects below a URL, in the byte order of their names; ConfigError where it is away.
+    """Objects below a URL in the byte order of their names. ConfigError if it cannot be listed.
 
-    A hidden folder, say, is one thing left aside, whatever lies in it.
+    A skipped folder (a hidden one, say) is reported once, however many objects it holds.
     """
-    told: set[str] = set()
+    skipped: set[str] = set()
     files, key = urls.files_of(root)
     try:
         found = storage.under(files, key)
     except (FileNotFoundError, RunError) as error:
-        raise ConfigError(f"source {text_of(root)!r} cannot be listed ({error})") from None
+        raise ConfigError(f"source {display_text(root)!r} cannot be listed ({error})") from None
     for relative in sorted(found, key=os.fsencode):
         parts = relative.split("/")
-        part = next((n for n, name in enumerate(parts) if left_out(name)), None)
+        part = next((n for n, name in enumerate(parts) if skip_reason(name)), None)
         if part is None:
             yield Object(relative, f"{root}/{relative}", *found[relative])
             continue
         name = "/".join(parts[: part + 1])
-        if name not in told:
-            told.add(name)
-            yield Ignored(name_of(name), left_out(parts[part]) or "")
+        if name not in skipped:
+            skipped.add(name)
+            yield Ignored(recording_name(name), skip_reason(parts[part]) or "")

@@ -1,8 +1,8 @@
 """Members of a plain tar, read header by header: forward only, nothing extracted.
 
-Single headers are decoded by the standard library (`TarInfo.frombuf`). The walk over them is
-ours, because `TarFile.next` can be led in a circle by negative sizes (CVE-2025-8194), allocates
-what a long-name header claims, and keeps every member it has seen.
+The standard library decodes single headers (`TarInfo.frombuf`). It does not walk over them here:
+`TarFile.next` loops on negative sizes (CVE-2025-8194), allocates whatever a long-name header
+claims, and keeps every member it has seen.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tasks.storage import urls
 
 BLOCK = 512
 
-#: A long name or PAX header beyond this is damage, not a name.
+#: A larger long-name or PAX header is damage, not a name.
 MAX_EXTENSION_BYTES = 1 << 20
 
-#: Blocks of zeros looked through behind the end mark; tar pads to 20 blocks.
+#: Blocks of zeros searched after the end mark for a second tar; tar pads to 20 blocks.
 PADDING_BLOCKS = 40
 
 _PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
@@ -36,7 +36,7 @@ _MAGIC = {
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member; `offset`, `size` in bytes of its data. `kind`: file, sparse, or another type."""
+    """Data at `offset`, `size` in bytes. `kind`: file, sparse, folder, link, device or special."""
 
     name: str
     kind: str
@@ -45,7 +45,7 @@ class Member:
 
 
 def compression(path: str) -> str | None:
-    """Name of the compression that a file's first bytes show."""
+    """Name of the compression by a file's first bytes, or None."""
     with urls.streamed(path) as file:
         head = file.read(6)
     return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
@@ -62,7 +62,7 @@ def is_tar(path: str) -> bool:
 
 
 def is_binary(path: str) -> bool:
-    """Whether a file starts like no text does."""
+    """Whether the first 512 bytes contain a null byte, which no text file does."""
     with urls.streamed(path) as file:
         return b"\0" in file.read(BLOCK)
 
@@ -72,9 +72,10 @@ def _header(block: bytes) -> tarfile.TarInfo:
 
 
 def members(file: BinaryIO) -> Iterator[Member]:
-    """Complete members in order. ItemError `truncated` or `unreadable` where the rest is lost.
+    """Complete members in order, up to the end mark.
 
-    `unsupported`: what follows cannot be read by us. Ends quietly only at the end mark.
+    Raises ItemError where the rest is lost (`truncated`, `unreadable`) or cannot be read by this
+    walk (`unsupported`).
     """
     total = size_of(file)
     position = 0
@@ -107,7 +108,7 @@ def members(file: BinaryIO) -> Iterator[Member]:
         full = pax.get("path") or name or header.name
         kind = _kind(header, pax)
         if header.type == tarfile.GNUTYPE_SPARSE:
-            # Further headers may follow a sparse one; where its data ends is not worked out.
+            # More headers may follow a sparse one; we do not work out where its data ends.
             detail = f"a sparse member at byte {position}; what follows is not read"
             raise ItemError("unsupported", detail)
         holds_data = header.isreg() or header.type not in tarfile.SUPPORTED_TYPES
@@ -117,12 +118,12 @@ def members(file: BinaryIO) -> Iterator[Member]:
         yield Member(full, kind, start, size if holds_data else 0)
         position = _after(start, size if holds_data else 0)
         name, pax = None, {}
-    # A cut between two members shows only so; every writer that closes its tar leaves the mark.
+    # Only the missing mark shows a cut between two members; a writer that closes its tar leaves it.
     raise ItemError("truncated", f"the tar ends at byte {total} without an end mark")
 
 
 def _nothing_follows(file: BinaryIO) -> None:
-    """ItemError where a second tar was appended behind the end mark (`cat a.tar b.tar`)."""
+    """ItemError if a second tar follows the end mark (`cat a.tar b.tar`)."""
     for _ in range(PADDING_BLOCKS):
         at = file.tell()
         block = file.read(BLOCK)
@@ -148,7 +149,7 @@ def _extension(file: BinaryIO, start: int, size: int, total: int) -> bytes:
 
 
 def _records(content: bytes) -> dict[str, str]:
-    """PAX records `length key=value\\n`; damaged ones end the reading, as in other tars."""
+    """PAX records `length key=value\\n`, up to the first damaged one, as other tar readers do."""
     found: dict[str, str] = {}
     while content:
         length, space, _ = content.partition(b" ")

@@ -1,7 +1,7 @@
 """Data-Juicer's JSONL: `{"text": "<__dj__audio>hello<|__dj__eoc|>", "audios": ["a.wav"]}`.
 
-A sample with several audios is one recording each; its text belongs to none of them alone, so
-it is used only where there is exactly one.
+A sample with several audios becomes several recordings. Its text is used only if there is exactly
+one audio: otherwise it belongs to none of them alone.
 """
 
 from __future__ import annotations
@@ -9,26 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from tasks.errors import ItemError
 from tasks.recording import Ignored, Locator, Recording
+from tasks.recording.guard import file_state
 from tasks.settings import SourceSettings
-from tasks.sources._shared import (
-    bad_line,
-    find,
-    json_object,
-    line_name,
-    lines,
-    list_file,
-    list_root,
-    listed_name,
-    located,
-    source_text,
-    text_field,
-)
+from tasks.sources._lists import bad_line, json_object, line_name, read_lines, text_field
+from tasks.sources._paths import display_path, list_file, list_root, listed_name, resolve
 
 #: `<__dj__audio>`, `<__dj__image>`, `<__dj__video>` and the end of a chunk `<|__dj__eoc|>`.
 _TOKENS = re.compile(r"\s*(?:<__dj__\w+>|<\|__dj__\w+\|>)\s*")
@@ -44,14 +34,14 @@ class Settings(SourceSettings):
 
 
 def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
-    """Lists at the first step; ConfigError at once if the list cannot be read."""
+    """Reads the list lazily. ConfigError at once if it cannot be read."""
     path = list_file(settings.path)
     return _list(path, list_root(path, settings.root), settings)
 
 
 def _list(path: str, root: str, settings: Settings) -> Iterator[Recording | Ignored]:
     seen: set[str] = set()
-    for number, line in lines(path):
+    for number, line in read_lines(path):
         try:
             if line is None:
                 raise ValueError("the line is too long")
@@ -68,7 +58,7 @@ def _list(path: str, root: str, settings: Settings) -> Iterator[Recording | Igno
             yield _one(path, number, place, audio, root, seen, text, source_id)
 
 
-def _audios(value: Any) -> list[Any]:
+def _audios(value: object) -> list[object]:
     if value is None:
         return []
     if not isinstance(value, list):
@@ -76,7 +66,7 @@ def _audios(value: Any) -> list[Any]:
     return value
 
 
-def _text(sample: dict[str, Any], settings: Settings) -> str | None:
+def _text(sample: dict[str, object], settings: Settings) -> str | None:
     value = sample.get(settings.text_key)
     cleaned = text_field(_TOKENS.sub(" ", value) if isinstance(value, str) else value)
     alone = len(_audios(sample.get(settings.audio_key))) == 1
@@ -87,29 +77,26 @@ def _one(
     file: str,
     number: int,
     place: str,
-    audio: Any,
+    audio: object,
     root: str,
     seen: set[str],
     text: str | None,
     source_id: str | None,
 ) -> Recording | Ignored:
     try:
-        path = located(root, audio)
-    except (ItemError, ValueError) as error:
-        code, detail = (
-            (error.code, error.detail)
-            if isinstance(error, ItemError)
-            else ("unreadable", str(error))
-        )
-        return replace(bad_line(file, number, detail, code), path=place)
-    name = listed_name(path, audio, root)
+        path = resolve(root, audio)
+    except ItemError as error:
+        return replace(bad_line(file, number, error.detail, error.code), path=place)
+    except ValueError as error:
+        return replace(bad_line(file, number, str(error)), path=place)
+    name = listed_name(path, str(audio), root)
     if name in seen:
         return Ignored(place, "duplicate_line")
     seen.add(name)
-    found = find(path)
+    found = file_state(path)
     return Recording(
         path=name,
-        source_path=source_text(path),
+        source_path=display_path(path),
         locator=Locator(path),
         size=found.size,
         guard=found.guard,

@@ -1,9 +1,8 @@
 """A folder of audio files, at any depth; or one audio file.
 
-Recordings come in the byte order of their relative paths. Links to files are followed; links to
-folders too, except where that would visit a folder twice: a link to a place inside the tree is
-left to the walk itself, so that adding such a link never renames a recording. Under a URL objects
-are listed, and come in the same order.
+Recordings come in the byte order of their relative paths, under a URL too. Links to files are
+followed, and links to folders unless that would visit a folder twice: a link into the tree itself
+is ignored, so that adding one never renames a recording.
 """
 
 from __future__ import annotations
@@ -15,11 +14,14 @@ from typing import Literal
 
 from tasks import storage
 from tasks.errors import ConfigError
-from tasks.recording import Ignored, Locator, Recording, guard
+from tasks.recording import Ignored, Locator, Recording
 from tasks.recording.extensions import known
+from tasks.recording.guard import file_state, stat_error, stat_guard
+from tasks.recording.names import display_text, recording_name, safe_name
 from tasks.settings import SourceSettings
+from tasks.sources._lists import failed
 from tasks.sources._objects import walk
-from tasks.sources._shared import failed, find, left_out, name_of, sane_name, text_of, top, trouble
+from tasks.sources._paths import skip_reason, source_root
 
 
 class Settings(SourceSettings):
@@ -27,8 +29,8 @@ class Settings(SourceSettings):
 
 
 def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
-    """Lists at the first step; ConfigError at once if the path cannot be read."""
-    root, status = top(settings.path)
+    """Walks lazily. ConfigError at once if the path cannot be read."""
+    root, status = source_root(settings.path)
     if storage.is_url(root):
         return _objects(root) if stat.S_ISDIR(status.st_mode) else _object(root, settings)
     if stat.S_ISDIR(status.st_mode):
@@ -36,12 +38,14 @@ def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
             os.scandir(root).close()
         except OSError as error:
             raise ConfigError(
-                f"source {text_of(settings.path)!r} cannot be listed ({error.strerror})"
+                f"source {display_text(settings.path)!r} cannot be listed ({error.strerror})"
             ) from None
         return _walk(root, status)
     if stat.S_ISREG(status.st_mode) and known(os.path.basename(root)):
         return iter([_recording(os.path.basename(root), root, status)])
-    raise ConfigError(f"source {text_of(settings.path)!r} is neither a folder nor an audio file")
+    raise ConfigError(
+        f"source {display_text(settings.path)!r} is neither a folder nor an audio file"
+    )
 
 
 def _objects(root: str) -> Iterator[Recording | Ignored]:
@@ -49,26 +53,36 @@ def _objects(root: str) -> Iterator[Recording | Ignored]:
         if isinstance(found, Ignored):
             yield found
         elif known(found.relative):
-            name = sane_name(found.relative)
-            yield Recording(name, text_of(found.url), Locator(found.url), found.size, found.mark)
+            name = safe_name(found.relative)
+            yield Recording(
+                name, display_text(found.url), Locator(found.url), found.size, found.mark
+            )
         else:
-            yield Ignored(name_of(found.relative), "extension")
+            yield Ignored(recording_name(found.relative), "extension")
 
 
 def _object(url: str, settings: Settings) -> Iterator[Recording | Ignored]:
     name = os.path.basename(url)
     if not known(name):
-        raise ConfigError(f"source {text_of(settings.path)!r} is no audio file")
-    found = find(url)
-    return iter([Recording(name_of(name), text_of(url), Locator(url), found.size, found.guard)])
+        raise ConfigError(f"source {display_text(settings.path)!r} is no audio file")
+    found = file_state(url)
+    return iter(
+        [Recording(recording_name(name), display_text(url), Locator(url), found.size, found.guard)]
+    )
 
 
 def _recording(relative: str, path: str, status: os.stat_result) -> Recording:
-    return Recording(name_of(relative), text_of(path), Locator(path), status.st_size, guard(status))
+    return Recording(
+        recording_name(relative),
+        display_text(path),
+        Locator(path),
+        status.st_size,
+        stat_guard(status),
+    )
 
 
 def _order(entry: os.DirEntry[str]) -> bytes:
-    """A folder sorts as `name/`: then the walk's order is the byte order of whole paths."""
+    """A folder sorts as `name/`, so that the walk follows the byte order of whole paths."""
     name = os.fsencode(entry.name)
     return name + b"/" if _is_folder(entry) else name
 
@@ -76,7 +90,7 @@ def _order(entry: os.DirEntry[str]) -> bytes:
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link that leads round in a circle
+    except OSError:  # a circular link
         return False
 
 
@@ -86,13 +100,13 @@ def _entries(path: str) -> Iterator[os.DirEntry[str]]:
 
 
 def _reached_anyway(path: str, real_root: str) -> bool:
-    """Whether a linked folder lies in the tree, where the walk comes to it on its own."""
+    """Whether a linked folder is inside the tree, where the walk visits it anyway."""
     real = os.path.realpath(path)
     if real == real_root:
         return True
     prefix = real_root.rstrip("/") + "/"
     inside = real.startswith(prefix)
-    return inside and not any(left_out(part) for part in real[len(prefix) :].split("/"))
+    return inside and not any(skip_reason(part) for part in real[len(prefix) :].split("/"))
 
 
 def _walk(root: str, status: os.stat_result) -> Iterator[Recording | Ignored]:
@@ -107,43 +121,43 @@ def _walk(root: str, status: os.stat_result) -> Iterator[Recording | Ignored]:
             stack.pop()
             continue
         relative = above + entry.name
-        if reason := left_out(entry.name):
-            yield Ignored(name_of(relative), reason)
+        if reason := skip_reason(entry.name):
+            yield Ignored(recording_name(relative), reason)
             continue
         try:
             if not _is_folder(entry):
                 yield _file(relative, entry)
                 continue
             if entry.is_symlink() and _reached_anyway(entry.path, real_root):
-                yield Ignored(name_of(relative), "duplicate_folder")
+                yield Ignored(recording_name(relative), "duplicate_folder")
                 continue
-            # Not entry.stat(): its inode is that of the mount point where another disk begins.
+            # Not entry.stat(): at a mount point it gives the inode below the mounted disk.
             here = os.stat(entry.path)
             if (here.st_dev, here.st_ino) in visited:
-                yield Ignored(name_of(relative), "duplicate_folder")
+                yield Ignored(recording_name(relative), "duplicate_folder")
                 continue
             visited.add((here.st_dev, here.st_ino))
             stack.append((relative + "/", _entries(entry.path)))
         except OSError as error:
             detail = f"the folder cannot be listed: {error.strerror}"
             path = entry.path
-            yield failed(name_of(relative), text_of(path), path, "unreadable", detail)
+            yield failed(recording_name(relative), display_text(path), path, "unreadable", detail)
 
 
 def _file(relative: str, entry: os.DirEntry[str]) -> Recording | Ignored:
     is_link = entry.is_symlink()
     if not is_link and not known(entry.name):
-        return Ignored(name_of(relative), "extension")
+        return Ignored(recording_name(relative), "extension")
     try:
         status = entry.stat()
     except OSError as error:  # a dangling link, or deleted since the folder was listed
-        code, reason = trouble(error)
+        code, reason = stat_error(error)
         detail = f"{'a link to nothing' if is_link else 'gone since it was listed'}: {reason}"
         if code != "missing":
             detail = reason
-        return failed(name_of(relative), text_of(entry.path), entry.path, code, detail)
+        return failed(recording_name(relative), display_text(entry.path), entry.path, code, detail)
     if not known(entry.name):
-        return Ignored(name_of(relative), "extension")
+        return Ignored(recording_name(relative), "extension")
     if not stat.S_ISREG(status.st_mode):
-        return Ignored(name_of(relative), "not_a_file")
+        return Ignored(recording_name(relative), "not_a_file")
     return _recording(relative, entry.path, status)

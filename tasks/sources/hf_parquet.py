@@ -1,8 +1,7 @@
 """Parquet files with an Audio column as the `datasets` library writes it: struct(bytes, path).
 
-`path` is one file, a folder or a glob. Only the small columns are read while listing; whether a
-cell holds bytes is told by the column's statistics, and the audio itself is looked at only in
-row groups where that is not enough.
+`path` is one file, a folder or a glob. Listing reads only the small columns. Whether a cell holds
+bytes comes from the column's statistics; audio is read only in row groups that mix both.
 """
 
 from __future__ import annotations
@@ -19,25 +18,19 @@ from pydantic import Field
 from tasks import storage
 from tasks.errors import ConfigError, ItemError
 from tasks.recording import Ignored, Locator, Recording
+from tasks.recording.guard import file_state
+from tasks.recording.names import display_text, safe_name
 from tasks.settings import SourceSettings
 from tasks.sources._containers import containers
-from tasks.sources._shared import (
-    failed,
-    find,
-    located,
-    sane_name,
-    source_text,
-    text_field,
-    text_of,
-    top,
-)
+from tasks.sources._lists import failed, text_field
+from tasks.sources._paths import display_path, resolve, source_root
 from tasks.storage import urls
 
 TEXT = ("text", "sentence", "transcription", "transcript", "normalized_text")
 SPEAKER = ("speaker", "speaker_id")
 LANGUAGE = ("language", "lang", "locale")
 
-#: Rows read at a time: of the small columns, and of audio where it must be looked at.
+#: Rows per batch: of the small columns, and of audio.
 ROWS, AUDIO_ROWS = 1024, 8
 
 Listed = Iterator[Recording | Ignored]
@@ -65,23 +58,19 @@ class _Columns:
     language: str | None
 
 
-def _wanted(name: str) -> bool:
-    return name.lower().endswith(".parquet")
-
-
 def recordings(settings: Settings) -> Listed:
-    """Lists at the first step; ConfigError at once if no file can be opened as asked."""
+    """Lists lazily. ConfigError at once if no file can be opened with these columns."""
     found = containers(
         settings.path, lambda name: name.lower().endswith(".parquet"), "Parquet file"
     )
-    root = top(settings.root)[0] if settings.root else None
+    root = source_root(settings.root)[0] if settings.root else None
     try:
-        # One file is opened now, so that a wrong column is told before anything runs.
+        # Open one file now, so that a wrong column is reported before anything runs.
         with _open(found.files[0][1]) as file:
             _columns(file.schema_arrow, settings)
     except ItemError as error:
         if len(found.files) == 1 or error.code == "unsupported":
-            name = text_of(found.files[0][1])
+            name = display_text(found.files[0][1])
             raise ConfigError(f"source {name!r} cannot be used: {error.detail}") from None
     return _all(found.files, found.ignored, settings, root)
 
@@ -91,7 +80,7 @@ def _all(
 ) -> Listed:
     yield from ignored
     for name, path in files:
-        safe, rest = sane_name(name), f"{source_text(path)}!rest"
+        safe, rest = safe_name(name), f"{display_path(path)}!rest"
         try:
             yield from _file(safe, path, settings, root or os.path.dirname(path))
         except ItemError as error:
@@ -102,8 +91,8 @@ def _all(
 
 
 def _open(path: str) -> pq.ParquetFile:
-    """ItemError `unreadable`, or `missing`, where it cannot be opened."""
-    if wrong := find(path).error:
+    """ItemError `unreadable` or `missing` if it cannot be opened."""
+    if wrong := file_state(path).error:
         raise ItemError(*wrong)
     try:
         if storage.is_url(path):
@@ -115,11 +104,11 @@ def _open(path: str) -> pq.ParquetFile:
 
 
 def _short(error: BaseException) -> str:
-    return text_of(str(error)).splitlines()[0][:200] if str(error) else type(error).__name__
+    return display_text(str(error)).splitlines()[0][:200] if str(error) else type(error).__name__
 
 
 def _columns(schema: pa.Schema, settings: Settings) -> _Columns:
-    """Which column is what; ItemError `unsupported` where the audio or a named one is not there."""
+    """The column of each role. ItemError `unsupported` if audio or a named column is missing."""
     for wanted in (
         settings.text_column,
         settings.id_column,
@@ -166,7 +155,7 @@ def _is_value(kind: pa.DataType) -> bool:
 
 def _file(name: str, path: str, settings: Settings, root: str) -> Listed:
     with _open(path) as file:
-        mark = find(path).guard
+        mark = file_state(path).guard
         columns = _columns(file.schema_arrow, settings)
         row = 0
         for group in range(file.metadata.num_row_groups):
@@ -180,19 +169,19 @@ def _file(name: str, path: str, settings: Settings, root: str) -> Listed:
 
 
 def _group(file: pq.ParquetFile, group: int, audio: str) -> tuple[int, int | None]:
-    """Mean bytes of audio a row, and the number of cells without, None where it is not told."""
-    about = file.metadata.row_group(group)
-    for index in range(about.num_columns):
-        column = about.column(index)
+    """Mean audio bytes per row, and the number of null cells (None if the file does not say)."""
+    metadata = file.metadata.row_group(group)
+    for index in range(metadata.num_columns):
+        column = metadata.column(index)
         if column.path_in_schema == f"{audio}.bytes":
-            told = column.statistics
-            nulls = told.null_count if told is not None and told.has_null_count else None
-            return column.total_uncompressed_size // max(about.num_rows, 1), nulls
+            known = column.statistics
+            nulls = known.null_count if known is not None and known.has_null_count else None
+            return column.total_uncompressed_size // max(metadata.num_rows, 1), nulls
     return 0, None
 
 
 def _held(file: pq.ParquetFile, group: int, audio: str, nulls: int | None) -> Iterator[bool]:
-    """For each row of a group, whether the cell holds bytes; reads audio only if it must."""
+    """For each row of a group, whether its cell holds bytes; reads audio only if it has to."""
     rows = file.metadata.row_group(group).num_rows
     if nulls in (0, rows):
         for _ in range(rows):
@@ -214,7 +203,7 @@ def _batches(
 
 
 def _rows(file: pq.ParquetFile, group: int, columns: _Columns) -> Iterator[dict[str, Any]]:
-    """The small columns of each row, by role."""
+    """Each row's values by role: text, id, speaker, language, path."""
     roles = {
         role: name
         for role in ("text", "id", "speaker", "language")
@@ -253,8 +242,8 @@ def _recording(
     locator = Locator(path, row=row, column=columns.audio)
     if not held:
         try:
-            locator = Locator(located(root, values.get("path")))
-            found = find(locator.path)
+            locator = Locator(resolve(root, values.get("path")))
+            found = file_state(locator.path)
             size, mark, error = found.size, found.guard, found.error
         except ValueError:
             size, error = 0, ("missing", "the cell holds neither audio nor a path")
@@ -268,7 +257,7 @@ def _recording(
             error = error or ("unreadable", f"{role}: {refusal}")
     return Recording(
         path=f"{name}/{row}",
-        source_path=f"{source_text(path)}!{row}",
+        source_path=f"{display_path(path)}!{row}",
         locator=locator,
         size=size,
         guard=mark,

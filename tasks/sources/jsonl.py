@@ -3,52 +3,55 @@
     {"key": …, "wav": …, "txt": …[, "start": …, "end": …]}              WeNet raw
     {"audio_filepath": …, "duration": …, "text": …[, "offset": …]}      NeMo
 
-Each line tells its own kind. Lines that cut one file into spans become one recording with
-segments; the file's place is that of its first line.
+Each line's keys tell its kind. Lines that name spans of one file become one recording with
+segments, in the place of the file's first line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from tasks.errors import ItemError
 from tasks.recording import Ignored, Locator, Recording, Segment
+from tasks.recording.guard import file_state
 from tasks.settings import SourceSettings, StageSettings
-from tasks.sources._shared import (
+from tasks.sources._lists import (
     bad_line,
-    find,
+    checked_span,
     json_object,
     line_name,
-    lines,
-    list_file,
-    list_root,
-    listed_name,
-    located,
+    read_lines,
     seconds_field,
-    source_text,
-    span,
     text_field,
 )
+from tasks.sources._paths import display_path, list_file, list_root, listed_name, resolve
 
 Columns = dict[str, tuple[str, ...]]
 
 _WHO = {"speaker": ("speaker", "spk", "speaker_id"), "language": ("language", "lang")}
 _WENET: Columns = {
-    "audio": ("wav",), "id": ("key",), "text": ("txt",), "start": ("start",), "end": ("end",),
+    "audio": ("wav",),
+    "id": ("key",),
+    "text": ("txt",),
+    "start": ("start",),
+    "end": ("end",),
     **_WHO,
-}  # fmt: skip
+}
 _NEMO: Columns = {
-    "audio": ("audio_filepath",), "text": ("text",), "start": ("offset",),
-    "duration": ("duration",), **_WHO,
-}  # fmt: skip
+    "audio": ("audio_filepath",),
+    "text": ("text",),
+    "start": ("offset",),
+    "duration": ("duration",),
+    **_WHO,
+}
 
 
 class ColumnSettings(StageSettings):
-    """The list's own names of columns; times in seconds."""
+    """The keys that the list uses; times in seconds."""
 
     audio: str
     text: str | None = None
@@ -72,7 +75,7 @@ class Settings(SourceSettings):
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One line, understood. `written`: the path as the line has it; `whole`: it has no span."""
+    """One parsed line. `written`: the path as in the line; `whole`: it names no span."""
 
     path: str
     written: str
@@ -82,16 +85,16 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """The lines of one file, by its first one; `segments` is an ordered set."""
+    """The lines of one file; `segments` is an ordered set."""
 
     first: _Line
     segments: dict[Segment, None]
 
 
 def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
-    """Lists at the first step; ConfigError at once if the list cannot be read.
+    """Reads the list lazily. ConfigError at once if it cannot be read.
 
-    Bad lines come first, then the recordings: a file's lines may lie anywhere in the list.
+    Bad lines come first, then the recordings: a file's lines may be anywhere in the list.
     """
     path = list_file(settings.path)
     return _list(path, list_root(path, settings.root), _given(settings.columns))
@@ -105,7 +108,7 @@ def _given(columns: ColumnSettings | None) -> Columns | None:
 
 def _list(path: str, root: str, given: Columns | None) -> Iterator[Recording | Ignored]:
     groups: dict[str, _Group] = {}
-    for number, line in lines(path):
+    for number, line in read_lines(path):
         try:
             if line is None:
                 raise ValueError("the line is too long")
@@ -126,28 +129,28 @@ def _list(path: str, root: str, given: Columns | None) -> Iterator[Recording | I
     for group in groups.values():
         recording = _recording(group, root)
         if recording.path in names:
-            # Two spellings of one path, one of them through `..`: perhaps the same file.
+            # Two spellings of one path, one through `..`: perhaps the same file.
             yield Ignored(recording.path, "duplicate_path")
             continue
         names.add(recording.path)
         yield recording
 
 
-def _parse(value: dict[str, Any], root: str, given: Columns | None) -> _Line:
+def _parse(value: dict[str, object], root: str, given: Columns | None) -> _Line:
     columns = given or (_WENET if "wav" in value else _NEMO if "audio_filepath" in value else None)
     if columns is None:
         raise ValueError("neither `wav` nor `audio_filepath`; name the columns in the settings")
 
-    def get(role: str) -> Any:
+    def get(role: str) -> object:
         found = (value[name] for name in columns.get(role, ()) if value.get(name) is not None)
         return next(found, None)
 
-    path = located(root, get("audio"))
+    path = resolve(root, get("audio"))
     start, end = seconds_field(get("start")), seconds_field(get("end"))
     duration = seconds_field(get("duration"))
     if start is not None and end is None and duration is not None:
         end = start + duration
-    begin, finish = span(start, end)
+    begin, finish = checked_span(start, end)
     segment = Segment(
         begin,
         finish,
@@ -156,16 +159,16 @@ def _parse(value: dict[str, Any], root: str, given: Columns | None) -> _Line:
         speaker=text_field(get("speaker")),
         language=text_field(get("language")),
     )
-    return _Line(path, get("audio"), start is None and end is None, segment)
+    return _Line(path, str(get("audio")), start is None and end is None, segment)
 
 
 def _recording(group: _Group, root: str) -> Recording:
     line = group.first
-    found = find(line.path)
+    found = file_state(line.path)
     first, whole = line.segment, line.whole
     return Recording(
         path=listed_name(line.path, line.written, root),
-        source_path=source_text(line.path),
+        source_path=display_path(line.path),
         locator=Locator(line.path),
         size=found.size,
         guard=found.guard,

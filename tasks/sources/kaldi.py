@@ -1,7 +1,7 @@
-"""A Kaldi data folder: `wav.scp`, and `text`, `segments`, `utt2spk` where they are there.
+"""A Kaldi data folder: `wav.scp`, and `text`, `segments` and `utt2spk` if they exist.
 
-With `segments` a recording carries its utterances; one that has none there carries an empty
-tuple, for Kaldi takes nothing of it. Pipes in `wav.scp` are never run.
+With `segments`, a recording carries its utterances; one without any carries an empty tuple, as
+Kaldi uses nothing of it. Pipes in `wav.scp` are never run.
 """
 
 from __future__ import annotations
@@ -18,23 +18,18 @@ from pydantic import Field
 from tasks import storage
 from tasks.errors import ConfigError, ItemError
 from tasks.recording import Ignored, Locator, Recording, Segment
+from tasks.recording.guard import file_state
+from tasks.recording.names import display_text, recording_name, safe_name
 from tasks.settings import SourceSettings
-from tasks.sources._shared import (
+from tasks.sources._lists import (
     bad_line,
+    checked_span,
     failed,
-    find,
-    lines,
-    list_file,
-    located,
-    name_of,
-    sane_name,
+    read_lines,
     seconds_field,
-    source_text,
-    span,
     text_field,
-    text_of,
-    top,
 )
+from tasks.sources._paths import display_path, list_file, resolve, source_root
 
 _ARCHIVE_OFFSET = re.compile(r":\d+\Z")
 
@@ -59,20 +54,20 @@ class _Tables:
 
 
 def recordings(settings: Settings) -> Listed:
-    """Lists at the first step; ConfigError at once without a readable wav.scp."""
-    folder, status = top(settings.path)
+    """Lists lazily. ConfigError at once without a readable wav.scp."""
+    folder, status = source_root(settings.path)
     if not stat.S_ISDIR(status.st_mode):
-        raise ConfigError(f"source {text_of(settings.path)!r} is not a Kaldi data folder")
+        raise ConfigError(f"source {display_text(settings.path)!r} is not a Kaldi data folder")
     list_file(os.path.join(folder, "wav.scp"))
     present = {n for n in ("text", "utt2spk", "segments") if _there(f"{folder}/{n}")}
     for name in present:
         list_file(os.path.join(folder, name))
-    root = top(settings.root)[0] if settings.root else folder
+    root = source_root(settings.root)[0] if settings.root else folder
     return _list(folder, root, present)
 
 
 def _there(path: str) -> bool:
-    return not find(path).error if storage.is_url(path) else os.path.lexists(path)
+    return not file_state(path).error if storage.is_url(path) else os.path.lexists(path)
 
 
 def _list(folder: str, root: str, present: set[str]) -> Listed:
@@ -90,13 +85,13 @@ def _list(folder: str, root: str, present: set[str]) -> Listed:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """(key, rest): Kaldi knows only spaces and tabs; the rest may hold more of them."""
+    """(key, rest). Kaldi separates by spaces and tabs; the rest may contain more of them."""
     key, *rest = re.split(r"[ \t]+", line.strip(" \t\r"), maxsplit=1)
     return key, rest[0] if rest else ""
 
 
 def _table(path: str, into: dict[str, str | None]) -> Listed:
-    for number, line in lines(path):
+    for number, line in read_lines(path):
         if line is None:
             yield bad_line(path, number, "the line is too long")
             continue
@@ -112,12 +107,12 @@ def _table(path: str, into: dict[str, str | None]) -> Listed:
 
 def _entry(path: str, key: str, number: int | None = None) -> str:
     at = "" if number is None else f":{number}"
-    return name_of(f"{os.path.basename(path)}{at}:{key}")
+    return recording_name(f"{os.path.basename(path)}{at}:{key}")
 
 
 def _segments(path: str, tables: _Tables) -> Listed:
     assert tables.segments is not None
-    for number, line in lines(path):
+    for number, line in read_lines(path):
         fields = re.split(r"[ \t]+", line.strip(" \t\r")) if line is not None else []
         if len(fields) == 5:
             yield bad_line(path, number, "a channel field is not supported", "unsupported")
@@ -130,7 +125,7 @@ def _segments(path: str, tables: _Tables) -> Listed:
             yield Ignored(_entry(path, utterance, number), "duplicate_key")
             continue
         try:
-            begin, finish = span(seconds_field(start), seconds_field(end))
+            begin, finish = checked_span(seconds_field(start), seconds_field(end))
         except ValueError as error:
             yield bad_line(path, number, str(error))
             continue
@@ -138,7 +133,7 @@ def _segments(path: str, tables: _Tables) -> Listed:
         segment = Segment(
             begin,
             finish,
-            text_of(utterance),
+            display_text(utterance),
             tables.text.get(utterance),
             tables.speaker.get(utterance),
         )
@@ -146,7 +141,7 @@ def _segments(path: str, tables: _Tables) -> Listed:
 
 
 def _recordings(scp: str, root: str, tables: _Tables, keys: set[str]) -> Listed:
-    for number, line in lines(scp):
+    for number, line in read_lines(scp):
         if line is None:
             yield bad_line(scp, number, "the line is too long")
             continue
@@ -159,28 +154,28 @@ def _recordings(scp: str, root: str, tables: _Tables, keys: set[str]) -> Listed:
 
 
 def _recording(scp: str, root: str, tables: _Tables, key: str, written: str) -> Recording:
-    path = sane_name(key)
-    here = source_text(scp)
+    path = safe_name(key)
+    here = display_path(scp)
     if written.endswith("|") or written.startswith("|") or written == "-":
         return failed(path, here, scp, "unsupported", "a pipe in wav.scp is never run")
     if not written:
         return failed(path, here, scp, "unreadable", "wav.scp names no file for this key")
     try:
-        file = located(root, written)
+        file = resolve(root, written)
     except ItemError as refusal:
         return failed(path, here, scp, refusal.code, refusal.detail)
-    found = find(file)
+    found = file_state(file)
     error = found.error
     if error and error[0] == "missing" and _ARCHIVE_OFFSET.search(written):
         error = ("unsupported", "an offset into a Kaldi archive is not read")
     whole = tables.segments is None
     return Recording(
         path=path,
-        source_path=source_text(file),
+        source_path=display_path(file),
         locator=Locator(file),
         size=found.size,
         guard=found.guard,
-        source_id=text_of(key),
+        source_id=display_text(key),
         text=tables.text.get(key) if whole else None,
         speaker=tables.speaker.get(key),
         segments=None if tables.segments is None else tuple(tables.segments.get(key, ())),
@@ -189,13 +184,13 @@ def _recording(scp: str, root: str, tables: _Tables, key: str, written: str) -> 
 
 
 def _orphans(tables: _Tables, keys: set[str]) -> Listed:
-    """What the optional files say about recordings or utterances that are not there."""
+    """Entries of the optional files about recordings or utterances that do not exist."""
     for recording, segments in (tables.segments or {}).items():
         if recording not in keys:
             for segment in segments:
-                yield Ignored(name_of(f"segments:{segment.source_id}"), "no_recording")
+                yield Ignored(recording_name(f"segments:{segment.source_id}"), "no_recording")
     known = keys if tables.segments is None else tables.utterances
     for name, table in (("text", tables.text), ("utt2spk", tables.speaker)):
         for key in table:
             if key not in known and not (name == "utt2spk" and key in keys):
-                yield Ignored(name_of(f"{name}:{key}"), "no_utterance")
+                yield Ignored(recording_name(f"{name}:{key}"), "no_utterance")

@@ -1,8 +1,8 @@
 """WeNet or WebDataset shards: plain tars, whose audio is read in place and never extracted.
 
-`path` is one .tar, a folder or a glob of them, or a list with one tar a line. A sample is a run
-of neighbouring members that are alike up to the last dot (WeNet's rule): audio, `.txt`, `.json`.
-Names such as `../x` are only names here: nothing is ever written under them.
+`path` is one .tar, a folder or a glob of them, or a list with one tar per line. A sample is a run
+of consecutive members whose names agree up to the last dot (WeNet's rule): audio, `.txt`, `.json`.
+Names such as `../x` are harmless: nothing is ever written under them.
 """
 
 from __future__ import annotations
@@ -13,33 +13,20 @@ import posixpath
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Literal
+from typing import BinaryIO, Literal
 
 from pydantic import Field
 
 from tasks import storage
 from tasks.errors import ConfigError, ItemError
 from tasks.recording import Ignored, Locator, Recording
-from tasks.recording import guard as guard_of
 from tasks.recording.extensions import known
+from tasks.recording.guard import current_guard, file_state, stat_guard
+from tasks.recording.names import display_text, safe_name
 from tasks.settings import SourceSettings
 from tasks.sources._containers import containers
-from tasks.sources._shared import (
-    bad_line,
-    failed,
-    find,
-    guard,
-    line_name,
-    lines,
-    list_file,
-    list_root,
-    listed_name,
-    located,
-    sane_name,
-    source_text,
-    text_field,
-    text_of,
-)
+from tasks.sources._lists import bad_line, failed, line_name, read_lines, text_field
+from tasks.sources._paths import display_path, list_file, list_root, listed_name, resolve
 from tasks.sources._tarwalk import Member, compression, is_binary, is_tar, members
 from tasks.storage import urls
 
@@ -59,21 +46,23 @@ class Settings(SourceSettings):
 
 
 def recordings(settings: Settings) -> Listed:
-    """Lists at the first step; ConfigError at once if there is no readable tar."""
+    """Lists lazily. ConfigError at once if there is no readable tar."""
     found = containers(settings.path, lambda name: name.lower().endswith(_ENDINGS), "tar")
     if len(found.files) == 1 and stat.S_ISREG(_mode(settings.path)):
         path = list_file(settings.path)
         if packed := compression(path):
-            raise ConfigError(f"source {text_of(path)!r}: {_COMPRESSED.format(packed)}")
+            raise ConfigError(f"source {display_text(path)!r}: {_COMPRESSED.format(packed)}")
         if not path.lower().endswith(".tar") and not is_tar(path):
             if is_binary(path):
-                raise ConfigError(f"source {text_of(path)!r} is neither a tar nor a list of tars")
+                raise ConfigError(
+                    f"source {display_text(path)!r} is neither a tar nor a list of tars"
+                )
             return _listed(path, list_root(path, settings.root))
     return _all(found.files, found.ignored)
 
 
 def _mode(path: str) -> int:
-    """0 for what is not there: a pattern."""
+    """The file mode; 0 if nothing has this name (a pattern)."""
     try:
         return urls.status(path).st_mode
     except (OSError, ValueError):
@@ -83,17 +72,17 @@ def _mode(path: str) -> int:
 def _all(files: list[tuple[str, str]], ignored: list[Ignored]) -> Listed:
     yield from ignored
     for name, path in files:
-        yield from _archive(sane_name(name), path)
+        yield from _archive(safe_name(name), path)
 
 
 def _listed(list_path: str, root: str) -> Listed:
-    """Archives that a text list names, one a line."""
+    """Recordings of the archives that a text list names, one per line."""
     seen: set[str] = set()
-    for number, line in lines(list_path):
+    for number, line in read_lines(list_path):
         try:
             if line is None or "\0" in line:
                 raise ValueError("not a path: the line is binary or too long")
-            path = located(root, line.strip())
+            path = resolve(root, line.strip())
         except ItemError as error:
             yield bad_line(list_path, number, error.detail, error.code)
             continue
@@ -109,9 +98,9 @@ def _listed(list_path: str, root: str) -> Listed:
 
 
 def _archive(name: str, path: str) -> Listed:
-    """Recordings of one archive; one that cannot be read is a failed recording itself."""
-    here = source_text(path)
-    if wrong := find(path).error:
+    """Recordings of one archive; an unreadable archive is a failed recording itself."""
+    here = display_path(path)
+    if wrong := file_state(path).error:
         yield failed(name, here, path, *wrong)
         return
     try:
@@ -126,17 +115,17 @@ def _archive(name: str, path: str) -> Listed:
 
 @dataclass
 class _Sample:
-    """Neighbouring members with one key."""
+    """Consecutive members with one key."""
 
     key: str
     audio: list[Member] = field(default_factory=list)
     text: str | None = None
     texts: list[str] = field(default_factory=list)
-    about: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, str | None] = field(default_factory=dict)
 
 
 def _samples(name: str, path: str, file: BinaryIO) -> Listed:
-    mark = guard(path) if storage.is_url(path) else guard_of(os.fstat(file.fileno()))
+    mark = current_guard(path) if storage.is_url(path) else stat_guard(os.fstat(file.fileno()))
     archive = _Archive(name, path, file, mark)
     sample = _Sample("")
     seen: set[str] = set()
@@ -144,7 +133,7 @@ def _samples(name: str, path: str, file: BinaryIO) -> Listed:
         for member in members(file):
             plain = posixpath.normpath(member.name) if member.name else ""
             if reason := _left_out(member, plain, seen):
-                yield Ignored(archive.name_of(plain), reason)
+                yield Ignored(archive.member_name(plain), reason)
                 continue
             seen.add(plain)
             key = plain.rpartition(".")[0]
@@ -154,7 +143,7 @@ def _samples(name: str, path: str, file: BinaryIO) -> Listed:
             yield from archive.take(sample, member, plain)
     except ItemError as error:
         yield from archive.finish(sample)
-        yield failed(f"{name}!rest", f"{source_text(path)}!rest", path, error.code, error.detail)
+        yield failed(f"{name}!rest", f"{display_path(path)}!rest", path, error.code, error.detail)
         return
     yield from archive.finish(sample)
 
@@ -163,7 +152,7 @@ def _left_out(member: Member, plain: str, seen: set[str]) -> str | None:
     if member.kind not in ("file", "sparse"):
         return member.kind
     if posixpath.basename(plain).startswith("."):
-        return "hidden"  # `._a.wav`: what macOS adds beside each file
+        return "hidden"  # such as `._a.wav`, which macOS adds to each file
     if not known(plain) and not plain.lower().endswith((".txt", ".json")):
         return "extension"
     return "duplicate_name" if plain in seen else None
@@ -176,11 +165,11 @@ class _Archive:
     file: BinaryIO
     guard: str
 
-    def name_of(self, plain: str) -> str:
-        return f"{self.name}/{sane_name(plain)}"
+    def member_name(self, plain: str) -> str:
+        return f"{self.name}/{safe_name(plain)}"
 
     def take(self, sample: _Sample, member: Member, plain: str) -> Listed:
-        """Put a member into its sample; reads texts only."""
+        """Add a member to its sample; reads only texts."""
         if known(plain):
             sample.audio.append(Member(plain, member.kind, member.offset, member.size))
             return
@@ -192,8 +181,8 @@ class _Archive:
             else:
                 sample.about = _about(content)
         except ValueError as error:
-            where = f"{source_text(self.path)}!{text_of(plain)}"
-            yield failed(self.name_of(plain), where, self.path, "unreadable", str(error))
+            where = f"{display_path(self.path)}!{display_text(plain)}"
+            yield failed(self.member_name(plain), where, self.path, "unreadable", str(error))
 
     def _text(self, member: Member) -> str:
         if member.size > MAX_TEXT_BYTES or member.kind != "file":
@@ -205,19 +194,19 @@ class _Archive:
             raise ValueError("a text is not valid UTF-8") from None
 
     def finish(self, sample: _Sample) -> Listed:
-        """A sample's recordings; its texts are ignored, with a reason, if there is no audio."""
+        """The recordings of a complete sample; without audio, its texts as Ignored."""
         if not sample.audio:
             for plain in sample.texts:
-                yield Ignored(self.name_of(plain), "no_audio")
+                yield Ignored(self.member_name(plain), "no_audio")
         for member in sample.audio:
             sparse = ("unsupported", "a sparse member") if member.kind == "sparse" else None
             yield Recording(
-                path=self.name_of(member.name),
-                source_path=f"{source_text(self.path)}!{text_of(member.name)}",
+                path=self.member_name(member.name),
+                source_path=f"{display_path(self.path)}!{display_text(member.name)}",
                 locator=Locator(self.path, offset=member.offset, length=member.size),
                 size=member.size,
                 guard=self.guard,
-                source_id=text_of(sample.key),
+                source_id=display_text(sample.key),
                 text=sample.text or sample.about.get("text"),
                 speaker=sample.about.get("speaker"),
                 language=sample.about.get("language"),
@@ -233,7 +222,7 @@ _FIELDS = {
 
 
 def _about(content: str) -> dict[str, str | None]:
-    """Text, speaker and language of a sample's `.json`; ValueError if it cannot be used."""
+    """Text, speaker and language from a sample's `.json`; ValueError if it is unusable."""
     try:
         value = json.loads(content)
     except RecursionError:

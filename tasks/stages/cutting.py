@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from tasks import audio
 from tasks.recording import Locator
 from tasks.recording.faults import Fault
+from tasks.recording.guard import current_guard
 from tasks.segmenters import Segmenter, Span
-from tasks.sources._shared import guard
 
 HELD_SECONDS = 120.0  # longest utterance that is held in memory; longer ones are read again
 
@@ -128,6 +128,6 @@ def _clip(span: Span, tail: _Tail, walk: Walk, locator: Locator) -> audio.Clip |
 def unchanged(locator: Locator, known: str) -> bool:
     """Whether the file that holds a recording is still the one that was hashed."""
     try:
-        return guard(locator.path) == known
+        return current_guard(locator.path) == known
     except OSError:
         return False

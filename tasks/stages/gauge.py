@@ -15,33 +15,17 @@ import socket
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import psutil
 
+from tasks.job import Cost
+
 GPU_WAIT = 5.0  # s for the last look at it
 GPU_EVERY = 0.5  # s between looks at the GPU; NVML's own figure covers 1/6 to 1 s
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """One call. Times in s, `started` since 1970 by this machine's clock; memory in bytes."""
-
-    worker: str
-    host: str
-    pid: int
-    started: float
-    wall: float
-    cpu: float  # user and system time of all threads, and of child processes that ended in it
-    rss_before: int
-    rss_peak: int  # the most during the call; where the kernel cannot say, of its begin and end
-    gpu: str | None = None
-    gpu_percent: float | None = None  # mean share of time in which it was busy
-    gpu_memory: int | None = None  # the most that was in use on the device, by anyone
 
 
 class Gauge:
@@ -60,17 +44,26 @@ class Gauge:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         wall, cpu = time.monotonic() - self._wall, cpu_seconds() - self._cpu
         after = psutil.Process().memory_info().rss
         peak = _peak() if self._exact else None
         gpu = self._gpu.end() if self._gpu else (None, None, None)
         self.cost = Cost(
-            self.worker, socket.gethostname(), os.getpid(), self._started, wall, cpu,
-            self._before, max(peak or 0, self._before, after), *gpu,
-        )  # fmt: skip
+            self.worker,
+            socket.gethostname(),
+            os.getpid(),
+            self._started,
+            wall,
+            cpu,
+            self._before,
+            max(peak or 0, self._before, after),
+            *gpu,
+        )
 
 
 def cpu_seconds() -> float:

@@ -13,8 +13,8 @@ from tasks import plugins, storage
 from tasks.accounting import summary
 from tasks.dataset import datacard
 from tasks.errors import ConfigError, RunError
-from tasks.formats import Hashes, Piece
-from tasks.packaging import layout, pieces, splits
+from tasks.formats import Hashes, Output, OutputShard
+from tasks.packaging import format_rows, layout, splits
 from tasks.storage import tables, transfers
 
 
@@ -93,9 +93,9 @@ def _counts(described: dict[str, Any], rows: pa.Table, ledger: pa.Table) -> list
     return faults
 
 
-def _known(described: dict[str, Any], piece: Piece) -> Hashes:
+def _known(described: dict[str, Any], shard: OutputShard) -> Hashes:
     """What its files were when they were published; `_files` has compared them."""
-    files = {path: described["files"][path] for path in piece.files if path in described["files"]}
+    files = {path: described["files"][path] for path in shard.files if path in described["files"]}
     return {path: (entry["sha256"], entry["bytes"]) for path, entry in files.items()}
 
 
@@ -105,17 +105,18 @@ def _contents(version: Path, described: dict[str, Any], table: pa.Table) -> list
     groups = layout.groups_of(table)
     for plugin in datacard.formats_of(described).values():
         module, settings = plugins.resolve("formats", plugin)
-        whole, _ = pieces.with_derived(module, settings, table)
+        whole, _ = format_rows.with_derived(module, settings, table)
         for index, (split, number, first, count) in enumerate(groups):
             rows = whole.slice(first, count)
-            files = module.files(split, number, pieces.seen_by(module, rows), settings)
-            piece = Piece(plugin.use, split, number, index, count, tuple(files))
+            files = module.files(split, number, format_rows.visible(module, rows), settings)
+            shard = OutputShard(plugin.use, split, number, index, count, tuple(files))
             try:
-                with transfers.reading(version, piece.files) as home:
-                    told = pieces.rows_for(module, rows)
-                    faults += module.check(piece, told, home, settings, _known(described, piece))
+                with transfers.reading(version, shard.files) as home:
+                    out = Output(home, _known(described, shard))
+                    given = format_rows.rows_for(module, rows)
+                    faults += module.check(shard, given, out, settings)
             except RunError:
                 raise
             except Exception as error:  # any way in which a damaged file can fail is a fault of it
-                faults.append(f"{piece.path} cannot be read: {error}")
+                faults.append(f"{shard.path} cannot be read: {error}")
     return faults

@@ -35,7 +35,7 @@ from rapidfuzz.distance import Levenshtein
 
 from tasks import pipeline, scoring, speech
 from tasks.asr import SpeechClip, Transcript, _whisper_model, _whisper_whole, faster_whisper
-from tasks.checkpoints import view
+from tasks.checkpoints.verdicts import rules_of
 from tasks.plugins.rules import judge
 from tasks.settings import FilterSettings, Plugin
 from tests import corpus as small
@@ -242,7 +242,7 @@ def verdict(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
 
 
 def _judged(heard: Sequence[tuple[Mixture, SpeechClip, Transcript]]) -> dict[str, str]:
-    rules = view.rules_of("text", (Plugin(use="completeness"),))
+    rules = rules_of("text", (Plugin(use="completeness"),))
     dropped: dict[bool, list[bool]] = {True: [], False: []}
     for mixture, clip, transcript in heard:
         count = counted(mixture.text, transcript.text or "", mixture.language)

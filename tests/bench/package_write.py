@@ -5,8 +5,8 @@
 The bare copy puts the same bytes into the same tars with Python's `tarfile`: no hash, no header of
 ours. It reads them from ready-made WAV files, one a clip, as WeNet's shard maker does; then, leaner
 than any corpus lies on a disk, from one file that holds all of them ("in one file"). Ours is what a
-worker does in the package stage: `pieces.write` reads each clip from its blob, makes the WAV and
-the tar, and hashes it; `pieces.check` reopens the tar, decodes everything, compares texts and
+worker does in the package stage: `shards.write` reads each clip from its blob, makes the WAV and
+the tar, and hashes it; `shards.check` reopens the tar, decodes everything, compares texts and
 hashes with the rows. One process with the environment of a worker, turn by turn; what a turn wrote
 is removed after it, so that all write into pages that were used before: a virtual machine's first
 touch of a page takes longer than all the rest. The medians are compared, by wall clock and by CPU.
@@ -35,7 +35,7 @@ from flows.cluster.dask_config import DASK_CONFIG
 from tasks import audio
 from tasks.checkpoints import blobs
 from tasks.job import Job
-from tasks.packaging import decided, layout, pieces
+from tasks.packaging import decided, layout, plan, shards
 
 RATE = 16000
 SECONDS = 5.0  # of a clip, about
@@ -135,13 +135,13 @@ def main() -> None:
         for number in range(rounds):
             staging = home / f"staging{number}"
             staging.mkdir()
-            pieces.plan(job, staging, groups, table, None)
+            plan.write(job, staging, groups, table, None)
             copied = home / f"bare{number}"
             for name in ("bare", "single"):
                 single = name == "single"
                 found[name].append(timed(partial(bare, home / "ready", tars, copied, single)))
                 shutil.rmtree(copied)
-            for name, work in (("write", pieces.write), ("check", pieces.check)):
+            for name, work in (("write", shards.write), ("check", shards.check)):
                 found[name].append(timed(partial(each, work, job, staging, len(groups))))
             shutil.rmtree(staging)
     print(f"{CLIPS} clips, {sum(table['num_samples'].to_pylist()) / RATE / 3600:.2f} h, "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from tasks.checkpoints import view
+from tasks.checkpoints.verdicts import rules_of
 from tasks.plugins.rules import Rule
 from tasks.settings import FilterSettings, Plugin, TranscribeSettings
 from tests.bench.verdict_listening import Row
@@ -25,11 +25,11 @@ HEAD = ("rule", "clean", "of a word or two", "clean, unseen", "noisy ≥ 10 dB, 
 
 
 def filter_rules() -> tuple[Rule, ...]:
-    return view.rules_of("filters", FilterSettings().filters)
+    return rules_of("filters", FilterSettings().filters)
 
 
 def all_of(verdicts: tuple[Plugin, ...]) -> Drops:
-    return by((*filter_rules(), *view.rules_of("text", verdicts)))
+    return by((*filter_rules(), *rules_of("text", verdicts)))
 
 
 def is_short(row: Row) -> bool:
@@ -67,11 +67,11 @@ def rates(rows: Sequence[Row], drops: Drops) -> dict[str, list[int]]:
 
 def report(rows: Sequence[Row]) -> tuple[str, dict[str, Any]]:
     sets: dict[str, Drops] = {
-        f"filter `{plugin.use}`": by(view.rules_of("filters", (plugin,)))
+        f"filter `{plugin.use}`": by(rules_of("filters", (plugin,)))
         for plugin in FilterSettings().filters
     }
     for plugin in TranscribeSettings().verdicts:
-        sets[f"`{plugin.use}`"] = by(view.rules_of("text", (plugin,)))
+        sets[f"`{plugin.use}`"] = by(rules_of("text", (plugin,)))
     sets["all, before"] = all_of(BEFORE)
     sets["all"] = all_of(TranscribeSettings().verdicts)
     found = {name: rates(rows, drops) for name, drops in sets.items()}

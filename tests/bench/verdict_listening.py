@@ -17,7 +17,7 @@ from rapidfuzz.distance import Levenshtein
 from tasks import plugins, scoring
 from tasks.asr import SpeechClip, Transcript, faster_whisper
 from tasks.audio import Clip
-from tasks.checkpoints import view
+from tasks.checkpoints.verdicts import rules_of
 from tasks.plugins.rules import judge
 from tasks.settings import FilterSettings, Plugin, TranscribeSettings
 from tasks.text import Heard
@@ -161,7 +161,7 @@ def _measured(said: Said) -> Values:
 
 
 def text_values(said: Said, heard: Transcript) -> Values:
-    """What `tasks.checkpoints.view` gives the rules on text, of a clip without a reference."""
+    """What `tasks.checkpoints.texts` gives the rules on text, of a clip without a reference."""
     text = scoring.clean(heard.text or "")
     values: Values = {**asdict(heard), "text": text, "text_chars": len(text)}
     return {**values, **_from_text(_shown(values, said.seconds))}
@@ -194,8 +194,8 @@ def reason(values: Values, verdicts: tuple[Plugin, ...] | None = None) -> str | 
     """Why the default filters and verdicts on text (or other ones) drop a clip; None: kept."""
     on_text = TranscribeSettings().verdicts if verdicts is None else verdicts
     rules = (
-        *view.rules_of("filters", FilterSettings().filters),
-        *view.rules_of("text", on_text),
+        *rules_of("filters", FilterSettings().filters),
+        *rules_of("text", on_text),
     )
     no = judge(values, rules)
     return no.reason if no else None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tasks.checkpoints.blobs import Pcm
 from tasks.checkpoints.manifest import Row
-from tasks.formats import Hashes, Piece, wenet
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, wenet
 from tests.plugins import gate
 
 VERSION = wenet.VERSION
@@ -21,20 +21,15 @@ listing = wenet.listing
 
 
 def write(
-    piece: Piece,
-    rows: Sequence[Row],
-    pcm: Callable[[Row], Pcm],
-    home: Path,
-    settings: wenet.Settings,
-    hashes: Hashes,
+    shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: wenet.Settings
 ) -> None:
     def waiting(row: Row) -> Pcm:
         gate.wait("package", row["num_samples"] / row["sample_rate"])
         return pcm(row)
 
-    wenet.write(piece, rows, waiting, home, settings, hashes)
+    wenet.write(shard, rows, waiting, out, settings)
 
 
-def finish(pieces: Sequence[Piece], home: Path, settings: wenet.Settings) -> None:
-    wenet.finish(pieces, home, settings)
+def finish(shards: Sequence[OutputShard], home: Path, settings: wenet.Settings) -> None:
+    wenet.finish(shards, home, settings)
     gate.wait("publish", 0.0)

@@ -3,15 +3,14 @@ the text repeated as often as its setting says."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 from pydantic import Field
 
-from tasks.checkpoints.blobs import Pcm
 from tasks.checkpoints.manifest import Row
-from tasks.formats import Hashes, Piece
+from tasks.formats import Output, OutputShard, ReadPcm, Rows
 from tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 1
@@ -36,24 +35,18 @@ def _text(row: Row, settings: Settings) -> str:
     return f"{row['place']} {row['text'] * settings.times}"
 
 
-def write(
-    piece: Piece, rows: Sequence[Row], pcm: Callable[[Row], Pcm], home: Path, settings: Settings,
-    hashes: Hashes,
-) -> None:  # fmt: skip
-    for path, row in zip(piece.files, rows, strict=True):
-        (home / path).parent.mkdir(parents=True, exist_ok=True)
-        (home / path).write_text(_text(row, settings))
+def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
+    for path, row in zip(shard.files, rows, strict=True):
+        out.write(path, _text(row, settings).encode())
 
 
-def check(
-    piece: Piece, rows: Sequence[Row], home: Path, settings: Settings, hashes: Hashes
-) -> list[str]:
+def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
     return [
         f"{path} has another text"
-        for path, row in zip(piece.files, rows, strict=True)
-        if (home / path).read_text() != _text(row, settings)
+        for path, row in zip(shard.files, rows, strict=True)
+        if (out.home / path).read_text() != _text(row, settings)
     ]
 
 
-def finish(pieces: Sequence[Piece], home: Path, settings: Settings) -> None:
+def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     pass

@@ -1,104 +1,19 @@
-"""Settings of every stage: frozen pydantic models; the defaults stand here and nowhere else.
+"""The settings of each stage; their defaults stand here and nowhere else.
 
-The CLI, the flow's parameters, the UI's form, the deployment file and the tests use these.
-A field is one of four kinds, marked on the field:
-
-    (unmarked)   can change a measure, the PCM or a transcript: part of the recipe
-    THRESHOLD    decides about measures: taken again at every run, free
-    TRANSIENT    changes speed or looks only: batch sizes, threads, log levels
-    SECRET       grants access: a `SecretStr`, with a name that `masking.is_secret` knows
-
-Serialising hides secrets and the credentials of URLs (`masking.py`): what is written of settings,
-by us or by Prefect, never holds them; objects in memory and on their way to workers do.
-
-Plug-ins are named `{use: <file on the shelf>, ...its own settings}`; `plugins.py` checks them.
+The CLI, the flow's parameters, the UI's form, the deployment file and the tests all use these
+models. Plug-ins are named `{use: <file on the shelf>, ...its own settings}`; `tasks.plugins`
+checks those.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from tasks import masking, portions, shelves
-
-THRESHOLD: dict[str, Any] = {"role": "threshold"}
-TRANSIENT: dict[str, Any] = {"role": "transient"}
-SECRET: dict[str, Any] = {"role": "secret"}
-
-
-class Masked(BaseModel):
-    """Base of what is written down: without secrets, and errors do not repeat what was given."""
-
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
-
-    @model_serializer(mode="wrap")
-    def _masked(self, plain: Any) -> dict[str, Any]:
-        found: dict[str, Any] = masking.value(plain(self))
-        return found
-
-
-class StageSettings(Masked):
-    """Base of all settings: frozen, and unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
-
-    def recipe(self) -> dict[str, Any]:
-        """The part that can change an output: unmarked fields only, as JSON values."""
-        return {
-            name: value
-            for name, value in self.model_dump(mode="json").items()
-            if role(type(self), name) is None
-        }
-
-
-def role(model: type[BaseModel], field: str) -> str | None:
-    """`threshold`, `transient`, `secret`, or None for a field that is part of the recipe."""
-    extra = model.model_fields[field].json_schema_extra
-    return str(extra["role"]) if isinstance(extra, dict) and "role" in extra else None
-
-
-class Plugin(Masked):
-    """A plug-in by file name, with its own settings beside it: `{use: vad, min_seconds: 3}`."""
-
-    model_config = ConfigDict(extra="allow")
-
-    use: str = Field(description="File name on the shelf, or a dotted module of your own.")
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return dict(self.model_extra or {})
-
-
-class Shelf:
-    """In the type of a plug-in, or of a plug-in's name: what a form offers. A dotted module of
-    one's own stays possible."""
-
-    def __init__(self, name: str, title: str) -> None:
-        self.name, self.title = name, title
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        whole: dict[str, Any] = handler.resolve_ref_schema(handler(core))
-        if whole.get("type") == "string":
-            return self._offered(whole)
-        if "properties" not in whole:  # of what is written, which has any keys
-            return whole
-        properties = {**whole["properties"], "use": self._offered(whole["properties"]["use"])}
-        return {**whole, "title": self.title, "properties": properties}
-
-    def _offered(self, text: dict[str, Any]) -> dict[str, Any]:
-        on_shelf = {"title": "on the shelf", "type": "string", "enum": shelves.names(self.name)}
-        own = {"title": "of your own", "type": "string", "pattern": r"\."}
-        return {**{k: v for k, v in text.items() if k != "type"}, "anyOf": [on_shelf, own]}
-
+from tasks.settings import portions
+from tasks.settings.base import THRESHOLD, TRANSIENT, Masked, Plugin, Shelf, StageSettings
+from tasks.settings.portions import Split
 
 Segmenter = Annotated[Plugin, Shelf("segmenters", "Segmenter")]
 Filter = Annotated[Plugin, Shelf("filters", "Filter")]
@@ -138,22 +53,28 @@ class ShardSettings(StageSettings):
     """Grouping of recordings into shards, the unit of work, checkpoint and retry."""
 
     hours: float | None = Field(
-        None, gt=0, le=24, json_schema_extra=TRANSIENT,
+        None,
+        gt=0,
+        le=24,
+        json_schema_extra=TRANSIENT,
         description="Audio hours per shard; default: new hours / 64, between 1 min (15 min with no "
         "recogniser) and 1 h.",
-    )  # fmt: skip
+    )
     settle_seconds: float = Field(
-        2.0, ge=0, json_schema_extra=TRANSIENT,
+        2.0,
+        ge=0,
+        json_schema_extra=TRANSIENT,
         description="A file changed more recently than this is looked at twice; "
         "if it is still growing, it is left for the next run.",
-    )  # fmt: skip
+    )
     probe_batch: int = Field(
         50, ge=1, json_schema_extra=TRANSIENT, description="Recordings probed per worker call."
     )
     retry: bool = Field(
-        False, json_schema_extra=TRANSIENT,
+        False,
+        json_schema_extra=TRANSIENT,
         description="Try crashed, timeout, out_of_memory and asr_error items again.",
-    )  # fmt: skip
+    )
 
 
 class FilterSettings(StageSettings):
@@ -172,9 +93,10 @@ class FilterSettings(StageSettings):
         description="What is measured, and limits of what is kept; given, it is the whole list.",
     )
     measure_all: bool = Field(
-        False, json_schema_extra=TRANSIENT,
+        False,
+        json_schema_extra=TRANSIENT,
         description="Take costly measures of utterances too that a cheap one already rejects.",
-    )  # fmt: skip
+    )
 
 
 class ResampleSettings(StageSettings):
@@ -213,32 +135,24 @@ class TranscribeSettings(StageSettings):
         description="What drops an utterance for its text; given, it is the whole list.",
     )
     language_by: Literal["recording", "clip"] = Field(
-        "recording", json_schema_extra=THRESHOLD,
+        "recording",
+        json_schema_extra=THRESHOLD,
         description="recording: clips of a recording vote on its language, and one that seems to "
         "be in another without strong evidence is heard again in it; clip: each for itself.",
-    )  # fmt: skip
+    )
     text: Literal["reference", "asr", "reference_if_close"] = Field(
-        "reference", json_schema_extra=THRESHOLD,
+        "reference",
+        json_schema_extra=THRESHOLD,
         description="Text to package: the source's own where there is one; what was heard; or the "
         "source's where it is close to what was heard, else what was heard.",
-    )  # fmt: skip
+    )
     close_wer: float = Field(
-        0.3, ge=0, json_schema_extra=THRESHOLD,
+        0.3,
+        ge=0,
+        json_schema_extra=THRESHOLD,
         description="Largest word error rate (characters, where a script has no spaces) of a "
         "reference that is close.",
-    )  # fmt: skip
-
-
-class Split(StageSettings):
-    """What a split beside `train` gets: so many hours, or the groups that a list names."""
-
-    hours: float | None = Field(
-        None, gt=0, json_schema_extra=THRESHOLD, description="Audio hours, about."
     )
-    list: str | None = Field(
-        None, min_length=1, json_schema_extra=THRESHOLD,
-        description="Text file, one name a line: utterance ids, recordings, keys or speakers.",
-    )  # fmt: skip
 
 
 def _named(value: Any) -> Any:
@@ -258,34 +172,42 @@ class PackageSettings(StageSettings):
     """What is published, and when publishing is refused."""
 
     formats: tuple[Format, ...] = Field(
-        (Plugin(use="wenet"),), json_schema_extra=THRESHOLD, min_length=1,
+        (Plugin(use="wenet"),),
+        json_schema_extra=THRESHOLD,
+        min_length=1,
         description="What is written of a version, each once.",
-    )  # fmt: skip
+    )
     compression: Literal["none"] = Field(
-        "none", json_schema_extra=THRESHOLD,
+        "none",
+        json_schema_extra=THRESHOLD,
         description="Of tars: none; a compressed one cannot be read in parts.",
-    )  # fmt: skip
+    )
     seed: int = Field(0, json_schema_extra=THRESHOLD, description="Order of clips in shards.")
     splits: dict[str, float | Split] = Field(
-        {}, json_schema_extra=THRESHOLD,
+        {},
+        json_schema_extra=THRESHOLD,
         description="Splits beside train: a fraction of the hours, {hours: …} or {list: …} each. "
         "No speaker and no recording is in two, and what was published stays where it is.",
-    )  # fmt: skip
+    )
     resplit: bool = Field(
-        False, json_schema_extra=THRESHOLD,
+        False,
+        json_schema_extra=THRESHOLD,
         description="Deal the splits anew: what was published may come to another one.",
-    )  # fmt: skip
+    )
     weights: dict[str, float] = Field(
-        {}, json_schema_extra=THRESHOLD,
+        {},
+        json_schema_extra=THRESHOLD,
         description="Share of a dataset's clips that is packaged, by its name; above 0, up to 1.",
-    )  # fmt: skip
+    )
     tar_hours: float = Field(
         0.25, gt=0, json_schema_extra=THRESHOLD, description="Audio hours per tar shard, about."
     )
     readers: int = Field(
-        1, ge=1, json_schema_extra=THRESHOLD,
+        1,
+        ge=1,
+        json_schema_extra=THRESHOLD,
         description="Ranks × workers of the trainer: a full layout has a multiple of it as tars.",
-    )  # fmt: skip
+    )
     rebalance: Literal["grow", "full"] = Field(
         "grow",
         json_schema_extra=THRESHOLD,
@@ -299,17 +221,24 @@ class PackageSettings(StageSettings):
         "mean.",
     )
     refit: bool = Field(
-        False, json_schema_extra=THRESHOLD,
+        False,
+        json_schema_extra=THRESHOLD,
         description="Work out anew the bounds that the first version froze.",
-    )  # fmt: skip
+    )
     max_failed_fraction: float = Field(
-        0.10, ge=0, le=1, json_schema_extra=TRANSIENT,
+        0.10,
+        ge=0,
+        le=1,
+        json_schema_extra=TRANSIENT,
         description="Nothing is published when more of the recordings failed.",
-    )  # fmt: skip
+    )
     max_removed_fraction: float = Field(
-        0.10, ge=0, le=1, json_schema_extra=TRANSIENT,
+        0.10,
+        ge=0,
+        le=1,
+        json_schema_extra=TRANSIENT,
         description="Nothing is published when more of the last version's recordings are gone.",
-    )  # fmt: skip
+    )
 
     @field_validator("formats")
     @classmethod

@@ -1,6 +1,7 @@
-"""Which settings `package.splits` and `package.weights` may have, in words that name the remedy.
+"""What `package.splits` and `package.weights` may hold, checked with messages that name the remedy.
 
-Pydantic's own words for a value that may be a number or a mapping name every type that it is not.
+Pydantic's own message for a value that may be a number or a mapping lists every type that it is
+not.
 """
 
 from __future__ import annotations
@@ -8,8 +9,26 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from pydantic import Field
+
+from tasks.settings.base import THRESHOLD, StageSettings
+
 SPLIT_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 REST = "train"  # what the other splits leave
+
+
+class Split(StageSettings):
+    """What a split beside `train` gets: so many hours, or the groups that a list names."""
+
+    hours: float | None = Field(
+        None, gt=0, json_schema_extra=THRESHOLD, description="Audio hours, about."
+    )
+    list: str | None = Field(
+        None,
+        min_length=1,
+        json_schema_extra=THRESHOLD,
+        description="Text file, one name a line: utterance ids, recordings, keys or speakers.",
+    )
 
 
 def check_splits(value: Any) -> Any:
@@ -36,7 +55,7 @@ def check_splits(value: Any) -> Any:
 
 def _is_share(share: Any) -> bool:
     if not isinstance(share, dict):
-        return hasattr(share, "hours") or (_is_number(share) and 0 < share < 1)
+        return isinstance(share, Split) or (_is_number(share) and 0 < share < 1)
     given = {key: value for key, value in share.items() if value is not None}
     if set(given) == {"hours"}:
         return _is_number(given["hours"]) and 0 < given["hours"] < 1e9

@@ -1,0 +1,92 @@
+"""What the filter stage stored of each recording: its spans and their measures, by recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tasks import plugins
+from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.verdicts import cheap_rules, costly
+from tasks.plugins.rules import judge
+from tasks.recording import Segment
+from tasks.recording.faults import Fault
+from tasks.settings import Plugin
+
+Key = tuple[int, int, int | None]  # start, end, index of the source's segment
+
+
+@dataclass(slots=True)
+class Cut:
+    """One recording after the filter stage. `decoded` is its length in samples at `rate` Hz."""
+
+    decoded: int = 0
+    rate: int = 0
+    channels: int = 0
+    error_code: str | None = None
+    error_detail: str | None = None
+    faults: tuple[Fault, ...] = ()
+    known: bool = False  # the row of kind `recording` was read
+    spans: list[Row] = field(default_factory=list)
+    measures: dict[Key, dict[str, float | None]] = field(default_factory=dict)
+    prints: dict[Key, dict[str, bytes]] = field(default_factory=dict)
+
+    def lacks(self, key: Key, filters: Iterable[Plugin], measure_all: bool) -> tuple[Plugin, ...]:
+        """Filters that have still to measure the utterance. Costly ones are spared where a cheap
+        one rejects it, unless `measure_all`."""
+        chosen = tuple(filters)
+        known = self.measures.get(key, {})
+        prints = self.prints.get(key, {})
+        missing = []
+        for plugin in chosen:
+            module = plugins.load("filters", plugin.use)
+            taken = set(module.COLUMNS) <= set(known)
+            taken = taken and (not hasattr(module, "fingerprint") or plugin.use in prints)
+            if not taken:
+                missing.append(plugin)
+        if (
+            measure_all
+            or not any(map(costly, missing))
+            or judge(known, cheap_rules(chosen)) is None
+        ):
+            return tuple(missing)
+        return tuple(plugin for plugin in missing if not costly(plugin))
+
+
+def segments_of(recording: Row) -> tuple[Segment, ...] | None:
+    given = recording["segments"]
+    return None if given is None else tuple(Segment(**s) for s in given)
+
+
+def merge(found: dict[str, Cut], rows: list[Row], usable: set[str], failures_stand: bool) -> None:
+    """Add the rows of one part to the cuts known so far; the first cut of a recipe stands.
+
+    `usable`: filters whose stored measures have today's recipe. `failures_stand`: keep failed rows.
+    """
+    columns = {c for use in usable for c in plugins.load("filters", use).COLUMNS}
+    rows = [row for row in rows if failures_stand or not row["error_code"]]
+    fresh = {row["cut"] for row in rows if row["kind"] == "recording"}
+    fresh -= {name for name, cut in found.items() if cut.known}
+    first: dict[str, str] = {}  # equal files share a recipe: take the first's spans
+    for row in rows:
+        if first.setdefault(row["cut"], row["recording"]) != row["recording"]:
+            continue
+        if row["error_code"] and row["cut"] not in fresh:  # of a filter chosen later
+            cut = found[row["cut"]]
+            cut.error_code, cut.error_detail = row["error_code"], row["error_detail"]
+            continue
+        cut = found.setdefault(row["cut"], Cut())
+        if row["cut"] in fresh:
+            if row["kind"] == "recording":
+                cut.known = True
+                cut.decoded, cut.rate, cut.channels = row["decoded"], row["rate"], row["channels"]
+                cut.error_code, cut.error_detail = row["error_code"], row["error_detail"]
+                cut.faults = tuple(Fault(**fault) for fault in row.get("faults") or ())
+            else:
+                cut.spans.append(row)
+        if row["kind"] == "utterance":
+            measured = {k: v for k, v in (row["measures"] or []) if k in columns}
+            known = cut.measures.setdefault((row["start"], row["end"], row["given"]), {})
+            known.update(measured)
+            prints = cut.prints.setdefault((row["start"], row["end"], row["given"]), {})
+            prints.update((k, v) for k, v in row.get("prints") or [] if k in usable)

@@ -1,0 +1,103 @@
+"""What the verdicts on text judge: the chosen text, and numbers derived from a transcript."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+from tasks import plugins
+from tasks.checkpoints.utterance import Utterance
+from tasks.job import Job
+from tasks.scoring.normalisers import base
+from tasks.settings import Plugin
+from tasks.text import Heard, words
+
+
+def final_text(job: Job, utterance: Utterance) -> tuple[str, str]:
+    """(text to train on, `reference` or `asr`). A reference without transcript counts as close."""
+    heard = utterance.heard or {}
+    reference, spoken = utterance.reference, heard.get("text")
+    wanted = job.transcribe.text
+    if reference and wanted == "reference_if_close" and spoken is not None:
+        wer = _rate(heard["word_errors"], heard["words"])
+        wanted = "reference" if wer is not None and wer <= job.transcribe.close_wer else "asr"
+    if reference and wanted != "asr":
+        return reference, "reference"
+    return str(spoken or ""), "asr"
+
+
+def text_columns(verdicts: tuple[Plugin, ...]) -> dict[str, tuple[str, str]]:
+    """(unit, meaning) of the columns that the chosen text verdicts compute, by name."""
+    return {
+        name: about
+        for plugin in verdicts
+        for name, about in getattr(plugins.load("text", plugin.use), "COLUMNS", {}).items()
+    }
+
+
+def listens(job: Job) -> bool:
+    """Whether the recogniser's text depends on the audio."""
+    return bool(getattr(plugins.load("asr", job.transcribe.backend.use), "LISTENS", True))
+
+
+def text_values(
+    job: Job, utterance: Utterance, measures: Iterable[tuple[ModuleType, Any]]
+) -> dict[str, Any]:
+    """The values that text verdicts judge: the transcript's columns, those derived from them, and
+    what the plug-ins of `measures` compute with their settings."""
+    assert utterance.heard is not None
+    row = utterance.heard
+    text, source = final_text(job, utterance)
+    wer = _rate(row["word_errors"], row["words"])
+    cer = _rate(row["char_errors"], row["chars"])
+    probability = _language_probability(utterance)
+    heard = Heard(
+        text, source, utterance.seconds, row["text"], utterance.reference, row["normalised"],
+        row["reference_normalised"], row["language"], probability,
+        row["avg_logprob"], row["no_speech_probability"], row["compression_ratio"], wer, cer,
+        listens(job) and row["text"] is not None,
+    )  # fmt: skip
+    values = {
+        **row,
+        "text": text,
+        "text_chars": len(text.strip()),
+        "wer": wer,
+        "cer": cer,
+        "language_probability": probability,
+        **_derived(utterance),
+    }
+    for module, settings in measures:
+        values.update(module.measure(heard, settings))
+    return values
+
+
+#: Numeric columns derived from a transcript and from the others of its recording.
+DERIVED = ("words_per_speech_second", "language_vote")
+
+
+def _language_probability(utterance: Utterance) -> float | None:
+    """The higher of the clip's own probability of its language and its recording's."""
+    row, vote = utterance.heard or {}, utterance.vote
+    own: float | None = row["language_probability"]
+    elected = vote.language if vote else None
+    if own is None or vote is None or elected is None or row["language"] != elected:
+        return own
+    return max(own, vote.shares[elected])
+
+
+def _derived(utterance: Utterance) -> dict[str, float | None]:
+    """`DERIVED`, and the probability of a detected language that the source contradicts."""
+    row = utterance.heard or {}
+    spoken, text = row.get("speech_seconds"), row["text"]
+    vote, stated, detected = utterance.vote, utterance.language, row.get("detected_language")
+    contradicted = stated and detected and base(stated) != detected
+    return {
+        "words_per_speech_second": len(words(text)) / spoken if text and spoken else None,
+        "language_vote": vote.shares.get(row["language"], 0.0) if vote else None,
+        "language_contradiction": row.get("detected_probability") if contradicted else None,
+    }
+
+
+def _rate(errors: int | None, total: int | None) -> float | None:
+    return None if errors is None or not total else errors / total

@@ -1,0 +1,91 @@
+"""One utterance with all that is known of it, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from tasks import scoring
+from tasks.checkpoints.language_vote import Vote
+from tasks.checkpoints.manifest import Row
+from tasks.recording import Segment, ids
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a span: packaged, dropped, failed, or pending (`stage` has still to run)."""
+
+    outcome: str
+    stage: str
+    reason: str = ""
+    value: float | None = None
+    threshold: float | None = None
+    detail: str = ""
+
+
+@dataclass
+class Utterance:
+    """An utterance: samples [start, end) of a recording at `rate` Hz, its native sample rate."""
+
+    recording: Row
+    start: int
+    end: int
+    rate: int
+    given: int | None
+    measures: dict[str, float | None]
+    audio: str  # recipe of its PCM
+    outcome: Outcome
+    segment: Segment | None = None
+    turn: Segment | None = None  # the source's segment that it was cut from
+    prints: dict[str, bytes] = field(default_factory=dict)
+    whole: bool = False  # the utterance is the whole recording
+    pcm: Row | None = None
+    heard: Row | None = None
+    voted: str | None = None  # language of the recording, where it overrules what was detected
+    vote: Vote | None = None  # of its recording
+    texts: dict[str, Any] = field(default_factory=dict)  # `text_values` of its transcript
+
+    @property
+    def seconds(self) -> float:
+        return (self.end - self.start) / self.rate
+
+    def _stated(self, name: str) -> str | None:
+        """What the source states of the segment, else of the whole recording."""
+        segment = self.segment or self.turn
+        own = getattr(segment, name) if segment else None
+        stated: str | None = own if own is not None else self.recording[name]
+        return stated
+
+    @property
+    def source_id(self) -> str | None:
+        own = self.segment.source_id if self.segment else None
+        stated: str | None = own if own is not None else self.recording["source_id"]
+        return stated
+
+    @property
+    def speaker(self) -> str | None:
+        return self._stated("speaker")
+
+    @property
+    def language(self) -> str | None:
+        return self._stated("language")
+
+    @property
+    def forced(self) -> str | None:
+        """Language given to the recogniser; None: it detects one."""
+        return self.language or self.voted
+
+    @cached_property
+    def reference(self) -> str | None:
+        """The source's text of exactly this span, cleaned: a recording's text is an utterance's
+        only where the utterance is the whole recording."""
+        if self.segment is not None:
+            return scoring.clean(self.segment.text or "") or None
+        return scoring.clean(self.recording["text"] or "") or None if self.whole else None
+
+    @cached_property
+    def id(self) -> str:
+        start, end = self.start / self.rate, self.end / self.rate
+        key = self.segment.source_id if self.segment else None
+        return ids.utterance_id(self.recording["dataset"], self.recording["path"], start, end, key)

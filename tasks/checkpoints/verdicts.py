@@ -1,0 +1,34 @@
+"""The rules of the chosen filters and text verdicts, and which filters are costly."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tasks import plugins
+from tasks.plugins.rules import Rule
+from tasks.settings import Plugin
+
+
+def costly(plugin: Plugin) -> bool:
+    """Whether a filter is so slow that it is skipped for what cheap ones reject."""
+    return bool(getattr(plugins.load("filters", plugin.use), "COSTLY", False))
+
+
+def filter_rules(chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
+    """Rules of all filters, cheap ones first, so that a row's reason does not depend on whether its
+    costly measures were skipped."""
+    return rules_of("filters", tuple(sorted(chosen, key=costly)))
+
+
+def cheap_rules(chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
+    return rules_of("filters", tuple(p for p in chosen if not costly(p)))
+
+
+@lru_cache(maxsize=64)
+def rules_of(shelf: str, chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
+    """Rules of all chosen plug-ins of a shelf, in the order of the settings."""
+    rules: list[Rule] = []
+    for plugin in chosen:
+        module, settings = plugins.resolve(shelf, plugin)
+        rules.extend(module.verdict(settings))
+    return tuple(rules)

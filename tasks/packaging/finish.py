@@ -1,0 +1,38 @@
+"""The formats' lists, which are written when all output shards are."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tasks import plugins, storage
+from tasks.dataset import versions
+from tasks.formats import Hashes
+from tasks.job import Job
+from tasks.packaging import plan
+
+
+@contextmanager
+def finished(job: Job, staging: Path) -> Iterator[tuple[Path, Hashes]]:
+    """Remove the plan and write the lists. Gives a local folder with these and the version's tables
+    (the staging folder itself unless it is remote), and the digests of all shard files."""
+    shards = plan.all_shards(staging)
+    hashes = plan.all_hashes(staging, shards)
+    if storage.is_remote(staging):
+        storage.remove_tree(staging / plan.PLAN)
+    else:
+        shutil.rmtree(staging / plan.PLAN)
+    formats = [(plugin.use, *plugins.resolve("formats", plugin)) for plugin in job.package.formats]
+    wanted, sizes = [*storage.sizes(staging)], dict[str, int | None].fromkeys(hashes)
+    for use, module, _ in formats:
+        paths = [path for shard in shards if shard.format == use for path in shard.files]
+        suffixes: tuple[str, ...] = getattr(module, "READ_BACK", ())
+        wanted += [path for path in paths if path.endswith(suffixes)]
+        if getattr(module, "SIZED", False):
+            sizes |= {path: hashes[path][1] for path in paths}
+    with versions.finishing(staging, wanted, sizes, job.scratch) as home:
+        for use, module, settings in formats:
+            module.finish([shard for shard in shards if shard.format == use], home, settings)
+        yield home, hashes

@@ -1,0 +1,110 @@
+"""Writes and checks output shards on the workers, one a call.
+
+Formats work in local folders only: on an object store, a worker writes a shard into a local folder
+and uploads it, and checks what it downloads again.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tasks import plugins, storage
+from tasks.checkpoints import blobs, manifest
+from tasks.checkpoints.manifest import Row
+from tasks.dataset import versions
+from tasks.errors import CorruptManifest, RunError
+from tasks.formats import Output, OutputShard
+from tasks.job import Job
+from tasks.packaging import plan
+from tasks.storage import transfers
+
+log = logging.getLogger("uttermill")
+
+
+def write(job: Job, staging: Path, number: int) -> bool:
+    """Write a shard, or link the previous version's files if they are intact and have the same
+    content. Returns whether they were linked. CorruptManifest when a blob is damaged."""
+    shard = plan.shard(staging, number)
+    _remove_leftovers(staging, shard)
+    if shard.unchanged:
+        linked = all(
+            versions.link(storage.place(old.path), staging / new, old.sha256, old.size)
+            for old, new in zip(shard.unchanged, shard.files, strict=True)
+        )
+        if linked:
+            return True
+        path = shard.unchanged[0].path
+        log.warning(
+            "%s is damaged or gone; the new version gets a new one",
+            path if len(shard.unchanged) == 1 else f"a file of {path}",
+        )
+        for path in shard.files:  # intact copies too: another encoder may have written them
+            storage.remove(staging / path)
+
+    module, settings = _format(job, shard)
+    rows = plan.rows(staging, shard, *plan.PCM_COLUMNS)
+    verify = not getattr(module, "PROVES_SAMPLES", False)
+    with transfers.writing(staging) as home, blobs.reading(job.out, rows, verify) as pcm:
+        out = Output(home)
+        module.write(shard, rows, pcm, out, settings)
+    plan.save_hashes(staging, number, out.hashes)
+    return False
+
+
+def _remove_leftovers(staging: Path, shard: OutputShard) -> None:
+    """Remove what a dead worker left: it may be hard links into a published version, which must not
+    be written through. An object is complete if it exists, and is never overwritten."""
+    if storage.is_remote(staging):
+        return
+    for path in shard.files:
+        (staging / path).unlink(missing_ok=True)
+
+
+def check(job: Job, staging: Path, number: int) -> None:
+    """Read a shard back, decode everything, record its digests. A faulty shard is written once
+    more; RunError if that is faulty too. CorruptManifest if a blob caused the fault: `write` copies
+    PCM without checking it."""
+    shard = plan.shard(staging, number)
+    if faults := _faults(job, staging, number, shard):
+        _check_blobs(job, plan.rows(staging, shard, *plan.PCM_COLUMNS))
+        log.warning("%s; it is written once more", "; ".join(faults[:3]))
+        for path in shard.files:
+            storage.remove(staging / path)
+        write(job, staging, number)
+        faults = _faults(job, staging, number, shard)
+    if faults:
+        raise RunError(f"what was written does not read back: {'; '.join(faults[:3])}")
+
+
+def _faults(job: Job, staging: Path, number: int, shard: OutputShard) -> list[str]:
+    """Faults of a shard that is read back; without any, the digests of its files are recorded."""
+    module, settings = _format(job, shard)
+    with transfers.reading(staging, shard.files) as home:
+        out = Output(home, plan.load_hashes(staging, number))
+        faults: list[str] = module.check(shard, plan.rows(staging, shard), out, settings)
+        found = {path: out.hashes.get(path) or storage.hashed(home / path) for path in shard.files}
+    if not faults:
+        plan.save_hashes(staging, number, found)
+    return faults
+
+
+def _format(job: Job, shard: OutputShard) -> tuple[ModuleType, Any]:
+    plugin = next(plugin for plugin in job.package.formats if plugin.use == shard.format)
+    return plugins.resolve("formats", plugin)
+
+
+def _check_blobs(job: Job, rows: list[Row]) -> None:
+    """CorruptManifest if blobs do not hold what the rows name; all damaged ones are discarded."""
+    damaged: CorruptManifest | None = None
+    with blobs.reading(job.out, rows) as pcm:
+        for row in rows:
+            try:
+                pcm(row)
+            except CorruptManifest as fault:
+                manifest.discard(storage.place(fault.path))
+                damaged = damaged or fault
+    if damaged:
+        raise damaged

@@ -1,0 +1,67 @@
+"""Guards: short texts that change whenever the bytes of a file or object may have changed.
+
+A local file's guard is its size, mtime and inode; an object's is what its store says about the
+version. Comparing guards is cheap; only a file whose guard changed is hashed again.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from dataclasses import dataclass
+
+from tasks import storage
+from tasks.storage import urls
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """Size in bytes and guard of a listed file; `error` is (code, detail) if it is unusable."""
+
+    size: int = 0
+    guard: str = ""
+    error: tuple[str, str] | None = None
+
+
+def stat_guard(status: os.stat_result) -> str:
+    """`<size>-<mtime in ns>-<inode>` of a local file."""
+    return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+
+
+def current_guard(path: str) -> str:
+    """The guard of a local file or an object as it is now. OSError if it cannot be reached."""
+    return urls.look(path).mark if storage.is_url(path) else stat_guard(os.stat(path))
+
+
+def file_state(path: str) -> FileState:
+    """Size and guard of a listed file or object, without opening it. Never raises OSError."""
+    if storage.is_url(path):
+        return _object_state(path)
+    try:
+        status = os.stat(path)
+    except ValueError:  # a null byte, or a lone surrogate
+        return FileState(error=("missing", "no file can have this name"))
+    except OSError as error:
+        return FileState(error=stat_error(error))
+    if not stat.S_ISREG(status.st_mode):
+        return FileState(error=("unreadable", "not a file"))
+    return FileState(status.st_size, stat_guard(status))
+
+
+def _object_state(url: str) -> FileState:
+    try:
+        found = urls.look(url)
+    except FileNotFoundError:
+        return FileState(error=("missing", "no such object"))
+    if not found.mark:
+        detail = "its server tells neither its size nor when it changed"
+        return FileState(error=("unsupported", detail))
+    return FileState(found.size, found.mark)
+
+
+def stat_error(error: OSError) -> tuple[str, str]:
+    """(code, detail) of a failed `os.stat`: `missing` if nothing is there, else `unreadable`."""
+    gone = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+    code = "missing" if error.errno in gone else "unreadable"
+    return code, error.strerror or "cannot be reached"

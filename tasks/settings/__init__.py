@@ -1,0 +1,55 @@
+"""Settings of every stage: frozen pydantic models."""
+
+from tasks.settings.base import (
+    SECRET,
+    THRESHOLD,
+    TRANSIENT,
+    Masked,
+    Plugin,
+    Shelf,
+    StageSettings,
+    role,
+)
+from tasks.settings.portions import Split
+from tasks.settings.stages import (
+    Backend,
+    Filter,
+    FilterSettings,
+    Format,
+    Level,
+    PackageSettings,
+    Resampler,
+    ResampleSettings,
+    Segmenter,
+    ShardSettings,
+    Source,
+    SourceSettings,
+    TranscribeSettings,
+    Verdict,
+)
+
+__all__ = [
+    "SECRET",
+    "THRESHOLD",
+    "TRANSIENT",
+    "Backend",
+    "Filter",
+    "FilterSettings",
+    "Format",
+    "Level",
+    "Masked",
+    "PackageSettings",
+    "Plugin",
+    "ResampleSettings",
+    "Resampler",
+    "Segmenter",
+    "ShardSettings",
+    "Shelf",
+    "Source",
+    "SourceSettings",
+    "Split",
+    "StageSettings",
+    "TranscribeSettings",
+    "Verdict",
+    "role",
+]

@@ -1,0 +1,89 @@
+"""What every model of settings builds on: masking, roles of fields, plug-ins named by file.
+
+A field is one of four kinds, marked on the field:
+
+    (unmarked)   can change a measure, the PCM or a transcript: part of the recipe
+    THRESHOLD    judges measures: applied again at every run, at no cost
+    TRANSIENT    changes speed or looks only: batch sizes, threads, log levels
+    SECRET       grants access: a `SecretStr` with a name that `masking.is_secret` knows
+
+Serialising hides secrets and the credentials of URLs (`masking.py`): settings that are written
+down, by us or by Prefect, never hold them; objects in memory and on their way to workers do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_serializer
+
+from tasks import masking, shelves
+
+THRESHOLD: dict[str, Any] = {"role": "threshold"}
+TRANSIENT: dict[str, Any] = {"role": "transient"}
+SECRET: dict[str, Any] = {"role": "secret"}
+
+
+class Masked(BaseModel):
+    """Base of what is written down: without secrets, and errors do not repeat what was given."""
+
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
+
+    @model_serializer(mode="wrap")
+    def _masked(self, plain: Any) -> dict[str, Any]:
+        found: dict[str, Any] = masking.value(plain(self))
+        return found
+
+
+class StageSettings(Masked):
+    """Base of all settings: frozen, and unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    def recipe(self) -> dict[str, Any]:
+        """The part that can change an output: unmarked fields only, as JSON values."""
+        return {
+            name: value
+            for name, value in self.model_dump(mode="json").items()
+            if role(type(self), name) is None
+        }
+
+
+def role(model: type[BaseModel], field: str) -> str | None:
+    """`threshold`, `transient`, `secret`, or None for a field that is part of the recipe."""
+    extra = model.model_fields[field].json_schema_extra
+    return str(extra["role"]) if isinstance(extra, dict) and "role" in extra else None
+
+
+class Plugin(Masked):
+    """A plug-in by file name, with its own settings beside it: `{use: vad, min_seconds: 3}`."""
+
+    model_config = ConfigDict(extra="allow")
+
+    use: str = Field(description="File name on the shelf, or a dotted module of your own.")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class Shelf:
+    """In the type of a plug-in, or of a plug-in's name: what a form offers. A dotted module of
+    one's own stays possible."""
+
+    def __init__(self, name: str, title: str) -> None:
+        self.name, self.title = name, title
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        whole: dict[str, Any] = handler.resolve_ref_schema(handler(core))
+        if whole.get("type") == "string":
+            return self._offered(whole)
+        if "properties" not in whole:  # of what is written, which has any keys
+            return whole
+        properties = {**whole["properties"], "use": self._offered(whole["properties"]["use"])}
+        return {**whole, "title": self.title, "properties": properties}
+
+    def _offered(self, text: dict[str, Any]) -> dict[str, Any]:
+        on_shelf = {"title": "on the shelf", "type": "string", "enum": shelves.names(self.name)}
+        own = {"title": "of your own", "type": "string", "pattern": r"\."}
+        return {**{k: v for k, v in text.items() if k != "type"}, "anyOf": [on_shelf, own]}

@@ -1,0 +1,111 @@
+"""Lists that sources read: lines, fields, and how bad lines are reported.
+
+One rule: a line that cannot be understood, or that names something unusable, becomes a
+`Recording` with an `error`, so it counts in the failed fraction. `Ignored` is only for what is
+understood and left out on purpose.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator
+
+from tasks.recording import Locator, Recording
+from tasks.recording.names import display_text, is_utf8, recording_name
+from tasks.storage import urls
+
+#: A longer line is a bad line; it is skipped without being held in memory.
+MAX_LINE_BYTES = 4 << 20
+
+
+def read_lines(path: str) -> Iterator[tuple[int, str | None]]:
+    """(number from 1, line) of a list without blank lines; None for a line over the limit.
+
+    Bytes that are not UTF-8 become surrogate escapes, so that paths stay exact. Only `\\n` and
+    `\\r\\n` end a line: transcripts may contain Unicode's other separators.
+    """
+    with urls.lined(path) as file:
+        number = 0
+        while chunk := file.readline(MAX_LINE_BYTES + 1):
+            number += 1
+            if len(chunk) > MAX_LINE_BYTES and not chunk.endswith(b"\n"):
+                while chunk and not chunk.endswith(b"\n"):
+                    chunk = file.readline(MAX_LINE_BYTES)
+                yield number, None
+                continue
+            if number == 1:
+                chunk = chunk.removeprefix(b"\xef\xbb\xbf")
+            line = chunk.rstrip(b"\r\n").decode("utf-8", "surrogateescape")
+            if line.strip():
+                yield number, line
+
+
+def failed(path: str, source_path: str, file: str, code: str, detail: str) -> Recording:
+    """A recording that the listing shows to be unusable; `file` is where its bytes should be."""
+    return Recording(path, source_path, Locator(file), 0, "", error=(code, detail))
+
+
+def bad_line(file: str, number: int, detail: str, code: str = "unreadable") -> Recording:
+    """An unusable line as a failed recording named `<list>:<line>`."""
+    place = line_name(file, number)
+    return failed(place, f"{display_text(file)}:{number}", file, code, detail)
+
+
+def line_name(file: str, number: int) -> str:
+    return recording_name(f"{os.path.basename(file)}:{number}")
+
+
+def json_object(line: str) -> dict[str, object]:
+    """A line as a JSON object; ValueError says what is wrong."""
+    try:
+        value = json.loads(line)
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"not JSON: {display_text(str(error))}") from None
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
+
+
+def text_field(value: object) -> str | None:
+    """A string or number as text, None if empty or absent; ValueError for anything else."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"a text is expected, not {type(value).__name__}")
+    text = str(value).strip()
+    if not is_utf8(text):
+        raise ValueError("a text is not valid UTF-8")
+    return text or None
+
+
+def seconds_field(value: object) -> float | None:
+    """Finite seconds, None if absent; ValueError for anything else."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError("seconds are not a number")
+    try:
+        seconds = float(value)
+    except (ValueError, OverflowError):
+        raise ValueError("seconds are not a number") from None
+    if not math.isfinite(seconds):
+        raise ValueError("seconds are not a finite number")
+    return seconds
+
+
+def checked_span(start: float | None, end: float | None) -> tuple[float, float | None]:
+    """(start, end) in seconds; ValueError if impossible. An `end` of -1 (Kaldi) is None: the end.
+
+    `start` None means 0.
+    """
+    begin = 0.0 if start is None else start
+    finish = None if end == -1 else end
+    if begin < 0:
+        raise ValueError("the segment starts before 0")
+    if finish is not None and finish <= begin:
+        raise ValueError("the segment ends before it starts")
+    return begin, finish

@@ -1,0 +1,120 @@
+"""Paths that settings and lists name: checked, resolved, and kept inside the source's own store."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import stat
+
+from tasks import masking, storage
+from tasks.errors import ConfigError, ItemError, RunError
+from tasks.recording.names import display_text, safe_name
+from tasks.storage import urls
+
+#: Endings (lower case) that programs give to files they have not finished writing.
+TEMPORARY = ("~", ".part", ".partial", ".tmp", ".crdownload")
+
+#: What other tools put in place of a path: URLs, and WebDataset's `pipe:` commands.
+_REMOTE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://|pipe:)")
+
+
+def skip_reason(name: str) -> str | None:
+    """Why a file or folder of this name is skipped, or None."""
+    if name.startswith("."):
+        return "hidden"
+    return "temporary" if name.lower().endswith(TEMPORARY) else None
+
+
+def source_root(path: str) -> tuple[str, os.stat_result]:
+    """Absolute path of a source (links kept) and its status. ConfigError if it is not there."""
+    if not path:
+        raise ConfigError("a source's path is empty")
+    try:
+        absolute = storage.normal(path) if storage.is_url(path) else os.path.abspath(path)
+        return absolute, urls.status(absolute)
+    except (OSError, ValueError, RunError) as error:
+        raise ConfigError(
+            f"source {display_text(path)!r} cannot be read ({_reason(path, error)}); "
+            "check the source's path"
+        ) from None
+
+
+def _reason(path: str, error: Exception) -> str:
+    if storage.is_url(path):
+        missing = isinstance(error, FileNotFoundError)
+        return "no such object or folder" if missing else str(error)
+    known = error.strerror if isinstance(error, OSError) else None
+    return known or "no file can have this name"
+
+
+def list_file(path: str) -> str:
+    """Absolute path of a list. ConfigError if it is not a readable file."""
+    absolute, status = source_root(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise ConfigError(f"source {display_text(path)!r} is not a file; this kind reads one list")
+    if storage.is_url(absolute):
+        return absolute
+    try:
+        with open(absolute, "rb"):
+            return absolute
+    except OSError as error:
+        raise ConfigError(
+            f"source {display_text(path)!r} cannot be read ({error.strerror})"
+        ) from None
+
+
+def list_root(path: str, root: str | None) -> str:
+    """Absolute folder that a list's relative paths start from. ConfigError if it is not there."""
+    return source_root(root)[0] if root else os.path.dirname(path)
+
+
+def resolve(root: str, written: object) -> str:
+    """The path that a list means by `written`.
+
+    ValueError if it is not a path, ItemError `unsupported` if it leads to another store or bucket
+    than the settings name. `.` and `//` are folded so that two spellings are one file, but never
+    `x/..`, which is another folder if `x` is a link.
+    """
+    if not isinstance(written, str) or not written.strip():
+        raise ValueError("a path is expected")
+    if storage.is_url(root):
+        return _resolve_object(root, written)
+    if _REMOTE.match(written):
+        raise ItemError("unsupported", "a remote address or a command, not a path")
+    path = os.path.join(root, written)
+    return path if ".." in path.split("/") else os.path.normpath(path)
+
+
+def _resolve_object(root: str, written: str) -> str:
+    scheme, _, host, *_ = root.split("/")
+    bucket = f"{scheme}//{host}"
+    if written.startswith(f"{bucket}/"):
+        key = written.removeprefix(f"{bucket}/")
+    elif _REMOTE.match(written) or written.startswith("/"):
+        raise ItemError("unsupported", f"not in {bucket}, which the settings name")
+    else:
+        key = posixpath.join(root.removeprefix(bucket).lstrip("/"), written)
+    url = f"{bucket}{posixpath.normpath(f'/{key}')}"
+    if masking.text(url) != url or "\0" in url:
+        raise ItemError("unsupported", "an address with credentials, which would be kept")
+    return url
+
+
+def listed_name(path: str, written: str, root: str) -> str:
+    """Recording name of a listed file: relative to the root if below it, else as written."""
+    if storage.is_url(path):
+        inside = path.startswith(root.rstrip("/") + "/")
+        return safe_name(path[len(root.rstrip("/")) + 1 :] if inside else path.split("/", 3)[3])
+    path = os.path.normpath(path)
+    prefix = root.rstrip("/") + "/"
+    if path.startswith(prefix):
+        return safe_name(path[len(prefix) :])
+    if os.path.isabs(written):
+        return safe_name(path.lstrip("/"))
+    return safe_name(os.path.normpath(written))
+
+
+def display_path(path: str) -> str:
+    """A path for people: absolute, links kept, valid UTF-8."""
+    return display_text(path if storage.is_url(path) else os.path.abspath(path))

@@ -1,0 +1,148 @@
+"""Parts of the README pages that are made from the code: plug-ins, settings, modules, commands.
+
+    python -m tests.pages       writes them anew, in every page that has markers
+
+A part stands between `<!-- made from the code: NAME ARGUMENT -->` and `<!-- end -->`.
+tests/test_pages.py fails when a page is stale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from flows import cli
+from tasks import plugins, shelves
+
+ROOT = Path(__file__).parents[1]
+PART = re.compile(r"<!-- made from the code: (\S+) ?(\S*) -->\n.*?<!-- end -->", re.DOTALL)
+
+
+def shelf(name: str) -> str:
+    """A table of the plug-ins of one shelf, and one of each plug-in's settings."""
+    lines = ["| plug-in | what it does |", "|---|---|"]
+    tables: list[str] = []
+    for use in shelves.names(name):
+        module: Any = plugins.load(name, use)
+        lines.append(f"| `{use}` | {_cell(_first_line(module.__doc__ or ''))} |")
+        tables += _settings(name, use, module)
+    return "\n".join([*lines, *tables])
+
+
+def _settings(name: str, use: str, module: Any) -> Iterator[str]:
+    columns = getattr(module, "COLUMNS", {})
+    fields = {key: field for key, field in module.Settings.model_fields.items() if key != "kind"}
+    if not fields and not columns:
+        return
+    yield f"\n### `{use}`\n"
+    if columns and name in ("filters", "text"):
+        yield "| column | unit | meaning |\n|---|---|---|"
+        for column, (unit, text) in columns.items():
+            yield f"| `{column}` | {unit} | {_cell(text)} |"
+        yield ""
+    if fields:
+        yield "| setting | default | meaning |\n|---|---|---|"
+    for key, field in fields.items():
+        yield f"| `{key}` | {_default(field)} | {_cell(field.description or '')} |"
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default is PydanticUndefined:
+        if field.default_factory is None:
+            return "required"
+        return f"`{field.default_factory()}`"  # type: ignore[call-arg]
+    value = field.default.value if isinstance(field.default, Enum) else field.default
+    if value is None or value == ():
+        return "none"
+    return f"`{value}`"
+
+
+def modules(folder: str) -> str:
+    """Every module of a folder with the first sentence of its docstring."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", f"{folder}/*.py"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    homes: dict[str, list[Path]] = {}
+    for name in sorted(set(listed.stdout.split())):
+        if (ROOT / name).exists():
+            homes.setdefault(str(Path(name).parent), []).append(Path(name))
+    lines = []
+    for home, paths in homes.items():
+        about = _about(ROOT / home / "__init__.py")
+        lines += [f"\n**`{home}/`** {about}\n", "| module | what it does |", "|---|---|"]
+        lines += [
+            f"| `{path.name}` | {_cell(_about(ROOT / path))} |"
+            for path in paths if path.name != "__init__.py"
+        ]  # fmt: skip
+        if lines[-1] == "|---|---|":
+            del lines[-2:]
+    return "\n".join(lines)
+
+
+def commands(_: str) -> str:
+    """Every command with its help line."""
+    parser = cli.parser()
+    (actions,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    lines = ["| command | what it does |", "|---|---|"]
+    helps = {action.dest: action.help or "" for action in actions._choices_actions}
+    for name, command in actions.choices.items():
+        usage = " ".join(command.format_usage().split()).removeprefix("usage: ")
+        usage = usage.replace("[-h] ", "").replace("[--json] ", "").replace("[--json]", "")
+        lines.append(f"| `{usage.strip().replace('|', chr(92) + '|')}` | {_cell(helps[name])} |")
+    return "\n".join(lines)
+
+
+PARTS: dict[str, Callable[[str], str]] = {"shelf": shelf, "modules": modules, "commands": commands}
+
+
+def pages() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found = (ROOT / name for name in sorted(set(listed.stdout.split())))
+    return [path for path in found if path.exists()]
+
+
+def renewed(text: str) -> str:
+    """A page with all of its made parts made anew; equal to `text` unless it was stale."""
+
+    def make(found: re.Match[str]) -> str:
+        head = f"<!-- made from the code: {found[1]}{' ' if found[2] else ''}{found[2]} -->"
+        return f"{head}\n{PARTS[found[1]](found[2])}\n<!-- end -->"
+
+    return PART.sub(make, text)
+
+
+def _about(path: Path) -> str:
+    if not path.exists():
+        return ""
+    return _first_line(ast.get_docstring(ast.parse(path.read_text())) or "")
+
+
+def _first_line(docstring: str) -> str:
+    """The first paragraph, where it is one sentence long; else its first sentence."""
+    paragraph = " ".join(docstring.strip().split("\n\n")[0].split())
+    return re.split(r"(?<=[.?])\s+(?=[A-Z])", paragraph)[0]
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    for page in pages():
+        before = page.read_text()
+        if (after := renewed(before)) != before:
+            page.write_text(after)
+            print(f"renewed {page.relative_to(ROOT)}")

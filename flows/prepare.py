@@ -22,14 +22,13 @@ from prefect.context import FlowRunContext
 from flows.cli import items
 from flows.cluster.chains import map_chains
 from flows.cluster.cluster import ClusterSettings
-from flows.run import disk, lock, metrics, report, runs
+from flows.run import disk, metrics, report, runs
 from flows.run.caller import ClusterCaller, opened
 from flows.run.progress import Progress
 from flows.server import api, history, posting
 from flows.settings import PrepareSettings, check
 from tasks import pipeline, prefect_tasks
 from tasks.accounting import summary
-from tasks.checkpoints.settled import Settled
 from tasks.dataset import reader_drops, versions
 from tasks.errors import CorruptManifest, MillError, NothingLeft
 from tasks.job import Done, Job
@@ -43,7 +42,8 @@ from tasks.settings import (
     Source,
     TranscribeSettings,
 )
-from tasks.storage import tables
+from tasks.settled import Settled
+from tasks.storage import lock, tables
 
 log = logging.getLogger("uttermill")
 
@@ -138,7 +138,7 @@ def line(job: Job, caller: ClusterCaller, progress: Progress, folder: Path) -> d
         totals.add(found.done)
         items.write_left_aside(folder, found.left)
         _show(progress, found)
-        state = Settled(job, found.shards)
+        state = Settled(job, found.shards, found.index)
         _all_chains(job, found, caller, progress, state, totals)
         progress.start("package", found.done.seconds)
         try:

@@ -34,7 +34,7 @@ from tasks.packaging.layout import Group
 from tasks.packaging.previous import PreviousVersion
 from tasks.schema import LEDGER
 from tasks.shard import datasets
-from tasks.storage import tables, transfers
+from tasks.storage import tables
 
 PACKAGE_VERSION = 2
 TABLES = ("ledger.parquet", "utterances.parquet", splits.FILE)  # that `gather` writes
@@ -69,7 +69,7 @@ def gather(job: Job, shards: Sequence[str], scratch: Path | None = None) -> dict
     rows_before = before.rows if before else None
     groups = layout.lay_out(rows, job.package, version, rows_before, package_before)
     balanced = _balanced(job, groups, rows)
-    with transfers.writing(staging, job.scratch) as home:
+    with storage.of(staging).writing(staging, job.scratch) as home:
         published = plan.write(job, home, groups, rows, before)
         pq.write_table(table, home / "ledger.parquet", compression="zstd")
         pq.write_table(published, home / "utterances.parquet", compression="zstd")

@@ -13,7 +13,7 @@ def parser() -> argparse.ArgumentParser:
         prog="uttermill",
         description="Raw recordings in, training-ready speech shards out, "
         "every second of audio accounted for.",
-        epilog="exit codes: " + "; ".join(f"{code:d} {code.meaning}" for code in Exit),
+        epilog="exit codes: " + " | ".join(f"{code:d} {code.meaning}" for code in Exit),
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _making(commands)

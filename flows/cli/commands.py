@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from flows.cli.exit_codes import Exit
 from tasks.errors import ConfigError
@@ -220,4 +220,4 @@ def _dataset(text: str) -> Path:
     from tasks import storage
     from tasks.dataset import versions
 
-    return cast(Path, storage.reach(storage.place(text), versions.named))
+    return storage.reach(storage.place(text), versions.named)

@@ -21,10 +21,10 @@ class Exit(IntEnum):
 
 
 _MEANINGS = {
-    Exit.DONE: "done",
-    Exit.FAILED: "failed, or refused to publish; for doctor: something is wrong",
-    Exit.USAGE: "wrong settings or usage",
+    Exit.DONE: "done; items may have been quarantined",
+    Exit.FAILED: "failed, refused to publish, or (doctor) found a fault; the message says why",
+    Exit.USAGE: "wrong settings or usage; no worker was started",
     Exit.FAULT: "verify found a fault",
-    Exit.HELD: "another run holds OUT",
-    Exit.INTERRUPTED: "interrupted",
+    Exit.HELD: "another run holds OUT; the message names it",
+    Exit.INTERRUPTED: "interrupted; run it again to continue from there",
 }

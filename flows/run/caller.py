@@ -46,7 +46,7 @@ def opened(
     """
     assert job.scratch is not None
     # Workers that others start must see a folder, unless OUT is in a store they have access to.
-    common = None if storage.is_remote(job.out) else folder
+    common = None if storage.of(job.out).remote else folder
     workers = Cluster(settings, job.scratch / "workers", bool(gpu.stages(job)), common)
     with Progress() as progress, workers as cluster:
         cluster.subscribe(worker.TOPIC, progress.on_event)

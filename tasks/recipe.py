@@ -18,9 +18,10 @@ from tasks.recording import Segment
 from tasks.settings import Plugin, ResampleSettings, TranscribeSettings
 
 #: Raise it when tasks/audio/ delivers other samples. What 2 of FILTER_VERSION brought (streams that
-#: change midway, faults) changed the samples of no recording that was cut before without damage.
+#: change midway, faults), and 3 (it decodes on after rejected packets, and finds more faults),
+#: changed the samples of no recording that was cut before without damage.
 DECODE_VERSION = 1
-FILTER_VERSION = 2
+FILTER_VERSION = 3
 RESAMPLE_VERSION = 1
 TRANSCRIBE_VERSION = 1
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 HEAVY = ("prefect", "librosa", "soundfile", "onnxruntime", "faster_whisper", "av", "distributed")
 #: Audio's own helpers, and the module that warms every library on purpose.
 DECODERS = {"tasks/audio/decoders.py", "tasks/audio/ffmpeg.py", "tasks/audio/like_first.py",
-            "tasks/audio/encoding.py", "tasks/audio/codecs.py",
+            "tasks/audio/encoding.py", "tasks/audio/frames.py", "tasks/audio/codecs.py",
             "tasks/preload.py"}  # fmt: skip
 PARQUET_WRITERS = {"write_table", "ParquetWriter", "write_to_dataset", "write_dataset"}
 

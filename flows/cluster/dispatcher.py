@@ -126,8 +126,9 @@ class Dispatcher:
     or shrinks. Kinds of workers (`flows.cluster.fleet`) have separate queues: calls that wait for
     a GPU hold up no call that needs none.
 
-    `deadline(seconds_of_audio, isolated)` gives the wall seconds a call may take; an isolated
-    call runs its items one by one, each with a limit of its own.
+    `deadline(seconds_of_audio, isolated)` gives the wall seconds a call may take, unless the call
+    comes with a deadline of its own; an isolated call runs its items one by one, each with a
+    limit of its own.
 
     After a first death the call runs again; after a second death or a missed deadline its items
     run one by one in disposable processes. Errors that the function raises reach the caller
@@ -148,7 +149,8 @@ class Dispatcher:
         self,
         fn: Callable[..., Any],
         *args: Any,
-        seconds_of_audio: float,
+        seconds_of_audio: float = 0.0,
+        within: Callable[[bool], float] | None = None,
         isolate_kw: str | None = "isolate",
         name: str | None = None,
         kind: str = CPU,
@@ -156,19 +158,20 @@ class Dispatcher:
     ) -> Any:
         """Return `fn(*args)`, run on a worker of `kind`.
 
+        `within(isolated)` is the call's deadline in seconds, in place of the one for its audio.
         `name` (default: the last argument) is used in messages; attempts, deaths and times are
         recorded in `trace`. `isolate_kw=None` says that the function cannot run its items one by
         one: it is then retried as often in all, because the cause may be elsewhere.
         """
         what = name if name is not None else str(args[-1]) if args else fn.__name__
         tries = SHARED_TRIES + ISOLATED_TRIES
+        limit = within or partial(self._deadline, seconds_of_audio)
         trace = trace if trace is not None else Trace()
         trace.wanted = time.time()
         calls = self._queue(kind)
         for attempt in range(1, (SHARED_TRIES if isolate_kw else tries) + 1):
             try:
-                limit = self._deadline(seconds_of_audio, False)
-                return self._attempt(trace, calls, fn, args, limit)
+                return self._attempt(trace, calls, fn, args, limit(False))
             except _WorkerLost as loss:
                 # A call that hangs is not given the same time once more.
                 last = isolate_kw and (attempt == SHARED_TRIES or loss.timed_out)
@@ -183,8 +186,7 @@ class Dispatcher:
             isolated = partial(fn, **{isolate_kw: True})
             for _ in range(ISOLATED_TRIES):
                 try:
-                    limit = self._deadline(seconds_of_audio, True)
-                    return self._attempt(trace, calls, isolated, args, limit)
+                    return self._attempt(trace, calls, isolated, args, limit(True))
                 except _WorkerLost as loss:
                     log.warning("%s, item by item: %s", what, loss)
         one_by_one = ", even with its items run one by one" if isolate_kw else ""

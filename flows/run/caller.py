@@ -9,7 +9,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from flows.cluster import worker
+from flows.cluster import deadlines, worker
 from flows.cluster.chains import map_chains
 from flows.cluster.cluster import Cluster, ClusterSettings
 from flows.cluster.dispatcher import Dispatcher
@@ -23,8 +23,6 @@ from tasks.job import Done, Job
 from tasks.plugins import gpu
 from tasks.stages.gauge import Gauge
 
-HOUR = 3600.0
-ISOLATED_FACTOR = 100  # longer deadline of a call whose items run one by one
 #: Stage and step of the pipeline's other calls, by module and name.
 STEPS = {
     "tasks.shard.probe": ("shard", "probe"),
@@ -64,13 +62,7 @@ class ClusterCaller:
         self.cluster = cluster
         self.settings = settings
         self.metrics = metrics if metrics is not None else Metrics()
-        self.dispatcher = Dispatcher(cluster, self._deadline)
-
-    def _deadline(self, seconds: float, isolated: bool) -> float:
-        """Wall seconds that a call may take for so many seconds of audio."""
-        shared = self.settings.item_timeout + self.settings.timeout_factor * seconds
-        # Each item may then use up a time-out of its own, which the isolation enforces.
-        return shared * ISOLATED_FACTOR if isolated else shared
+        self.dispatcher = Dispatcher(cluster, partial(deadlines.of_audio, settings))
 
     def listing(self, job: Job) -> Path:
         """Folder for the list of recordings to probe: other machines see OUT, not this disk."""
@@ -85,7 +77,7 @@ class ClusterCaller:
             return self._on_worker(work, args)
         with Gauge() as gauge:
             result = work(*args)
-        self.metrics.call(_place(work, args, ""), Trace(gauge.cost.started, 1), gauge.cost)
+        self.metrics.call(place_of(work, args, ""), Trace(gauge.cost.started, 1), gauge.cost)
         return result
 
     def kind(self, name: str, job: Job) -> str:
@@ -123,13 +115,13 @@ class ClusterCaller:
         return map_chains(args, call, width, self.dispatcher.cancel)
 
     def _on_worker(self, work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        place, trace = _place(work, args, CPU), Trace()
+        place, trace = place_of(work, args, CPU), Trace()
         try:
             result, cost = self.dispatcher.run(
                 worker.run_call,
                 work,
                 *args,
-                seconds_of_audio=audio_of(work, args),
+                within=partial(deadlines.of_call, self.settings, place.step, args),
                 isolate_kw="isolate" if "isolate" in signature(work).parameters else None,
                 name=work.__name__,
                 trace=trace,
@@ -141,21 +133,7 @@ class ClusterCaller:
         return result
 
 
-def audio_of(work: Callable[..., Any], args: tuple[Any, ...]) -> float:
-    """Seconds of audio that a call which is no stage handles, for its deadline.
-
-    A probe reads headers and hashes bytes: 0, so that it gets the time of one item, after which
-    its recordings are probed one by one.
-    """
-    stage, step = STEPS.get(f"{work.__module__}.{work.__name__}", ("", ""))
-    job = next((arg for arg in args if isinstance(arg, Job)), None)
-    if step == "probe":
-        return 0.0
-    if stage == "package" and step in ("write", "check") and job is not None:
-        return job.package.tar_hours * HOUR
-    return HOUR  # it handles tables of many recordings, and opens no recording
-
-
-def _place(work: Callable[..., Any], args: tuple[Any, ...], kind: str) -> Place:
+def place_of(work: Callable[..., Any], args: tuple[Any, ...], kind: str) -> Place:
+    """Stage and step of a call that is no stage, for its metrics and its deadline."""
     stage, step = STEPS.get(f"{work.__module__}.{work.__name__}", ("", work.__name__))
     return Place(stage, step, "-".join(str(n) for n in args if type(n) is int), kind)

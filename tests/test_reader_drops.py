@@ -106,7 +106,7 @@ def test_formats_with_and_without_limits(tmp_path: Path) -> None:
     found = dropped(folder, "emilia", "nemo", "wenet_raw", "wenet")
     assert [key[0] for key in found] == ["emilia", "nemo", "wenet_raw", "wenet"]  # as asked for
     for use in shelves.names("formats"):
-        reader = getattr(plugins.load("formats", use), "READER", None)
+        reader = plugins.load("formats", use).READER
         assert reader is None or isinstance(reader, ReaderLimits)
 
 

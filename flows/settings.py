@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -32,8 +30,6 @@ from tasks.settings import (
     StageSettings,
     TranscribeSettings,
 )
-
-LEAST_FREE = 200 * 2**20  # bytes that OUT's disk must have free before anything starts
 
 
 class PrepareSettings(StageSettings):
@@ -113,7 +109,9 @@ def _with_threads(settings: TranscribeSettings, threads: int) -> TranscribeSetti
     )
 
 
-def read(path: str | None, sources: Sequence[str], out: str | None, sets: Sequence[str]) -> Any:
+def read(
+    path: str | None, sources: Sequence[str], out: str | None, sets: Sequence[str]
+) -> PrepareSettings:
     """PrepareSettings from a YAML file or from `--source`/`--out`, with `--set` applied."""
     data: dict[str, Any] = {}
     if path is not None:
@@ -224,7 +222,7 @@ def _index(place: list[Any], key: str, assignment: str) -> int:
 
 def check(settings: PrepareSettings) -> Job:
     """Everything that can be known before a worker starts; ConfigError in one sentence."""
-    from tasks import recipe, shard, transcribe
+    from tasks import recipe
     from tasks.packaging import sharing
 
     job = settings.job()
@@ -247,29 +245,11 @@ def check(settings: PrepareSettings) -> Job:
     for shelf, some in chosen.items():
         for plugin in some:
             recipe.of_plugin(shelf, plugin)  # which looks for its model, too
-    for _, source, source_settings in shard.datasets(job.sources):
+    for _, source, source_settings in plugins.datasets(job.sources):
         next(iter(source.recordings(source_settings)), None)  # raises when it cannot be listed
     sharing.check(job)
-    transcribe.weights(job)
+    recipe.weights(job.transcribe)
     settings.cluster.check()
     fleet.check(job, settings.cluster)
-    _writable(job.out)
+    storage.of(job.out).check(job.out)
     return job
-
-
-def _writable(out: Path) -> None:
-    if storage.is_remote(out):
-        storage.check(out)
-        return
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / ".writable"
-        probe.write_bytes(b"")
-        probe.unlink()
-        free = shutil.disk_usage(out).free
-    except OSError as error:
-        raise ConfigError(
-            f"OUT {out} cannot be written: {error.strerror}; choose another folder"
-        ) from None
-    if free < LEAST_FREE:
-        raise ConfigError(f"only {free >> 20} MiB are free at {out}; free some, or move OUT")

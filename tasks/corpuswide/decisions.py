@@ -9,7 +9,6 @@ from it, and when the manifests have changed since, it is not used.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,13 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import plugins
-from tasks.checkpoints import inventory, manifest
+from tasks import plugins, recipe, storage
+from tasks.checkpoints import index
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.texts import text_columns
 from tasks.checkpoints.utterance import Utterance
 from tasks.checkpoints.verdicts import rules_of
-from tasks.dataset import datacard
 from tasks.job import Job
 from tasks.plugins import rules
 from tasks.plugins.rules import Allowed, Rule
@@ -97,16 +95,15 @@ def _path(out: Path) -> Path:
 
 def _state(job: Job) -> dict[str, str]:
     """What the table holds for: which manifests, and settings that are no thresholds."""
-    names = "\n".join(inventory.there(job.out))
     return {
-        "manifests": hashlib.sha256(names.encode()).hexdigest(),
+        "manifests": index.names_hash(job.out),
         "settings": json.dumps(_measuring(job), sort_keys=True),
     }
 
 
 def _measuring(job: Job) -> dict[str, Any]:
     """Settings of the stages without their thresholds: with others, other things are measured."""
-    found: dict[str, Any] = datacard.recipes(job)
+    found: dict[str, Any] = recipe.recipes_of(job)
     for stage in ("filter", "resample", "transcribe"):
         model = getattr(job, stage)
         for name in type(model).model_fields:
@@ -126,7 +123,7 @@ def save(job: Job, table: pa.Table) -> None:
     """Write the table down; only while holding OUT's lock."""
     whole = table.replace_schema_metadata({KEY: json.dumps(_state(job)).encode()})
     path = _path(job.out)
-    with manifest.staged(path.parent) as (handle, publish):
+    with storage.of(path.parent).staged(path.parent) as (handle, publish):
         pq.write_table(whole, handle, compression="zstd")
         publish(lambda _: path.name)
 

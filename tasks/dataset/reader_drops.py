@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tasks import plugins, storage
-from tasks.formats import FRAMES_PER_SECOND, Bound, ReaderLimits
+from tasks.plugins.contracts.formats import FRAMES_PER_SECOND, Bound, ReaderLimits
 from tasks.settings import Plugin
 from tasks.storage import tables
 
@@ -70,8 +70,7 @@ def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> l
 
 def limits_of(plugin: Plugin) -> ReaderLimits | None:
     """What a format declares of its usual reader; None: that one keeps every clip."""
-    found: ReaderLimits | None = getattr(plugins.load("formats", plugin.use), "READER", None)
-    return found
+    return plugins.load("formats", plugin.use).READER
 
 
 def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str, str], _Count]:
@@ -97,8 +96,7 @@ def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str,
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
     """Rows of a file, or of a folder of parts; pages are decoded as they are asked for."""
-    folder = not storage.is_remote(path) and path.is_dir()
-    for part in sorted(path.glob("*.parquet")) if folder else [path]:
+    for part in storage.names(path, ".parquet") or [path]:
         with tables.arrow(part) as source, pq.ParquetFile(source) as file:
             yield from file.iter_batches(batch_size=BATCH, columns=list(COLUMNS))
 

@@ -1,10 +1,10 @@
 """Number of decode faults that touch the utterance: damage, or missing samples.
 
-A fault is a span of the recording: a page or frame with a wrong checksum, a gap in a stream's
-timestamps, an error after which a decoder continued. A gap of known length is filled with silence,
-so that what follows keeps its time. If the length or place of a fault is unknown, everything after
-it counts as damaged. Formats without checksums and timestamps (WAV, AAC) show only what breaks
-their decoder or contradicts their header.
+A fault is a span of the recording: a page or frame with a wrong checksum, a packet that the decoder
+rejects, a gap in a stream's timestamps, an error after which a decoder continued. A gap of known
+length is filled with silence, so that what follows keeps its time. If the length or place of a
+fault is unknown, everything after it counts as damaged. Formats without checksums and timestamps
+(WAV, AAC) show only what breaks their decoder, or contradicts the lengths in their headers.
 """
 
 from __future__ import annotations

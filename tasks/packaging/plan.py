@@ -92,7 +92,7 @@ def _of_format(
             then, _ = format_rows.with_derived(module, settings, previous.rows)
     groups_then = layout.groups_of(then) if then is not None else []
     places = {(split, number): (first, count) for split, number, first, count in groups_then}
-    numbered = getattr(module, "NUMBERED", False)
+    numbered = module.NUMBERED
     now = format_rows.visible(module, now)
     same = layout.same_as(groups, now, then, tuple(now.column_names))
     shards = []
@@ -128,7 +128,7 @@ def _laid_out(job: Job, groups: list[Group], shards: list[OutputShard], rows: pa
     for group, shard in zip(groups, shards, strict=True):
         paths += [shard.path] * shard.clips
         generations += [group.generation] * shard.clips
-        if hasattr(module, "offsets"):
+        if module.offsets:
             offsets.append(module.offsets(table.slice(at, shard.clips), settings))
         at += shard.clips
     places = {
@@ -187,10 +187,7 @@ def save_hashes(staging: Path, number: int, hashes: Hashes) -> None:
     """Record the digests of a shard's files. Only the shard's own worker call writes them, and
     nobody reads them before it has returned."""
     path, data = staging / PLAN / "hashes" / str(number), json.dumps(hashes).encode()
-    if storage.is_remote(staging):
-        storage.put(path, data)
-    else:
-        path.write_bytes(data)
+    storage.of(staging).write(path, data)
 
 
 def load_hashes(staging: Path, number: int) -> Hashes:
@@ -199,7 +196,7 @@ def load_hashes(staging: Path, number: int) -> Hashes:
 
 def all_hashes(staging: Path, shards: list[OutputShard]) -> Hashes:
     """Digests of the files of all shards; of linked files, those of the previous version."""
-    saved = storage.read_all(staging / PLAN / "hashes")
+    saved = storage.of(staging).read_all(staging / PLAN / "hashes")
     hashes: Hashes = {}
     for number, shard in enumerate(shards):
         if data := saved.get(str(number)):

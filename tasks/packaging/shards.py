@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 from tasks import plugins, storage
 from tasks.checkpoints import blobs, manifest
@@ -19,7 +17,8 @@ from tasks.errors import CorruptManifest, RunError
 from tasks.formats import Output, OutputShard
 from tasks.job import Job
 from tasks.packaging import plan
-from tasks.storage import transfers
+from tasks.plugins.contracts import Format
+from tasks.settings import StageSettings
 
 log = logging.getLogger("uttermill")
 
@@ -46,8 +45,8 @@ def write(job: Job, staging: Path, number: int) -> bool:
 
     module, settings = _format(job, shard)
     rows = plan.rows(staging, shard, *plan.PCM_COLUMNS)
-    verify = not getattr(module, "PROVES_SAMPLES", False)
-    with transfers.writing(staging) as home, blobs.reading(job.out, rows, verify) as pcm:
+    verify = not module.PROVES_SAMPLES
+    with storage.of(staging).writing(staging) as home, blobs.reading(job.out, rows, verify) as pcm:
         out = Output(home)
         module.write(shard, rows, pcm, out, settings)
     plan.save_hashes(staging, number, out.hashes)
@@ -57,10 +56,8 @@ def write(job: Job, staging: Path, number: int) -> bool:
 def _remove_leftovers(staging: Path, shard: OutputShard) -> None:
     """Remove what a dead worker left: it may be hard links into a published version, which must not
     be written through. An object is complete if it exists, and is never overwritten."""
-    if storage.is_remote(staging):
-        return
     for path in shard.files:
-        (staging / path).unlink(missing_ok=True)
+        storage.of(staging).detach(staging / path)
 
 
 def check(job: Job, staging: Path, number: int) -> None:
@@ -82,7 +79,7 @@ def check(job: Job, staging: Path, number: int) -> None:
 def _faults(job: Job, staging: Path, number: int, shard: OutputShard) -> list[str]:
     """Faults of a shard that is read back; without any, the digests of its files are recorded."""
     module, settings = _format(job, shard)
-    with transfers.reading(staging, shard.files) as home:
+    with storage.of(staging).reading(staging, shard.files) as home:
         out = Output(home, plan.load_hashes(staging, number))
         faults: list[str] = module.check(shard, plan.rows(staging, shard), out, settings)
         found = {path: out.hashes.get(path) or storage.hashed(home / path) for path in shard.files}
@@ -91,7 +88,7 @@ def _faults(job: Job, staging: Path, number: int, shard: OutputShard) -> list[st
     return faults
 
 
-def _format(job: Job, shard: OutputShard) -> tuple[ModuleType, Any]:
+def _format(job: Job, shard: OutputShard) -> tuple[Format, StageSettings]:
     plugin = next(plugin for plugin in job.package.formats if plugin.use == shard.format)
     return plugins.resolve("formats", plugin)
 

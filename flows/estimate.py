@@ -24,7 +24,7 @@ from flows.run.calls import OnCluster, opened
 from flows.run.progress import Progress
 from flows.server import artifacts, posting
 from flows.settings import PrepareSettings, check
-from tasks import masking, prefect_tasks, storage
+from tasks import masking, package, prefect_tasks, storage
 from tasks.checkpoints import inventory
 from tasks.checkpoints.manifest import write_atomic
 from tasks.dataset import versions
@@ -32,7 +32,6 @@ from tasks.estimating import forecast, sample, trial
 from tasks.estimating.forecast import Costs, Forecast, Sizes
 from tasks.estimating.sample import Member
 from tasks.job import Done, Job, Spent
-from tasks.packaging import shards as output_shards
 from tasks.pipeline import Sharded
 from tasks.prefect_tasks import value
 from tasks.settings import (
@@ -209,8 +208,8 @@ def _packaged(
             alone = caller.metrics.table()["wall_seconds"][since - 1].as_py()
             kept = sum(seen[m.recording].kept for m in chosen if m.recording in seen)
             costs.gather = alone / max(kept, planned["seconds"])
-            caller.map(output_shards.write, numbers)
-            caller.map(output_shards.check, numbers)
+            caller.map(package.write, numbers)
+            caller.map(package.check, numbers)
             walls = caller.metrics.table().slice(since)["wall_seconds"]
             costs.package = (pc.sum(walls).as_py() or 0.0) / planned["seconds"]
             found = {**trial.bytes_of(staging), "tables": planned["tables"]}

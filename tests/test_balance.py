@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from flows.cli import show
-from tasks.packaging import balance, layout
+from tasks.packaging import balance, layout, seeded
 from tasks.settings import PackageSettings
 from tests import fuzz
 
@@ -77,8 +77,8 @@ def test_a_split_that_became_uneven_does_not_move_the_others() -> None:
 @fuzz.cases(40)
 @given(LENGTHS, st.integers(1, 12))
 def test_a_deal_holds_every_clip_once(lengths: list[int], tars: int) -> None:
-    keys = balance.draws("0", map(str, range(len(lengths))))
-    groups = balance.deal(np.array(lengths, np.float64), keys, tars)
+    keys = seeded.draws("0", map(str, range(len(lengths))))
+    groups = balance.distribute(np.array(lengths, np.float64), keys, tars)
     assert len(groups) == tars
     assert sorted(np.concatenate(groups).tolist()) == list(range(len(lengths)))
     for group in groups:
@@ -88,7 +88,7 @@ def test_a_deal_holds_every_clip_once(lengths: list[int], tars: int) -> None:
 def test_many_clips_are_even_within_two_percent() -> None:
     chance = np.random.default_rng(0)
     seconds = chance.gamma(3.0, 3.0, 20_000)
-    groups = balance.deal(seconds, balance.draws("0", map(str, range(20_000))), 64)
+    groups = balance.distribute(seconds, seeded.draws("0", map(str, range(20_000))), 64)
     loads = np.array([seconds[group].sum() for group in groups])
     assert np.ptp(loads) / loads.mean() < 0.002
 
@@ -98,9 +98,9 @@ def test_speakers_and_datasets_are_spread_over_tars_and_within() -> None:
     count, speakers, tars = 12_000, 20, 16
     speaker = np.arange(count) * speakers // count
     dataset = speaker // 10
-    keys = balance.draws("0", (f"s{s}-{n:05d}" for n, s in enumerate(speaker)))
+    keys = seeded.draws("0", (f"s{s}-{n:05d}" for n, s in enumerate(speaker)))
     seconds = np.random.default_rng(0).gamma(3.0, 3.0, count) * (1 + dataset)
-    groups = balance.deal(seconds, keys, tars)
+    groups = balance.distribute(seconds, keys, tars)
     shares = np.array([np.bincount(speaker[group], minlength=speakers) for group in groups])
     expected = count / speakers / tars
     # As spread as a random deal: a standard deviation is 6 of 37.5.
@@ -116,8 +116,8 @@ def test_draws_are_sha256_and_depend_on_nothing_else() -> None:
     import hashlib
 
     first = hashlib.sha256(b"0:a").digest()[:8]
-    assert balance.draws("0", ["a"]).tolist() == [int.from_bytes(first, "big")]
-    assert balance.draws("0", []).tolist() == []
+    assert seeded.draws("0", ["a"]).tolist() == [int.from_bytes(first, "big")]
+    assert seeded.draws("0", []).tolist() == []
 
 
 @fuzz.cases(40)

@@ -27,7 +27,7 @@ HOUR = 3600.0
 #: What the pipeline's other calls are a part of, by module and name.
 STEPS = {
     "tasks.shard.probe": ("shard", "probe"), "tasks.package.gather": ("package", "gather"),
-    "tasks.packaging.decided.save": ("package", "decide"),
+    "tasks.packaging.shard_decisions.save": ("package", "decide"),
     "tasks.packaging.shards.write": ("package", "write"),
     "tasks.packaging.shards.check": ("package", "check"),
     "tasks.estimating.trial.plan": ("package", "plan"),

@@ -94,9 +94,10 @@ def _facts(path: Path) -> Any:
 
 def request(job: Job, folder: Path) -> Any:
     """What the report of a run is of: the newest version, or what is done so far."""
-    from tasks import package, report
+    from tasks import report
     from tasks.accounting import metrics, summary
     from tasks.checkpoints import manifest
+    from tasks.packaging import contents
 
     told = folder / "summary.json"
     facts = json.loads(told.read_text()) if told.is_file() else {}
@@ -113,7 +114,7 @@ def request(job: Job, folder: Path) -> Any:
             job, tables.local(version / "ledger.parquet"), described, folder.name, version.name,
             summary.errors(kept), facts, shown, described["libraries"], measured,
         )  # fmt: skip
-    decided = package.decide(job, manifest.shards(job.out))
+    decided = contents.decide(job, manifest.shards(job.out))
     counts = summary.of_ledger(decided.ledger)
     return report.Request(
         job, decided.ledger, counts, folder.name, scores={}, summary=facts, settings=shown,

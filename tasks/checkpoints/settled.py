@@ -25,8 +25,8 @@ from tasks import plugins, storage
 from tasks.checkpoints.manifest import write_atomic
 from tasks.dataset import datacard, versions
 from tasks.job import Done, Job
-from tasks.packaging import split_lists
 from tasks.recording.guard import stat_guard
+from tasks.settings import split_lists
 from tasks.stages import stage
 
 FORMAT = 1  # of the file
@@ -87,7 +87,7 @@ class Settled:
     def decide(self) -> None:
         """All stages have run, and package is about to read what they made and the splits' lists:
         what changes from now on is gathered by the next run."""
-        self._lists = [listed.sha256 for listed in split_lists.read(self._job.package)]
+        self._lists = [each.sha256 for each in split_lists.read(self._job.package)]
         if self._ran:
             now = self._now()
             # Of a shard that nobody touched the key of the beginning: what was looked at is noted.

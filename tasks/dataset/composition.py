@@ -1,4 +1,4 @@
-"""What a version holds, in numbers: hours, durations, speakers. Over columns, never row by row."""
+"""A version's hours, durations and speakers, computed over columns, never row by row."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from tasks.accounting import summary
-from tasks.packaging import layout
 
 #: Lower edges of the histogram of durations, s; a bin ends where the next begins.
 EDGES = (0.0, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 60.0)
@@ -34,22 +34,34 @@ def of_utterances(kept: pa.Table) -> dict[str, Any]:
 
 def _split(part: pa.Table) -> dict[str, Any]:
     return {
-        "utterances": part.num_rows, "hours": _hours(part), "durations": durations(part),
+        "utterances": part.num_rows,
+        "hours": _hours(part),
+        "durations": durations(part),
         "speakers": speakers(part),
-    }  # fmt: skip
+    }
+
+
+def seconds_of(table: pa.Table) -> NDArray[np.float64]:
+    """Duration of each row, s; float64 [rows]."""
+    samples = table["num_samples"].to_numpy(zero_copy_only=False)
+    rates = table["sample_rate"].to_numpy(zero_copy_only=False)
+    lengths: NDArray[np.float64] = samples / rates
+    return lengths
 
 
 def durations(kept: pa.Table) -> dict[str, Any]:
-    """Least, mean, median, greatest, and a histogram; s, rounded to µs. None of no utterances."""
-    seconds = layout.seconds_of(kept)
+    """Minimum, mean, median, maximum and a histogram; s, rounded to µs. None without utterances."""
+    seconds = seconds_of(kept)
     if not len(seconds):
         return {"min": None, "mean": None, "median": None, "max": None, "histogram": []}
     counts = np.diff(np.searchsorted(np.sort(seconds), [*EDGES, np.inf]))
     found = {
-        "min": seconds.min(), "median": np.median(seconds), "max": seconds.max(),
-        # Of exact integers: a sum of floats depends on its order.
+        "min": seconds.min(),
+        "median": np.median(seconds),
+        "max": seconds.max(),
+        # From exact integers: a sum of floats depends on its order.
         "mean": _hours(kept) * 3600 / len(seconds),
-    }  # fmt: skip
+    }
     return {
         **{name: round(float(value), 6) for name, value in found.items()},
         "histogram": [
@@ -60,8 +72,8 @@ def durations(kept: pa.Table) -> dict[str, Any]:
 
 
 def speakers(kept: pa.Table) -> dict[str, Any]:
-    """Speakers that sources state, and hours of known and unknown ones. Two datasets never share a
-    speaker: their names are their own."""
+    """Number of speakers that the sources name, and hours of known and unknown ones. Names belong to
+    their dataset: two datasets never share a speaker."""
     known = kept.filter(pc.is_valid(kept["speaker"]))
     return {
         "count": known.group_by(["dataset", "speaker"]).aggregate([]).num_rows,

@@ -17,9 +17,8 @@ from tasks.accounting import summary
 from tasks.checkpoints import manifest
 from tasks.dataset import card_readme, composition
 from tasks.job import Job
-from tasks.packaging import split_lists
 from tasks.scoring import normalisers
-from tasks.settings import SECRET, TRANSIENT, Plugin, role
+from tasks.settings import SECRET, TRANSIENT, Plugin, role, split_lists
 from tasks.shard import datasets
 
 LIBRARIES = (

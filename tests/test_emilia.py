@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from tasks.recording import Segment
 from tasks.segmenters import Span, auto, vad
-from tasks.segmenters._largest_gap import LargestGap
-from tasks.segmenters._speech import Stretches
+from tasks.segmenters._largest_gap import LargestGapSplitter
+from tasks.segmenters._silero_timestamps import SileroTimestamps
 from tasks.speech import silero as _silero
 from tests import corpus
 from tests.test_segmenters import RATE, Scripted, blank, run, speech
@@ -270,17 +270,17 @@ def test_gaps_part_alike_one_by_one(parts: list[tuple[int, int]], limit: int) ->
     for length, gap in parts:
         stretches.append((at, at + length))
         at += length + gap
-    groups = LargestGap(limit)
+    groups = LargestGapSplitter(limit)
     for n, (start, end) in enumerate(stretches):
-        groups.begins(start)
+        groups.region_begins(start)
         for reached in range(start, end):
-            groups.reaches(reached)
-        groups.ends(end)
+            groups.region_reaches(reached)
+        groups.region_ends(end)
         following = stretches[n + 1][0] if n + 1 < len(stretches) else end + 5
         for silent in range(end, following + 1):
-            groups.silent(silent)
+            groups.no_speech_before(silent)
     groups.finish()
-    assert groups.pieces == largest_gap(stretches, limit)
+    assert groups.settled == largest_gap(stretches, limit)
 
 
 PROBABILITIES = st.lists(
@@ -296,17 +296,17 @@ def test_stretches_are_those_of_the_whole(
     probabilities = [p for p, count in runs for _ in range(count)]
     limits = vad.Settings(min_silence_ms=silence, speech_pad_ms=pad)
     length = max(512 * len(probabilities) - 200, 0)
-    stretches, found, low = Stretches(limits), [], 0
+    timestamps, found, low = SileroTimestamps(limits), [], 0
     for at, value in enumerate(probabilities):
-        stretches.length = length if at == len(probabilities) - 1 else None
-        stretches.window(value)
-        assert all(start >= low for start, _ in stretches.ended)
-        found += stretches.ended
-        stretches.ended.clear()
-        assert stretches.low >= low
-        low = stretches.low
-    stretches.finish()
-    assert found + stretches.ended == padded(probabilities, limits, length)
+        timestamps.length = length if at == len(probabilities) - 1 else None
+        timestamps.push(value)
+        assert all(start >= low for start, _ in timestamps.settled)
+        found += timestamps.settled
+        timestamps.settled.clear()
+        assert timestamps.earliest_pending >= low
+        low = timestamps.earliest_pending
+    timestamps.finish()
+    assert found + timestamps.settled == padded(probabilities, limits, length)
 
 
 @pytest.mark.usefixtures("scripted")

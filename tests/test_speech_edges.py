@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tasks import audio
 from tasks.recording import Locator
 from tasks.segmenters import Span, _edges, vad
-from tasks.segmenters._voice import DOUBT, Voice
+from tasks.segmenters._detector import DOUBT, SpeechDetector
 from tasks.speech import silero as _silero
 from tasks.speech.silero import RATE, WINDOW
 
@@ -34,57 +34,57 @@ def noisy(floor: float, count: int) -> NDArray[np.float64]:
 @pytest.mark.parametrize("floor", [-100.0, -60.0, -40.0])
 def test_an_edge_moves_over_what_stands_above_the_pause(floor: float) -> None:
     pause = np.r_[decibels((12, -25.0)), noisy(floor, 80)]
-    assert _edges.reach(pause, -20) == 12
+    assert _edges.edge_shift(pause, -20) == 12
 
 
 def test_an_edge_moves_over_a_short_closure_but_not_over_a_pause() -> None:
     pause = np.r_[decibels((3, -60.0), (5, -25.0)), noisy(-60, 80)]
-    assert _edges.reach(pause, -20) == 8
+    assert _edges.edge_shift(pause, -20) == 8
     pause = np.r_[decibels((12, -60.0), (5, -25.0)), noisy(-60, 80)]
-    assert _edges.reach(pause, -20) == 0
+    assert _edges.edge_shift(pause, -20) == 0
 
 
 def test_an_edge_stays_in_steady_noise_and_in_music() -> None:
-    assert _edges.reach(noisy(-30, 100), -20) == 0
+    assert _edges.edge_shift(noisy(-30, 100), -20) == 0
     music = -30 + 8 * np.sin(np.arange(100) / 2)
-    assert _edges.reach(music, -20) <= 8
+    assert _edges.edge_shift(music, -20) <= 8
 
 
 def test_an_edge_moves_through_music_up_to_where_speech_is_louder() -> None:
     music = -40 + 4 * np.sin(np.arange(100) / 2)
-    assert 10 <= _edges.reach(np.r_[decibels((10, -22.0)), music], -20) <= 18  # one beat more
+    assert 10 <= _edges.edge_shift(np.r_[decibels((10, -22.0)), music], -20) <= 18  # one beat more
 
 
 def test_no_pause_no_reach() -> None:
-    assert _edges.reach(np.empty(0), -20) == 0
+    assert _edges.edge_shift(np.empty(0), -20) == 0
 
 
 class Told:
-    """A `Voice` that is told probabilities and levels; (seconds, probability, level)."""
+    """A `SpeechDetector` that is told probabilities and levels; (seconds, probability, level)."""
 
     def __init__(self, **options: int) -> None:
-        self.voice = Voice(vad.Settings.model_validate(options))
+        self.detector = SpeechDetector(vad.Settings.model_validate(options))
         self.found: list[tuple[int, int]] = []
 
     def hear(self, *parts: tuple[float, float, float]) -> list[tuple[float, float]]:
         for seconds, value, level in parts:
             samples = np.full(WINDOW, 10 ** (level / 20), np.float32)
             for _ in range(round(seconds * SECOND)):
-                low = self.voice.low
-                self.voice.push(value, level, samples)
+                low = self.detector.earliest_pending
+                self.detector.push(value, level, samples)
                 self.take(low)
-        low = self.voice.low
-        self.voice.finish()
+        low = self.detector.earliest_pending
+        self.detector.finish()
         self.take(low)
         return [(start / SECOND, end / SECOND) for start, end in self.found]
 
     def take(self, low: int) -> None:
         """Nothing begins before what was promised, nothing overlaps."""
-        for start, end in self.voice.ended:
+        for start, end in self.detector.settled:
             assert start >= low
             assert not self.found or start >= self.found[-1][1]
             self.found.append((start, end))
-        self.voice.ended.clear()
+        self.detector.settled.clear()
 
 
 def test_the_first_word_that_the_detector_misses_is_speech() -> None:
@@ -105,7 +105,7 @@ def test_a_sound_in_doubt_is_heard_again(again: float, monkeypatch: pytest.Monke
         heard.append(len(windows))
         return np.where(windows[:, 0] > 0.01, again, 0).astype(np.float32)
 
-    monkeypatch.setattr(_silero, "afresh", afresh)
+    monkeypatch.setattr(_silero, "fresh_probabilities", afresh)
     parts = (2, 0.9, -20), (3, 0, -70), (0.5, DOUBT + 0.05, -25), (3, 0, -70), (2, 0.9, -20)
     found = Told().hear(*parts)
     assert len(heard) == 1
@@ -115,7 +115,7 @@ def test_a_sound_in_doubt_is_heard_again(again: float, monkeypatch: pytest.Monke
 
 
 def test_what_hardly_stands_out_is_not_heard_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_silero, "afresh", None)  # a call would fail
+    monkeypatch.setattr(_silero, "fresh_probabilities", None)  # a call would fail
     found = Told().hear((2, 0.9, -20), (3, 0, -35), (0.5, 0.4, -30), (30, 0.4, -31), (2, 0.9, -20))
     assert len(found) == 2
 

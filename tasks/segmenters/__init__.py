@@ -1,14 +1,14 @@
-"""Shelf of segmenters: they cut one recording, streamed in blocks, into spans. A plug-in has
+"""Shelf of segmenters, which cut one recording, streamed in blocks, into spans. A plug-in has
 
     VERSION: int                                      # raise it when the cuts change
     class Settings(StageSettings)
     def start(settings, rate: int, given: Sequence[Segment]) -> Segmenter
 
-and may have, for the recipe, `identity(settings)`, the hash of a model that it cuts by, and
-`uses_speakers(settings)`, whether the speakers of given segments move its cuts.
+and may have, for the recipe, `identity(settings)`, the hash of its model, and
+`uses_speakers(settings)`, whether the speakers of given segments can change its cuts.
 
-Spans of kind `utterance` may overlap (given segments); the spans of a recording together cover
-each of its samples at least once, which `tasks.accounting.ledger` checks against the decoded count.
+Together the spans cover every sample at least once, which `tasks.accounting.ledger` checks against
+the decoded count. Spans of kind `utterance` may overlap (given segments).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Kind = Literal["utterance", "non_speech", "unsegmented"]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Samples `start` (included) to `end` (not) of a recording, at its native rate.
+    """Samples `start` (inclusive) to `end` (exclusive) of a recording, at its native rate.
 
-    `given` is the index of the source's segment that it is: its text is that segment's. `turn` is
-    the index of the segment that it is a part of: it has that one's speaker, and no text.
-    `reason` says why a span of kind `unsegmented` is none. An utterance of no samples is a given
-    segment that lies outside.
+    `given`: index of the source's segment that it equals; it gets that segment's text. `turn`:
+    index of the segment that it is a part of; it gets that segment's speaker, and no text.
+    `reason`: why a span of kind `unsegmented` is not an utterance. An utterance of no samples is a
+    given segment outside of the recording.
     """
 
     start: int
@@ -42,11 +42,11 @@ class Span:
 
 class Segmenter(Protocol):
     def push(self, block: NDArray[np.float32]) -> list[Span]:
-        """Take the next samples, float32 [n, channels]; return the spans that are now settled."""
+        """Take the next block, float32 [n, channels]; return the spans that are now final."""
 
     def finish(self) -> list[Span]:
-        """The recording ended: return the rest."""
+        """The recording ended; return the remaining spans."""
 
     @property
     def needed_from(self) -> int:
-        """First sample that a span still to come may contain; earlier ones may be let go."""
+        """First sample that a later span may contain; the caller may release earlier ones."""

@@ -1,11 +1,12 @@
-"""Divide stretches of speech at their largest gaps until every piece is short enough.
+"""Group speech regions into pieces shorter than a limit by splitting at the largest gaps.
 
-The rule looks at everything: as long as a group of stretches is not shorter than the limit, it is
-parted at its largest gap (the first of equal ones), and each part alike; a single stretch stays
-whole. But whether a gap parts depends only on its neighbourhood, up to the next larger gap on each
-side: it does exactly when the speech between those two is not shorter than the limit. So the
-decision falls within the limit's length after the gap, and nothing but the gaps that may still
-part, each smaller than the one before it, is kept.
+In: speech regions in order. Out: pieces (start, end), in the same unit. The rule of Emilia-Pipe is
+recursive: a group of regions that is not shorter than the limit is split at its largest gap (the
+first of equal ones), and so is each part. A single region stays whole.
+
+Streaming works because a gap splits if and only if the speech between the next larger gaps on its
+left and right is not shorter than the limit. So each gap is decided within one limit's length, and
+only undecided gaps are kept, each smaller than the one before it.
 """
 
 from __future__ import annotations
@@ -16,83 +17,83 @@ from dataclasses import dataclass
 @dataclass(slots=True)
 class _Gap:
     width: int
-    left: int  # start of the speech after the nearest gap before it that is not smaller
-    after: int  # where speech goes on after it
-    end: int  # where speech ended before it
+    group_start: int  # start of the speech after the nearest gap before it that is not smaller
+    speech_end: int  # before the gap
+    next_start: int  # of the speech after the gap
 
 
-class LargestGap:
-    """Pieces (start, end) of the stretches that are told in order; whoever uses them empties it."""
+class LargestGapSplitter:
+    """`settled` collects final pieces; the caller empties it."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self.pieces: list[tuple[int, int]] = []
-        self.begun: int | None = None  # start of the piece that is not settled
-        self._first: int | None = None
-        self._end: int | None = None  # of the last stretch; None while one is open
+        self.settled: list[tuple[int, int]] = []
+        #: Start of the piece that is not settled.
+        self.pending_start: int | None = None
+        self._first_start: int | None = None
+        self._last_end: int | None = None  # None while a region is open
         self._gaps: list[_Gap] = []
-        self._decided = 0  # so many of them, from the first, part
+        self._splits = 0  # so many gaps, from the first, are known to split
 
     @property
     def is_open(self) -> bool:
-        """Whether a stretch has begun and not ended."""
-        return self._first is not None and self._end is None
+        """Whether a region has begun and not ended."""
+        return self._first_start is not None and self._last_end is None
 
-    def begins(self, start: int) -> None:
-        """A stretch begins."""
-        if self._first is None:
-            self._first = start
-        if self._end is not None:
-            parted = self.begun is None
-            self._forget(start - self._end)
-            self._gaps.append(_Gap(start - self._end, self._left(), start, self._end))
-            if parted:  # `silent` has seen it
-                self._decided = len(self._gaps)
-        if self.begun is None:
-            self.begun = start
-        self._end = None
+    def region_begins(self, start: int) -> None:
+        if self._first_start is None:
+            self._first_start = start
+        if self._last_end is not None:
+            already_split = self.pending_start is None  # by `no_speech_before`
+            self._forget_smaller(start - self._last_end)
+            gap = _Gap(start - self._last_end, self._group_start(), self._last_end, start)
+            self._gaps.append(gap)
+            if already_split:
+                self._splits = len(self._gaps)
+        if self.pending_start is None:
+            self.pending_start = start
+        self._last_end = None
 
-    def reaches(self, end: int) -> None:
-        """The open stretch goes on at least up to here."""
-        while self._decided < len(self._gaps):
-            gap = self._gaps[self._decided]
-            if end - gap.left < self._limit:
+    def region_reaches(self, until: int) -> None:
+        """The open region lasts at least up to `until`."""
+        while self._splits < len(self._gaps):
+            gap = self._gaps[self._splits]
+            if until - gap.group_start < self._limit:
                 return
-            assert self.begun is not None
-            self.pieces.append((self.begun, gap.end))
-            self.begun = gap.after
-            self._decided += 1
+            assert self.pending_start is not None
+            self.settled.append((self.pending_start, gap.speech_end))
+            self.pending_start = gap.next_start
+            self._splits += 1
 
-    def ends(self, end: int) -> None:
-        """The open stretch ends."""
-        self.reaches(end)
-        self._end = end
+    def region_ends(self, end: int) -> None:
+        self.region_reaches(end)
+        self._last_end = end
 
-    def silent(self, at: int) -> None:
-        """No speech up to here: the gap is wide enough already to part, or it is not yet."""
-        if self._end is None or self.begun is None:
+    def no_speech_before(self, position: int) -> None:
+        """The current gap lasts at least up to `position`: split there if that is wide enough."""
+        if self._last_end is None or self.pending_start is None:
             return
-        self._forget(at - self._end)
-        if at - self._left() >= self._limit:
-            self._settle()
+        self._forget_smaller(position - self._last_end)
+        if position - self._group_start() >= self._limit:
+            self._settle_last()
 
     def finish(self) -> None:
-        """No stretch follows; the last one has ended."""
-        if self._end is not None and self.begun is not None:
-            self._settle()
+        """No region follows, and none is open."""
+        if self._last_end is not None and self.pending_start is not None:
+            self._settle_last()
 
-    def _settle(self) -> None:
-        assert self.begun is not None
-        assert self._end is not None
-        self.pieces.append((self.begun, self._end))
-        self.begun = None
+    def _settle_last(self) -> None:
+        assert self.pending_start is not None
+        assert self._last_end is not None
+        self.settled.append((self.pending_start, self._last_end))
+        self.pending_start = None
 
-    def _forget(self, width: int) -> None:
-        """A gap that lies before a larger one parts now or never: its surroundings are known."""
+    def _forget_smaller(self, width: int) -> None:
+        """Drop gaps smaller than a later one: their groups are complete, so they are decided."""
         while self._gaps and self._gaps[-1].width < width:
             self._gaps.pop()
-        self._decided = min(self._decided, len(self._gaps))
+        self._splits = min(self._splits, len(self._gaps))
 
-    def _left(self) -> int:
-        assert self._first is not None
-        return self._gaps[-1].after if self._gaps else self._first
+    def _group_start(self) -> int:
+        assert self._first_start is not None
+        return self._gaps[-1].next_start if self._gaps else self._first_start

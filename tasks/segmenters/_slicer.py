@@ -1,13 +1,14 @@
-"""A slicer by silence: RMS of overlapping frames, and where long enough pauses are cut out.
+"""Slice a recording at silence: the algorithm "slicer2" of audio-slicer, in Applio's form.
 
-The algorithm is the one known as audio-slicer ("slicer2"), in the form that Applio uses. Frame i is
-`win` samples around sample i * hop, zeros beyond the ends. A run of frames below the threshold is
-cut when it is `min_interval` long and the slice before it `min_length`: one of up to `max_kept`
-frames at its quietest frame, nothing being lost; a longer one loses what lies between the quietest
-of its first `max_kept` frames and the quietest of its last. (The published form has a case of its
-own for up to twice `max_kept`, where both look at the middle; it comes to the same.) Silence at the
-beginning longer than `max_kept` goes up to the quietest of its last frames, and silence at the end
-goes from the quietest of its first.
+In: mono samples. Out: slices (begin, end) in frames. Frame i is `win` samples around sample
+i * hop, zeros beyond the ends; it is silent when its RMS is below the threshold.
+
+A run of silent frames is a pause when it has `min_interval` frames and the slice before it
+`min_length`. A pause of up to `max_kept` frames splits at its quietest frame and loses nothing; a
+longer one loses what lies between the quietest of its first `max_kept` frames and the quietest of
+its last. (The published code treats up to twice `max_kept` separately, with the same result.)
+Silence at the start longer than `max_kept` is lost up to the quietest of its last frames, and
+silence at the end from the quietest of its first.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 
 
-class Levels:
-    """Mono samples in, RMS of the frames that are known out; the same whatever the blocks.
+class FrameRms:
+    """RMS of frames from a stream of mono samples, independent of the block size.
 
-    Summed in float64: where two quietest frames are equal but for rounding, float32 as Applio has
-    it may choose the other one.
+    Summed in float64. Applio sums in float32, which may choose the other of two frames that are
+    equally quiet but for rounding.
     """
 
     def __init__(self, hop: int, win: int) -> None:
@@ -47,87 +48,88 @@ class Levels:
         return self.push(np.zeros(self._win // 2, np.float32))
 
 
-class Pauses:
-    """Takes levels one by one; `ended` gathers slices (begin, end) in frames, in order.
+class Slicer:
+    """Takes the RMS of each frame; `settled` collects final slices, which the caller empties.
 
-    `begin` is where the open slice begins, None while a pause goes on that has ended it already;
-    it goes on at least to `reached`. Silence at the beginning is the first slice until it is known
-    what comes: a recording that is silent throughout has one, of `max_kept` frames at most.
+    `open_start` is where the open slice begins, None during a pause that has already ended it.
+    Silence at the start counts as an open slice until sound follows: a recording that is silent
+    throughout has one slice, of at most `max_kept` frames.
     """
 
     def __init__(self, threshold: float, min_length: int, min_interval: int, max_kept: int) -> None:
         self._threshold = threshold
         self._min_length, self._min_interval, self._kept = min_length, min_interval, max_kept
-        self.ended: list[tuple[int, int]] = []
-        self.begin: int | None = 0
-        self.at = 0  # frames seen
-        self._from = 0  # where the slice began that `_min_length` is about
-        self._quiet: int | None = None  # where the pause at hand began
-        self._first: list[float] = []  # levels of its first frames, and of its last ones
-        self._lately: deque[float] = deque(maxlen=max_kept)
+        self.settled: list[tuple[int, int]] = []
+        self.open_start: int | None = 0
+        self._at = 0  # frames seen
+        self._length_from = 0  # frame from which `min_length` counts
+        self._silence: int | None = None  # start of the silence at hand
+        self._first: list[float] = []  # RMS of its first frames
+        self._last: deque[float] = deque(maxlen=max_kept)  # and of its last ones
 
     @property
-    def reached(self) -> int:
-        return self.at if self._quiet is None else self._quiet
+    def open_until(self) -> int:
+        """The open slice lasts at least up to this frame."""
+        return self._at if self._silence is None else self._silence
 
     @property
-    def low(self) -> int:
-        """First frame that a slice which is not in `ended` may begin with."""
-        return self.begin if self.begin is not None else max(self.at - self._kept, 0)
+    def earliest_pending(self) -> int:
+        """No slice that is not yet in `settled` begins before this frame."""
+        return self.open_start if self.open_start is not None else max(self._at - self._kept, 0)
 
-    def push(self, level: float) -> None:
-        if level < self._threshold:
-            if self._quiet is None:
-                self._quiet = self.at
+    def push(self, rms: float) -> None:
+        if rms < self._threshold:
+            if self._silence is None:
+                self._silence = self._at
                 self._first.clear()
-                self._lately.clear()
+                self._last.clear()
             if len(self._first) < 2 * self._kept:
-                self._first.append(level)
-            self._lately.append(level)
-            self._end_early(self._quiet)
-        elif self._quiet is not None:
-            self._resume(self._quiet)
-            self._quiet = None
-        self.at += 1
+                self._first.append(rms)
+            self._last.append(rms)
+            self._end_early(self._silence)
+        elif self._silence is not None:
+            self._end_silence(self._silence)
+            self._silence = None
+        self._at += 1
 
     def finish(self) -> None:
         """The recording ended."""
-        if self._quiet is not None and self.at - self._quiet >= self._min_interval:
-            self._end(self._quiet + _lowest(self._first[: self._kept + 1]))
-        self._end(self.at)
+        if self._silence is not None and self._at - self._silence >= self._min_interval:
+            self._end(self._silence + _lowest(self._first[: self._kept + 1]))
+        self._end(self._at)
 
-    def _end_early(self, quiet: int) -> None:
-        """End the slice before a pause that is cut out whatever its length will be."""
-        if self.begin is None:
+    def _end_early(self, silence: int) -> None:
+        """End the slice as soon as the silence is sure to be cut, however long it will be."""
+        if self.open_start is None:
             return
-        length = self.at + 1 - quiet
+        length = self._at + 1 - silence
         sure = length > 2 * self._kept and length >= self._min_interval
-        if quiet > 0 and sure and self.at + 1 - self._from >= self._min_length:
-            self._end(quiet + _lowest(self._first[: self._kept + 1]))
+        if silence > 0 and sure and self._at + 1 - self._length_from >= self._min_length:
+            self._end(silence + _lowest(self._first[: self._kept + 1]))
 
-    def _resume(self, quiet: int) -> None:
-        """The pause is over: cut it out, or let it be a part of the slice."""
-        length, kept = self.at - quiet, self._kept
-        leading = quiet == 0 and length > kept
-        long = length >= self._min_interval and self.at - self._from >= self._min_length
+    def _end_silence(self, silence: int) -> None:
+        """Sound follows: cut the silence out, or keep it inside the slice."""
+        length, kept = self._at - silence, self._kept
+        leading = silence == 0 and length > kept
+        long = length >= self._min_interval and self._at - self._length_from >= self._min_length
         if not leading and not long:
             return
         if length <= kept:
-            end = begin = quiet + _lowest(self._first)
+            end = begin = silence + _lowest(self._first)
         else:
-            end = quiet + _lowest(self._first[: kept + 1])
-            begin = self.at - kept + _lowest(list(self._lately))
-        if quiet == 0:
-            self.begin = None  # nothing before the first sound is kept
+            end = silence + _lowest(self._first[: kept + 1])
+            begin = self._at - kept + _lowest(list(self._last))
+        if silence == 0:
+            self.open_start = None  # nothing before the first sound is kept
         self._end(end)
-        self.begin = self._from = begin
+        self.open_start = self._length_from = begin
 
     def _end(self, end: int) -> None:
-        if self.begin is not None and self.begin < end:
-            self.ended.append((self.begin, end))
-        self.begin = None
+        if self.open_start is not None and self.open_start < end:
+            self.settled.append((self.open_start, end))
+        self.open_start = None
 
 
 def _lowest(levels: list[float]) -> int:
-    """Place of the smallest, the first of equal ones."""
+    """Index of the smallest level, the first of equal ones."""
     return levels.index(min(levels))

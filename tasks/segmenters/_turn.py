@@ -1,8 +1,11 @@
-"""One speaker turn of a recording, divided as Emilia-Pipe does it.
+"""Split one speaker turn into pieces as Emilia-Pipe does.
 
-A turn of up to 20 s is one piece as it stands. A longer one is searched for speech on its own, the
-detector starting anew with it, and divided at the largest gaps until every piece is shorter than
-20 s; a stretch of speech without a gap that reaches 30 s is cut every 30 s.
+In: the samples of a turn. Out: `Piece`s, in native samples of the recording.
+
+1. A turn of up to 20 s is one piece.
+2. In a longer turn speech is detected, the model starting afresh with the turn, and grouped at the
+   largest gaps into pieces shorter than 20 s.
+3. A speech region without a gap that reaches `max_seconds` is cut every `max_seconds`.
 """
 
 from __future__ import annotations
@@ -13,20 +16,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.segmenters._largest_gap import LargestGap
-from tasks.segmenters._speech import Limits, Stretches
+from tasks.segmenters._largest_gap import LargestGapSplitter
+from tasks.segmenters._silero_timestamps import SileroTimestamps
+from tasks.segmenters._speech_settings import SpeechSettings
 from tasks.speech import silero as _silero
 from tasks.speech.silero import RATE
 
-AS_IT_IS_SECONDS = 20.0  # no longer turn is kept as it is, and a piece of one is shorter
+SHORT_TURN_SECONDS = 20.0  # a turn up to this long stays whole; pieces of longer ones are shorter
 
 
 @dataclass(slots=True)
 class Piece:
-    """Samples of a recording; `turn` is the index of the given segment that they belong to.
+    """Samples `start` to `end` of a recording; `turn` is the index of the given segment.
 
-    `whole`: it is exactly the turn. `alone`: it was cut from a longer stretch, and is not joined to
-    what lies before it.
+    `whole`: it is exactly the turn. `cut`: it was cut from a longer speech region, so it is not
+    merged into the piece before it.
     """
 
     start: int
@@ -34,133 +38,139 @@ class Piece:
     turn: int | None
     speaker: str | None
     whole: bool = False
-    alone: bool = False
+    cut: bool = False
 
 
 class Turn:
     """Takes the samples of a recording from `start` to `end` (infinite: to its end).
 
-    `pieces` gathers what is settled; whoever uses them empties it. Of the audio it holds what the
-    detector needs for its next batch, 16 s at 16 kHz.
+    `settled` collects final pieces; the caller empties it. Holds the detector's state and 16 s of
+    audio at 16 kHz, the detector's batch.
     """
 
     def __init__(
-        self, limits: Limits, longest: float, rate: int, start: int, end: float,
-        index: int | None = None, speaker: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        settings: SpeechSettings,
+        rate: int,
+        start: int,
+        end: float,
+        index: int | None = None,
+        speaker: str | None = None,
+    ) -> None:
         self.start, self.end = start, end
         self.index, self.speaker = index, speaker
-        self.pieces: list[Piece] = []
-        self._held: list[Piece] = []
+        self.settled: list[Piece] = []
+        self._held: list[Piece] = []  # while the turn may prove to be short, and stay whole
         self._rate = rate
-        self._step = int(longest * RATE)
+        self._max_length = int(settings.max_seconds * RATE)
         self._pushed = 0  # samples
-        self._cut_at: int | None = None  # where the last cut of a stretch of `longest` fell
+        self._last_cut: int | None = None  # inside the open speech region, at 16 kHz
         self._model: _silero.Probabilities | None = None
-        self._stretches = Stretches(limits)
-        self._groups = LargestGap(int(AS_IT_IS_SECONDS * RATE))
+        self._timestamps = SileroTimestamps(settings)
+        self._splitter = LargestGapSplitter(int(SHORT_TURN_SECONDS * RATE))
 
     @property
-    def low(self) -> int:
-        """First sample of the recording that a piece still to come may hold."""
-        if self.pieces:
-            return self.pieces[0].start
-        if self._short(self.start + self._pushed):  # it may prove to end here
+    def earliest_pending(self) -> int:
+        """No piece that the caller has not taken starts before this sample of the recording."""
+        if self.settled:
+            return self.settled[0].start
+        if self._is_short(self.start + self._pushed):  # it may end here, and stay whole
             return self.start
-        begun = self._groups.begun if self._cut_at is None else self._cut_at
-        return self._native(self._stretches.low if begun is None else begun)
+        start = self._pending_start()
+        return self._native(self._timestamps.earliest_pending if start is None else start)
 
     def push(self, samples: NDArray[np.float32]) -> None:
         """The next samples of the turn, float32 [n, channels]."""
         self._pushed += len(samples)
-        if self._short(self.end):
+        if self._is_short(self.end):
             return
         if self._model is None:
             self._model = _silero.Probabilities(self._rate)
-        self._advance(self._model.push(samples))
-        if not self._short(self.start + self._pushed):  # else it may prove to end here, whole
-            self._hand_out()
+        self._detect(self._model.push(samples))
+        if not self._is_short(self.start + self._pushed):
+            self._release()
 
     def finish(self, count: int) -> None:
         """The turn was pushed to its end, or the recording ended after `count` samples."""
         self.end = end = int(min(self.end, count))
         length = (end - self.start) * RATE // self._rate
-        if self._short(end):
+        if self._is_short(end):
             self._held.clear()
-            if length >= self._step:  # only where `longest` is set to 20 s or less
-                self._divide(0, length, alone=False)
+            if length >= self._max_length:  # possible only if max_seconds is 20 or less
+                self._cut_evenly(0, length, cut=False)
             elif end > self.start:
-                self._add(self.start, end, whole=True)
-            self._hand_out()
+                self._held.append(Piece(self.start, end, self.index, self.speaker, whole=True))
+            self._release()
             return
         assert self._model is not None
-        self._stretches.length = length
-        self._advance(self._model.finish())
-        self._stretches.finish()
-        self._take_ended()
-        self._groups.finish()
-        self._take_pieces()
-        self._hand_out()
+        self._timestamps.length = length
+        self._detect(self._model.finish())
+        self._timestamps.finish()
+        self._group_regions()
+        self._splitter.finish()
+        self._take_groups()
+        self._release()
 
-    def _hand_out(self) -> None:
-        self.pieces += self._held
+    def _release(self) -> None:
+        self.settled += self._held
         self._held.clear()
 
-    def _short(self, end: float) -> bool:
-        return end - self.start <= AS_IT_IS_SECONDS * self._rate
+    def _is_short(self, end: float) -> bool:
+        return end - self.start <= SHORT_TURN_SECONDS * self._rate
 
-    def _advance(self, probabilities: NDArray[np.float32]) -> None:
-        stretches, groups = self._stretches, self._groups
+    def _detect(self, probabilities: NDArray[np.float32]) -> None:
+        timestamps, splitter = self._timestamps, self._splitter
         for value in probabilities.tolist():
-            stretches.window(value)
-            self._take_ended()
-            if stretches.started is None:
-                groups.silent(stretches.low)
-                self._take_pieces()
+            timestamps.push(value)
+            self._group_regions()
+            if timestamps.open_start is None:
+                splitter.no_speech_before(timestamps.earliest_pending)
+                self._take_groups()
             else:
-                self._open(stretches.started)
-                groups.reaches(stretches.reached)
-                self._take_pieces()
-                self._cut_long(stretches.reached)
+                self._begin_region(timestamps.open_start)
+                splitter.region_reaches(timestamps.open_until)
+                self._take_groups()
+                self._cut_open_region(timestamps.open_until)
 
-    def _open(self, start: int) -> None:
-        """Tell of a stretch once."""
-        if not self._groups.is_open:
-            self._groups.begins(start)
+    def _begin_region(self, start: int) -> None:
+        if not self._splitter.is_open:
+            self._splitter.region_begins(start)
 
-    def _take_ended(self) -> None:
-        for start, end in self._stretches.ended:
-            self._open(start)
-            self._groups.ends(end)
-        self._stretches.ended.clear()
+    def _group_regions(self) -> None:
+        """Pass the settled speech regions on to the splitter."""
+        for start, end in self._timestamps.settled:
+            self._begin_region(start)
+            self._splitter.region_ends(end)
+        self._timestamps.settled.clear()
 
-    def _take_pieces(self) -> None:
-        for start, end in self._groups.pieces:
-            cut = self._cut_at
-            self._cut_at = None
-            self._divide(start if cut is None else cut, end, cut is not None)
-        self._groups.pieces.clear()
+    def _take_groups(self) -> None:
+        """Turn the splitter's groups into pieces."""
+        for start, end in self._splitter.settled:
+            cut, self._last_cut = self._last_cut, None
+            self._cut_evenly(start if cut is None else cut, end, cut is not None)
+        self._splitter.settled.clear()
 
-    def _divide(self, start: int, end: int, alone: bool) -> None:
-        """Cut a piece of `longest` or more in steps of it; the rest may be of any length."""
-        while end - start >= self._step:
-            alone = True
-            self._piece(start, start + self._step, alone)
-            start += self._step
-        self._piece(start, end, alone)
+    def _cut_evenly(self, start: int, end: int, cut: bool) -> None:
+        """Pieces of exactly the longest length, then the rest, whatever its length."""
+        while end - start >= self._max_length:
+            cut = True
+            self._hold(start, start + self._max_length, cut)
+            start += self._max_length
+        self._hold(start, end, cut)
 
-    def _cut_long(self, reached: int) -> None:
-        """The same while a stretch is still open, so that its samples can be let go."""
-        start = self._groups.begun if self._cut_at is None else self._cut_at
-        while start is not None and reached - start >= self._step:
-            self._piece(start, start + self._step, True)
-            start = self._cut_at = start + self._step
+    def _cut_open_region(self, until: int) -> None:
+        """The same cuts while a region is still open, so that its samples can be released."""
+        start = self._pending_start()
+        while start is not None and until - start >= self._max_length:
+            self._hold(start, start + self._max_length, True)
+            start = self._last_cut = start + self._max_length
 
-    def _piece(self, start: int, end: int, alone: bool) -> None:
-        self._add(self._native(start), self._native(end), alone=alone)
+    def _pending_start(self) -> int | None:
+        return self._splitter.pending_start if self._last_cut is None else self._last_cut
 
-    def _add(self, start: int, end: int, whole: bool = False, alone: bool = False) -> None:
-        self._held.append(Piece(start, end, self.index, self.speaker, whole, alone))
+    def _hold(self, start: int, end: int, cut: bool) -> None:
+        bounds = self._native(start), self._native(end)
+        self._held.append(Piece(*bounds, self.index, self.speaker, cut=cut))
 
     def _native(self, position: int) -> int:
         """A position in the turn at 16 kHz as a sample of the recording."""

@@ -1,15 +1,15 @@
 """Short overlapping windows as Applio cuts them, for voice conversion.
 
-`automatic` cuts pauses out of the recording (`_slicer.py`) and each slice into windows of
-`window_seconds`, `overlap_seconds` of which the next one has as well; when no more than a window
-and an overlap is left, that is the last one, of whatever length. `simple` cuts the whole recording
-into such windows; Applio drops the tail that fills none, here it is kept unless `drop_tail` says
-so. Pauses are `non_speech`; what windows share, the ledger counts as overlap.
+`automatic` removes pauses (`_slicer.py`) and cuts each slice into windows of `window_seconds`, each
+sharing `overlap_seconds` with the next. When no more than a window and an overlap is left, that is
+the last window, whatever its length. `simple` cuts the whole recording into such windows; the tail
+that fills none is kept, unless `drop_tail` asks for Applio's behaviour. Pauses are `non_speech`;
+the ledger counts what windows share as overlap.
 
-It works at the recording's own rate, Applio after resampling to 32, 40 or 48 kHz and perhaps a
-high-pass: frames are defined in ms, so the cuts are the same to a frame or so. Held in memory: the
-window at hand and a pause of up to twice `max_sil_kept_ms`, whatever the length of the recording;
-for silence at the beginning, as much of it as `cutting.py` keeps.
+Applio first resamples to 32, 40 or 48 kHz, and may apply a high-pass; here the recording's own rate
+is used. Frames are defined in ms, so the cuts agree to about a frame. Memory: one window and a
+pause of up to twice `max_sil_kept_ms`, whatever the length of the recording; of silence at the
+start, as much as `tasks/stages/cutting.py` keeps.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from pydantic import Field, model_validator
 from tasks.audio.channels import mean
 from tasks.recording import Segment
 from tasks.segmenters import Segmenter, Span
-from tasks.segmenters._slicer import Levels, Pauses
+from tasks.segmenters._slicer import FrameRms, Slicer
 from tasks.settings import StageSettings
 
 VERSION = 1
 
 
 class Settings(StageSettings):
-    """Which pauses are cut out, and how long windows are."""
+    """Which pauses are removed, and how long windows are."""
 
     mode: Literal["automatic", "simple"] = "automatic"
     threshold_db: float = Field(-42.0, ge=-120, lt=0, title="RMS below which it is silent, dBFS")
@@ -66,11 +66,11 @@ class _Windows:
     @property
     def next(self) -> int:
         """Where the next one begins."""
-        # a hair more: 2.7 s are no whole number of samples in floating point
+        # slightly more, as 2.7 s are not a whole number of samples in floating point
         return self._start + math.floor(self._step * self._index + 1e-6)
 
     def until(self, end: int, beyond: float) -> list[Span]:
-        """The next windows after which at least `beyond` samples are left before `end`."""
+        """Further windows, as long as at least `beyond` samples remain between one and `end`."""
         found = []
         while end - self.next >= self._window + beyond:
             self.covered = self.next + self._window
@@ -111,8 +111,8 @@ class Automatic:
         self._settings, self._rate = settings, rate
         self._hop = hop = max(round(rate * settings.hop_ms / 1000), 1)
         interval = rate * settings.min_interval_ms / 1000
-        self._levels = Levels(hop, max(min(round(interval), 4 * hop), 1))
-        self._pauses = Pauses(
+        self._rms = FrameRms(hop, max(min(round(interval), 4 * hop), 1))
+        self._slicer = Slicer(
             10 ** (settings.threshold_db / 20),
             round(rate * settings.min_length_ms / 1000 / hop),
             round(interval / hop),
@@ -126,40 +126,45 @@ class Automatic:
 
     def push(self, block: NDArray[np.float32]) -> list[Span]:
         self._count += len(block)
-        self._advance(self._levels.push(mean(block)))
+        self._slice(self._rms.push(mean(block)))
         return self._take()
 
     def finish(self) -> list[Span]:
-        self._advance(self._levels.finish())
-        self._pauses.finish()
-        self._slices()
+        self._slice(self._rms.finish())
+        self._slicer.finish()
+        self._cut_slices()
         self._pause(self._count)
         return self._take()
 
     @property
     def needed_from(self) -> int:
-        at = self._pauses.low * self._hop if self._windows is None else self._windows.next
+        at = (
+            self._slicer.earliest_pending * self._hop
+            if self._windows is None
+            else self._windows.next
+        )
         return min(at, self._count)
 
-    def _advance(self, levels: list[float]) -> None:
+    def _slice(self, levels: list[float]) -> None:
+        slicer = self._slicer
         for level in levels:
-            self._pauses.push(level)
-            self._slices()
-        # As silence at the beginning may prove to be no slice, nothing of it is handed out.
-        if self._pauses.begin is not None and self._pauses.reached > 0:
-            windows = self._open(self._pauses.begin)
-            self._whole(windows, min(self._pauses.reached * self._hop, self._count))
+            slicer.push(level)
+            self._cut_slices()
+        # Silence at the start (`open_until` 0) may turn out to be no slice: do not cut it yet.
+        if slicer.open_start is not None and slicer.open_until > 0:
+            windows = self._open(slicer.open_start)
+            self._cut_whole(windows, min(slicer.open_until * self._hop, self._count))
 
-    def _slices(self) -> None:
-        """Hand out the rest of the slices that have ended."""
-        for begin, end in self._pauses.ended:
+    def _cut_slices(self) -> None:
+        """Cut the rest of each settled slice into windows."""
+        for begin, end in self._slicer.settled:
             windows = self._open(begin)
             stop = min(end * self._hop, self._count)
-            self._whole(windows, stop)
+            self._cut_whole(windows, stop)
             if windows.next < stop:  # the last frame may hold no sample
                 self._out.append(Span(windows.next, stop))
             self._done, self._windows = stop, None
-        self._pauses.ended.clear()
+        self._slicer.settled.clear()
 
     def _open(self, begin: int) -> _Windows:
         if self._windows is None:
@@ -168,8 +173,8 @@ class Automatic:
             self._windows = _Windows(self._settings, self._rate, start)
         return self._windows
 
-    def _whole(self, windows: _Windows, end: int) -> None:
-        """Windows after which more than an overlap is left before `end`."""
+    def _cut_whole(self, windows: _Windows, end: int) -> None:
+        """Cut full windows while more than an overlap remains before `end`."""
         self._out += windows.until(end, math.floor(self._beyond) + 1)
 
     def _pause(self, end: int) -> None:

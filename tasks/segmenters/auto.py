@@ -1,4 +1,4 @@
-"""The source's segments where there are some, short recordings whole, long ones by voice."""
+"""The source's segments if there are any; else short recordings whole, long ones as by `vad`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from pydantic import Field
 from tasks.recording import Segment
 from tasks.segmenters import Segmenter, Span, vad
 from tasks.segmenters import given as given_segmenter
+from tasks.segmenters._speech_settings import SpeechSettings
 
 VERSION = 2
 
 
-class Settings(vad.Speech):
+class Settings(SpeechSettings):
     """As of `vad` with its own rules, and the length up to which a recording is taken whole.
 
     Not `merge`: it is about speaker turns, and the source's segments are utterances here.
@@ -29,10 +30,10 @@ def identity(settings: Settings) -> str:
 
 
 class Undecided:
-    """Waits until the recording proves to be long; only then is the detector started.
+    """Starts the detector only when more than `whole_up_to` seconds were decoded.
 
-    What was decoded decides, not the header. Meanwhile at most `whole_up_to` seconds of blocks are
-    held here, the very ones that the walk keeps for the utterance that may come of them.
+    The header's length is not trusted. The blocks held until then are the same objects that the
+    caller keeps for the utterance they may become, so they take no extra memory.
     """
 
     def __init__(self, settings: Settings, rate: int) -> None:

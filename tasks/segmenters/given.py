@@ -1,4 +1,4 @@
-"""The segments that the source names; the audio between them is `unsegmented`."""
+"""The source's own segments; the audio between them is `unsegmented`."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class Settings(StageSettings):
 
 
 class Given:
-    """Utterances as soon as their end was decoded, and the gaps at the end.
+    """Gives each utterance as soon as its end was decoded, and the gaps at the end.
 
-    Segments may overlap and come in any order. One that lies beyond the end of the recording
-    becomes an utterance of no samples, which the caller fails as `segment_outside_audio`.
+    Segments may overlap and come in any order. One beyond the end of the recording becomes an
+    utterance of no samples, which the caller fails as `segment_outside_audio`.
     """
 
     def __init__(self, rate: int, given: Sequence[Segment]) -> None:
         self._count = 0
         self._any = bool(given)
         bounds = [(sample(s.start, rate), sample(s.end, rate), i) for i, s in enumerate(given)]
-        # Those that end first are ready first; open ends come last.
+        # A stack: the earliest end on top, open ends at the bottom.
         self._waiting = sorted(bounds, key=lambda b: (b[1], b[0], b[2]), reverse=True)
-        # needed[n]: the earliest start among the n that still wait
+        # needed[n]: the earliest start when n segments are still waiting
         self._needed = [0.0]
         for start, _, _ in self._waiting:
             low = start if len(self._needed) == 1 else min(start, self._needed[-1])
@@ -54,11 +54,9 @@ class Given:
 
     @property
     def needed_from(self) -> int:
-        return (
-            int(min(self._needed[len(self._waiting)], self._count))
-            if self._waiting
-            else (self._count)
-        )
+        if not self._waiting:
+            return self._count
+        return int(min(self._needed[len(self._waiting)], self._count))
 
     def _settle(self) -> Span:
         first, last, index = self._waiting.pop()
@@ -74,14 +72,14 @@ class Given:
 
 
 def sample(seconds: float | None, rate: int) -> float:
-    """Seconds to samples, halves up; open ends and endless ones to infinity."""
+    """Seconds to samples, halves rounded up; None and infinite seconds to infinity."""
     if seconds is None or not math.isfinite(seconds * rate):
         return math.inf
     return max(math.floor(seconds * rate + 0.5), 0)
 
 
 def complement(used: list[tuple[int, int]], count: int) -> list[tuple[int, int]]:
-    """The parts of [0, count) that no span in `used` covers."""
+    """The parts of [0, count) outside of all ranges in `used`, in order."""
     gaps, at = [], 0
     for start, end in sorted(used):
         if start > at:

@@ -19,7 +19,7 @@ class Settings(StageSettings):
 
 
 class Whole:
-    """Counts the samples and gives one span at the end."""
+    """Gives one span over all samples at the end."""
 
     needed_from = 0
 

@@ -1,6 +1,6 @@
-"""Where somebody speaks: Silero's probabilities, and the stretches of speech that they show."""
+"""Voice activity detection: Silero's probabilities, and speech regions by hysteresis."""
 
+from tasks.speech.regions import Span, spans, within
 from tasks.speech.silero import RATE
-from tasks.speech.stretches import PAUSE_WINDOWS, STEP, Span, spans, stretches, within
 
-__all__ = ["PAUSE_WINDOWS", "RATE", "STEP", "Span", "spans", "stretches", "within"]
+__all__ = ["RATE", "Span", "spans", "within"]

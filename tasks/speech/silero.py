@@ -1,9 +1,9 @@
-"""Speech probabilities of a stream: Silero VAD v6 by ONNX Runtime, one sequential pass.
+"""Speech probabilities of a stream: Silero VAD v6 by ONNX Runtime, in one sequential pass.
 
-The weights lie in faster-whisper's wheel, which is found without being imported. Starting anew in
-the middle, even with a minute of warm-up, gives other probabilities (0.012 apart, measured), so
-the state is carried from the first sample to the last. `afresh` is for a second opinion on a few
-seconds.
+The weights are in faster-whisper's wheel, which is located without being imported. The model's
+state is carried from the first sample to the last: a start in the middle, even with a minute of
+warm-up, changes probabilities (by 0.012, measured). `fresh_probabilities` starts from an empty
+state, for a second opinion on a few seconds.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Floats = NDArray[np.float32]
 
 RATE = 16_000  # Hz
 WINDOW = 512  # samples of a window, 32 ms
-CONTEXT = 64  # samples of the window before that the model sees as well
-BATCH = 512  # windows of a run; fixed, so that results do not depend on the blocks pushed
+CONTEXT = 64  # samples before each window that the model also sees
+BATCH = 512  # windows per run; fixed, so that results do not depend on the blocks pushed
 SHA256 = "4cbf549b8326f60f80f2536d9eefeb450a9abe83365a098031c89719f1be17d2"
 
 
 def weights() -> Path:
-    """The model's file, checked. ConfigError when it is missing or another one."""
+    """The model's file, checked. ConfigError if it is missing or a different model."""
     spec = find_spec("faster_whisper")
     folder = Path(spec.origin).parent if spec is not None and spec.origin else None
     if folder is None:
@@ -40,14 +40,14 @@ def weights() -> Path:
         raise ConfigError(f"{path} is missing; install faster-whisper 1.2.1, which holds it")
     if hashlib.sha256(path.read_bytes()).hexdigest() != SHA256:
         raise ConfigError(
-            f"{path} is not the Silero v6 that is known here; use faster-whisper 1.2.1"
+            f"{path} is not the Silero v6 model of faster-whisper 1.2.1; install that version"
         )
     return path
 
 
 @lru_cache(maxsize=1)
 def _session() -> Any:
-    """One session a process; it may be shared by threads."""
+    """One session per process; threads may share it."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -60,14 +60,14 @@ def _session() -> Any:
     )
 
 
-def afresh(windows: Floats) -> Floats:
-    """Probabilities of consecutive windows, float32 [n, 512], heard without a past."""
+def fresh_probabilities(windows: Floats) -> Floats:
+    """Probabilities [n] of consecutive windows, float32 [n, 512], from an empty state."""
     state = np.zeros((1, 1, 128), np.float32)
     return _infer(windows, np.zeros(CONTEXT, np.float32), state, state)[0]
 
 
 def _infer(grid: Floats, context: Floats, h: Floats, c: Floats) -> tuple[Floats, Floats, Floats]:
-    """Run the model on windows [n, 512] after `context`; probabilities [n], and its state."""
+    """Probabilities [n] of windows [n, 512] that follow `context`, and the new state."""
     before = np.concatenate([context[None], grid[:-1, -CONTEXT:]])
     inputs = {"input": np.concatenate([before, grid], axis=1), "h": h, "c": c}
     out, h, c = _session().run(None, inputs)
@@ -75,16 +75,16 @@ def _infer(grid: Floats, context: Floats, h: Floats, c: Floats) -> tuple[Floats,
 
 
 class Probabilities:
-    """Native samples in, speech probabilities of 32 ms windows at 16 kHz out.
+    """Samples at the native rate in, speech probabilities of 32 ms windows out.
 
-    The samples are gathered into second-long pieces for the resampler and fixed batches for the
-    model, so the numbers are the same however the stream is cut into blocks.
+    Samples are regrouped into pieces of one second for the resampler and fixed batches for the
+    model, so that the result does not depend on the block size.
     """
 
     def __init__(self, rate: int) -> None:
         import soxr
 
-        _session()  # a missing model is found before the first block
+        _session()  # fail before the first block if the model is missing
         self._piece = rate
         self._native: list[Floats] = []
         self._native_count = 0
@@ -99,9 +99,9 @@ class Probabilities:
         self.windows = np.empty((0, WINDOW), np.float32)
 
     def push(self, block: Floats) -> Floats:
-        """Probabilities that are known after this block, float32 [n, channels].
+        """Take a block, float32 [n, channels]; return the probabilities that are now known.
 
-        `windows` then holds the samples, [n, 512] at 16 kHz, that they are about.
+        `windows` then holds their samples, float32 [n, 512] at 16 kHz.
         """
         self.windows = self.windows[:0]
         mono = mean(block, np.float32)
@@ -117,7 +117,7 @@ class Probabilities:
         return self._run(BATCH)
 
     def finish(self) -> Floats:
-        """The rest; the last window is filled up with zeros."""
+        """The remaining probabilities; the last window is padded with zeros."""
         self.windows = self.windows[:0]
         rest = np.concatenate(self._native) if self._native else np.empty(0, np.float32)
         self._to_16k(rest, last=True)
@@ -134,7 +134,7 @@ class Probabilities:
         self._count_16k += len(piece)
 
     def _run(self, least: int) -> Floats:
-        """Run the model on full batches, and on what is left if it has `least` windows."""
+        """Run the model on full batches, and on the rest if it has `least` windows."""
         if self._count_16k < least * WINDOW:
             return np.empty(0, np.float32)
         samples = np.concatenate(self._at_16k)

@@ -1,0 +1,178 @@
+"""Speech regions of a stream, by Silero's probabilities and by level.
+
+In: probability, level and samples of each 32 ms window. Out: regions as (start, end) in windows.
+
+1. Hysteresis between `threshold` and `neg_threshold`, with pauses of `min_silence_ms`.
+2. A second opinion on doubtful sounds in the pauses. Silero carries its state along; after minutes
+   of silence, noise or music it may doubt a word that it recognises when it hears it alone. Only
+   sounds well above the level around them are run again, from an empty state.
+3. Both edges of a region move outwards as far as the level tells (`_edges.py`).
+4. A region shorter than `min_speech_ms` after that is dropped.
+
+Memory: levels and samples at 16 kHz of about the last 20 s.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.segmenters import _edges
+from tasks.segmenters._speech_settings import SpeechSettings
+from tasks.speech import silero as _silero
+from tasks.speech.silero import RATE, WINDOW
+
+Floats = NDArray[np.float32]
+
+SECOND = RATE / WINDOW  # windows
+LEVEL_WINDOWS = round(SECOND)  # windows beside an edge that give the level of its speech
+
+# Second opinion, all but the first three in windows.
+DOUBT = 0.3  # least probability of a doubtful window in a pause
+BACKGROUND_QUANTILE = 0.2  # of the levels around a sound: the level without it
+RISE_DB = 12.0  # by which a doubtful sound must exceed the background
+LEAD_IN = round(0.5 * SECOND)  # run again before the sound
+TAIL = round(0.4 * SECOND)  # and after it
+SURROUNDINGS = round(2 * SECOND)  # before the sound, for the background level
+ONSET = 8  # doubt this close before speech is how speech always begins: no second opinion
+LONGEST = round(10 * SECOND)  # a longer doubtful sound is judged in pieces
+MIN_FOUND = 6  # least speech that a second opinion must find
+
+KEPT = LONGEST + _edges.CONTEXT + SURROUNDINGS + TAIL + LEAD_IN  # windows of history
+
+
+class SpeechDetector:
+    """Regions are in order and do not overlap, but may touch.
+
+    `settled` collects final regions; the caller empties it. `open_start` is the start of the region
+    under way once it is final, and `open_until` a window that this region surely reaches.
+    """
+
+    def __init__(self, settings: SpeechSettings) -> None:
+        self._settings = settings
+        self._hysteresis = settings.hysteresis()
+        self._min_speech = max(-(-settings.min_speech_ms * RATE // (1000 * WINDOW)), 1)
+        self._min_known = max(LEVEL_WINDOWS, self._min_speech)  # before a start is moved
+        self.settled: list[tuple[int, int]] = []
+        self.open_start: int | None = None
+        self._at = 0  # windows seen
+        self._first = 0  # first window of the history
+        self._levels: list[float] = []
+        self._windows: list[Floats] = []
+        self._pause_start = 0  # end of the last region before its edge is moved
+        self._doubtful: tuple[int, int] | None = None  # the sound that needs a second opinion
+        self._last: tuple[int, int] | None = None  # last region: start final, end not yet moved
+        self._settled_until = 0  # end of the last region in `settled`
+
+    @property
+    def open_until(self) -> int:
+        return self._at if self._hysteresis.pause is None else self._hysteresis.pause
+
+    @property
+    def earliest_pending(self) -> int:
+        """No region that is not yet in `settled` starts before this window."""
+        if self._last is not None:
+            return self._last[0]
+        if self.open_start is not None:
+            return self.open_start
+        if self._hysteresis.start is not None:
+            start = self._hysteresis.start
+        else:
+            start = (self._at if self._doubtful is None else self._doubtful[0]) - LEAD_IN
+        return max(start - _edges.MAX_SHIFT, self._pause_start, self._settled_until)
+
+    def push(self, probability: float, level: float, samples: Floats) -> None:
+        """The next window: its speech probability, its level in dBFS, its samples at 16 kHz."""
+        self._levels.append(level)
+        self._windows.append(samples)
+        was_open = self._hysteresis.start is not None
+        region = self._hysteresis.push(probability)
+        start = self._hysteresis.start
+        self._at += 1
+        if start is not None and not was_open:
+            if self._doubtful is not None and self._doubtful[0] >= start - ONSET:
+                self._doubtful = None
+            self._second_opinion(start)
+            self._settle(start)
+        if region is not None:
+            self._close(*region)
+        elif start is None:
+            self._push_pause(probability)
+        elif self.open_start is None and self.open_until - start >= self._min_known:
+            self.open_start = self._moved_start(start, start + LEVEL_WINDOWS)
+        if len(self._levels) >= 2 * KEPT:
+            del self._levels[:-KEPT], self._windows[:-KEPT]
+            self._first = self._at - KEPT
+
+    def finish(self) -> None:
+        """The last window was pushed."""
+        region = self._hysteresis.finish()
+        if region is not None:
+            self._close(*region)
+        self._second_opinion(self._at)
+        self._settle(self._at)
+
+    def _push_pause(self, probability: float) -> None:
+        """A window outside of speech: collect doubtful sounds, settle the last region."""
+        if probability >= DOUBT:
+            start = self._at - 1 if self._doubtful is None else self._doubtful[0]
+            self._doubtful = (start, self._at)
+        if self._doubtful is not None:
+            start, end = self._doubtful
+            if self._at - end >= TAIL or end - start >= LONGEST:
+                self._second_opinion(self._at)
+        needed_until = self._pause_start + _edges.CONTEXT
+        waits = self._doubtful is not None and self._doubtful[0] < needed_until
+        if not waits and self._at >= needed_until:
+            self._settle(self._at)
+
+    def _second_opinion(self, until: int) -> None:
+        """Run the model afresh on the doubtful sound, up to the window `until`."""
+        doubtful, self._doubtful = self._doubtful, None
+        if doubtful is None:
+            return
+        start, end = doubtful
+        around = self._levels_between(max(start - SURROUNDINGS, self._pause_start), until)
+        loudest = max(self._levels_between(start, end))
+        if loudest < np.quantile(around, BACKGROUND_QUANTILE) + RISE_DB:
+            return
+        first = max(start - LEAD_IN, self._first)
+        samples = np.stack(self._windows[first - self._first : until - self._first])
+        hysteresis = self._settings.hysteresis()
+        found = [hysteresis.push(value) for value in _silero.fresh_probabilities(samples).tolist()]
+        for region in (*found, hysteresis.finish()):
+            if region is not None:
+                begin = max(region[0] + first, self._pause_start)
+                stop = min(region[1] + first, until)
+                if stop - begin >= MIN_FOUND:
+                    self._settle(begin)
+                    self._close(begin, stop)
+
+    def _close(self, start: int, end: int) -> None:
+        """A region ended at `end`, before that edge is moved."""
+        first = self.open_start if self.open_start is not None else self._moved_start(start, end)
+        self.open_start = None
+        self._last = (first, end)
+        self._pause_start = end
+
+    def _moved_start(self, start: int, known_until: int) -> int:
+        """The start moved outwards; speech up to `known_until` gives its level."""
+        region = self._levels_between(start, min(known_until, start + LEVEL_WINDOWS))
+        pause = self._levels_between(max(self._pause_start, start - _edges.CONTEXT), start)
+        shift = _edges.edge_shift(pause[::-1], _edges.speech_level(region))
+        return max(start - shift, self._settled_until)
+
+    def _settle(self, next_start: int) -> None:
+        """Move the end of the last region and settle it; its pause is known up to `next_start`."""
+        if self._last is None:
+            return
+        (start, end), self._last = self._last, None
+        region = self._levels_between(max(start, end - LEVEL_WINDOWS), end)
+        pause = self._levels_between(end, min(next_start, end + _edges.CONTEXT))
+        end += _edges.edge_shift(pause, _edges.speech_level(region))
+        if end - start >= self._min_speech:
+            self.settled.append((start, end))
+            self._settled_until = end
+
+    def _levels_between(self, start: int, end: int) -> NDArray[np.float64]:
+        return np.array(self._levels[max(start - self._first, 0) : end - self._first])

@@ -1,0 +1,45 @@
+"""Settings of speech detection that `vad` and `auto` share."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from tasks.settings import StageSettings
+from tasks.speech.hysteresis import Hysteresis
+from tasks.speech.silero import RATE, WINDOW
+
+
+class SpeechSettings(StageSettings):
+    """Where speech begins and ends, and how long utterances are."""
+
+    min_seconds: float = Field(0.3, ge=0, title="Shortest utterance, s")
+    target_seconds: float = Field(
+        10.0,
+        ge=0.5,
+        le=3600,
+        title="Length to aim for, s",
+        description="Neighbouring speech is joined up to about this length, and parted at the "
+        "longest pause. Speech without a pause may be longer, up to max_seconds.",
+    )
+    max_seconds: float = Field(30.0, ge=1, le=3600, title="Longest utterance, s")
+    max_gap_seconds: float = Field(1.0, ge=0.1, le=60, title="Longest pause inside an utterance, s")
+    threshold: float = Field(0.5, gt=0, lt=1, title="Probability at which speech begins")
+    neg_threshold: float = Field(0.35, gt=0, lt=1, title="Probability below which it ends")
+    min_silence_ms: int = Field(100, ge=0, le=5000, title="Shortest pause that ends speech, ms")
+    min_speech_ms: int = Field(200, ge=0, le=5000, title="Shorter bursts are not speech, ms")
+    speech_pad_ms: int = Field(100, ge=0, le=1000, title="Audio kept around an utterance, ms")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.neg_threshold > self.threshold:
+            raise ValueError("neg_threshold must not be above threshold")
+        if 2 * self.min_seconds + self.speech_pad_ms / 250 > self.max_seconds:
+            raise ValueError("max_seconds must be more than twice min_seconds, else nothing fits")
+        return self
+
+    def hysteresis(self) -> Hysteresis:
+        """A new detector of speech regions with these thresholds."""
+        pause_windows = -(-self.min_silence_ms * RATE // (1000 * WINDOW))
+        return Hysteresis(self.threshold, self.neg_threshold, pause_windows)

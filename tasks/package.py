@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from tasks import plugins, storage
 from tasks.accounting import summary
 from tasks.corpuswide import decisions
-from tasks.dataset import datacard, versions
+from tasks.dataset import composition, datacard, versions
 from tasks.errors import RunError
 from tasks.job import Job
 from tasks.packaging import contents, finish, layout, plan, safeguards, splits
@@ -88,7 +88,7 @@ def _stage(
         pq.write_table(published, home / "utterances.parquet", compression="zstd")
         if found.splits is not None:
             pq.write_table(found.splits, home / splits.FILE, compression="zstd")
-    loads = layout.loads_of(groups, layout.seconds_of(found.rows))
+    loads = layout.loads_of(groups, composition.seconds_of(found.rows))
     seconds, fraction = layout.worst(loads, job.package.readers)
     return {
         "readers": job.package.readers,

@@ -282,7 +282,7 @@ def test_a_list_takes_the_whole_group_and_published_clips_stay(tmp_path: Path) -
     grown = [*clips, ("u99", "r99", "s9", "p99", 1.0)]
     then, again = sides(grown, found.table, splits=late)
     assert then == {**where, "u99": "test"}
-    assert "3 clips that it names" in again.notes[0]
+    assert "3 of the clips it names" in again.notes[0]
 
 
 def test_lists_that_cannot_hold_are_refused(tmp_path: Path) -> None:

@@ -72,8 +72,8 @@ def durations(kept: pa.Table) -> dict[str, Any]:
 
 
 def speakers(kept: pa.Table) -> dict[str, Any]:
-    """Number of speakers that the sources name, and hours of known and unknown ones. Names belong to
-    their dataset: two datasets never share a speaker."""
+    """Number of speakers that the sources name, and hours of known and unknown ones. Names belong
+    to their dataset: two datasets never share a speaker."""
     known = kept.filter(pc.is_valid(kept["speaker"]))
     return {
         "count": known.group_by(["dataset", "speaker"]).aggregate([]).num_rows,

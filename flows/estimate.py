@@ -19,14 +19,12 @@ from pydantic import Field
 
 from flows import prepare
 from flows.cluster.cluster import ClusterSettings
-from flows.run import disk, lock, metrics, runs
+from flows.run import disk, metrics, runs
 from flows.run.calls import OnCluster, opened
 from flows.run.progress import Progress
 from flows.server import artifacts, posting
 from flows.settings import PrepareSettings, check
 from tasks import masking, package, prefect_tasks, storage
-from tasks.checkpoints import inventory
-from tasks.checkpoints.manifest import write_atomic
 from tasks.dataset import versions
 from tasks.estimating import forecast, sample, trial
 from tasks.estimating.forecast import Costs, Forecast, Sizes
@@ -42,6 +40,7 @@ from tasks.settings import (
     Source,
     TranscribeSettings,
 )
+from tasks.storage import lock, write_atomic
 
 log = logging.getLogger("uttermill")
 
@@ -122,7 +121,8 @@ def line(
     seen = trial.known(job, found.shards)
     costs = _costs(job, dones, caller)
     sizes = _packaged(job, members, chosen, seen, caller, costs)
-    inventory.note(job.out)
+    found.index.refresh()
+    found.index.note_files()
     held = sample.strata(members, wanted)
     told = Forecast(held, drawn, seen, costs, sizes).as_dict()
     tasks_run = 1 + sum(len(each) for each in dones)
@@ -215,7 +215,7 @@ def _packaged(
             found = {**trial.bytes_of(staging), "tables": planned["tables"]}
             formats = {name: size / planned["seconds"] for name, size in found.items()}
     finally:
-        storage.forget(staging)
+        storage.of(staging).clear(staging)
     return Sizes(rows / (audio or 1.0), part, formats, published)
 
 

@@ -22,14 +22,13 @@ from prefect.context import FlowRunContext
 from flows.cli import items
 from flows.cluster.cluster import ClusterSettings
 from flows.cluster.guard import map_chains
-from flows.run import disk, lock, metrics, report, runs
+from flows.run import disk, metrics, report, runs
 from flows.run.calls import OnCluster, opened
 from flows.run.progress import Progress
 from flows.server import history, posting
 from flows.settings import PrepareSettings, check
 from tasks import pipeline, prefect_tasks
 from tasks.accounting import summary
-from tasks.checkpoints.settled import Settled
 from tasks.dataset import reader_drops, versions
 from tasks.errors import CorruptManifest, MillError, NothingLeft
 from tasks.job import Done, Job
@@ -43,7 +42,8 @@ from tasks.settings import (
     Source,
     TranscribeSettings,
 )
-from tasks.storage import tables
+from tasks.settled import Settled
+from tasks.storage import lock, tables
 
 log = logging.getLogger("uttermill")
 
@@ -126,7 +126,7 @@ def line(job: Job, caller: OnCluster, progress: Progress, folder: Path) -> dict[
         totals.add(found.done)
         items.write_left_aside(folder, found.left)
         _show(progress, found)
-        state = Settled(job, found.shards)
+        state = Settled(job, found.shards, found.index)
         _all_chains(job, found, caller, progress, state, totals)
         progress.start("package", found.done.seconds)
         try:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -32,8 +30,6 @@ from tasks.settings import (
     StageSettings,
     TranscribeSettings,
 )
-
-LEAST_FREE = 200 * 2**20  # bytes that OUT's disk must have free before anything starts
 
 
 class PrepareSettings(StageSettings):
@@ -253,23 +249,5 @@ def check(settings: PrepareSettings) -> Job:
     transcribe.weights(job)
     settings.cluster.check()
     fleet.check(job, settings.cluster)
-    _writable(job.out)
+    storage.of(job.out).check(job.out)
     return job
-
-
-def _writable(out: Path) -> None:
-    if storage.is_remote(out):
-        storage.check(out)
-        return
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / ".writable"
-        probe.write_bytes(b"")
-        probe.unlink()
-        free = shutil.disk_usage(out).free
-    except OSError as error:
-        raise ConfigError(
-            f"OUT {out} cannot be written: {error.strerror}; choose another folder"
-        ) from None
-    if free < LEAST_FREE:
-        raise ConfigError(f"only {free >> 20} MiB are free at {out}; free some, or move OUT")

@@ -29,7 +29,7 @@ from tasks.packaging import contents, finish, layout, plan, safeguards, splits
 from tasks.packaging.contents import Contents
 from tasks.packaging.previous import PreviousVersion
 from tasks.packaging.shards import check, write
-from tasks.storage import tables, transfers
+from tasks.storage import tables
 
 __all__ = ["check", "gather", "publish", "write"]
 
@@ -82,7 +82,7 @@ def _stage(
     settings_then = previous.described["settings"]["package"] if previous else None
     rows_then = previous.rows if previous else None
     groups = layout.lay_out(found.rows, job.package, version, rows_then, settings_then)
-    with transfers.writing(staging, job.scratch) as home:
+    with storage.of(staging).writing(staging, job.scratch) as home:
         published = plan.write(job, home, groups, found.rows, previous)
         pq.write_table(found.ledger, home / "ledger.parquet", compression="zstd")
         pq.write_table(published, home / "utterances.parquet", compression="zstd")

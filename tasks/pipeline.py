@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tasks import package, shard, storage
-from tasks.checkpoints import inventory, manifest
-from tasks.checkpoints.settled import Settled, Version
+from tasks.checkpoints import manifest
+from tasks.checkpoints.index import Index
 from tasks.dataset import versions
 from tasks.errors import CorruptManifest, MillError, RunError
 from tasks.job import Done, Job
 from tasks.packaging import plan, shard_decisions
+from tasks.settled import Settled, Version
 from tasks.stages import quarantine, stage
 
 log = logging.getLogger("uttermill")
@@ -58,6 +59,7 @@ class Sharded:
 
     shards: list[str]
     done: Done
+    index: Index
     ignored: dict[str, int] = field(default_factory=dict)
     left: list[shard.LeftAside] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)  # audio of each shard by header
@@ -74,7 +76,8 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
     """List, probe what is new on the workers, group, commit."""
     began = time.monotonic()
     manifest.sweep(job.out)
-    inventory.missing(job.out)
+    index = Index(job.out)
+    index.warn_of_gone()
     found = shard.survey(job)
     rows: list[manifest.Row] = []
     if found.probe:
@@ -88,7 +91,7 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
         )
         for path in paths:
             rows += shard.load_listing(path)
-        storage.forget(scratch)
+        storage.of(scratch).clear(scratch)
     for row in rows:
         if row["error_code"] == "changed":
             found.left.append(shard.still_written(row))
@@ -96,10 +99,12 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
     seconds = {name: sum(map(shard.seconds_of, found.present(name))) for name in shards}
     wall = time.monotonic() - began
     done = Done("shard", "", len(rows), found.reused, sum(seconds.values()), wall)
-    inventory.note(job.out)  # what is gone was said; what was superseded is not missing
+    # What is gone was reported, and what was superseded is not missing.
+    index.refresh(["manifests/shard"])
+    index.note_files()
     # The longest shards first: no straggler at the end.
     shards.sort(key=lambda name: (-seconds[name], name))
-    return Sharded(shards, done, found.ignored, found.left, seconds)
+    return Sharded(shards, done, index, found.ignored, found.left, seconds)
 
 
 def run_stage(
@@ -178,7 +183,7 @@ def run_package_stage(
             lap("decide")
         gathered = caller.call(package.gather, job, shards, scratch)
         for home, _ in parts:
-            storage.forget(home)
+            storage.of(home).clear(home)
         lap("gather")
         count = gathered["summary"]["utterances"]["packaged"]
         seconds = gathered["summary"]["seconds"]["packaged"]
@@ -198,7 +203,6 @@ def run_package_stage(
         caller.map(package.check, [(job, staging, number) for number in written])
         lap("verify")
         path = package.publish(job, gathered)
-        inventory.note(job.out)
         if state is not None:
             state.save(version, gathered["changed"])
         lap("publish")
@@ -236,9 +240,8 @@ def _unchanged(job: Job, version: Version, began: float) -> Published:
     """Nothing is published: the newest version is as it was."""
     with _mended_next_time(job):
         versions.point_latest(job.out)
-        inventory.note(job.out)
     done = Done("package", "", 0, version.clips, 0, time.monotonic() - began)
-    path = versions.home(job.out) / f"v{version.number:04d}"
+    path = versions.numbered(job.out, version.number)
     return Published(path, False, version.summary, done, balance=version.balance)
 
 
@@ -251,7 +254,7 @@ def run_here(job: Job) -> tuple[Published, dict[str, Any]]:
     for attempt in range(REPAIRS):
         sharded = run_shard_stage(job, caller, scratch)
         totals.add(sharded.done)
-        state = Settled(job, sharded.shards)
+        state = Settled(job, sharded.shards, sharded.index)
         for name in sharded.shards:
             for done in _chain(job, name, sharded.seconds[name], caller, state):
                 totals.add(done)

@@ -15,9 +15,9 @@ from prefect.context import TaskRunContext
 from prefect.states import Completed
 
 from tasks import pipeline
-from tasks.checkpoints.settled import Settled
 from tasks.job import Done, Job
 from tasks.pipeline import Caller
+from tasks.settled import Settled
 from tasks.stages import stage
 
 OPTIONS: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}

@@ -8,6 +8,7 @@ stays in its shard for ever; one that left its source is only marked.
 
 from __future__ import annotations
 
+import io
 import os
 import time
 from collections import Counter
@@ -210,13 +211,9 @@ def _settle_time(
 def save_listing(rows: Sequence[Row], path: Path) -> None:
     """Rows to probe, for the workers: the scheduler carries only a path and two numbers."""
     table = pa.Table.from_pylist(list(rows), schema=RECORDINGS)
-    if storage.is_remote(path):
-        with manifest.staged(path.parent) as (handle, publish):
-            pq.write_table(table, handle)
-            publish(lambda _: path.name)
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path)
+    written = io.BytesIO()
+    pq.write_table(table, written)
+    storage.of(path).write(path, written.getvalue())
 
 
 def load_listing(path: Path) -> list[Row]:

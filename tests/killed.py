@@ -18,12 +18,12 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from tasks import pipeline
-from tasks.checkpoints import manifest
 from tasks.formats import _tar
+from tasks.storage import atomic
 from tests import corpus
 
 CALLS: list[tuple[Any, str]] = [
-    (manifest.HashedFile, "write"), (pq, "write_table"), (Path, "write_text"),
+    (atomic.HashedFile, "write"), (pq, "write_table"), (Path, "write_text"),
     (_tar.Tar, "add"), (os, "replace"), (os, "rename"), (os, "fsync"),
 ]  # fmt: skip
 
@@ -56,7 +56,7 @@ def die_at(small: Path, out: Path, at: int, torn: str) -> None:
             if calls > at >= 0:
                 if torn:
                     half(Path(args[0]), Path(args[1]))
-                elif isinstance(args[0], manifest.HashedFile):
+                elif isinstance(args[0], atomic.HashedFile):
                     view = memoryview(args[1]).cast("B")
                     work(args[0], view[: len(view) // 2])
                     args[0].raw.flush()

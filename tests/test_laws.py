@@ -35,6 +35,7 @@ from tasks.errors import ConservationError, CorruptManifest, MillError, RunError
 from tasks.formats import _tar
 from tasks.job import Job
 from tasks.stages import stage
+from tasks.storage import atomic
 from tasks.upkeep.verify import verify
 from tests import corpus
 from tests.corpus import STAGES
@@ -530,7 +531,7 @@ SYNCS = [(os, "fsync")]
 
 
 def _writes() -> list[tuple[Any, str]]:
-    return [(manifest.HashedFile, "write"), (pq, "write_table"), (Path, "write_text"),
+    return [(atomic.HashedFile, "write"), (pq, "write_table"), (Path, "write_text"),
             (_tar.Tar, "add"), (Path, "mkdir")]  # fmt: skip
 
 
@@ -574,9 +575,9 @@ def break_everywhere(
 
 
 def test_a_failing_rename_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> None:
-    # shard, inventory, filter, blob, resample, transcribe, decisions, data.list, data card,
-    # dataset.json, version, latest, inventory, settled
-    assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, 20) == 14
+    # shard, index, filter, blob, resample, transcribe, decisions, data.list, data card,
+    # dataset.json, version, latest, index
+    assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, 20) == 13
 
 
 def test_a_failing_sync_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> None:

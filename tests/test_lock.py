@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from flows.run.lock import hold
 from tasks.errors import ConfigError, Held
+from tasks.storage.lock import hold
 
 OWNER = """
 import sys, time
 from pathlib import Path
-from flows.run.lock import hold
+from tasks.storage.lock import hold
 with hold(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -18,7 +18,8 @@ from flows import cli
 from flows.cli import pruning
 from flows.run import runs
 from flows.settings import PrepareSettings
-from tasks.checkpoints import inventory, manifest
+from tasks.checkpoints import manifest
+from tasks.checkpoints.index import Index
 from tasks.corpuswide import decisions
 from tasks.dataset import versions
 from tasks.errors import RunError
@@ -118,7 +119,7 @@ def test_what_nothing_reaches_goes_and_a_rerun_computes_nothing(base: Path, out:
     assert done == {**told, "removed": True}
     assert before - held(out) == done["freed"], "bytes that the file system has back"
     assert rates(out) == {8000}
-    assert inventory.missing(out) == []
+    assert Index(out).gone() == []
     assert again(base, out) == NOTHING
     for version in versions.all_of(out):
         assert verify(version) == []
@@ -314,7 +315,7 @@ def test_a_kill_at_any_point_loses_nothing(base: Path, tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     for at in found["ended"]:
         out = tmp_path / f"at{at}"
-        assert inventory.missing(out) == []
+        assert Index(out).gone() == []
         assert versions.newest(out) == out / "datasets/v0004"
         assert all(verify(version) == [] for version in versions.all_of(out))
         assert again(base, out) == NOTHING

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tasks import package
-from tasks.checkpoints import manifest, settled
+from tasks import package, settled
+from tasks.checkpoints import index, manifest
 from tasks.job import Job
 from tasks.stages import cutting, stage
 from tests import corpus
@@ -65,7 +65,7 @@ def asked(home: Path, **more: Any) -> Job:
 
 
 def note(home: Path) -> Path:
-    return home / "out/manifests/package/settled.json"
+    return home / "out/manifests/index.json"
 
 
 def test_a_run_with_nothing_to_do_looks_at_nothing(home: Path, looks: Looks) -> None:
@@ -112,10 +112,10 @@ def removed(home: Path) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        *(lambda home, root=f"manifests/{name}": flipped(home, root) for name in settled.STAGES),
+        *(lambda home, root=f"manifests/{name}": flipped(home, root) for name in index.STAGES),
         lambda home: flipped(home, "audio"), cut, removed,
     ],
-    ids=[*settled.STAGES, "audio", "cut", "removed"],
+    ids=[*index.STAGES, "audio", "cut", "removed"],
 )  # fmt: skip
 def test_a_touched_checkpoint_is_looked_at(
     home: Path, looks: Looks, damage: Callable[[Path], None]
@@ -290,7 +290,7 @@ def test_latest_is_mended_without_a_look(home: Path, looks: Looks) -> None:
 
 
 def test_a_run_that_fails_notes_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = note(home).read_bytes()
+    before = json.loads(note(home).read_text())
     corpus.add(home / "in", 12)
 
     def refused(*_: object) -> None:
@@ -299,7 +299,9 @@ def test_a_run_that_fails_notes_nothing(home: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(package, "publish", refused)
     with pytest.raises(OSError, match="no"):
         corpus.run(asked(home))
-    assert note(home).read_bytes() == before
+    after = json.loads(note(home).read_text())
+    assert [after[name] for name in ("shards", "version")] == [before["shards"], before["version"]]
+    assert len(after["files"]) == len(before["files"]) + 1, "the new shard's snapshot"
 
 
 def test_what_died_is_tried_again_when_asked(home: Path, looks: Looks) -> None:
@@ -312,3 +314,27 @@ def test_what_died_is_tried_again_when_asked(home: Path, looks: Looks) -> None:
     again = {**TEN, "retry": True}
     corpus.run(asked(home, filter=corpus.filters(poison), shard=again))
     assert len(looks.shards) == 1
+
+
+def test_an_out_of_an_older_release_goes_on(
+    home: Path, looks: Looks, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its inventory is read, its other notes are not; all is looked at, and nothing is computed."""
+    note(home).unlink()
+    inventory, old = home / "out" / index.INVENTORY, home / "out" / index.SETTLED
+    parts = corpus.parts(home / "out", *index.ROOTS)
+    names = [path.relative_to(home / "out").as_posix() for path in parts]
+    inventory.write_text("".join(f"{name}\n" for name in [*names, "audio/shard-000000/x.pcm"]))
+    old.write_text('{"format": 1}')
+    published, counts = corpus.run(asked(home))
+    assert not published.new
+    assert {computed for computed, _ in counts.values()} == {0}
+    assert (
+        "1 checkpoint files are gone since the last run (audio/shard-000000/x.pcm)" in caplog.text
+    )
+    assert looks.shards == set(manifest.shards(home / "out"))
+    assert not inventory.exists()
+    assert not old.exists()
+    looks.forget()
+    corpus.run(asked(home))
+    assert (looks.shards, looks.gathered) == (set(), 0)

@@ -19,11 +19,11 @@ from tasks.errors import CODES, ConfigError
 from tasks.plugins import resolve_source
 from tasks.recording import Ignored, Locator, Recording, Segment
 from tasks.recording.extensions import known
-from tasks.recording.guard import stat_guard
 from tasks.recording.names import recording_name, safe_name
 from tasks.settings import Source
 from tasks.shelves import names
 from tasks.sources._lists import MAX_LINE_BYTES
+from tasks.storage.local import stat_guard
 
 Listed = list[Recording | Ignored]
 

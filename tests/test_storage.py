@@ -17,7 +17,6 @@ import psutil
 import pytest
 
 from flows.cluster.spawning import environment
-from flows.run.lock import hold
 from tasks import package, storage
 from tasks.checkpoints import manifest
 from tasks.dataset import versions
@@ -25,7 +24,9 @@ from tasks.errors import ConfigError, Held, RunError
 from tasks.job import Job
 from tasks.packaging import shard_decisions
 from tasks.settings import PackageSettings
-from tasks.storage import copies, lease, tables, transfers, urls
+from tasks.storage import OBJECTS, copies, lease, lock, tables, urls
+from tasks.storage.lock import hold
+from tasks.storage.objects import Objects, ranges
 from tasks.upkeep import deep, prune
 from tasks.upkeep.reach import Asked
 from tasks.upkeep.verify import verify
@@ -70,10 +71,10 @@ def test_a_url_is_a_place_and_a_path_stays_a_path(tmp_path: Path) -> None:
     place = storage.place(f"s3://{BUCKET}/a/./b/../c//")
     assert (str(place), place.name) == (f"s3://{BUCKET}/a/c", "c")
     assert str(place / "x" / "y") == f"s3://{BUCKET}/a/c/x/y"
-    assert storage.is_remote(place)
+    assert storage.of(place).remote
     for text in (str(tmp_path / "x"), f"file://{tmp_path}/x"):
         assert storage.place(text) == tmp_path / "x"
-        assert not storage.is_remote(storage.place(text))
+        assert not storage.of(storage.place(text)).remote
 
 
 @pytest.mark.parametrize(
@@ -114,9 +115,9 @@ def test_local_work_imports_nothing_remote() -> None:
 
 def test_an_object_is_put_once(url: str) -> None:
     path = storage.place(url) / "x"
-    storage.put(path, b"one", exclusive=True)
+    OBJECTS.put(path, b"one", exclusive=True)
     with pytest.raises(FileExistsError):
-        storage.put(path, b"two", exclusive=True)
+        OBJECTS.put(path, b"two", exclusive=True)
     assert storage.read(path) == b"one"
 
 
@@ -126,10 +127,10 @@ def test_an_upload_that_comes_twice_does_no_harm_and_another_one_is_refused(
     out = storage.place(url)
     (tmp_path / "x").write_bytes(b"one")
     for _ in range(2):
-        transfers.uploaded(tmp_path, out)
+        OBJECTS.upload_all(tmp_path, out)
     (tmp_path / "x").write_bytes(b"two")
     with pytest.raises(RunError, match="holds something else"):
-        transfers.uploaded(tmp_path, out)
+        OBJECTS.upload_all(tmp_path, out)
     assert storage.read(out / "x") == b"one"
 
 
@@ -140,37 +141,37 @@ def test_what_is_large_is_put_once_too(
     monkeypatch.setattr("s3fs.core.calculate_chunksize", lambda *args, **kwargs: 5 << 20)
     (tmp_path / "x").write_bytes(b"1" * (11 << 20))
     out = storage.place(url)
-    transfers.uploaded(tmp_path, out)
+    OBJECTS.upload_all(tmp_path, out)
     (tmp_path / "x").write_bytes(b"2" * (11 << 20))
     with pytest.raises(RunError, match="holds something else"):
-        transfers.uploaded(tmp_path, out)
+        OBJECTS.upload_all(tmp_path, out)
 
 
 def test_ranges_of_objects(url: str) -> None:
     out = storage.place(url)
-    storage.put(out / "x", bytes(range(100)))
+    OBJECTS.put(out / "x", bytes(range(100)))
     wanted = [("x", 10, 12), ("gone", 0, 4), ("x", 98, 104), ("x", 200, 300)]
-    assert storage.ranges(out, wanted) == [b"\n\x0b", None, b"bc", b""]
+    assert ranges(out, wanted) == [b"\n\x0b", None, b"bc", b""]
 
 
 def test_names_that_look_like_patterns(url: str) -> None:
     out = storage.place(url)
     for name in ("a[1].wav", "a*.wav", "a?.wav", "aa.wav"):
-        storage.put(out / name, name.encode())
+        OBJECTS.put(out / name, name.encode())
     storage.remove(out / "a*.wav")
     assert [p.name for p in storage.names(out)] == ["a?.wav", "a[1].wav", "aa.wav"]
-    assert {n: storage.read(out / n) for n in storage.tree(out)} == {
+    assert {n: storage.read(out / n) for n in OBJECTS.tree(out)} == {
         n: n.encode() for n in ("a?.wav", "a[1].wav", "aa.wav")
     }
-    storage.remove_tree(out)
-    assert storage.tree(out) == {}
+    OBJECTS.remove_tree(out)
+    assert OBJECTS.tree(out) == []
 
 
 def test_a_copy_is_of_what_is_there_now_and_leaves_no_file(url: str) -> None:
     path = storage.place(url) / "x"
     here = sorted(Path(tempfile.gettempdir()).iterdir())
     for content in (b"first", b"other"):
-        storage.put(path, content)
+        OBJECTS.put(path, content)
         with urls.fetched(str(path)) as whole, urls.fetched(str(path), 1, 2) as part:
             assert (whole.read(), part.read()) == (content, content[1:3])
         with tables.arrow(path) as file:
@@ -212,12 +213,12 @@ def test_verify_names_every_fault(s3: S3, url: str, job: Job) -> None:
     place = corpus.run(remote(job, url))[0].path
     tar = "wenet/train/shards_000000000.tar"
     whole = storage.read(place / tar)
-    storage.put(place / tar, whole[:600] + bytes([whole[600] ^ 1]) + whole[601:])
+    OBJECTS.put(place / tar, whole[:600] + bytes([whole[600] ^ 1]) + whole[601:])
     assert any(f"{tar} is not the file" in fault for fault in verify(place))
     storage.remove(place / tar)
     assert any(f"{tar} is missing" in fault for fault in verify(place))
-    storage.put(place / tar, whole)
-    storage.put(place / "more", b"")
+    OBJECTS.put(place / tar, whole)
+    OBJECTS.put(place / "more", b"")
     assert verify(place) == ["more is there, but dataset.json does not name it"]
     storage.remove(place / "more")
     assert verify(place) == []
@@ -228,7 +229,7 @@ def test_a_tar_that_was_written_over_is_not_copied_on(s3: S3, url: str, job: Job
     first = corpus.run(there)[0].path
     tar = "wenet/train/shards_000000000.tar"
     whole = storage.read(first / tar)
-    storage.put(first / tar, bytes([whole[0] ^ 1]) + whole[1:])
+    OBJECTS.put(first / tar, bytes([whole[0] ^ 1]) + whole[1:])
     corpus.add(Path(job.sources[0].path), 10)
     second, _ = corpus.run(there)
     assert second.linked == 0
@@ -242,9 +243,9 @@ def test_a_damaged_checkpoint_is_made_again(s3: S3, url: str, job: Job, what: st
     corpus.run(there)
     before = version(s3, url)
     root = there.out / what
-    name = next(iter(storage.tree(root)))
+    name = next(iter(OBJECTS.tree(root)))
     data = storage.read(root / name)
-    storage.put(root / name, data[:-1] + bytes([data[-1] ^ 1]))
+    OBJECTS.put(root / name, data[:-1] + bytes([data[-1] ^ 1]))
     assert any("does not match the hash" in fault for fault in deep.verify(there.out).faults)
     for left in s3.files().find(f"{url}/datasets"):
         s3.files().rm_file(left)
@@ -260,7 +261,7 @@ def test_what_a_dead_run_left_of_a_version_is_no_version(s3: S3, url: str, job: 
     there = remote(job, url)
     left = there.out / "datasets" / "v0001"
     for name in ("wenet/train/shards_000000000.tar", ".plan/rows.arrow", "extra"):
-        storage.put(left / name, b"half of it")
+        OBJECTS.put(left / name, b"half of it")
     assert versions.all_of(there.out) == []
     assert versions.newest(there.out) is None
     corpus.run(job)
@@ -273,7 +274,7 @@ def test_prune_takes_versions_and_what_was_left(s3: S3, url: str, job: Job) -> N
     for number in (10, 11, 12):
         corpus.add(Path(job.sources[0].path), number)
         corpus.run(there)
-    storage.put(there.out / "datasets" / "v0009" / "half", b"of it")
+    OBJECTS.put(there.out / "datasets" / "v0009" / "half", b"of it")
     kept = prune.kept(there.out, 1)
     asked = [Asked(there, "")]
     planned = prune.plan(there.out, kept, asked)
@@ -369,14 +370,14 @@ def test_a_number_that_is_published_meanwhile_is_not_written_over(
     s3: S3, url: str, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = remote(job, url)
-    real = storage.put
+    real = Objects.put
 
-    def late(path: Path, data: bytes, exclusive: bool = False) -> None:
+    def late(store: Objects, path: Path, data: bytes, exclusive: bool = False) -> None:
         if path.name == "dataset.json" and exclusive:
-            real(path, b"{}")  # of another run, a moment before
-        real(path, data, exclusive)
+            real(store, path, b"{}")  # of another run, a moment before
+        real(store, path, data, exclusive)
 
-    monkeypatch.setattr(storage, "put", late)
+    monkeypatch.setattr(Objects, "put", late)
     with pytest.raises(RunError, match="another run has published v0001"):
         corpus.run(there)
     assert version(s3, url)["dataset.json"] == b"{}"
@@ -413,16 +414,16 @@ def test_a_put_whose_answer_is_lost_is_found_again(
 ) -> None:
     """The library puts it once more, and is told that it is there."""
     there = remote(job, url)
-    real = storage.put
+    real = Objects.put
     lost: list[str] = []
 
-    def put(path: Path, data: bytes, exclusive: bool = False) -> None:
-        real(path, data, exclusive)
+    def put(store: Objects, path: Path, data: bytes, exclusive: bool = False) -> None:
+        real(store, path, data, exclusive)
         if exclusive and path.name not in lost:
             lost.append(path.name)
             raise FileExistsError(str(path))
 
-    monkeypatch.setattr(storage, "put", put)
+    monkeypatch.setattr(Objects, "put", put)
     with hold(there.out):
         assert verify(corpus.run(there)[0].path) == []
     assert lost == ["00000001", "dataset.json"]
@@ -450,14 +451,14 @@ def test_one_at_a_time_and_one_after_another(url: str) -> None:
             mine = f"process {os.getpid()} on {os.uname().nodename}"
             with pytest.raises(Held, match=mine), hold(out):
                 pass
-            lease.check(out)
+            lock.check(out)
     assert len(storage.names(out / ".lock")) == 1
 
 
 def test_a_dead_process_of_this_machine_holds_nothing(url: str) -> None:
     out = storage.place(url)
     code = (
-        "import sys, time\nfrom flows.run.lock import hold\nfrom tasks import storage\n"
+        "import sys, time\nfrom tasks.storage.lock import hold\nfrom tasks import storage\n"
         "with hold(storage.place(sys.argv[1])):\n print('held', flush=True)\n time.sleep(60)"
     )
     owner = subprocess.Popen([sys.executable, "-c", code, url], stdout=subprocess.PIPE, text=True)
@@ -507,7 +508,7 @@ def test_a_run_that_has_lost_its_lock_publishes_nothing(
 
     def publish(job: Job, gathered: dict[str, Any]) -> Path:
         lease._write(job.out, 2, foreign(), exclusive=True)  # it was thought dead
-        storage.put(job.out / "datasets" / "v0001" / "theirs", b"of the new owner")
+        OBJECTS.put(job.out / "datasets" / "v0001" / "theirs", b"of the new owner")
         return real(job, gathered)
 
     monkeypatch.setattr(package, "publish", publish)
@@ -522,8 +523,10 @@ def test_a_run_that_has_lost_its_lock_publishes_nothing(
 def test_a_store_without_conditional_puts_is_refused(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = storage.put
-    monkeypatch.setattr(storage, "put", lambda path, data, exclusive=False: real(path, data))
+    real = Objects.put
+    monkeypatch.setattr(
+        Objects, "put", lambda store, path, data, exclusive=False: real(store, path, data)
+    )
     with pytest.raises(ConfigError, match="If-None-Match"), hold(storage.place(url)):
         pass
 

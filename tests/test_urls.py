@@ -24,7 +24,7 @@ from tasks.recording import Ignored, Locator, Recording, container
 from tasks.recording.guard import current_guard
 from tasks.settings import Source
 from tasks.sources._paths import listed_name, resolve
-from tasks.storage import copies, urls
+from tasks.storage import answers, copies, urls
 from tests import corpus
 from tests.s3_server import BUCKET, S3
 
@@ -300,7 +300,7 @@ def answered(code: str, error: Exception) -> Exception:
 def test_what_a_store_answers_is_told_in_words(
     error: Exception, kind: type[Exception], words: str
 ) -> None:
-    with pytest.raises(kind, match=words), storage.asked("s3://b/k"):
+    with pytest.raises(kind, match=words), answers.asked("s3://b/k"):
         raise error
 
 

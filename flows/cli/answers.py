@@ -14,13 +14,14 @@ from flows.settings import assign, parse
 from tasks import plugins, schema, shard, shelves, storage
 from tasks.accounting import summary
 from tasks.checkpoints import manifest
-from tasks.checkpoints.settled import Settled
+from tasks.checkpoints.index import Index
 from tasks.dataset import datacard, versions
 from tasks.errors import CODES, ConfigError
 from tasks.estimating.what_if import kept
 from tasks.packaging import contents, weights
+from tasks.settled import Settled
 from tasks.stages import stage
-from tasks.storage import tables, transfers
+from tasks.storage import tables
 
 
 def status(out: Path) -> dict[str, Any]:
@@ -35,7 +36,7 @@ def status(out: Path) -> dict[str, Any]:
     stages: dict[str, Any] = {
         "shard": {"items_done": found.reused, "items_to_compute": len(found.probe)}
     }
-    state = Settled(job, shards)
+    state = Settled(job, shards, Index(out))
     for name in stage.PER_SHARD:
         missing, done = 0, 0
         for each in shards:
@@ -121,9 +122,9 @@ def data_list(dataset: Path, prefix: str | None, split: str | None) -> list[str]
         module = plugins.load("formats", name)
         lines: list[str] = []
         if hasattr(module, "listing"):
-            lists = [n for n in storage.tree(dataset)
-                     if n.endswith(LISTS)] if storage.is_remote(dataset) else []  # fmt: skip
-            with transfers.reading(dataset, lists) as home:
+            store = storage.of(dataset)
+            lists = [name for name in store.tree(dataset) if name.endswith(LISTS)]
+            with store.reading(dataset, lists) as home:
                 lines = module.listing(home, split or "*", head)
         if lines:
             return lines

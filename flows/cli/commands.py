@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from tasks.errors import ConfigError
 
@@ -189,4 +189,4 @@ def _dataset(text: str) -> Path:
     from tasks import storage
     from tasks.dataset import versions
 
-    return cast(Path, storage.reach(storage.place(text), versions.named))
+    return storage.reach(storage.place(text), versions.named)

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from flows.run import runs
 from tasks import storage
-from tasks.checkpoints.manifest import write_atomic
 from tasks.shard import LeftAside
+from tasks.storage import write_atomic
 
 NAME = "left_aside.csv"  # in OUT/runs/<id>/
 LEFT_ASIDE = "left_aside"  # outcome of what was never an item

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from flows.run import lock, runs
+from flows.run import runs
 from tasks import transcribe
 from tasks.errors import ConfigError
 from tasks.job import Job
+from tasks.storage import lock
 from tasks.upkeep import prune as pruning
 from tasks.upkeep.reach import Asked
 

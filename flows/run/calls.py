@@ -41,7 +41,7 @@ def opened(
     """The cluster of a run, which lies in `folder`, and its progress bars."""
     assert job.scratch is not None
     # Workers that others start see a folder, or they have the store's account.
-    common = None if storage.is_remote(job.out) else folder
+    common = None if storage.of(job.out).remote else folder
     workers = Cluster(settings, job.scratch / "workers", bool(gpu.stages(job)), common)
     with Progress() as progress, workers as cluster:
         cluster.subscribe(remote.TOPIC, progress.on_event)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.cluster.cluster import Cluster
-from tasks.checkpoints.manifest import write_atomic
+from tasks.storage import write_atomic
 
 log = logging.getLogger("uttermill")
 

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,21 +41,14 @@ def newest(job: Job) -> dict[str, Any] | None:
 
 def free(out: Path) -> int | None:
     """Bytes that are free where OUT lies; None where that is not known (an object store)."""
-    return None if storage.is_remote(out) else shutil.disk_usage(out).free
+    return storage.of(out).free(out)
 
 
 def used(out: Path) -> int:
     """Bytes of what runs keep in OUT; a file with several names once."""
-    if storage.is_remote(out):
-        return sum(sum(storage.tree(out / root).values()) for root in ROOTS)
-    sizes: dict[tuple[int, int], int] = {}
-    for root in ROOTS:
-        for folder, _, names in os.walk(out / root):
-            for name in names:
-                with suppress(FileNotFoundError):  # another run may hold OUT
-                    status = os.lstat(os.path.join(folder, name))
-                    sizes[status.st_dev, status.st_ino] = status.st_size
-    return sum(sizes.values())
+    store = storage.of(out)
+    files = (file for root in ROOTS for file in store.files(out / root))
+    return sum({file.inode: file.size for file in files}.values())
 
 
 def lacking(found: dict[str, Any], out: Path) -> tuple[int, int] | None:
@@ -80,7 +70,7 @@ def check(job: Job, cluster: ClusterSettings) -> None:
 
     Not once a run ended well after it: what that run left is in no forecast of before.
     """
-    found = newest(job) if cluster.check_disk and not storage.is_remote(job.out) else None
+    found = newest(job) if cluster.check_disk and not storage.of(job.out).remote else None
     short = lacking(found, job.out) if found else None
     if short and found:
         done = next(runs.having(job.out, "summary.json"), None)

@@ -19,11 +19,10 @@ import yaml
 
 from flows.run import runs
 from tasks import masking, storage
-from tasks.checkpoints.manifest import write_atomic
 from tasks.dataset import versions
 from tasks.errors import MillError, RunError
 from tasks.job import Job
-from tasks.storage import tables
+from tasks.storage import tables, write_atomic
 
 log = logging.getLogger("uttermill")
 
@@ -77,10 +76,7 @@ def _same_as_before(out: Path, folder: Path) -> bool:
             for name in ("settings.json", "summary.json")
         )
         if same:
-            if storage.is_remote(out):
-                (folder / NAME).write_bytes(storage.read(earlier[-1]))
-            else:
-                os.link(earlier[-1], folder / NAME)
+            storage.of(out).fetch(earlier[-1], folder / NAME)
     except (OSError, ValueError):  # one of them is damaged
         return False
     return same

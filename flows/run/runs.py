@@ -9,16 +9,15 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from flows.settings import PrepareSettings, parse
 from tasks import masking, storage
-from tasks.checkpoints.manifest import write_atomic
 from tasks.errors import ConfigError, MillError
-from tasks.storage import transfers
+from tasks.storage import write_atomic
 
 log = logging.getLogger("uttermill")
 
@@ -45,32 +44,27 @@ def record(out: Path, settings: PrepareSettings, name: str = "settings.json") ->
     """
     place = out / "runs" / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     kept = settings.rooted().model_dump_json(indent=1).encode()
-    if not storage.is_remote(out):
-        for temp in (out / "runs").glob("*/.*.tmp"):  # a killed run's; OUT's lock is ours
-            temp.unlink(missing_ok=True)
-        place.mkdir(parents=True)
-        write_atomic(place / name, kept)
-        with _logged(place):
-            yield Run(place, place)
-        return
+    store = storage.of(out)
+    for temp in [*store.temporaries(out / "runs")]:  # a killed run's; OUT's lock is ours
+        store.remove(temp)
     write_atomic(place / name, kept)
-    with scratch() as home:
-        folder = home / place.name
-        folder.mkdir()
-        write_atomic(folder / name, kept)
-        try:
-            with _logged(folder):
-                yield Run(folder, place)
-        except BaseException:
-            try:
-                transfers.uploaded(folder, place)
-            except (MillError, OSError) as error:  # what ended the run is what counts
-                log.warning("the log of the run is not in %s: %s", place, error)
-            raise
-        try:
-            transfers.uploaded(folder, place)
-        except (MillError, OSError) as error:  # the run did its work
-            log.warning("the log of the run is not in %s: %s", place, error)
+    with ExitStack() as uploading:
+        folder = place
+        if store.remote:
+            folder = uploading.enter_context(scratch()) / place.name
+            write_atomic(folder / name, kept)
+            uploading.callback(_upload, folder, place)
+        with _logged(folder):
+            yield Run(folder, place)
+
+
+def _upload(folder: Path, place: Path) -> None:
+    """Put the run's files into its place. Without them the run has still done its work."""
+    try:
+        with storage.of(place).writing(place) as home:
+            shutil.copytree(folder, home, dirs_exist_ok=True)
+    except (MillError, OSError) as error:
+        log.warning("the log of the run is not in %s: %s", place, error)
 
 
 @contextmanager
@@ -150,8 +144,7 @@ def newest(out: Path, ended_well: bool = False) -> Path:
 def having(out: Path, name: str) -> Iterator[Path]:
     """Folders of runs with such a file, the newest first."""
     home = out / "runs"
-    names = storage.folders(home) if storage.is_remote(out) else [p.name for p in home.glob("*")]
-    folders = (home / each for each in sorted(names, reverse=True))
+    folders = (home / name for name in reversed(storage.of(out).folders(home)))
     return (each for each in folders if storage.exists(each / name))
 
 

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks.checkpoints.manifest import Row, write_atomic
+from tasks.checkpoints.manifest import Row
 from tasks.job import Cost
 from tasks.schema import METRICS
+from tasks.storage import write_atomic
 
 NAME = "metrics.parquet"
 BATCH = 4096  # rows that are held as Python objects

@@ -70,11 +70,11 @@ class ShardView:
     @cached_property
     def audio(self) -> dict[str, Row]:
         """Rows of failures, and of PCM whose blob is there, by recipe."""
-        sizes: dict[str, int] = {}
+        sizes = blobs.sizes(self.job.out, self.shard)
         found: dict[str, Row] = {}
         for part in self._parts("resample"):
             for row in part.table.to_pylist():
-                if row["error_code"] or blobs.present(self.job.out, self.shard, row, sizes):
+                if row["error_code"] or blobs.present(row, sizes):
                     found[row["audio"]] = row
                 else:
                     self.lost[row["audio"]] = row["blob"]

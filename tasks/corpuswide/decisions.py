@@ -9,7 +9,6 @@ from it, and when the manifests have changed since, it is not used.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import plugins
-from tasks.checkpoints import inventory, manifest
+from tasks import plugins, storage
+from tasks.checkpoints import index
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.texts import text_columns
 from tasks.checkpoints.utterance import Utterance
@@ -97,9 +96,8 @@ def _path(out: Path) -> Path:
 
 def _state(job: Job) -> dict[str, str]:
     """What the table holds for: which manifests, and settings that are no thresholds."""
-    names = "\n".join(inventory.there(job.out))
     return {
-        "manifests": hashlib.sha256(names.encode()).hexdigest(),
+        "manifests": index.names_hash(job.out),
         "settings": json.dumps(_measuring(job), sort_keys=True),
     }
 
@@ -126,7 +124,7 @@ def save(job: Job, table: pa.Table) -> None:
     """Write the table down; only while holding OUT's lock."""
     whole = table.replace_schema_metadata({KEY: json.dumps(_state(job)).encode()})
     path = _path(job.out)
-    with manifest.staged(path.parent) as (handle, publish):
+    with storage.of(path.parent).staged(path.parent) as (handle, publish):
         pq.write_table(whole, handle, compression="zstd")
         publish(lambda _: path.name)
 

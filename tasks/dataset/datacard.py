@@ -14,7 +14,6 @@ from pydantic import BaseModel
 
 from tasks import masking, plugins, recipe, storage, transcribe
 from tasks.accounting import summary
-from tasks.checkpoints import manifest
 from tasks.dataset import card_readme, composition
 from tasks.job import Job
 from tasks.scoring import normalisers
@@ -107,13 +106,13 @@ def write(
     """
     facts = describe(job, gathered, staging)
     columns = pq.read_schema(staging / "utterances.parquet")
-    manifest.write_atomic(staging / "README.md", card_readme.text(facts, columns).encode())
+    storage.write_atomic(staging / "README.md", card_readme.text(facts, columns).encode())
     there = {p.relative_to(staging).as_posix() for p in staging.rglob("*") if p.is_file()}
     files = {}
     for name in sorted({*there, *hashes}):  # pieces of a remote version are not in the folder
         digest, size = hashes.get(name) or storage.hashed(staging / name)
         files[name] = {"sha256": digest, "bytes": size}
-    manifest.write_atomic(staging / "dataset.json", sealed({**facts, "files": files}))
+    storage.write_atomic(staging / "dataset.json", sealed({**facts, "files": files}))
 
 
 def describe(job: Job, gathered: dict[str, Any], staging: Path) -> dict[str, Any]:

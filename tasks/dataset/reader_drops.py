@@ -97,8 +97,7 @@ def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str,
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
     """Rows of a file, or of a folder of parts; pages are decoded as they are asked for."""
-    folder = not storage.is_remote(path) and path.is_dir()
-    for part in sorted(path.glob("*.parquet")) if folder else [path]:
+    for part in storage.names(path, ".parquet") or [path]:
         with tables.arrow(part) as source, pq.ParquetFile(source) as file:
             yield from file.iter_batches(batch_size=BATCH, columns=list(COLUMNS))
 

@@ -1,25 +1,18 @@
-"""Dataset versions on disk: staged beside, published by one rename, never changed after.
+"""Dataset versions: OUT/datasets/v0001 and so on, complete or not there, never changed after.
 
-datasets/.staging/     being written; removed by the next run when its run died
-datasets/v0001/        complete, or not there
-datasets/latest        a link to the newest, moved last
-
-On an object store: see `remote_versions.py`.
+`latest` names the newest. How they are published depends on the store, see `publication.py`.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from tasks import storage
-from tasks.checkpoints.manifest import fsync
-from tasks.dataset import remote_versions
+from tasks.dataset import publication
 
 
 def home(out: Path) -> Path:
@@ -30,21 +23,26 @@ def number(version: Path) -> int:
     return int(version.name[1:])
 
 
+def numbered(out: Path, number: int) -> Path:
+    """The place of a version, published or not."""
+    return home(out) / f"v{number:04d}"
+
+
 def all_of(out: Path) -> list[Path]:
     """Published versions, oldest first."""
-    if storage.is_remote(out):
-        return [*remote_versions.whole(home(out))][::-1]
-    if not home(out).is_dir():
-        return []
-    found = [p for p in home(out).iterdir() if p.name[:1] == "v" and p.name[1:].isdigit()]
-    return sorted(found, key=number)
+    return [*_published(out)][::-1]
 
 
 def newest(out: Path) -> Path | None:
-    if storage.is_remote(out):
-        return next(remote_versions.whole(home(out)), None)
-    found = all_of(out)
-    return found[-1] if found else None
+    return next(_published(out), None)
+
+
+def _published(out: Path) -> Iterator[Path]:
+    """Published versions, newest first."""
+    published = publication.of(out)
+    names = (n for n in storage.of(out).folders(home(out)) if n[:1] == "v" and n[1:].isdigit())
+    places = sorted((home(out) / name for name in names), key=number, reverse=True)
+    return (place for place in places if published.complete(place))
 
 
 def described(version: Path) -> dict[str, Any]:
@@ -53,99 +51,50 @@ def described(version: Path) -> dict[str, Any]:
     return data
 
 
-def follow(path: Path) -> Path:
-    """The version itself where `latest` was named."""
-    return remote_versions.follow(path) if storage.is_remote(path) else path.resolve()
+def latest(out: Path) -> Path | None:
+    """The version that `latest` names."""
+    return publication.of(out).latest(home(out))
 
 
 def named(place: Path) -> Path:
     """The version that a place means: itself, what `latest` is, or the newest of an OUT."""
-    version, latest = follow(place), home(place) / "latest"
-    there = storage.exists(latest) if storage.is_remote(latest) else latest.exists()
-    return follow(latest) if there and not storage.exists(version / "dataset.json") else version
+    version = publication.of(place).follow(place)
+    if storage.exists(version / "dataset.json"):
+        return version
+    return latest(place) or version
 
 
-def stage(out: Path, version: int) -> Path:
-    """An empty staging folder; whatever a dead run left in it is gone. A remote one was cleaned by
-    the run itself: a worker cannot tell whether OUT's lock is lost."""
-    if storage.is_remote(out):
-        return home(out) / f"v{version:04d}"
-    staging = home(out) / ".staging"
-    shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir(parents=True)
-    return staging
+def stage(out: Path, number: int) -> Path:
+    """The staging folder of a version; what a dead run left in it is gone."""
+    return publication.of(out).staging(numbered(out, number))
 
 
-@contextmanager
 def finishing(
     staging: Path, read: Iterable[str], sizes: Mapping[str, int | None], scratch: Path | None
-) -> Iterator[Path]:
-    """A local folder in which the last files of a version are written: the staging folder itself,
-    or one that has the files `read` of it, and the folders and known sizes of others."""
-    if not storage.is_remote(staging):
-        yield staging
-        return
-    with remote_versions.mirror(staging, read, sizes, scratch) as mirrored:
-        yield mirrored
+) -> AbstractContextManager[Path]:
+    """A local folder for the last files of a version; see `Publication.finishing`."""
+    return publication.of(staging).finishing(staging, read, sizes, scratch)
 
 
-def publish(
-    out: Path, staging: Path, version: int, finished: Path, staged: Collection[str]
-) -> Path:
-    """Make everything durable, rename staging to its version, then move `latest`. `finished` is
-    what `finishing` gave, `staged` names what was in the staging folder before."""
-    if storage.is_remote(out):
-        remote_versions.publish(out, home(out), staging, finished, staged)
-        return staging
-    for folder, _, names in os.walk(staging):
-        for name in names:
-            fsync(Path(folder) / name)
-        fsync(Path(folder))
-    final = home(out) / f"v{version:04d}"
-    os.rename(staging, final)
-    fsync(home(out))
+def publish(out: Path, staging: Path, number: int, finished: Path, staged: Collection[str]) -> Path:
+    """Publish what is staged, then move `latest`; see `Publication.publish`."""
+    version = numbered(out, number)
+    publication.of(out).publish(version, staging, finished, staged)
     point_latest(out)
-    return final
+    return version
 
 
 def point_latest(out: Path) -> None:
-    """Let `latest` name the newest version; a run that died between rename and link is mended."""
-    if storage.is_remote(out):
-        remote_versions.point_latest(home(out))
-        return
-    last = newest(out)
-    link = home(out) / "latest"
-    if last is None or (link.is_symlink() and os.readlink(link) == last.name):
-        return
-    temp = home(out) / ".latest.tmp"
-    temp.unlink(missing_ok=True)
-    temp.symlink_to(last.name)
-    os.replace(temp, link)
-    fsync(home(out))
+    """Let `latest` name the newest version, as a run that died after publishing could not."""
+    if (version := newest(out)) is not None:
+        publication.of(out).point(home(out), version)
 
 
 def clean(out: Path) -> None:
-    """Remove the staging folder of a dead run; only while holding OUT's lock."""
-    if storage.is_remote(out):
-        remote_versions.clean(out, home(out))
-        return
-    shutil.rmtree(home(out) / ".staging", ignore_errors=True)
+    """Remove what a dead run left of a version; only while holding OUT's lock."""
+    publication.of(out).clean(home(out))
 
 
 def link(old: Path, new: Path, sha256: str, size: int) -> bool:
-    """Let `new` be the file `old` of a published version, by a hard link or else a copy; False
-    when `old` is not the file that it was. Its bytes are read: damage does not spread. An object
-    is copied within its store."""
-    if storage.is_remote(old):
-        return storage.copy_unchanged(old, new, sha256, size)
-    try:
-        if storage.hashed(old) != (sha256, size):
-            return False
-    except OSError:
-        return False
-    new.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(old, new)
-    except OSError:  # another file system, or one without hard links
-        shutil.copyfile(old, new)
-    return True
+    """Make `new` the file `old` of a published version; False when that file has changed."""
+    return storage.of(old).link(old, new, sha256, size)

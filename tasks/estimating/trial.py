@@ -167,10 +167,6 @@ def bytes_of(staging: Path) -> dict[str, int]:
     """Bytes of the output shards that were written, by format."""
     found: dict[str, int] = {}
     for shard in packaging_plan.all_shards(staging):
-        remote = storage.is_remote(staging)
-        size = sum(
-            storage.size(staging / path) if remote else (staging / path).stat().st_size
-            for path in shard.files
-        )
+        size = sum(storage.of(staging).size(staging / path) for path in shard.files)
         found[shard.format] = found.get(shard.format, 0) + size
     return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tasks.checkpoints.manifest import write_atomic
 from tasks.formats import OutputShard
+from tasks.storage import write_atomic
 
 NAME = "data.list"
 

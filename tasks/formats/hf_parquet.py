@@ -18,8 +18,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.checkpoints.manifest import HashedFile, Row
+from tasks.checkpoints.manifest import Row
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _measures
+from tasks.storage.atomic import HashedFile
 
 VERSION = 1
 #: Columns that are taken from the row as they are.

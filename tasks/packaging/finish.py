@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,12 +19,11 @@ def finished(job: Job, staging: Path) -> Iterator[tuple[Path, Hashes]]:
     (the staging folder itself unless it is remote), and the digests of all shard files."""
     shards = plan.all_shards(staging)
     hashes = plan.all_hashes(staging, shards)
-    if storage.is_remote(staging):
-        storage.remove_tree(staging / plan.PLAN)
-    else:
-        shutil.rmtree(staging / plan.PLAN)
+    store = storage.of(staging)
+    store.remove_tree(staging / plan.PLAN)
     formats = [(plugin.use, *plugins.resolve("formats", plugin)) for plugin in job.package.formats]
-    wanted, sizes = [*storage.sizes(staging)], dict[str, int | None].fromkeys(hashes)
+    wanted = [path.name for path in store.names(staging)]
+    sizes = dict[str, int | None].fromkeys(hashes)
     for use, module, _ in formats:
         paths = [path for shard in shards if shard.format == use for path in shard.files]
         suffixes: tuple[str, ...] = getattr(module, "READ_BACK", ())

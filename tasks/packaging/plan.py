@@ -187,10 +187,7 @@ def save_hashes(staging: Path, number: int, hashes: Hashes) -> None:
     """Record the digests of a shard's files. Only the shard's own worker call writes them, and
     nobody reads them before it has returned."""
     path, data = staging / PLAN / "hashes" / str(number), json.dumps(hashes).encode()
-    if storage.is_remote(staging):
-        storage.put(path, data)
-    else:
-        path.write_bytes(data)
+    storage.of(staging).write(path, data)
 
 
 def load_hashes(staging: Path, number: int) -> Hashes:
@@ -199,7 +196,7 @@ def load_hashes(staging: Path, number: int) -> Hashes:
 
 def all_hashes(staging: Path, shards: list[OutputShard]) -> Hashes:
     """Digests of the files of all shards; of linked files, those of the previous version."""
-    saved = storage.read_all(staging / PLAN / "hashes")
+    saved = storage.of(staging).read_all(staging / PLAN / "hashes")
     hashes: Hashes = {}
     for number, shard in enumerate(shards):
         if data := saved.get(str(number)):

@@ -25,7 +25,7 @@ from tasks.job import Job
 from tasks.packaging import plan
 from tasks.schema import LEDGER, UTTERANCES
 from tasks.stages.stage import view_of
-from tasks.storage import tables, transfers
+from tasks.storage import tables
 
 AT_ONCE = 16  # shards of a worker call
 
@@ -74,9 +74,7 @@ def batches(shards: Sequence[str], scratch: Path) -> list[tuple[Path, Sequence[s
 
 def save(job: Job, shards: Sequence[str], home: Path) -> None:
     """On a worker: decide these shards, one by one, into the folder `home`."""
-    if not storage.is_remote(home):
-        home.mkdir(parents=True, exist_ok=True)
-    with transfers.writing(home) as folder, ExitStack() as stack:
+    with storage.of(home).writing(home) as folder, ExitStack() as stack:
         writers = {
             name: stack.enter_context(tables.writing(folder / f"{name}.arrow", schema))
             for name, schema in _schemas(job).items()

@@ -19,7 +19,6 @@ from tasks.errors import CorruptManifest, RunError
 from tasks.formats import Output, OutputShard
 from tasks.job import Job
 from tasks.packaging import plan
-from tasks.storage import transfers
 
 log = logging.getLogger("uttermill")
 
@@ -47,7 +46,7 @@ def write(job: Job, staging: Path, number: int) -> bool:
     module, settings = _format(job, shard)
     rows = plan.rows(staging, shard, *plan.PCM_COLUMNS)
     verify = not getattr(module, "PROVES_SAMPLES", False)
-    with transfers.writing(staging) as home, blobs.reading(job.out, rows, verify) as pcm:
+    with storage.of(staging).writing(staging) as home, blobs.reading(job.out, rows, verify) as pcm:
         out = Output(home)
         module.write(shard, rows, pcm, out, settings)
     plan.save_hashes(staging, number, out.hashes)
@@ -57,10 +56,8 @@ def write(job: Job, staging: Path, number: int) -> bool:
 def _remove_leftovers(staging: Path, shard: OutputShard) -> None:
     """Remove what a dead worker left: it may be hard links into a published version, which must not
     be written through. An object is complete if it exists, and is never overwritten."""
-    if storage.is_remote(staging):
-        return
     for path in shard.files:
-        (staging / path).unlink(missing_ok=True)
+        storage.of(staging).detach(staging / path)
 
 
 def check(job: Job, staging: Path, number: int) -> None:
@@ -82,7 +79,7 @@ def check(job: Job, staging: Path, number: int) -> None:
 def _faults(job: Job, staging: Path, number: int, shard: OutputShard) -> list[str]:
     """Faults of a shard that is read back; without any, the digests of its files are recorded."""
     module, settings = _format(job, shard)
-    with transfers.reading(staging, shard.files) as home:
+    with storage.of(staging).reading(staging, shard.files) as home:
         out = Output(home, plan.load_hashes(staging, number))
         faults: list[str] = module.check(shard, plan.rows(staging, shard), out, settings)
         found = {path: out.hashes.get(path) or storage.hashed(home / path) for path in shard.files}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tasks import storage
 from tasks.storage import urls
+from tasks.storage.local import stat_guard
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +23,6 @@ class FileState:
     size: int = 0
     guard: str = ""
     error: tuple[str, str] | None = None
-
-
-def stat_guard(status: os.stat_result) -> str:
-    """`<size>-<mtime in ns>-<inode>` of a local file."""
-    return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
 
 
 def current_guard(path: str) -> str:

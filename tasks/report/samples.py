@@ -103,7 +103,7 @@ def _tell(job: Job, sample: Sample, utterance: Utterance) -> None:
 def _shards_of(job: Job, recordings: set[str]) -> dict[str, set[str]]:
     """Which shard holds which of these recordings; only names are read of the manifests."""
     shards = manifest.shards(job.out)
-    most = REMOTE_SHARDS if storage.is_remote(job.out) else SHARDS
+    most = REMOTE_SHARDS if storage.of(job.out).remote else SHARDS
     if len(shards) > most:
         draw = np.random.default_rng(job.package.seed)
         shards = sorted(draw.choice(shards, most, replace=False).tolist())

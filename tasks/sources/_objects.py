@@ -6,12 +6,11 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tasks import storage
 from tasks.errors import ConfigError, RunError
 from tasks.recording import Ignored
 from tasks.recording.names import display_text, recording_name
 from tasks.sources._paths import skip_reason
-from tasks.storage import urls
+from tasks.storage import answers, urls
 
 
 class Object(NamedTuple):
@@ -31,7 +30,7 @@ def walk(root: str) -> Iterator[Object | Ignored]:
     skipped: set[str] = set()
     files, key = urls.files_of(root)
     try:
-        found = storage.under(files, key)
+        found = answers.under(files, key)
     except (FileNotFoundError, RunError) as error:
         raise ConfigError(f"source {display_text(root)!r} cannot be listed ({error})") from None
     for relative in sorted(found, key=os.fsencode):

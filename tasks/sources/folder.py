@@ -16,12 +16,13 @@ from tasks import storage
 from tasks.errors import ConfigError
 from tasks.recording import Ignored, Locator, Recording
 from tasks.recording.extensions import known
-from tasks.recording.guard import file_state, stat_error, stat_guard
+from tasks.recording.guard import file_state, stat_error
 from tasks.recording.names import display_text, recording_name, safe_name
 from tasks.settings import SourceSettings
 from tasks.sources._lists import failed
 from tasks.sources._objects import walk
 from tasks.sources._paths import skip_reason, source_root
+from tasks.storage.local import stat_guard
 
 
 class Settings(SourceSettings):

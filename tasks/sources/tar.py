@@ -21,7 +21,7 @@ from tasks import storage
 from tasks.errors import ConfigError, ItemError
 from tasks.recording import Ignored, Locator, Recording
 from tasks.recording.extensions import known
-from tasks.recording.guard import current_guard, file_state, stat_guard
+from tasks.recording.guard import current_guard, file_state
 from tasks.recording.names import display_text, safe_name
 from tasks.settings import SourceSettings
 from tasks.sources._containers import containers
@@ -29,6 +29,7 @@ from tasks.sources._lists import bad_line, failed, line_name, read_lines, text_f
 from tasks.sources._paths import display_path, list_file, list_root, listed_name, resolve
 from tasks.sources._tarwalk import Member, compression, is_binary, is_tar, members
 from tasks.storage import urls
+from tasks.storage.local import stat_guard
 
 MAX_TEXT_BYTES = 1_000_000
 

@@ -190,7 +190,7 @@ class Sink:
         """Write the PCM of rows into one blob; the rows then say where it lies."""
         home = blobs.folder(self.job.out, self.shard)
         placed = []
-        with manifest.staged(home) as (handle, publish):
+        with storage.of(home).staged(home) as (handle, publish):
             for row in rows:
                 samples = row.pop("pcm", None)
                 if samples is not None:

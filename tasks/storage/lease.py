@@ -1,14 +1,14 @@
 """The lock of an OUT on an object store: a numbered object, put exclusively and renewed.
 
-    OUT/.lock/00000007      who has it, how often it was renewed, and whether that run has ended
+    OUT/.lock/00000007      who holds OUT, how often that run renewed it, and whether it has ended
 
-The highest number counts. A run takes the next one when the last has ended or its owner is dead;
-of two that try, the store lets one put it. Nobody writes over another's object, so a run that was
+The highest number counts. A run takes the next number once the last run has ended or is dead; when
+two try, the store lets one of them put it. Nobody writes over another's object, so a run that was
 thought dead finds a higher number than its own: it has lost OUT, and publishes nothing.
 
-Whether an owner lives is told by its process where that is ours to see (same machine, same
-container); elsewhere by its renewals, watched for LEASE seconds on the watcher's own clock: clocks
-of two machines are never compared. On a version the exclusive put of its dataset.json decides.
+An owner on this machine and in this container lives while its process does. Any other lives while
+it renews, watched for LEASE seconds on the watcher's own clock: clocks of two machines are never
+compared. In the end, a version is decided by the exclusive put of its dataset.json.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,15 +26,17 @@ from uuid import uuid4
 
 import psutil
 
-from tasks import storage
 from tasks.errors import ConfigError, Held, RunError
+from tasks.storage.objects import Objects
 
 log = logging.getLogger("uttermill")
 
 RENEW = 5.0  # s between renewals
-LEASE = 30.0  # s without one after which an owner is dead, and knows that it may be thought so
+LEASE = 30.0  # s without a renewal after which an owner counts as dead, also to itself
 FOLDER = ".lock"
-TRIES = 20  # of taking it while others take it and end
+TRIES = 20  # while other runs take it and end
+
+_store = Objects()
 
 
 class Lease:
@@ -55,15 +57,15 @@ class Lease:
             try:
                 if _newest(self.out) != self.number:
                     return self._lose("another run has taken it")
-                began = time.monotonic()  # the store may have it long before it answers
+                began = time.monotonic()  # the store may have written it long before it answers
                 _write(self.out, self.number, {**self.owner, "beat": beat})
                 self.renewed = began
-            except Exception as error:  # whatever it is, the next renewal may do
+            except Exception as error:  # whatever it is, the next renewal may succeed
                 log.warning("the lock of %s was not renewed: %s", self.out, error)
         try:
             if not self.lost and _newest(self.out) == self.number:
                 _write(self.out, self.number, {**self.owner, "ended": True})
-        except Exception as error:  # a store that is away; the next run finds us dead
+        except Exception as error:  # the store is away; the next run finds us dead
             log.warning("the lock of %s was not given back: %s", self.out, error)
         return None
 
@@ -72,7 +74,7 @@ class Lease:
         log.error("the lock of %s is lost: %s; nothing will be published", self.out, why)
 
     def check(self) -> None:
-        """RunError when another run has OUT, or may by now believe that it has."""
+        """RunError when another run has taken OUT, or may believe by now that it can."""
         if not self.lost and _newest(self.out) != self.number:
             self._lose("another run has taken it")
         if not self.lost and time.monotonic() - self.renewed > LEASE:
@@ -84,7 +86,7 @@ class Lease:
             )
 
     def end(self) -> None:
-        """Give OUT back, within LEASE seconds: a lock that stays dies with this process."""
+        """Give OUT back, within LEASE seconds; otherwise the lease runs out after this process."""
         self._stop.set()
         self._thread.join(LEASE)
         if self._thread.is_alive():
@@ -96,14 +98,14 @@ _mine: dict[str, Lease] = {}
 
 
 def check(out: Path) -> None:
-    """RunError when this process has held OUT and lost it; nothing where nobody took a lock."""
+    """RunError when this process held OUT and has lost it."""
     if lease := _mine.get(str(out)):
         lease.check()
 
 
 @contextmanager
 def hold(out: Path, owner: dict[str, Any]) -> Iterator[None]:
-    """Holds a remote OUT for this process; `Held` names the run that has it."""
+    """Hold a remote OUT for this process; `Held` names the run that holds it."""
     try:
         lease = _take(out, {**owner, **_whereabouts(), "token": uuid4().hex})
     except FileNotFoundError as error:
@@ -122,11 +124,11 @@ def _take(out: Path, owner: dict[str, Any]) -> Lease:
     for _ in range(TRIES):
         last = _newest(out)
         if last and (holder := _living(out, last)) is not None:
-            raise Held(f"another run holds {out}: {_told(holder)}")
+            raise Held(f"another run holds {out}: {describe(holder)}")
         try:
             _write(out, last + 1, owner, exclusive=True)
         except FileExistsError:
-            # Another run was quicker; or the library put it twice, since an answer was lost.
+            # Another run was quicker, or an answer was lost and the library put it again.
             if (_read(out, last + 1) or {}).get("token") != owner["token"]:
                 continue
         _prove_exclusive(out, last + 1, owner)
@@ -135,13 +137,13 @@ def _take(out: Path, owner: dict[str, Any]) -> Lease:
             continue
         for number in numbers:
             if number <= last:
-                storage.remove(_path(out, number))
+                _store.remove(_path(out, number))
         return Lease(out, last + 1, owner)
     raise Held(f"other runs take {out} again and again; try it later")
 
 
 def _prove_exclusive(out: Path, number: int, owner: dict[str, Any]) -> None:
-    """ConfigError when the store lets an object be put twice: then nothing could be locked."""
+    """ConfigError when the store lets an object be put twice, so that nothing can be locked."""
     try:
         _write(out, number, owner, exclusive=True)
     except FileExistsError:
@@ -154,13 +156,15 @@ def _prove_exclusive(out: Path, number: int, owner: dict[str, Any]) -> None:
 
 
 def _living(out: Path, number: int) -> dict[str, Any] | None:
-    """The owner of a number, when it holds OUT still; None when it has ended or is dead."""
+    """The owner of a number if it still holds OUT; None when it has ended or is dead."""
     first = _read(out, number)
     if first is None or first.get("ended"):
         return None
     if first.get("machine") and first["machine"] == _machine():
         return first if _runs_here(first) else None
-    log.info("looking for %.0f s whether the run that holds %s lives: %s", LEASE, out, _told(first))
+    log.info(
+        "looking for %.0f s whether the run that holds %s lives: %s", LEASE, out, describe(first)
+    )
     until = time.monotonic() + LEASE
     while time.monotonic() < until:
         time.sleep(min(1.0, RENEW / 2))
@@ -186,15 +190,15 @@ def _whereabouts() -> dict[str, Any]:
 
 
 def _machine() -> str | None:
-    """The running kernel and the container in it: processes with one answer see each other."""
+    """The booted kernel and the container: processes with the same answer see each other."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
-    except OSError:  # no Linux: told by renewals alone
+    except OSError:  # not Linux: renewals alone tell
         return None
 
 
-def _told(owner: dict[str, Any]) -> str:
+def describe(owner: Mapping[str, Any]) -> str:
     try:
         return "{command}, process {pid} on {host}, since {since}".format(**owner)
     except KeyError:
@@ -206,7 +210,7 @@ def _path(out: Path, number: int) -> Path:
 
 
 def _numbers(out: Path) -> list[int]:
-    return [int(p.name) for p in storage.names(out / FOLDER) if p.name.isdigit()]
+    return [int(p.name) for p in _store.names(out / FOLDER) if p.name.isdigit()]
 
 
 def _newest(out: Path) -> int:
@@ -215,11 +219,11 @@ def _newest(out: Path) -> int:
 
 def _read(out: Path, number: int) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = json.loads(storage.read(_path(out, number)))
+        found: dict[str, Any] = json.loads(_store.read(_path(out, number)))
         return found
     except FileNotFoundError:  # a newer one has taken its place
         return None
 
 
 def _write(out: Path, number: int, owner: dict[str, Any], exclusive: bool = False) -> None:
-    storage.put(_path(out, number), json.dumps(owner).encode(), exclusive)
+    _store.put(_path(out, number), json.dumps(owner).encode(), exclusive)

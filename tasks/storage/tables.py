@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.storage import asked, copies, files_in, is_remote, seen
+from tasks import storage
 
 
-@contextmanager
-def arrow(path: Path) -> Iterator[Any]:
+def arrow(path: Path) -> AbstractContextManager[Any]:
     """A file that pyarrow reads parts of; of a remote object, a copy of it as it is now."""
-    if not is_remote(path):
-        with pa.OSFile(str(path), "rb") as file:
-            yield file
-        return
-    files, key = files_in(path)
-    with asked(path):
-        held = copies.held(files, key, seen(files.info(key)).mark)
-    with held, pa.PythonFile(held, "r") as file:
-        yield file
+    return storage.of(path).arrow(path)
 
 
 @contextmanager
@@ -35,8 +26,8 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[Any]:
 
 
 def read(path: Path, **options: Any) -> pa.Table:
-    """`pyarrow.parquet.read_table` of a place."""
-    if not is_remote(path):
+    """`pyarrow.parquet.read_table` of a place; a local one may be a folder of parts."""
+    if isinstance(path, Path):
         return pq.read_table(path, **options)
     with arrow(path) as file:
         return pq.read_table(file, **options)
@@ -44,16 +35,10 @@ def read(path: Path, **options: Any) -> pa.Table:
 
 def schema(path: Path) -> pa.Schema:
     """`pyarrow.parquet.read_schema` of a place."""
-    if not is_remote(path):
-        return pq.read_schema(path)
     with arrow(path) as file:
         return pq.read_schema(file)
 
 
 def local(path: Path) -> Path:
     """A path for readers that want one; of a remote object, a copy that lasts as the process."""
-    if not is_remote(path):
-        return path
-    files, key = files_in(path)
-    with asked(path):
-        return copies.kept(files, key, seen(files.info(key)).mark)
+    return storage.of(path).local(path)

@@ -8,7 +8,9 @@ import stat
 from typing import Any, BinaryIO, cast
 
 from tasks.errors import ConfigError
-from tasks.storage import Seen, asked, copies, is_url, no_library, seen
+from tasks.storage import copies
+from tasks.storage.answers import Seen, asked, seen
+from tasks.storage.places import is_url, no_library
 
 
 def files_of(url: str) -> tuple[Any, str]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tasks import storage
-from tasks.checkpoints import blobs, inventory, manifest
+from tasks.checkpoints import blobs, manifest
+from tasks.checkpoints.index import Index
 from tasks.checkpoints.manifest import Part
 from tasks.errors import ConfigError, CorruptManifest
 from tasks.stages import stage
@@ -49,7 +50,7 @@ def verify(out: Path) -> Found:
         for path in storage.names(blobs.folder(out, shard), ".pcm"):
             if _hashed(out, path, path.stem, found):
                 found.blobs += 1
-    gone = [name for name in inventory.lost(out) if not _replaced(out, name)]
+    gone = [name for name in Index(out).gone() if not _replaced(out, name)]
     said = "\n".join(found.faults)
     found.faults += [f"{name} is gone since the last run" for name in gone if name not in said]
     return found
@@ -86,12 +87,12 @@ def _hashed(out: Path, path: Path, named: str, found: Found) -> bool:
 
 def _unheard(out: Path, shard: str, parts: list[Part]) -> list[str]:
     """Blobs that rows name, but that are gone or too short; not of PCM that was made again."""
-    sizes: dict[str, int] = {}
+    sizes = blobs.sizes(out, shard)
     there: set[str] = set()
     absent: dict[str, str] = {}
     for part in parts:
         for row in part.table.to_pylist():
-            if row["error_code"] or blobs.present(out, shard, row, sizes):
+            if row["error_code"] or blobs.present(row, sizes):
                 there.add(row["audio"])
             else:
                 absent[row["audio"]] = row["blob"]

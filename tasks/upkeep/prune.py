@@ -14,9 +14,8 @@ goes. Only while holding OUT's lock. On an object store a version goes with its 
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,21 +24,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import plugins, storage
-from tasks.checkpoints import inventory, manifest
-from tasks.checkpoints.manifest import fsync
+from tasks.checkpoints import manifest
+from tasks.checkpoints.index import Index
 from tasks.corpuswide import decisions
-from tasks.dataset import remote_versions, versions
+from tasks.dataset import publication, versions
 from tasks.errors import ConfigError, RunError
 from tasks.job import Job
 from tasks.settings import FilterSettings, ResampleSettings, StageSettings, TranscribeSettings
-from tasks.storage import lease, tables
+from tasks.storage import lock, tables
 from tasks.upkeep import reach
 from tasks.upkeep.reach import Asked
 
 MODELS: dict[str, type[StageSettings]] = {
-    "filter": FilterSettings, "resample": ResampleSettings, "transcribe": TranscribeSettings,
-}  # fmt: skip
-ASIDE = ".pruned-"  # before the name of a folder that is being removed
+    "filter": FilterSettings,
+    "resample": ResampleSettings,
+    "transcribe": TranscribeSettings,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +53,26 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """Items, files and bytes of each kind; `freed` are those that nothing else links to."""
-        freed = _freed(self.goes)
+        files = {kind: [*_files(self.out, paths)] for kind, paths in self.goes.items()}
+        freed = _freed(files)
         kinds = {
             kind: {
-                "items": len(paths), "files": sum(1 for _ in _files(paths)),
-                "bytes": sum(size for _, size in _files(paths)), "freed": freed[kind],
+                "items": len(paths),
+                "files": len(files[kind]),
+                "bytes": sum(file.size for file in files[kind]),
+                "freed": freed[kind],
             }
             for kind, paths in self.goes.items()
-        }  # fmt: skip
+        }
         return {
-            "out": str(self.out), "kept": list(self.kept), "kinds": kinds,
+            "out": str(self.out),
+            "kept": list(self.kept),
+            "kinds": kinds,
             "versions": [path.name for path in self.goes["versions"]],
             "runs": [path.name for path in self.goes["runs"]],
-            "uncut": self.uncut, "freed": sum(freed.values()),
-        }  # fmt: skip
+            "uncut": self.uncut,
+            "freed": sum(freed.values()),
+        }
 
 
 def kept(out: Path, keep: int) -> list[Path]:
@@ -74,8 +80,8 @@ def kept(out: Path, keep: int) -> list[Path]:
     if keep < 1:
         raise ConfigError("the newest version always stays; keep at least 1")
     every = versions.all_of(out)
-    latest = versions.home(out) / "latest"
-    named = versions.follow(latest).name
+    latest = versions.latest(out)
+    named = latest.name if latest else None
     return [path for path in every if path in every[-keep:] or path.name == named]
 
 
@@ -114,18 +120,10 @@ def settings_of(out: Path, kept: Sequence[Path]) -> list[Asked]:
 def carry_out(plan: Plan, job: Job) -> None:
     """Remove it. A kill at any point leaves whole versions, all that is needed, and a rest that the
     next prune removes. `job` has the settings of the newest run that ended well."""
-    lease.check(plan.out)
-    _remove(plan.goes["staging"])
-    if storage.is_remote(plan.out):
-        for version in plan.goes["versions"]:
-            remote_versions.remove(version)
-        _remove(plan.goes["runs"])
-        return _remove_checkpoints(plan, job)
-    aside = [_put_aside(path) for path in (*plan.goes["versions"], *plan.goes["runs"])]
-    if plan.goes["versions"]:
-        fsync(versions.home(plan.out))
-    _remove(aside)
-    return _remove_checkpoints(plan, job)
+    lock.check(plan.out)
+    _remove(plan.out, plan.goes["staging"])
+    publication.of(plan.out).withdraw((*plan.goes["versions"], *plan.goes["runs"]))
+    _remove_checkpoints(plan, job)
 
 
 def _remove_checkpoints(plan: Plan, job: Job) -> None:
@@ -133,8 +131,8 @@ def _remove_checkpoints(plan: Plan, job: Job) -> None:
     checkpoints = (*plan.goes["manifests"], *plan.goes["audio"])
     if checkpoints:
         answers = decisions.load(job)  # holds for a list of parts, which becomes another
-        inventory.forget(plan.out, {p.relative_to(plan.out).as_posix() for p in checkpoints})
-        _remove(checkpoints)
+        Index(plan.out).forget(p.relative_to(plan.out).as_posix() for p in checkpoints)
+        _remove(plan.out, checkpoints)
         if answers is not None:
             decisions.save(job, answers)
 
@@ -157,67 +155,41 @@ def _live(kept: Iterable[Path]) -> set[str]:
 
 def _staging(out: Path) -> Iterator[Path]:
     """What only a dead run, or a dead prune, leaves."""
-    if storage.is_remote(out):
-        listing = out / "manifests" / ".listing"
-        yield from [listing] if storage.is_folder(listing) else []
-        yield from remote_versions.unfinished(versions.home(out))
-        return
-    for path in (versions.home(out) / ".staging", out / "manifests" / ".listing"):
-        if path.is_dir():
-            yield path
-    for home in (versions.home(out), out / "runs"):
-        yield from sorted(home.glob(f"{ASIDE}*"))
+    store = storage.of(out)
+    listing = out / "manifests" / ".listing"
+    if store.is_folder(listing):
+        yield listing
+    folders = [
+        path
+        for home in (versions.home(out), out / "runs")
+        for path in publication.of(out).leftovers(home)
+    ]
+    yield from folders
     for root in ("manifests", "audio", "datasets", "runs"):
-        temps = sorted((out / root).rglob(".*.tmp"))
-        yield from (p for p in temps if not {".staging", ".listing"} & set(p.parts))
+        for temp in sorted(store.temporaries(out / root)):
+            if listing not in temp.parents and not set(folders) & set(temp.parents):
+                yield temp
 
 
-def _files(paths: Iterable[Path]) -> Iterator[tuple[Path, int]]:
-    """Files with their sizes, of links their own."""
-    for path in paths:
-        if storage.is_remote(path):
-            inside = storage.tree(path)
-            yield from ((path / name, size) for name, size in sorted(inside.items()))
-            if not inside:
-                yield path, storage.size(path)
-        elif path.is_dir() and not path.is_symlink():
-            for folder, _, names in os.walk(path):
-                for name in sorted(names):
-                    yield Path(folder) / name, os.lstat(Path(folder) / name).st_size
-        else:
-            yield path, os.lstat(path).st_size
-
-
-def _freed(goes: dict[str, tuple[Path, ...]]) -> dict[str, int]:
+def _freed(files: Mapping[str, Iterable[storage.File]]) -> dict[str, int]:
     """Bytes that come free by kind: of files whose every link goes, once."""
-    links: dict[tuple[int, int], int] = {}
-    freed = dict.fromkeys(goes, 0)
-    for kind, paths in goes.items():
-        for path, size in _files(paths):
-            if storage.is_remote(path):
-                freed[kind] += size
-                continue
-            status = os.lstat(path)
-            inode = status.st_dev, status.st_ino
-            links[inode] = links.get(inode, 0) + 1
-            if links[inode] == status.st_nlink:
-                freed[kind] += status.st_size
+    links: Counter[object] = Counter()
+    freed = dict.fromkeys(files, 0)
+    for kind, some in files.items():
+        for file in some:
+            links[file.inode] += 1
+            if links[file.inode] == file.links:
+                freed[kind] += file.size
     return freed
 
 
-def _put_aside(path: Path) -> Path:
-    """Give a folder a name under which nobody looks for it: it goes at once, or not at all."""
-    aside = path.with_name(ASIDE + path.name)
-    os.rename(path, aside)
-    return aside
-
-
-def _remove(paths: Iterable[Path]) -> None:
+def _files(out: Path, paths: Iterable[Path]) -> Iterator[storage.File]:
     for path in paths:
-        if storage.is_remote(path):
-            storage.remove_tree(path)
-            storage.remove(path)
-        elif path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        yield from storage.of(out).files(path)
+
+
+def _remove(out: Path, paths: Iterable[Path]) -> None:
+    store = storage.of(out)
+    for path in paths:
+        store.remove_tree(path)
+        store.remove(path)

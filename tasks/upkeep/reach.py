@@ -94,7 +94,7 @@ def unreached(
     found.manifests += [part.path for part in cuts if part.path not in needed]
     if uncut:
         return found
-    sizes: dict[str, int] = {}
+    sizes = blobs.sizes(out, shard)
     audio = {name for view in views for name in view.wanted_items[0]}
     texts = {name for view in views for name in view.wanted_items[1]}
     named: set[str] = set()
@@ -103,7 +103,7 @@ def unreached(
         rows = rows.to_pylist()
         if any(
             row["audio"] in audio
-            and (row["error_code"] or blobs.present(out, shard, row, sizes))
+            and (row["error_code"] or blobs.present(row, sizes))
             for row in rows
         ):  # fmt: skip
             named |= {row["blob"] for row in rows}

@@ -15,7 +15,7 @@ from tasks.dataset import datacard
 from tasks.errors import ConfigError, RunError
 from tasks.formats import Hashes, Output, OutputShard
 from tasks.packaging import format_rows, layout, splits
-from tasks.storage import tables, transfers
+from tasks.storage import tables
 
 
 def verify(version: Path) -> list[str]:
@@ -52,7 +52,7 @@ def verify(version: Path) -> list[str]:
 
 def _files(version: Path, files: dict[str, dict[str, Any]]) -> Iterator[str]:
     """Every file is there with its hash, and there is no other."""
-    there = _there(version) - {"dataset.json"}
+    there = {*storage.of(version).tree(version)} - {"dataset.json"}
     for name in sorted(there - set(files)):
         yield f"{name} is there, but dataset.json does not name it"
     for name, entry in sorted(files.items()):
@@ -60,13 +60,6 @@ def _files(version: Path, files: dict[str, dict[str, Any]]) -> Iterator[str]:
             yield f"{name} is missing"
         elif storage.hashed(version / name) != (entry["sha256"], entry["bytes"]):
             yield f"{name} is not the file that was published (hash or size differs)"
-
-
-def _there(version: Path) -> set[str]:
-    if storage.is_remote(version):
-        return set(storage.tree(version))
-    found = (p for p in version.rglob("*") if p.is_file() or p.is_symlink())
-    return {p.relative_to(version).as_posix() for p in found}
 
 
 def _counts(described: dict[str, Any], rows: pa.Table, ledger: pa.Table) -> list[str]:
@@ -111,7 +104,7 @@ def _contents(version: Path, described: dict[str, Any], table: pa.Table) -> list
             files = module.files(split, number, format_rows.visible(module, rows), settings)
             shard = OutputShard(plugin.use, split, number, index, count, tuple(files))
             try:
-                with transfers.reading(version, shard.files) as home:
+                with storage.of(version).reading(version, shard.files) as home:
                     out = Output(home, _known(described, shard))
                     given = format_rows.rows_for(module, rows)
                     faults += module.check(shard, given, out, settings)

@@ -12,11 +12,11 @@ from uuid import UUID
 import pytest
 import yaml
 
-from flows.run import lock
 from flows.server.server import LocalServer, using
 from flows.settings import check, parse
 from tasks import pipeline
 from tasks.errors import Held
+from tasks.storage import lock
 from tests import corpus
 from tests.e2e import service
 from tests.e2e.service import Service

@@ -1,7 +1,7 @@
-"""One run at a time in an OUT. The kernel holds the lock, so a dead owner holds nothing.
+"""One run at a time in an OUT: a lock of the kernel on a folder, a lease on an object store.
 
-On network file systems without `flock` between hosts the lock guards one host only. On an object
-store it is an object, see `tasks.storage.lease`.
+A dead owner holds nothing: the kernel drops its lock, and its lease runs out (`lease.py`). On a
+network file system without `flock` between hosts, the lock excludes runs on one host only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,16 +24,20 @@ from tasks.storage import lease
 NAME = ".lock"
 
 
-@contextmanager
-def hold(out: Path) -> Iterator[None]:
-    """Holds OUT for this process; `Held` names the run that has it. Makes OUT if needed.
+def hold(out: Path) -> AbstractContextManager[None]:
+    """Hold OUT for this process; makes OUT if needed. `Held` names the run that holds it."""
+    held = lease.hold if storage.of(out).remote else _locked
+    return held(out, _owner())
 
-    The file stays: removing it would let two runs lock two files of one name.
-    """
-    if storage.is_remote(out):
-        with lease.hold(out, _owner()):
-            yield
-        return
+
+def check(out: Path) -> None:
+    """RunError when this process held OUT and has lost it; nothing where it took no lease."""
+    lease.check(out)
+
+
+@contextmanager
+def _locked(out: Path, owner: dict[str, Any]) -> Iterator[None]:
+    """The file stays: removing it would let two runs lock two files of one name."""
     path = out / NAME
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -51,7 +55,7 @@ def hold(out: Path) -> Iterator[None]:
                 f"the file system of {out} has no locks ({error.strerror}); use another folder"
             ) from error
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(_owner()).encode(), 0)
+        os.pwrite(descriptor, json.dumps(owner).encode(), 0)
         yield
         os.ftruncate(descriptor, 0)
     finally:
@@ -70,7 +74,6 @@ def _owner() -> dict[str, Any]:
 
 def _describe(path: Path) -> str:
     try:
-        owner = json.loads(path.read_text())
-        return "{command}, process {pid} on {host}, since {since}".format(**owner)
-    except (OSError, ValueError, KeyError):  # it is writing these lines just now
+        return lease.describe(json.loads(path.read_text()))
+    except (OSError, ValueError):  # it is writing these lines just now
         return "it has only just begun"

@@ -1,0 +1,162 @@
+"""The index of an OUT: which checkpoints are there, and what the last run noted of them.
+
+    OUT/manifests/index.json    files: every committed file, so that one that is gone is noticed
+                                shards, version: what need not be looked at again, with its key
+
+A damaged file is found by the hash in its name; the index finds a deleted one. It decides what is
+looked at and said, never what is made: without it, every item is looked up in the manifests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tasks import storage
+
+log = logging.getLogger("uttermill")
+
+FORMAT = 1  # of the file
+STAGES = ("shard", "filter", "resample", "transcribe")
+ROOTS = (*(f"manifests/{name}" for name in STAGES), "audio")
+#: Files of the releases before `index.json`; the first is still read.
+INVENTORY, SETTLED = "manifests/inventory.txt", "manifests/package/settled.json"
+NAMED = 5  # files that a message names
+
+Notes = dict[str, Any]  # of one shard, or of the version: `key`, and what was noted under it
+
+
+class Index:
+    """The committed files of an OUT as they were when last listed, and the last run's notes.
+
+    Only while holding OUT's lock may anything be noted.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.files: dict[str, str] = {}  # guard of each file, by its name relative to OUT
+        self._noted, self._old = _read(out)
+        self.refresh()
+
+    def refresh(self, roots: Collection[str] = ROOTS) -> None:
+        """List the files again, or those below some of the roots."""
+        kept = {n: g for n, g in self.files.items() if not n.startswith(_below(roots))}
+        self.files = kept | _listed(self.out, roots)
+
+    def guards(self) -> dict[str, list[tuple[str, str]]]:
+        """(name, guard) of the files of each shard, sorted: they change when one is touched."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for name in sorted(self.files):
+            found.setdefault(_shard(name), []).append((name, self.files[name]))
+        return found
+
+    def gone(self) -> list[str]:
+        """Files that were there when the last run noted them, sorted."""
+        return sorted(self._noted_files() - self.files.keys())
+
+    def warn_of_gone(self) -> None:
+        if gone := self.gone():
+            more = f" and {len(gone) - NAMED} more" if len(gone) > NAMED else ""
+            said = (
+                "%d checkpoint files are gone since the last run (%s); what they held is made again"
+            )
+            log.warning(said, len(gone), ", ".join(gone[:NAMED]) + more)
+
+    def noted_shard(self, shard: str, key: str) -> Mapping[str, int] | None:
+        """Items of each stage of a shard, if it was noted under this key."""
+        known = self._noted["shards"].get(shard)
+        return known["items"] if known and known["key"] == key else None
+
+    def noted_version(self, key: str) -> Notes | None:
+        """What was noted of the newest version under this key."""
+        known: Notes | None = self._noted.get("version")
+        return known if known and known["key"] == key else None
+
+    def note_files(self) -> None:
+        """Note what is there."""
+        self._write({**self._noted, "files": sorted(self.files)})
+
+    def note(self, shards: Mapping[str, Notes], version: Notes | None) -> None:
+        """Note what is there, and which shards and version need no look while their keys hold."""
+        noted = {"files": sorted(self.files), "shards": dict(shards)}
+        self._write(noted | ({"version": version} if version else {}))
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Take files off the notes before they are removed on purpose, so that a kill in between
+        leaves nothing to report."""
+        known = self._noted_files()
+        left = known.difference(names)
+        if left != known:
+            self._write({**self._noted, "files": sorted(left)})
+
+    def _noted_files(self) -> set[str]:
+        return set(self._noted["files"])
+
+    def _write(self, noted: Notes) -> None:
+        if noted == self._noted and not self._old:
+            return
+        whole = {"format": FORMAT, **noted}
+        data = json.dumps({**whole, "sha256": digest(whole)}, sort_keys=True).encode()
+        storage.write_atomic(_path(self.out), data)
+        self._noted = noted
+        if self._old:
+            for name in (INVENTORY, SETTLED):
+                storage.remove(self.out / name)
+            self._old = False
+
+
+def names_hash(out: Path) -> str:
+    """Hash of the names of all committed files; they hold the hashes of the bytes."""
+    names = "\n".join(sorted(_listed(out, ROOTS)))
+    return hashlib.sha256(names.encode()).hexdigest()
+
+
+def digest(*parts: Any) -> str:
+    """32 hex digits that stand for JSON values."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _path(out: Path) -> Path:
+    return out / "manifests" / "index.json"
+
+
+def _read(out: Path) -> tuple[Notes, bool]:
+    """What was noted; whether the files of an older release are to be replaced."""
+    try:
+        noted = json.loads(storage.read(_path(out)))
+    except FileNotFoundError:
+        return {"files": _inventory(out), "shards": {}}, True
+    except (OSError, ValueError):
+        noted = {}
+    if not isinstance(noted, dict) or noted.pop("sha256", None) != digest(noted):
+        return {"files": [], "shards": {}}, False
+    return (noted, False) if noted.pop("format") == FORMAT else ({"files": [], "shards": {}}, False)
+
+
+def _inventory(out: Path) -> list[str]:
+    try:
+        return sorted(storage.read(out / INVENTORY).decode().splitlines())
+    except (OSError, UnicodeDecodeError):
+        return []
+
+
+def _listed(out: Path, roots: Iterable[str]) -> dict[str, str]:
+    store = storage.of(out)
+    return {
+        f"{root}/{name}": guard
+        for root in roots
+        for name, guard in store.guards(out / root)
+        if name.endswith((".parquet", ".pcm"))
+    }
+
+
+def _below(roots: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"{root}/" for root in roots)
+
+
+def _shard(name: str) -> str:
+    return name.split("/")[-2]

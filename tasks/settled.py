@@ -1,0 +1,148 @@
+"""What a run need not look at again, because the last run left it complete.
+
+A shard's key is a hash of all that its stages go by: the settings with their recipes, the code, and
+the guards of its files. Where it is the key that the index noted, the shard lacks nothing; where
+that holds for all shards, and for what package goes by, the newest version is today's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tasks import plugins
+from tasks.checkpoints.index import Index, Notes, digest
+from tasks.dataset import datacard, versions
+from tasks.job import Done, Job
+from tasks.settings import split_lists
+from tasks.stages import stage
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What package told of a version when it published it, or found it unchanged."""
+
+    number: int
+    clips: int
+    summary: dict[str, Any]
+    balance: dict[str, Any]
+
+
+class Settled:
+    """Which shards, and whether the version, were complete when a run began, and are when it ends.
+
+    Made after the shard stage, which is the last to list the files before it.
+    """
+
+    def __init__(self, job: Job, shards: Sequence[str], index: Index) -> None:
+        self._job, self._shards, self._index = job, sorted(shards), index
+        told = datacard.settings(job)
+        self._settings = digest(
+            [told[name] for name in stage.PER_SHARD],
+            job.filter.measure_all,
+            {**datacard.recipes(job), "weights": stage.weights_of(job)},
+            datacard.libraries(),
+            _code(),
+            _plugins(job),
+        )
+        self._lists: list[str] = []
+        self._keys = self._now()
+        self._ran: set[str] = set()
+        noted = {shard: index.noted_shard(shard, key) for shard, key in self._keys.items()}
+        self._items = {shard: dict(items) for shard, items in noted.items() if items is not None}
+        self._looked = len(self._items) < len(self._shards)
+
+    def items(self, shard: str) -> Mapping[str, int] | None:
+        """How many items each stage has of a shard that lacks nothing; None: look."""
+        return None if shard in self._ran else self._items.get(shard)
+
+    def saw(self, dones: Iterable[Done]) -> None:
+        """Record what the stages of one shard found and made."""
+        for done in dones:
+            self._items.setdefault(done.shard, {})[done.stage] = done.computed + done.reused
+            if done.ran:
+                self._ran.add(done.shard)
+
+    def decide(self) -> None:
+        """All stages have run, and package is about to read what they made and the splits' lists:
+        whatever changes from now on is gathered by the next run."""
+        self._lists = [each.sha256 for each in split_lists.read(self._job.package)]
+        if self._looked:
+            self._index.refresh()
+        if self._ran:
+            now = self._now()
+            # Only of shards that ran: of others, the state that was looked at is noted.
+            self._keys |= {shard: now[shard] for shard in self._ran}
+
+    def version(self) -> Version | None:
+        """After `decide`: the newest version, when package would make the same of today's data."""
+        known = None if self._ran else self._index.noted_version(self._version_key())
+        if known is None:
+            return None
+        return Version(known["number"], known["clips"], known["summary"], known["balance"])
+
+    def save(self, version: Version, changed: Iterable[str]) -> None:
+        """Note it for the next run, except shards in which recordings changed under this one; only
+        while holding OUT's lock."""
+        unsettled = set(changed)
+        shards = {
+            shard: {"key": self._keys[shard], "items": self._items[shard]}
+            for shard in self._shards
+            if shard not in unsettled and self._items.get(shard, {}).keys() == set(stage.PER_SHARD)
+        }
+        told: Notes = {
+            "key": self._version_key(),
+            "number": version.number,
+            "clips": version.clips,
+            "summary": version.summary,
+            "balance": version.balance,
+        }
+        self._index.note(shards, None if unsettled else told)
+
+    def _now(self) -> dict[str, str]:
+        guards = self._index.guards()
+        return {shard: digest(self._settings, guards.get(shard, [])) for shard in self._shards}
+
+    def _version_key(self) -> str:
+        newest = versions.newest(self._job.out)
+        described = versions.described(newest) if newest else {}
+        package = self._job.package
+        return digest(
+            [self._keys[shard] for shard in self._shards],
+            package.model_dump(mode="json"),
+            [plugins.load("formats", plugin.use).VERSION for plugin in package.formats],
+            self._lists,
+            [source.model_dump(mode="json") for source in self._job.sources],
+            datacard.settings(self._job),
+            newest.name if newest else None,
+            described.get(datacard.SEAL),
+        )
+
+
+@cache
+def _code() -> str:
+    """Hash of this package's source: another release, or a developer's change, looks anew."""
+    home = Path(__file__).parent
+    sha = hashlib.sha256()
+    for path in sorted(home.rglob("*.py")):
+        sha.update(f"{path.relative_to(home)}\0".encode() + path.read_bytes())
+    return sha.hexdigest()
+
+
+def _plugins(job: Job) -> list[str]:
+    """Hashes of plug-ins from outside this package, and of the modules beside them."""
+    chosen = {
+        "segmenters": (job.filter.segmenter,), "filters": job.filter.filters,
+        "resamplers": (job.resample.resampler,), "levels": job.resample.levels,
+        "asr": (job.transcribe.backend,), "text": job.transcribe.verdicts,
+        "formats": job.package.formats,
+    }  # fmt: skip
+    pairs = ((shelf, plugin.use) for shelf, some in chosen.items() for plugin in some)
+    modules = {plugins.load(shelf, use).__file__ or "" for shelf, use in pairs if "." in use}
+    homes = {Path(file).parent for file in modules - {""}}
+    files = sorted(path for home in homes for path in home.glob("*.py"))
+    return [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]

@@ -1,0 +1,100 @@
+"""What stores answer: their errors as ours, and what a listing says of an object."""
+
+from __future__ import annotations
+
+import errno
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from tasks.errors import RunError
+
+#: Answers of S3 to a condition that does not hold, or to two conditional puts at the same time.
+_CONDITION = {"PreconditionFailed", "ConditionalRequestConflict"}
+_ARCHIVED = "InvalidObjectState"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE)
+#: Libraries whose errors say that a store is away or refuses us.
+_NETWORK = {
+    *("botocore", "aiobotocore", "aiohttp", "s3fs", "gcsfs", "google", "adlfs", "azure"),
+    *("asyncio", "requests", "urllib3"),
+}
+
+
+class Archived(RunError):
+    """An object in cold storage: it cannot be read before it is restored."""
+
+
+class Seen(NamedTuple):
+    """What a listing says of an object; `mark` changes whenever its bytes may have changed."""
+
+    size: int
+    mark: str
+
+
+@contextmanager
+def asked(what: object) -> Iterator[None]:
+    """Around every request to a store: raises its errors as ours."""
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except Exception as error:
+        codes = set(_codes(error))
+        if codes & _CONDITION:
+            raise FileExistsError(str(what)) from error
+        if _ARCHIVED in codes:
+            raise Archived(f"{what} is in cold storage; restore it") from error
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            raise RunError(
+                f"{what} has no room on this machine: {error.strerror}; temporary copies lie in "
+                f"{tempfile.gettempdir()} (TMPDIR)"
+            ) from error
+        if isinstance(error, PermissionError):
+            raise RunError(
+                f"{what}: access is refused ({_short(error)}); check the account and its rights"
+            ) from error
+        if isinstance(error, OSError) or type(error).__module__.split(".")[0] in _NETWORK:
+            raise RunError(f"{what} cannot be reached: {_short(error)}") from error
+        raise
+
+
+def _codes(error: BaseException | None) -> Iterator[str]:
+    """S3's error codes of an error and of its causes."""
+    while error is not None:
+        answer = getattr(error, "response", None)  # botocore's ClientError; may not be installed
+        if isinstance(answer, dict):
+            yield str(answer.get("Error", {}).get("Code"))
+        error = error.__cause__
+
+
+def _short(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
+
+
+def seen(entry: dict[str, Any]) -> Seen:
+    """Size and mark of fsspec's entry of an object; no mark where the store gives nothing to tell
+    versions apart."""
+    when = _first(entry, "LastModified", "last_modified", "Last-Modified", "mtime", "updated")
+    tag = _first(entry, "ETag", "etag", "md5Hash", "Content-MD5", "content_md5")
+    size = entry.get("size")
+    if size is None or not (when or tag):
+        return Seen(size or 0, "")
+    at = when.timestamp() if hasattr(when, "timestamp") else when or ""
+    return Seen(int(size), f"{size}-{at}-{str(tag or '').strip(chr(34))}")
+
+
+def _first(entry: dict[str, Any], *names: str) -> Any:
+    return next((entry[name] for name in names if entry.get(name)), None)
+
+
+def under(files: Any, key: str) -> dict[str, Seen]:
+    """All objects below a key of an fsspec file system, by relative name."""
+    root = key.rstrip("/") + "/"
+    with asked(key):
+        found = files.find(root, detail=True)
+    return {
+        name.removeprefix(root): seen(entry)
+        for name, entry in found.items()
+        if entry["type"] == "file" and name.startswith(root) and not name.endswith("/")
+    }

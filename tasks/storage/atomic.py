@@ -1,0 +1,86 @@
+"""Files under their final names only when complete and durable: temp file, fsync, rename."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+
+class HashedFile:
+    """A binary file that hashes what is written through it (sequential writes only)."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self.raw = raw
+        self.sha = hashlib.sha256()
+        self.size = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        self.raw.write(view)
+        self.sha.update(view)
+        self.size += len(view)
+        return len(view)
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        self.raw.flush()
+
+    def seekable(self) -> bool:
+        return False
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def close(self) -> None:  # pyarrow closes what it is given; the owner closes `raw`
+        self.flush()
+
+    @property
+    def name(self) -> str:
+        """The first 16 hex digits of the sha256 of what was written."""
+        return self.sha.hexdigest()[:16]
+
+
+@contextmanager
+def staged(
+    folder: Path,
+) -> Iterator[tuple[HashedFile, Callable[[Callable[[str], str]], Path]]]:
+    """A temp file in a local folder, and `publish`, which fsyncs and renames it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    fd, temp = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=folder)
+    with os.fdopen(fd, "wb") as raw:
+        handle = HashedFile(raw)
+
+        def publish(name_of: Callable[[str], str]) -> Path:
+            raw.flush()
+            os.fsync(raw.fileno())
+            final = folder / name_of(handle.name)
+            os.chmod(temp, 0o644)
+            # The folder is not synced: a rename that a power cut undoes is work done again, never
+            # a wrong result. A version's folders are synced when it is published.
+            os.replace(temp, final)
+            return final
+
+        try:
+            yield handle, publish
+        finally:
+            Path(temp).unlink(missing_ok=True)
+
+
+def fsync(path: Path) -> None:
+    """Make a file's bytes, or the renames in a folder, durable."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,206 @@
+"""The local store: files and folders of a mounted file system."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.errors import ConfigError
+from tasks.storage import atomic
+from tasks.storage.atomic import HashedFile
+from tasks.storage.store import File, Publish, ReadSpan, Span
+
+OPEN = 128  # files that `spans` keeps open
+LEAST_FREE = 200 << 20  # bytes that OUT's disk must have free before anything starts
+
+
+class Local:
+    """See `Store`. A file is replaced by a rename, so readers see the old one or the new one."""
+
+    remote = False
+
+    def read(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def read_all(self, folder: Path) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in self.names(folder)}
+
+    def hashed(self, path: Path) -> tuple[str, int]:
+        with path.open("rb", buffering=0) as handle:
+            return hashlib.file_digest(handle, "sha256").hexdigest(), handle.tell()
+
+    def write(self, path: Path, data: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    def staged(self, folder: Path) -> AbstractContextManager[tuple[HashedFile, Publish]]:
+        return atomic.staged(folder)
+
+    def detach(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def link(self, old: Path, new: Path, sha256: str, size: int) -> bool:
+        try:
+            if self.hashed(old) != (sha256, size):
+                return False
+        except OSError:
+            return False
+        new.parent.mkdir(parents=True, exist_ok=True)
+        self.fetch(old, new)
+        return True
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def remove_tree(self, folder: Path) -> None:
+        if folder.is_dir() and not folder.is_symlink():
+            shutil.rmtree(folder)
+
+    def clear(self, folder: Path) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def exists(self, path: Path) -> bool:
+        return path.is_file()
+
+    def still_exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def is_folder(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def size(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def sizes(self, folder: Path) -> Callable[[str], int]:
+        @cache
+        def size(name: str) -> int:
+            path = folder / name
+            return path.stat().st_size if path.is_file() else -1
+
+        return size
+
+    def names(self, folder: Path, ending: str = "") -> list[Path]:
+        names = (e.name for e in _scanned(folder) if e.name.endswith(ending) and not e.is_dir())
+        return [folder / name for name in sorted(names)]
+
+    def folders(self, folder: Path) -> list[str]:
+        return sorted(entry.name for entry in _scanned(folder) if entry.is_dir())
+
+    def tree(self, folder: Path) -> list[str]:
+        return sorted(name for name, _ in _walked(folder))
+
+    def files(self, path: Path) -> Iterator[File]:
+        with suppress(FileNotFoundError):
+            status = os.lstat(path)
+            if not stat.S_ISDIR(status.st_mode):
+                yield _file(path, status)
+        for name, entry in _walked(path):
+            with suppress(FileNotFoundError):  # removed meanwhile
+                yield _file(path / name, entry.stat(follow_symlinks=False))
+
+    def guards(self, folder: Path) -> Iterator[tuple[str, str]]:
+        for name, entry in _walked(folder):
+            with suppress(FileNotFoundError):  # the temporary file of a worker that is late
+                yield name, stat_guard(entry.stat(follow_symlinks=False))
+
+    def temporaries(self, folder: Path) -> Iterator[Path]:
+        return folder.rglob(".*.tmp")
+
+    @contextmanager
+    def spans(self, folder: Path, wanted: Sequence[Span]) -> Iterator[ReadSpan]:
+        opened: dict[str, int] = {}
+
+        def read(span: Span) -> bytes | None:
+            name, low, high = span
+            if name not in opened:
+                if len(opened) == OPEN:
+                    os.close(opened.pop(next(iter(opened))))
+                try:
+                    opened[name] = os.open(f"{folder}/{name}", os.O_RDONLY)
+                except FileNotFoundError:
+                    return None
+            return os.pread(opened[name], high - low, low)
+
+        try:
+            yield read
+        finally:
+            for file in opened.values():
+                os.close(file)
+
+    @contextmanager
+    def arrow(self, path: Path) -> Iterator[Any]:
+        with pa.OSFile(str(path), "rb") as file:
+            yield file
+
+    def local(self, path: Path) -> Path:
+        return path
+
+    @contextmanager
+    def reading(
+        self, folder: Path, wanted: Iterable[str], scratch: Path | None = None
+    ) -> Iterator[Path]:
+        yield folder
+
+    @contextmanager
+    def writing(self, folder: Path, scratch: Path | None = None) -> Iterator[Path]:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+
+    def fetch(self, path: Path, target: Path) -> None:
+        try:
+            os.link(path, target)
+        except OSError:  # another file system, or one without hard links
+            shutil.copyfile(path, target)
+
+    def check(self, out: Path) -> None:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            probe = out / ".writable"
+            probe.write_bytes(b"")
+            probe.unlink()
+            free = self.free(out)
+        except OSError as error:
+            raise ConfigError(
+                f"OUT {out} cannot be written: {error.strerror}; choose another folder"
+            ) from None
+        if free < LEAST_FREE:
+            raise ConfigError(f"only {free >> 20} MiB are free at {out}; free some, or move OUT")
+
+    def free(self, out: Path) -> int:
+        return shutil.disk_usage(out).free
+
+
+def stat_guard(status: os.stat_result) -> str:
+    """`<size>-<mtime in ns>-<inode>` of a local file: cheap proof that it was not touched."""
+    return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+
+
+def _file(path: Path, status: os.stat_result) -> File:
+    inode = status.st_dev, status.st_ino
+    return File(path, status.st_size, inode, status.st_nlink)
+
+
+def _scanned(folder: str | Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _walked(folder: str | Path, prefix: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """(relative name, entry) of all files below a folder; links are not followed."""
+    for entry in _scanned(folder):
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walked(entry.path, f"{prefix}{entry.name}/")
+        else:
+            yield f"{prefix}{entry.name}", entry

@@ -1,0 +1,152 @@
+"""What every store can do, whether it keeps files in folders or objects in a bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from tasks.storage.atomic import HashedFile
+
+#: Name below a folder, first byte, end.
+Span = tuple[str, int, int]
+#: The bytes of a span: fewer where the file is too short, None where it is gone.
+ReadSpan = Callable[[Span], bytes | None]
+#: Publishes a staged file under the name made of the first 16 hex digits of its sha256.
+Publish = Callable[[Callable[[str], str]], Path]
+
+
+class File(NamedTuple):
+    """A file or an object. Hard links to one file share `inode`; `links` counts all of them."""
+
+    path: Path
+    size: int  # bytes; of a symbolic link its own
+    inode: object
+    links: int
+
+
+class Store(Protocol):
+    """Reads, writes, lists and removes what lies at places of one kind.
+
+    A missing file or object raises FileNotFoundError, unless said otherwise. Of an object store
+    that is away or refuses us, every method raises RunError.
+    """
+
+    @property
+    def remote(self) -> bool:
+        """Whether each question is a request over the network."""
+
+    # Whole files
+
+    def read(self, path: Path) -> bytes: ...
+
+    def read_all(self, folder: Path) -> dict[str, bytes]:
+        """Every file right in a folder, by name; meant for small ones."""
+
+    def hashed(self, path: Path) -> tuple[str, int]:
+        """(sha256, bytes) of a file, read in blocks."""
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Write a scratch file, which only this run reads: it need not survive a crash."""
+
+    def staged(self, folder: Path) -> AbstractContextManager[tuple[HashedFile, Publish]]:
+        """A file to write, and `publish`, which makes it complete and durable under its name.
+
+        Nothing stays behind without `publish`, or on an exception.
+        """
+
+    def detach(self, path: Path) -> None:
+        """Before `path` is written anew: it may be a hard link into a published version."""
+
+    def link(self, old: Path, new: Path, sha256: str, size: int) -> bool:
+        """Make `new` the published file `old`, without a copy where possible.
+
+        False when `old` is no longer the file that it was: its bytes are checked, so damage does
+        not spread.
+        """
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, if it is there."""
+
+    def remove_tree(self, folder: Path) -> None:
+        """Remove a folder with all that it holds, if it is there."""
+
+    def clear(self, folder: Path) -> None:
+        """Remove a folder that nobody needs any more, as far as that is possible."""
+
+    # Listings
+
+    def exists(self, path: Path) -> bool:
+        """Whether there is a file."""
+
+    def still_exists(self, path: Path) -> bool:
+        """Whether a file is there that a listing has just named; object stores are not asked."""
+
+    def is_folder(self, path: Path) -> bool:
+        """Whether there is a folder; in a bucket: anything below it."""
+
+    def size(self, path: Path) -> int:
+        """Bytes of a file."""
+
+    def sizes(self, folder: Path) -> Callable[[str], int]:
+        """Gives the bytes of files right in a folder, by name; -1 where there is none.
+
+        Each file is looked at once, or all of them by one request.
+        """
+
+    def names(self, folder: Path, ending: str = "") -> list[Path]:
+        """Files right in a folder, sorted by name; none when there is no folder."""
+
+    def folders(self, folder: Path) -> list[str]:
+        """Names of the folders right in a folder, sorted; none when there is no folder."""
+
+    def tree(self, folder: Path) -> list[str]:
+        """Relative names of all files below a folder, sorted."""
+
+    def files(self, path: Path) -> Iterator[File]:
+        """All files below a folder, or the file itself."""
+
+    def guards(self, folder: Path) -> Iterator[tuple[str, str]]:
+        """(relative name, guard) of all files below a folder.
+
+        A guard changes whenever the bytes may have changed: size, times and inode of a file; size,
+        time and ETag of an object.
+        """
+
+    def temporaries(self, folder: Path) -> Iterator[Path]:
+        """Temporary files that dead runs left below a folder."""
+
+    # Parts of files, and files for libraries that read local ones
+
+    def spans(self, folder: Path, wanted: Sequence[Span]) -> AbstractContextManager[ReadSpan]:
+        """Reads spans of files below a folder, best in the order of `wanted`."""
+
+    def arrow(self, path: Path) -> AbstractContextManager[Any]:
+        """A file that pyarrow reads parts of."""
+
+    def local(self, path: Path) -> Path:
+        """A local path; of an object, to a copy that lasts as long as this process."""
+
+    def reading(
+        self, folder: Path, wanted: Iterable[str], scratch: Path | None = None
+    ) -> AbstractContextManager[Path]:
+        """A local folder with these files of `folder`: itself, or a temporary copy."""
+
+    def writing(self, folder: Path, scratch: Path | None = None) -> AbstractContextManager[Path]:
+        """A local folder whose files are in `folder` afterwards: itself, or one to upload.
+
+        Temporary copies lie in `scratch`, where this machine has such a folder: the next run
+        removes what a killed one leaves there. RunError where another run has put another object.
+        """
+
+    def fetch(self, path: Path, target: Path) -> None:
+        """Make the local file `target`: a hard link to `path`, or a copy."""
+
+    # Before a run
+
+    def check(self, out: Path) -> None:
+        """ConfigError where OUT cannot be written to, or has no room."""
+
+    def free(self, out: Path) -> int | None:
+        """Bytes that are free at OUT; None where that is not known."""

@@ -19,10 +19,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from tasks import plugins, storage
+from tasks import plugins, recipe, storage
 from tasks.accounting import summary
 from tasks.corpuswide import decisions
-from tasks.dataset import composition, datacard, versions
+from tasks.dataset import datacard, versions
 from tasks.errors import RunError
 from tasks.job import Job
 from tasks.packaging import contents, finish, layout, plan, safeguards, splits
@@ -88,7 +88,7 @@ def _stage(
         pq.write_table(published, home / "utterances.parquet", compression="zstd")
         if found.splits is not None:
             pq.write_table(found.splits, home / splits.FILE, compression="zstd")
-    loads = layout.loads_of(groups, composition.seconds_of(found.rows))
+    loads = layout.loads_of(groups, summary.seconds_of(found.rows))
     seconds, fraction = layout.worst(loads, job.package.readers)
     return {
         "readers": job.package.readers,
@@ -107,7 +107,7 @@ def fingerprint(job: Job, found: Contents) -> str:
             for row in batch.to_pylist():
                 state.update(json.dumps(row, sort_keys=True).encode())
     formats = {p.use: plugins.load("formats", p.use).VERSION for p in job.package.formats}
-    settings = datacard.settings(job)
+    settings = recipe.settings_of(job)
     what = [PACKAGE_VERSION, settings, formats, found.frozen, found.split_lists]
     state.update(json.dumps(what, sort_keys=True).encode())
     return state.hexdigest()

@@ -32,7 +32,7 @@ def shelf(name: str) -> str:
     lines = ["| plug-in | what it does |", "|---|---|"]
     tables: list[str] = []
     for use in shelves.names(name):
-        module: Any = plugins.load(name, use)
+        module: Any = plugins.module(name, use)
         lines.append(f"| `{use}` | {_cell(_first_line(module.__doc__ or ''))} |")
         tables += _settings(name, use, module)
     return "\n".join([*lines, *tables])

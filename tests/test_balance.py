@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from flows.cli import show
-from tasks.dataset.composition import seconds_of
+from tasks.accounting.summary import seconds_of
 from tasks.packaging import balance, layout, seeded
 from tasks.settings import PackageSettings
 from tests import fuzz

@@ -2,25 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flows.run.calls import audio_of
+from flows.cluster import deadlines
+from flows.cluster.settings import ClusterSettings
+from flows.run import calls
 from tasks import package, shard
 from tasks.checkpoints.index import Index
 from tasks.dataset import versions
 from tasks.errors import RunError
-from tasks.packaging import shards
+from tasks.estimating import trial
+from tasks.packaging import shards as packaged
+from tasks.stages import isolate
 from tests import corpus
 
 
-def test_the_audio_that_a_call_is_given_time_for(tmp_path: Path) -> None:
+def allowed(work: Callable[..., Any], *args: Any, isolated: bool = False, **changes: Any) -> float:
+    """Wall seconds of a call as the cluster makes it."""
+    settings = ClusterSettings(**changes)
+    return deadlines.of_call(settings, calls.place_of(work, args, "").step, args, isolated)
+
+
+def test_a_probe_that_hangs_costs_little_more_than_the_timeout_of_an_item(tmp_path: Path) -> None:
+    job = corpus.job(tmp_path)
+    batch = (job, tmp_path, 0, job.shard.probe_batch)
+    assert allowed(shard.probe, *batch) == 120.0  # and then item_timeout, 600 s, for the culprit
+    assert allowed(shard.probe, job, tmp_path, 50, 51) == 22.0
+    assert allowed(shard.probe, *batch, item_timeout=60.0) == 30.0
+    assert allowed(shard.probe, *batch, item_timeout=8.0) == 8.0
+    assert allowed(shard.probe, *batch, isolated=True) == 50 * (600.0 + isolate.START)
+
+
+def test_calls_have_deadlines_by_what_they_do(tmp_path: Path) -> None:
     job = corpus.job(tmp_path, package={"tar_hours": 0.5})
-    assert audio_of(shard.probe, (job, tmp_path, 0, 50)) == 0.0  # item_timeout, and no more
-    assert audio_of(shards.write, (job, tmp_path, 3)) == 1800.0
-    assert audio_of(package.gather, (job, [], tmp_path)) == 3600.0
+    assert allowed(packaged.write, job, tmp_path, 3) == 600.0 + 20 * 1800.0
+    assert allowed(packaged.check, job, tmp_path, 3, timeout_factor=1.0) == 600.0 + 1800.0
+    shards = [f"shard-{number:06d}" for number in range(10)]
+    for work, args in ((package.gather, (job, shards, None)), (trial.plan, (job, shards, tmp_path)),
+                       (shard_decisions.save, (job, shards, tmp_path))):  # fmt: skip
+        assert allowed(work, *args) == 900.0
+        assert allowed(work, job, [], tmp_path, item_timeout=30.0) == 30.0
+
+
+def test_a_stage_has_its_deadline_by_its_audio() -> None:
+    settings = ClusterSettings(item_timeout=10.0, timeout_factor=2.0)
+    assert deadlines.of_audio(settings, 60.0, isolated=False) == 130.0
+    assert deadlines.of_audio(settings, 60.0, isolated=True) == 13_000.0
 
 
 @pytest.mark.parametrize("away", [(Index, "note"), (versions, "point_latest")])

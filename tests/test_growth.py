@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks import pipeline
+from tasks.accounting.summary import seconds_of
 from tasks.checkpoints import manifest
-from tasks.dataset.composition import seconds_of
 from tasks.packaging import layout
 from tasks.settings import PackageSettings
 from tasks.stages import stage

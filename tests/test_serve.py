@@ -120,7 +120,6 @@ def at_two_in_berlin(runs: list[FlowRun]) -> bool:
     return len(times) == len(runs) and all((t.hour, t.minute) == (2, 0) for t in times)
 
 
-@pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.cluster
 def test_serve(serving: Serving) -> None:

@@ -121,7 +121,7 @@ def data_list(dataset: Path, prefix: str | None, split: str | None) -> list[str]
     for name in sorted(names, key=lambda name: name != "wenet"):
         module = plugins.load("formats", name)
         lines: list[str] = []
-        if hasattr(module, "listing"):
+        if module.listing:
             store = storage.of(dataset)
             lists = [name for name in store.tree(dataset) if name.endswith(LISTS)]
             with store.reading(dataset, lists) as home:
@@ -140,12 +140,10 @@ def on_shelves() -> dict[str, Any]:
     for shelf in shelves.SHELVES:
         found[shelf] = {}
         for name in shelves.names(shelf):
-            module = plugins.load(shelf, name)
-            text = (module.__doc__ or "").strip().splitlines()
-            fields = getattr(module, "Settings", None)
+            text = (plugins.module(shelf, name).__doc__ or "").strip().splitlines()
             found[shelf][name] = {
                 "about": text[0] if text else "",
-                "settings": sorted(fields.model_fields) if fields else [],
+                "settings": sorted(plugins.load(shelf, name).Settings.model_fields),
             }
     return found
 
@@ -164,8 +162,8 @@ def columns() -> dict[str, Any]:
     }  # fmt: skip
     found["measures"] = [
         {"column": column, "type": "double", "unit": unit, "meaning": text}
-        for shelf in ("filters", "text")
+        for shelf in plugins.MEASURING
         for name in shelves.names(shelf)
-        for column, (unit, text) in getattr(plugins.load(shelf, name), "COLUMNS", {}).items()
+        for column, (unit, text) in plugins.columns(shelf, name).items()
     ]
     return found

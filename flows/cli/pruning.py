@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.run import runs
-from tasks import transcribe
+from tasks import recipe
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.storage import lock
@@ -33,7 +33,7 @@ def prune(
 
 
 def _asked(job: Job) -> Asked:
-    return Asked(job, transcribe.weights(job))
+    return Asked(job, recipe.weights(job.transcribe))
 
 
 def _old_runs(out: Path, keep: int | None) -> list[Path]:

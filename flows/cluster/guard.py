@@ -72,8 +72,9 @@ class Guard:
 
     Each kind of workers (`flows.cluster.fleet`) has slots of its own: calls that wait for a GPU
     hold up no call that wants none.
-    `deadline(seconds_of_audio, isolated)` gives the wall seconds that a call may take; an
-    isolated one runs its items one after the other, each with a limit of its own.
+    `deadline(seconds_of_audio, isolated)` gives the wall seconds that a call may take, unless the
+    call comes with a deadline of its own; an isolated one runs its items one after the other, each
+    with a limit of its own.
     Death rules: after the first death the call runs again (elsewhere: the dead worker is still
     starting); after the second, or a missed deadline, its items run one by one in disposable
     processes. Errors that the function raises reach the caller unchanged.
@@ -93,28 +94,30 @@ class Guard:
         self,
         fn: Callable[..., Any],
         *args: Any,
-        seconds_of_audio: float,
+        seconds_of_audio: float = 0.0,
+        within: Callable[[bool], float] | None = None,
         isolate_kw: str | None = "isolate",
         name: str | None = None,
         kind: str = CPU,
         trace: Trace | None = None,
     ) -> Any:
         """`fn(*args)` on a worker of a kind. `name` (default: the last argument) is for messages;
-        `trace` is told how the call fares.
+        `trace` is told how the call fares; `within(isolated)` is its deadline, in place of that for
+        its audio.
 
         With `isolate_kw=None` the function cannot isolate: it is tried as often in all, because
         what kills it may well be something else.
         """
         what = name if name is not None else str(args[-1]) if args else fn.__name__
         most = SHARED_TRIES + ISOLATED_TRIES
+        limit = within or partial(self._deadline, seconds_of_audio)
         trace = trace if trace is not None else Trace()
         trace.wanted = time.time()
         lane = self._lane(kind)
         with lane.slots:
             for attempt in range(1, (SHARED_TRIES if isolate_kw else most) + 1):
                 try:
-                    limit = self._deadline(seconds_of_audio, False)
-                    return self._attempt(trace, lane, fn, args, limit)
+                    return self._attempt(trace, lane, fn, args, limit(False))
                 except _Died as death:
                     # What hangs is not given the same time once more.
                     last = isolate_kw and (attempt == SHARED_TRIES or death.late)
@@ -128,8 +131,7 @@ class Guard:
                 isolated = partial(fn, **{isolate_kw: True})
                 for _ in range(ISOLATED_TRIES):
                     try:
-                        limit = self._deadline(seconds_of_audio, True)
-                        return self._attempt(trace, lane, isolated, args, limit)
+                        return self._attempt(trace, lane, isolated, args, limit(True))
                     except _Died as death:
                         LOG.warning("%s, item by item: %s", what, death)
         one_by_one = ", even with its items run one by one" if isolate_kw else ""

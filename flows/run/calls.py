@@ -10,7 +10,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from flows.cluster import remote
+from flows.cluster import deadlines, remote
 from flows.cluster.cluster import Cluster, ClusterSettings
 from flows.cluster.fleet import CPU, GPU
 from flows.cluster.guard import Guard, map_chains
@@ -23,7 +23,6 @@ from tasks.job import Done, Job
 from tasks.plugins import gpu
 from tasks.stages.gauge import Gauge
 
-HOUR = 3600.0
 #: What the pipeline's other calls are a part of, by module and name.
 STEPS = {
     "tasks.shard.probe": ("shard", "probe"), "tasks.package.gather": ("package", "gather"),
@@ -59,13 +58,7 @@ class OnCluster:
         self.cluster = cluster
         self.settings = settings
         self.metrics = metrics if metrics is not None else Metrics()
-        self.guard = Guard(cluster, self._deadline)
-
-    def _deadline(self, seconds: float, isolated: bool) -> float:
-        """Wall seconds that a call may take for so much audio."""
-        shared = self.settings.item_timeout + self.settings.timeout_factor * seconds
-        # One by one, each item may use up its own timeout; the isolation itself enforces that.
-        return shared * 100 if isolated else shared
+        self.guard = Guard(cluster, partial(deadlines.of_audio, settings))
 
     def listing(self, job: Job) -> Path:
         """Folder of the list that workers probe by: workers elsewhere see OUT, and not our disk."""
@@ -80,7 +73,7 @@ class OnCluster:
             return self._on_worker(work, args)
         with Gauge() as gauge:
             result = work(*args)
-        self.metrics.call(_place(work, args, ""), Trace(gauge.cost.started, 1), gauge.cost)
+        self.metrics.call(place_of(work, args, ""), Trace(gauge.cost.started, 1), gauge.cost)
         return result
 
     def kind(self, name: str, job: Job) -> str:
@@ -107,10 +100,11 @@ class OnCluster:
         return map_chains(args, call, self.cluster.count(CPU), self.guard.cancel)
 
     def _on_worker(self, work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        place, trace = _place(work, args, CPU), Trace()
+        place, trace = place_of(work, args, CPU), Trace()
         try:
             result, cost = self.guard.run(
-                remote.call, work, *args, seconds_of_audio=audio_of(work, args),
+                remote.call, work, *args,
+                within=partial(deadlines.of_call, self.settings, place.step, args),
                 isolate_kw="isolate" if "isolate" in signature(work).parameters else None,
                 name=work.__name__, trace=trace,
             )  # fmt: skip
@@ -121,18 +115,7 @@ class OnCluster:
         return result
 
 
-def audio_of(work: Callable[..., Any], args: tuple[Any, ...]) -> float:
-    """Seconds of audio that a call which is no stage handles, for its deadline. A probe reads
-    headers and hashes bytes: one that takes longer than an item may is looked at item by item."""
-    stage, step = STEPS.get(f"{work.__module__}.{work.__name__}", ("", ""))
-    job = next((arg for arg in args if isinstance(arg, Job)), None)
-    if step == "probe":
-        return 0.0
-    if stage == "package" and step in ("write", "check") and job is not None:
-        return job.package.tar_hours * HOUR
-    return HOUR  # of many recordings, or of all; nothing in them opens one
-
-
-def _place(work: Callable[..., Any], args: tuple[Any, ...], kind: str) -> Place:
+def place_of(work: Callable[..., Any], args: tuple[Any, ...], kind: str) -> Place:
+    """What a call that is no stage is a part of, for metrics and its deadline."""
     stage, step = STEPS.get(f"{work.__module__}.{work.__name__}", ("", work.__name__))
     return Place(stage, step, "-".join(str(n) for n in args if type(n) is int), kind)

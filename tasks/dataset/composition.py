@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from tasks.accounting import summary
 
@@ -41,17 +40,9 @@ def _split(part: pa.Table) -> dict[str, Any]:
     }
 
 
-def seconds_of(table: pa.Table) -> NDArray[np.float64]:
-    """Duration of each row, s; float64 [rows]."""
-    samples = table["num_samples"].to_numpy(zero_copy_only=False)
-    rates = table["sample_rate"].to_numpy(zero_copy_only=False)
-    lengths: NDArray[np.float64] = samples / rates
-    return lengths
-
-
 def durations(kept: pa.Table) -> dict[str, Any]:
     """Minimum, mean, median, maximum and a histogram; s, rounded to µs. None without utterances."""
-    seconds = seconds_of(kept)
+    seconds = summary.seconds_of(kept)
     if not len(seconds):
         return {"min": None, "mean": None, "median": None, "max": None, "histogram": []}
     counts = np.diff(np.searchsorted(np.sort(seconds), [*EDGES, np.inf]))

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.dataset.composition import seconds_of
+from tasks.accounting import summary
 from tasks.packaging import balance, seeded
 from tasks.settings import PackageSettings
 
@@ -65,7 +65,7 @@ def lay_out(
     settings. Without them, with other LAYOUT_SETTINGS or `rebalance: full`, all clips are laid out
     anew; otherwise only those of a split whose most loaded reader would get too much.
     """
-    seconds = seconds_of(table)
+    seconds = summary.seconds_of(table)
     rewrite = (
         before is None
         or settings.rebalance == "full"

@@ -7,13 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tasks import plugins
 from tasks.accounting import summary
 from tasks.checkpoints import manifest
 from tasks.checkpoints.manifest import Row
 from tasks.errors import NothingLeft, RunError
 from tasks.job import Job
 from tasks.schema import LEDGER
-from tasks.shard import datasets
 from tasks.storage import tables
 
 REMOVED = "source_removed"
@@ -64,7 +64,7 @@ def _moved(job: Job, gone: set[str]) -> set[str]:
 
 
 def _check_failed(job: Job, ledger: pa.Table) -> None:
-    exempt = [name for name, _, settings in datasets(job.sources) if settings.expect_broken]
+    exempt = [d.name for d in plugins.datasets(job.sources) if d.settings.expect_broken]
     strict = ledger.filter(pc.invert(pc.is_in(ledger["dataset"], pa.array(exempt, pa.string()))))
     counts = summary.of_ledger(strict)["recordings"]
     limit = job.package.max_failed_fraction

@@ -15,16 +15,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks import plugins
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.packaging import seeded
 from tasks.settings import PackageSettings
-from tasks.shard import datasets
 
 
 def check(job: Job) -> None:
     """ConfigError for a weight of a dataset that is not among the sources."""
-    known = [name for name, _, _ in datasets(job.sources)] if job.package.weights else []
+    if not job.package.weights:
+        return
+    known = [dataset.name for dataset in plugins.datasets(job.sources)]
     for name in job.package.weights:
         if name not in known:
             raise ConfigError(

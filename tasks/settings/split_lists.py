@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tasks.errors import ConfigError
 from tasks.settings.portions import Split
@@ -51,11 +50,3 @@ def read(settings: PackageSettings) -> list[SplitList]:
                 raise ConfigError(f"{where}: {name} is in the list of {owner[name]} as well")
         lists.append(SplitList(split, tuple(names)))
     return lists
-
-
-def without_paths(splits: dict[str, Any]) -> dict[str, Any]:
-    """The setting `package.splits` as JSON, without the lists' paths."""
-    return {
-        name: {**share, "list": bool(share["list"])} if isinstance(share, dict) else share
-        for name, share in splits.items()
-    }

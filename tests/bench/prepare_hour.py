@@ -42,10 +42,10 @@ from flows.run.calls import OnCluster
 from flows.run.progress import Progress
 from flows.server.server import local_server
 from tasks import audio
-from tasks.audio.pcm import to_int16, to_mono
 from tasks.job import Job
 from tasks.recording import Locator
 from tasks.settings import Plugin, ShardSettings, Source, TranscribeSettings
+from tasks.stages.pcm import to_int16, to_mono
 
 ROUNDS = 3
 HOUR = 3600.0

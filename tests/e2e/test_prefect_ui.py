@@ -30,7 +30,6 @@ from tests.e2e.test_report_browser import CHROMIUM, FLAGS
 from tests.faults.command import Site
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.server,
     pytest.mark.cluster,
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine"),

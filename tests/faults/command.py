@@ -155,6 +155,13 @@ class Site:
         """TMPDIR of the runs."""
         return self.home / "tmp"
 
+    def begin_with(self, code: str) -> None:
+        """Every interpreter of the runs executes this first; "" for nothing."""
+        start = self.home / "start"
+        start.mkdir(exist_ok=True)
+        (start / "sitecustomize.py").write_text(code)
+        self.environment["PYTHONPATH"] = os.pathsep.join([str(start), str(ROOT)])
+
     def settings(self, out: str | Path, **changes: Any) -> Path:
         """A settings file; a stage's keys replace the ones of here."""
         data: dict[str, Any] = {
@@ -168,7 +175,7 @@ class Site:
                 "filters": [{"use": "duration"}, {"use": "silence"}, {"use": "clipping"}],
             },
             "transcribe": {"backend": {"use": "fake"}},
-            "cluster": {"workers": 2},
+            "cluster": {"workers": 1},
         }
         for name, value in changes.items():
             mapping = isinstance(value, dict) and isinstance(data.get(name), dict)

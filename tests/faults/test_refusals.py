@@ -138,10 +138,15 @@ def test_the_second_run_into_one_out_names_the_first(site: Site) -> None:
 
 
 @pytest.mark.cluster
-def test_all_broken_then_nothing_left_then_an_unmounted_source_then_damage(site: Site) -> None:
+def test_all_broken_then_nothing_left_then_an_unmounted_source_then_damage(
+    site: Site, shared_cluster: dict[str, Any]
+) -> None:
     """One OUT that refuses for four reasons, and is whole again when they are gone."""
     out = site.home / "out"
-    strict = {"sources": [{"kind": "folder", "path": str(site.source), "name": "c"}]}
+    strict: dict[str, Any] = {
+        "sources": [{"kind": "folder", "path": str(site.source), "name": "c"}],
+        "cluster": shared_cluster,
+    }
     sounds = {p.name: p.read_bytes() for p in site.source.iterdir()}
     for name in sounds:
         (site.source / name).write_bytes(b"no audio at all")

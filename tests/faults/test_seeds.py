@@ -14,6 +14,7 @@ import types
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tasks.stages.process import started_afresh
 from tests.faults import seeds
 
 ROOT = Path(__file__).parents[2]
+NIGHTLY = partial(pytest.param, marks=pytest.mark.nightly)
 ROUNDS = 2  # calls of each resampler a thread
 ATTEMPTS = 25  # processes until the race is seen: six of nine showed it on idle cores
 
@@ -127,7 +129,7 @@ def proven(client: Any, workers: int, threads: int) -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("workers", [2, NIGHTLY(1), NIGHTLY(4)])
 def test_our_workers_resample_without_a_failure(workers: int, tmp_path: Path) -> None:
     seeds.openmp()  # the parent has used OpenMP, as in (b)
     settings = ClusterSettings(workers=workers, memory_limit="4GB")
@@ -140,7 +142,9 @@ def test_our_workers_resample_without_a_failure(workers: int, tmp_path: Path) ->
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize(("workers", "threads"), [(1, 2), (1, 3), (1, 4), (2, 2), (4, 4)])
+@pytest.mark.parametrize(
+    ("workers", "threads"), [(1, 4), NIGHTLY(1, 2), NIGHTLY(1, 3), NIGHTLY(2, 2), NIGHTLY(4, 4)]
+)
 def test_with_our_preload_threads_resample_without_a_failure(
     workers: int, threads: int, tmp_path: Path
 ) -> None:

@@ -109,7 +109,9 @@ def _with_threads(settings: TranscribeSettings, threads: int) -> TranscribeSetti
     )
 
 
-def read(path: str | None, sources: Sequence[str], out: str | None, sets: Sequence[str]) -> Any:
+def read(
+    path: str | None, sources: Sequence[str], out: str | None, sets: Sequence[str]
+) -> PrepareSettings:
     """PrepareSettings from a YAML file or from `--source`/`--out`, with `--set` applied."""
     data: dict[str, Any] = {}
     if path is not None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from flows.cli import show
+from flows.cli.show import runs
 from tasks.accounting.summary import seconds_of
 from tasks.packaging import balance, layout, seeded
 from tasks.settings import PackageSettings
@@ -140,7 +140,7 @@ def test_a_run_always_says_what_the_worst_reader_gets() -> None:
         "splits": {"dev": {"utterances": 1, "hours": 0.5}, "train": {"utterances": 9, "hours": 4}},
     }  # fmt: skip
     console = Console(file=io.StringIO(), width=200)
-    show.run(result, console)
+    runs.run(result, console)
     told = console.file.getvalue()  # type: ignore[attr-defined]
     assert "of 1 readers the worst gets 0.000 h more" in told
     assert "Splits: dev 0.500 h, train 4.000 h." in told

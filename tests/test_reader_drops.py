@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from flows import cli
-from flows.cli import show
+from flows.cli.show import runs
 from flows.server.artifacts import State, markdown
 from flows.server.server import LocalServer
 from tasks import plugins, shelves
@@ -188,7 +188,7 @@ def test_a_version_in_parts(tmp_path: Path) -> None:
 
 def shown(result: dict[str, Any]) -> str:
     console = Console(file=io.StringIO(), width=60)
-    show.run(result, console)
+    runs.run(result, console)
     return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 

@@ -1,11 +1,11 @@
-"""The flow: shard, then filter, resample, transcribe for each shard on its own, then package.
+"""The flow: shard; then filter, resample and transcribe for each shard on its own; then package.
 
-Wiring only. The flow's parameters are the stages' settings; what is done stands in the Parquet
-manifests, so that a UI rerun, a schedule and a local run resume alike.
+Wiring only. The flow's parameters are the stages' settings. What is done is recorded in Parquet
+manifests, so a rerun from the UI, a schedule and a local run all resume alike.
 """
 
-# No postponed annotations here: `prepare.serve` has this file loaded by its path, as no module that
-# Prefect could look the parameters' types up in, and every flow run failed.
+# No postponed annotations here: `prepare.serve` loads this file by its path, so Prefect could not
+# look up the types of the parameters, and every flow run would fail.
 
 import logging
 import time
@@ -20,12 +20,12 @@ from prefect import flow
 from prefect.context import FlowRunContext
 
 from flows.cli import items
+from flows.cluster.chains import map_chains
 from flows.cluster.cluster import ClusterSettings
-from flows.cluster.guard import map_chains
 from flows.run import disk, metrics, report, runs
-from flows.run.calls import OnCluster, opened
+from flows.run.caller import ClusterCaller, opened
 from flows.run.progress import Progress
-from flows.server import history, posting
+from flows.server import api, history, posting
 from flows.settings import PrepareSettings, check
 from tasks import pipeline, prefect_tasks
 from tasks.accounting import summary
@@ -51,10 +51,13 @@ SHARDS_PER_FLOW = 100  # three task runs each: Prefect's server records some 300
 
 
 @flow(
-    name="prepare", flow_run_name="prepare {out}", persist_result=False,
-    on_failure=[posting.summarise], on_crashed=[posting.summarise],
+    name="prepare",
+    flow_run_name="prepare {out}",
+    persist_result=False,
+    on_failure=[posting.summarise],
+    on_crashed=[posting.summarise],
     on_cancellation=[posting.summarise],
-)  # fmt: skip
+)
 def prepare(
     sources: list[Source],
     out: str,
@@ -67,7 +70,7 @@ def prepare(
 ) -> dict[str, Any]:
     """Raw recordings in, a verified dataset version out.
 
-    Safe to run again at any time: what is done is reused, what is missing is made.
+    Safe to run again at any time: finished work is reused, missing work is done.
 
     Args:
         sources: Where recordings come from.
@@ -80,9 +83,15 @@ def prepare(
         cluster: The workers: where, how many, within which limits.
     """
     settings = PrepareSettings(
-        sources=tuple(sources), out=out, shard=shard, filter=filter, resample=resample,
-        transcribe=transcribe, package=package, cluster=cluster,
-    )  # fmt: skip
+        sources=tuple(sources),
+        out=out,
+        shard=shard,
+        filter=filter,
+        resample=resample,
+        transcribe=transcribe,
+        package=package,
+        cluster=cluster,
+    )
     began = time.monotonic()
     job = check(settings)
     disk.check(job, settings.cluster)
@@ -107,16 +116,19 @@ def prepare(
 
 
 def record(out: Path) -> None:
-    """Tag this flow run with its OUT, and close what dead runs of the same OUT left open."""
+    """Tag this flow run with its OUT, and close the records of dead runs of the same OUT."""
     context = FlowRunContext.get()
     if context and context.flow_run:
         history.mark_run(context.flow_run.id, out, context.flow_run.tags)
         history.close_dead_runs(out, context.flow_run.id)
 
 
-def line(job: Job, caller: OnCluster, progress: Progress, folder: Path) -> dict[str, Any]:
-    """The whole line on a cluster, within a flow run; what `run --json` prints, but for time. What
-    the sources left aside is listed in the run's folder."""
+def line(job: Job, caller: ClusterCaller, progress: Progress, folder: Path) -> dict[str, Any]:
+    """Run all stages on a cluster, within a flow run.
+
+    Returns what `run --json` prints, without the times. Files that the sources left aside are
+    listed in `folder`, the run's folder.
+    """
     totals = Totals()
     assert job.scratch is not None
     pipeline.prepare_retry(job)
@@ -146,17 +158,24 @@ def line(job: Job, caller: OnCluster, progress: Progress, folder: Path) -> dict[
     progress.finish("package")
     return {
         **_read_back(job, published),
-        "dataset": str(published.path), "version": int(published.path.name[1:]),
-        "new": published.new, **published.summary, "ignored": found.ignored,
-        "stages": totals.as_dict(), "package_walls": published.walls,
+        "dataset": str(published.path),
+        "version": int(published.path.name[1:]),
+        "new": published.new,
+        **published.summary,
+        "ignored": found.ignored,
+        "stages": totals.as_dict(),
+        "package_walls": published.walls,
         "tars": {**published.balance, "written": published.written, "linked": published.linked},
-        "deaths": vars(caller.guard.tally), "task_runs": totals.task_runs,
-    }  # fmt: skip
+        "deaths": vars(caller.dispatcher.losses),
+        "task_runs": totals.task_runs,
+    }
 
 
 def _read_back(job: Job, published: Published) -> dict[str, Any]:
-    """Error rates, splits, and what readers would drop, as the version has them. Where nothing is
-    new, and the store is away by now, the run has done its work without them."""
+    """Error rates, splits, and utterances that readers would drop, from the published version.
+
+    When nothing is new and the store cannot be reached by now, the run still succeeds without.
+    """
     try:
         splits = versions.described(published.path)["splits"]
         rates = summary.errors(tables.read(published.path / "utterances.parquet"))
@@ -171,7 +190,7 @@ def _read_back(job: Job, published: Published) -> dict[str, Any]:
 
 
 def _show(progress: Progress, found: Sharded) -> None:
-    """The shard bar is full; the others begin with all audio by header as their total."""
+    """Fill the shard bar; the other bars start with all audio, by header, as their total."""
     progress.start("shard", found.done.seconds)
     progress.advance("shard", found.done.seconds, reused=not found.done.ran)
     progress.finish("shard")
@@ -180,10 +199,18 @@ def _show(progress: Progress, found: Sharded) -> None:
 
 
 def _all_chains(
-    job: Job, found: Sharded, caller: OnCluster, progress: Progress, state: Settled, totals: Totals
+    job: Job,
+    found: Sharded,
+    caller: ClusterCaller,
+    progress: Progress,
+    state: Settled,
+    totals: Totals,
 ) -> None:
-    """Every shard's chain. Of more shards than a flow run takes, only those that may lack something
-    have task runs: nobody reads 30,000 that say "Reused", and each takes 25 ms of CPU."""
+    """Run every shard's chain.
+
+    With more shards than one flow run takes, only shards that may lack something get task runs:
+    nobody reads 30,000 task runs that say "Reused", and each costs 25 ms of CPU.
+    """
     shards = found.shards
     if len(shards) > SHARDS_PER_FLOW:
         shards = [shard for shard in shards if state.items(shard) is None]
@@ -191,8 +218,9 @@ def _all_chains(
             _pass_over(shard, found.seconds[shard], state, progress, totals)
         log.info(
             "%d of %d shards are as the last run left them",
-            len(found.shards) - len(shards), len(found.shards),
-        )  # fmt: skip
+            len(found.shards) - len(shards),
+            len(found.shards),
+        )
     each = partial(chain, job, found.seconds, caller, progress, state=state)
     results = over_shards(shards, each, caller)
     for stage in prefect_tasks.PER_SHARD:
@@ -213,24 +241,32 @@ def _pass_over(
 
 
 def over_shards(
-    shards: list[str], chain: Callable[[str], list[Done]], caller: OnCluster
+    shards: list[str], chain: Callable[[str], list[Done]], caller: ClusterCaller
 ) -> list[list[Done]]:
-    """A chain for each shard; beyond 100 shards in child flow runs, of which two overlap."""
-    # Of both kinds; as many more wait for a guard, so that the last round is not one long stage
-    # beside idle workers.
-    width = 2 * caller.cluster.size
+    """Run a chain for each shard; more than 100 shards run in child flow runs, two at a time."""
+    dispatcher = caller.dispatcher
     groups = [shards[i : i + SHARDS_PER_FLOW] for i in range(0, len(shards), SHARDS_PER_FLOW)]
     if len(groups) <= 1:
-        return map_chains(shards, chain, width, caller.guard.cancel, caller.guard.drain)
-    _children.set((chain, width, caller.guard.drain))
-    children = map_chains(groups, prepare_shards, 2, caller.guard.cancel)
-    return [done for child in children for done in child]
+        return map_chains(shards, chain, caller.width, dispatcher.cancel, dispatcher.drain)
+    finished: dict[str, list[Done]] = {}
+
+    def once(shard: str) -> list[Done]:
+        """A child flow run that is tried again passes over what the former try finished."""
+        if shard not in finished:
+            finished[shard] = chain(shard)
+        return finished[shard]
+
+    def child(group: list[str]) -> list[list[Done]]:
+        return api.with_retries(lambda: prepare_shards(group), "a child flow run", dispatcher.sleep)
+
+    _children.set((once, caller.width, dispatcher.drain))
+    children = map_chains(groups, child, 2, dispatcher.cancel)
+    return [done for results in children for done in results]
 
 
-# What a child flow does with its shards; no parameter, because those go to Prefect's database.
-_children: ContextVar[tuple[Callable[[str], list[Done]], int, Callable[[], None]]] = ContextVar(
-    "children"
-)
+Chain = Callable[[str], list[Done]]
+# What a child flow runs for its shards. Not a parameter: parameters go to Prefect's database.
+_children: ContextVar[tuple[Chain, Callable[[], int], Callable[[], None]]] = ContextVar("children")
 
 
 @flow(name="prepare shards", persist_result=False)
@@ -241,10 +277,14 @@ def prepare_shards(shards: list[str]) -> list[list[Done]]:
 
 
 def chain(
-    job: Job, seconds: dict[str, float], caller: OnCluster, progress: Progress, shard: str,
+    job: Job,
+    seconds: dict[str, float],
+    caller: ClusterCaller,
+    progress: Progress,
+    shard: str,
     state: Settled | None = None,
-) -> list[Done]:  # fmt: skip
-    """filter, resample and transcribe one shard; its three task runs stand in the history."""
+) -> list[Done]:
+    """Filter, resample and transcribe one shard, in three Prefect task runs."""
     audio = seconds[shard]
     there = (state.items(shard) if state else None) or {}
 

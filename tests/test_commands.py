@@ -51,10 +51,10 @@ def prepared(
     (source / "notes.txt").write_text("no audio")
     with using(prefect_server.url):
         from flows import settings
-        from flows.run import local
+        from flows.run import launch
 
         chosen = settings.read(None, [str(source)], str(home / "out"), flags[1::2])
-        return Prepared(source, home / "out", local.run(chosen))
+        return Prepared(source, home / "out", launch.run(chosen))
 
 
 def test_run_counts_everything(prepared: Prepared) -> None:

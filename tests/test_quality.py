@@ -22,8 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from flows.demo import corpus as demo
 from flows.demo.sentences import ENGLISH
+from flows.demo.speech import Line, speak
+from flows.demo.voice import RATE as VOICE_RATE
 from tasks import recipe
 from tasks.audio import Clip
 from tasks.errors import ConfigError, RunError
@@ -53,10 +54,10 @@ def voices() -> list[Floats]:
     pytest.importorskip("espeakng_loader")
     kinds = ("en-us+f2", "en-us+m3", "en-us", "en-us+f4")
     lines = [
-        demo.Line(f"{ENGLISH[2 * i]} {ENGLISH[2 * i + 1]}", kinds[i % 4], 140 + 5 * i, 40 + 3 * i)
+        Line(f"{ENGLISH[2 * i]} {ENGLISH[2 * i + 1]}", kinds[i % 4], 140 + 5 * i, 40 + 3 * i)
         for i in range(12)
     ]
-    said = [soxr.resample(v, demo.ESPEAK_RATE, RATE, "HQ") for v in demo.speak(lines)]
+    said = [soxr.resample(v, VOICE_RATE, RATE, "HQ") for v in speak(lines)]
     return [(0.2 * v / np.abs(v).max()).astype(np.float32) for v in said]
 
 
@@ -152,7 +153,7 @@ def noisy(samples: Floats, ratio: float, rate: int = RATE) -> Floats:
     size = round(0.032 * rate)
     whole = len(samples) // size
     powers = np.square(samples[: whole * size].astype(np.float64)).reshape(whole, size).mean(axis=1)
-    spoken = derived.speech(Clip.of(samples, rate))[:whole] >= 0.5
+    spoken = derived.speech_probabilities(Clip.of(samples, rate))[:whole] >= 0.5
     level = np.sqrt(powers[spoken].mean() / 10 ** (ratio / 10))
     noise = np.random.default_rng(len(samples)).standard_normal(len(samples))
     mixed: Floats = (samples + level * noise).astype(np.float32)
@@ -184,7 +185,8 @@ def test_snr_is_that_of_added_noise(voices: list[Floats]) -> None:
 
 def test_snr_needs_no_pause(voices: list[Floats]) -> None:
     for voice in voices[:4]:
-        loud = np.repeat(derived.speech(Clip.of(voice, RATE)) > 0.9, 512)[: len(voice)]
+        found = derived.speech_probabilities(Clip.of(voice, RATE))
+        loud = np.repeat(found > 0.9, 512)[: len(voice)]
         tight = np.tile(voice[loud], 2)
         for ratio in (20, 10):
             assert value(snr, noisy(tight, ratio)) == pytest.approx(ratio, abs=3)
@@ -197,7 +199,7 @@ def test_snr_of_real_clips_is_that_of_added_noise() -> None:
         size = round(0.032 * rate)
         whole = len(samples) // size
         powers = np.square(samples[: whole * size]).reshape(whole, size).mean(axis=1)
-        spoken = derived.speech(Clip.of(samples, rate))[:whole] >= 0.5
+        spoken = derived.speech_probabilities(Clip.of(samples, rate))[:whole] >= 0.5
         if spoken.sum() < 20:
             continue
         if powers[spoken].mean() > 10**4.5 * np.quantile(powers, 0.05):
@@ -355,7 +357,7 @@ def test_dnsmos_on_a_gpu_or_not_at_all(
     assert dnsmos.wants_gpu(on_gpu)
     assert not dnsmos.wants_gpu(dnsmos.Settings())
     assert "onnxruntime-gpu" in (dnsmos.gpu_fault(on_gpu) or "")
-    with pytest.raises(RunError, match="device: cuda, but ONNX Runtime could not use it"):
+    with pytest.raises(RunError, match="device: cuda, but ONNX Runtime cannot use it"):
         dnsmos.measure(Clip.of(voices[0], RATE), on_gpu)
     assert set(asked) == {"CUDAExecutionProvider"}
     plugin = Plugin.model_validate({"use": "dnsmos", "device": "cuda"})
@@ -376,9 +378,9 @@ def test_another_model_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     (tmp_path / "dnsmos_models" / "sig_bak_ovr.onnx").write_bytes(b"\x08\x07")
     spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
     monkeypatch.setattr(_dnsmos, "find_spec", lambda _: spec)
-    with pytest.raises(ConfigError, match="not the model known here"):
+    with pytest.raises(ConfigError, match="not the expected model"):
         dnsmos.identity(dnsmos.Settings())
-    with pytest.raises(ValueError, match="no ONNX model"):
+    with pytest.raises(ValueError, match="not an ONNX model"):
         _onnx_cut.part(b"\x0f", "a", "b")
 
 

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from flows import cli
-from flows.cli import show
+from flows.cli.show import runs
 from flows.server.artifacts import State, markdown
 from flows.server.server import LocalServer
 from tasks import plugins, shelves
@@ -106,7 +106,7 @@ def test_formats_with_and_without_limits(tmp_path: Path) -> None:
     found = dropped(folder, "emilia", "nemo", "wenet_raw", "wenet")
     assert [key[0] for key in found] == ["emilia", "nemo", "wenet_raw", "wenet"]  # as asked for
     for use in shelves.names("formats"):
-        reader = getattr(plugins.load("formats", use), "READER", None)
+        reader = plugins.load("formats", use).READER
         assert reader is None or isinstance(reader, ReaderLimits)
 
 
@@ -188,7 +188,7 @@ def test_a_version_in_parts(tmp_path: Path) -> None:
 
 def shown(result: dict[str, Any]) -> str:
     console = Console(file=io.StringIO(), width=60)
-    show.run(result, console)
+    runs.run(result, console)
     return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 

@@ -1,5 +1,4 @@
-"""Wall seconds that a worker may take for a call; one that takes longer hangs, and its worker is
-restarted.
+"""Wall seconds that a call may take; the worker of a call that takes longer is restarted.
 
     a stage of a shard     item_timeout + timeout_factor x its audio
     write, check           item_timeout + timeout_factor x the audio of a tar
@@ -7,10 +6,11 @@ restarted.
                            up to 20 s: a worker's first call loads libraries)
     decide, gather, plan   item_timeout, and 30 s a shard
 
-A probe reads headers and hashes bytes. When a batch is late its recordings are probed one by one,
-each with `item_timeout`: one that hangs costs little more than that (1.2 times, by the defaults),
-and a batch that was only slow is done all the same. Deciding on a shard's utterances takes seconds,
-of a shard of 24 h, too; a million clips are laid out in 12 s (`tests.bench.plan_million`).
+A probe reads headers and hashes bytes. When a batch misses its deadline, its recordings are probed
+one by one, each with `item_timeout`: a recording that hangs costs little more than that (1.2 times,
+by the defaults), and a batch that was only slow still succeeds. Deciding on the utterances of a
+shard takes seconds, even for a shard of 24 h; planning a million clips takes 12 s
+(`tests.bench.plan_million`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tasks.stages import isolate
 HOUR = 3600.0
 PROBE, PROBE_EACH = 20.0, 2.0  # s of a batch, and of each recording in it
 DECIDE_EACH = 30.0  # s of a shard
-ONE_BY_ONE = 100  # times as long, for a shard whose items may each use up their own timeout
+ONE_BY_ONE = 100  # times as long, for a shard whose items may each use up a time-out of their own
 
 
 def of_audio(settings: ClusterSettings, seconds: float, isolated: bool) -> float:
-    """Of a call that handles so many seconds of audio. `isolated`: its items run one by one, and
-    the isolation itself ends those that hang."""
+    """Deadline of a call that handles so many seconds of audio. `isolated`: its items run one by
+    one, and the isolation itself ends those that hang."""
     shared = settings.item_timeout + settings.timeout_factor * seconds
     return shared * ONE_BY_ONE if isolated else shared
 
@@ -38,7 +38,7 @@ def of_audio(settings: ClusterSettings, seconds: float, isolated: bool) -> float
 def of_call(
     settings: ClusterSettings, step: str, args: Sequence[Any], isolated: bool = False
 ) -> float:
-    """Of a call that is no stage, by its step and arguments."""
+    """Deadline of a call that is no stage, by its step and arguments."""
     item = settings.item_timeout
     if step == "probe":
         recordings = int(args[3]) - int(args[2])

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows.demo import corpus as demo
+from flows.demo import speech
 from flows.demo import voice as demo_voice
 from flows.server.server import LocalServer
 from tasks.upkeep.verify import verify
@@ -32,9 +32,9 @@ TEXTS = (
 def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two sentences in English, with their texts, as a JSONL list."""
     home = tmp_path_factory.mktemp("spoken")
-    lines = [demo.Line(text, "en-us", 140) for text in TEXTS]
+    lines = [speech.Line(text, "en-us", 140) for text in TEXTS]
     rows = []
-    for number, samples in enumerate(demo.speak(lines)):
+    for number, samples in enumerate(speech.speak(lines)):
         path = home / f"s{number}.wav"
         sf.write(path, samples, demo_voice.RATE, "PCM_16")
         rows.append({"key": f"s{number}", "wav": str(path), "txt": TEXTS[number]})

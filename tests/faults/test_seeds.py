@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from flows.cluster import spawning
+from flows.cluster import dask_config, spawning
 from flows.cluster.cluster import Cluster, ClusterSettings
 from tasks.stages.process import started_afresh
 from tests.faults import seeds
@@ -96,12 +96,12 @@ def threaded(workers: int, threads: int, folder: Path) -> Iterator[Any]:
     import dask.config
     import distributed
 
-    spawning.forget_main()
     made: Any = distributed.LocalCluster
     client: Any = distributed.Client
     with (
-        dask.config.set(spawning.configuration()),
-        spawning.environment(spawning.environ()),
+        spawning.without_main(),
+        dask.config.set(dask_config.flat()),
+        spawning.environment(dask_config.environment()),
         made(
             n_workers=workers, threads_per_worker=threads, host="127.0.0.1", memory_limit="4GB",
             dashboard_address=None, scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},

@@ -10,7 +10,7 @@ import pytest
 
 from flows.cluster import deadlines
 from flows.cluster.settings import ClusterSettings
-from flows.run import calls
+from flows.run import caller
 from tasks import package, shard
 from tasks.checkpoints.index import Index
 from tasks.dataset import versions
@@ -25,7 +25,7 @@ from tests import corpus
 def allowed(work: Callable[..., Any], *args: Any, isolated: bool = False, **changes: Any) -> float:
     """Wall seconds of a call as the cluster makes it."""
     settings = ClusterSettings(**changes)
-    return deadlines.of_call(settings, calls.place_of(work, args, "").step, args, isolated)
+    return deadlines.of_call(settings, caller.place_of(work, args, "").step, args, isolated)
 
 
 def test_a_probe_that_hangs_costs_little_more_than_the_timeout_of_an_item(tmp_path: Path) -> None:

@@ -98,9 +98,7 @@ def failure(what: str, error: object, before: str = "") -> str:
 
 def _remedy(what: str, error: object) -> str:
     if isinstance(error, ConfigError):
-        return (
-            "Correct the settings or what they name, and start a new run; a retry changes nothing."
-        )
+        return "Correct the settings or what they name, and start a new run; a retry is no use."
     if isinstance(error, Held):
         return f"Wait until the other run has ended. {AGAIN}"
     if what == "was cancelled":

@@ -1,4 +1,4 @@
-"""Settings of a run, the same in YAML files, the flow's parameters, deployments and the UI's form."""
+"""Settings of a run: the same in YAML files, flow parameters, deployments and the UI's form."""
 
 from __future__ import annotations
 

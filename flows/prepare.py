@@ -100,7 +100,7 @@ def prepare(
         with (
             runs.record(job.out, settings) as run,
             runs.scratch() as scratch,
-            posting.Live(job.out) as live,
+            posting.LiveArtifact(job.out) as live,
         ):
             with metrics.recorded(run.folder) as measured:
                 own = replace(job, scratch=scratch)

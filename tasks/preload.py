@@ -54,7 +54,7 @@ VERSION_VARIABLE = "UTTERMILL_VERSION"
 
 
 def warm(modules: dict[str, str]) -> tuple[str, ...]:
-    """Import modules and read their attributes; RunError for one that is missing or only a proxy."""
+    """Import modules and read their attributes; RunError for a missing one, or a lazy proxy."""
     for name, attribute in modules.items():
         try:
             getattr(import_module(name), attribute)

@@ -285,7 +285,7 @@ def test_dnsmos_counts_the_windows_that_the_reference_loses(
 
 
 @on_corpus
-@pytest.mark.parametrize("count", [4, NIGHTLY(12)])
+@pytest.mark.parametrize("count", [5, NIGHTLY(12)])
 def test_dnsmos_of_real_clips_is_the_references(reference: Any, count: int) -> None:
     worst = 0.0
     clips = [(samples, rate) for _, samples, rate in real(0.5, 16, count)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.run.progress import Progress, Standing
+from flows.progress import Progress, Standing
 from flows.server.artifacts import STOOD, WORST, State, escaped, failure, markdown
 from tasks.errors import ConfigError, Held, RunError
 

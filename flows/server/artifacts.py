@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.run.progress import Standing, clock, speed_of
+from flows.progress import Standing, clock, speed_of
 from tasks import masking
 from tasks.errors import CODES, ConfigError, Held, MillError
 

@@ -24,7 +24,7 @@ from prefect.context import FlowRunContext
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.utilities.urls import url_for
 
-from flows.run.progress import Progress
+from flows.progress import Progress
 from flows.server.artifacts import DONE, State, failure, markdown
 
 log = logging.getLogger("uttermill")

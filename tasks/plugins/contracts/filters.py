@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 class FilterModule(VersionedModule, Protocol):
     COLUMNS: dict[str, tuple[str, str]]
-    """(unit, one line of documentation) of every column of `measure`: named as the filter, or `<filter>_<part>`. Its limits are the
-    settings `min` and `max`, or `min_<part>` and `max_<part>`, marked THRESHOLD."""
+    """(unit, one line of documentation) of every column of `measure`: named as the filter, or
+    `<filter>_<part>`. Its limits are the settings `min` and `max`, or `min_<part>` and
+    `max_<part>`, marked THRESHOLD."""
 
     def measure(self, clip: Clip, settings: Any) -> dict[str, float | None]:
         """Every column of COLUMNS; None where there is nothing to judge: it is never rejected.

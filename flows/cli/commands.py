@@ -110,15 +110,15 @@ def what_if(args: Any) -> int:
 
 def verify(args: Any) -> int:
     from flows.cli import show
-    from tasks.upkeep import deep
+    from tasks.upkeep import checkpoints
     from tasks.upkeep.verify import verify as faults_of
 
     dataset = _dataset(args.dataset)
-    out = deep.out_of(dataset) if args.deep else None
+    out = checkpoints.out_of(dataset) if args.deep else None
     faults = faults_of(dataset)
     result: dict[str, Any] = {"ok": not faults, "faults": faults}
     if out is not None:
-        found = deep.verify(out)
+        found = checkpoints.verify(out)
         faults += found.faults
         read = {"parts": found.parts, "blobs": found.blobs, "bytes": found.bytes}
         result = {"ok": not faults, "faults": faults, "checkpoints": read}

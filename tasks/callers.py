@@ -26,9 +26,6 @@ class Caller(Protocol):
     def map(self, work: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Run `work` for each tuple of arguments, results in order."""
 
-    def chains(self, shards: list[str], chain: Chain) -> list[list[Done]]:
-        """Run `chain` for each shard, in this process, as many at once as there is room for."""
-
     def listing(self, job: Job) -> Path:
         """A scratch folder that all workers see."""
 
@@ -45,9 +42,6 @@ class Here:
     def map(self, work: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
         return [work(*each) for each in args]
 
-    def chains(self, shards: list[str], chain: Chain) -> list[list[Done]]:
-        return [chain(shard) for shard in shards]
-
     def listing(self, job: Job) -> Path:
         return job.out / "manifests" / ".listing"
 
@@ -63,8 +57,8 @@ class Observer(Protocol):
     ) -> Step:
         """Run a step and return its result."""
 
-    def chains(self, shards: list[str], chain: Chain, caller: Caller) -> list[list[Done]]:
-        """Run the chains of all shards through `caller.chains`."""
+    def chains(self, shards: list[str], chain: Chain) -> list[list[Done]]:
+        """Run `chain` for each shard, many at once if there is room; results in order."""
 
     def sharded(self, found: Sharded) -> None:
         """The shard stage has ended."""
@@ -80,7 +74,7 @@ class Observer(Protocol):
 
 
 class Unobserved:
-    """An observer that does nothing but let the steps run."""
+    """An observer that only lets the steps run, one after another."""
 
     most_shards = 100
 
@@ -89,8 +83,8 @@ class Unobserved:
     ) -> Step:
         return work()
 
-    def chains(self, shards: list[str], chain: Chain, caller: Caller) -> list[list[Done]]:
-        return caller.chains(shards, chain)
+    def chains(self, shards: list[str], chain: Chain) -> list[list[Done]]:
+        return [chain(shard) for shard in shards]
 
     def sharded(self, found: Sharded) -> None: ...
 

@@ -107,7 +107,7 @@ def _chains(
     def each(shard: str) -> list[Done]:
         return chain(job, shard, found.seconds[shard], caller, observer, state.items(shard) or {})
 
-    results = observer.chains(shards, each, caller)
+    results = observer.chains(shards, each)
     for name in stage.PER_SHARD:
         observer.finish(name)
     for dones in results:

@@ -149,7 +149,7 @@ def chain(
                 dones.append(done)
             return dones
         except CorruptManifest as fault:
-            manifest.discard(storage.place(fault.path))
+            manifest.remove_damaged(fault)
             if attempt == REPAIRS - 1:
                 raise RunError(
                     f"{fault}, again after {REPAIRS} repairs: is the disk sound?"

@@ -71,7 +71,7 @@ def publish(
         lap("publish")
     except CorruptManifest as fault:
         log.warning("%s; what it held is made again", fault)
-        manifest.discard(storage.place(fault.path))
+        manifest.remove_damaged(fault)
         versions.clean(job.out)
         raise
     except BaseException:

@@ -102,7 +102,7 @@ def _round(
         sink.commit()
     except CorruptManifest as fault:
         log.warning("%s; what it held is made again", fault)
-        manifest.discard(storage.place(fault.path))
+        manifest.remove_damaged(fault)
         raise
     except RunError:  # a server is away, say: what it gave until then is kept
         sink.commit()

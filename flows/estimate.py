@@ -1,10 +1,10 @@
-"""The flow `estimate`: the real tasks on a stratified sample, and what a run would come to.
+"""The flow `estimate`: runs the real tasks on a stratified sample and forecasts a whole run.
 
-What the sample makes is committed where a run looks for it, so that a run after it has that much
-less to do, and publishes the same bytes. Nothing is published here.
+Results for the sample are committed where a run looks for them, so a later run reuses them and
+publishes the same bytes. The estimate itself publishes nothing.
 """
 
-# No postponed annotations here, for the reason that flows/prepare.py gives.
+# No postponed annotations here, for the reason given in flows/prepare.py.
 
 import json
 import logging
@@ -20,19 +20,18 @@ from pydantic import Field
 from flows import prepare
 from flows.cluster.cluster import ClusterSettings
 from flows.run import disk, metrics, runs
-from flows.run.calls import OnCluster, opened
+from flows.run.caller import ClusterCaller, opened
 from flows.run.progress import Progress
 from flows.server import artifacts, posting
 from flows.settings import PrepareSettings, check
-from tasks import masking, prefect_tasks, storage
+from tasks import masking, pipeline, storage
+from tasks.callers import Observer
 from tasks.dataset import versions
 from tasks.estimating import forecast, sample, trial
 from tasks.estimating.forecast import Costs, Forecast, Sizes
 from tasks.estimating.sample import Member
 from tasks.job import Done, Job, Spent
 from tasks.packaging import shards as output_shards
-from tasks.pipeline import Sharded
-from tasks.prefect_tasks import value
 from tasks.settings import (
     FilterSettings,
     PackageSettings,
@@ -41,6 +40,7 @@ from tasks.settings import (
     Source,
     TranscribeSettings,
 )
+from tasks.stages.stage import PER_SHARD
 from tasks.storage import lock, write_atomic
 
 log = logging.getLogger("uttermill")
@@ -49,10 +49,13 @@ FRACTION, LEAST = 0.005, 50  # of the recordings; recordings
 
 
 @flow(
-    name="estimate", flow_run_name="estimate {out}", persist_result=False,
-    on_failure=[posting.summarise], on_crashed=[posting.summarise],
+    name="estimate",
+    flow_run_name="estimate {out}",
+    persist_result=False,
+    on_failure=[posting.summarise],
+    on_crashed=[posting.summarise],
     on_cancellation=[posting.summarise],
-)  # fmt: skip
+)
 def estimate(
     sources: list[Source],
     out: str,
@@ -65,26 +68,32 @@ def estimate(
     fraction: Annotated[float, Field(gt=0, le=1)] = FRACTION,
     least: Annotated[int, Field(ge=1)] = LEAST,
 ) -> dict[str, Any]:
-    """Forecast hours kept, time and disk of a run with these settings, from a sample.
+    """Forecast the hours kept, the time and the disk of a run with these settings, from a sample.
 
-    What the sample makes is reused by that run; nothing is published.
+    A later run reuses the results for the sample; nothing is published.
 
     Args:
         sources: Where recordings come from.
-        out: Folder for manifests and audio; estimates lie in its `runs`.
+        out: Folder for manifests and audio; estimates are written to its `runs`.
         shard: How recordings are grouped into the units of work and of retry.
         filter: How recordings are cut, what is measured, and which limits hold.
         resample: Target rate, channels and levels.
         transcribe: The recogniser, and which texts are good.
         package: What would be published, and in which formats.
-        cluster: Where the work is done; its workers are those that the forecast is for.
-        fraction: Share of the recordings that is sampled.
-        least: Recordings that are sampled at least.
+        cluster: The workers that do the work, and that the forecast is for.
+        fraction: Share of the recordings to sample.
+        least: Minimum number of recordings to sample.
     """
     settings = PrepareSettings(
-        sources=tuple(sources), out=out, shard=shard, filter=filter, resample=resample,
-        transcribe=transcribe, package=package, cluster=cluster,
-    )  # fmt: skip
+        sources=tuple(sources),
+        out=out,
+        shard=shard,
+        filter=filter,
+        resample=resample,
+        transcribe=transcribe,
+        package=package,
+        cluster=cluster,
+    )
     began = time.monotonic()
     job = check(settings)
     with lock.hold(job.out):
@@ -106,19 +115,16 @@ def estimate(
 
 
 def line(
-    job: Job, caller: OnCluster, progress: Progress, fraction: float, least: int
+    job: Job, caller: ClusterCaller, progress: Progress, fraction: float, least: int
 ) -> tuple[dict[str, Any], Costs]:
-    """The forecast, on a cluster, within a flow run."""
-    progress.start("shard", 0.0)
-    found: Sharded = value(prefect_tasks.shard(job, caller, caller.listing(job)))
+    """Run the sample on a cluster, within a flow run; returns the forecast and its costs."""
+    observer = prepare.TaskRuns(caller, progress)
+    found = pipeline.sharded(job, caller, observer)
     members, failed = trial.frame(job.out, found.shards)
     wanted = sample.size(len(members), fraction, least)
     drawn = sample.draw(members, wanted, job.package.seed)
     chosen = [m for some in drawn.values() for m in some]
-    progress.start("shard", found.done.seconds)
-    progress.advance("shard", found.done.seconds, reused=not found.done.ran)
-    progress.finish("shard")
-    dones = _sampled(job, chosen, caller, progress)
+    dones = _sampled(job, chosen, caller, observer)
     seen = trial.known(job, found.shards)
     costs = _costs(job, dones, caller)
     sizes = _packaged(job, members, chosen, seen, caller, costs)
@@ -128,48 +134,55 @@ def line(
     told = Forecast(held, drawn, seen, costs, sizes).as_dict()
     tasks_run = 1 + sum(len(each) for each in dones)
     flat = [done for each in dones for done in each]
-    return {
-        "sample": {
-            "recordings": len(chosen), "of": len(members), "unreadable": failed,
-            "hours": round(sum(m.seconds for m in chosen) / 3600, 6), "strata": len(held),
-            "items_computed": {
-                stage: sum(d.computed for d in flat if d.stage == stage)
-                for stage in prefect_tasks.PER_SHARD
-            },
-            **trial.told(seen[m.recording] for m in chosen if m.recording in seen),
+    sampled = {
+        "recordings": len(chosen),
+        "of": len(members),
+        "unreadable": failed,
+        "hours": round(sum(m.seconds for m in chosen) / 3600, 6),
+        "strata": len(held),
+        "items_computed": {
+            stage: sum(d.computed for d in flat if d.stage == stage) for stage in PER_SHARD
         },
+        **trial.told(seen[m.recording] for m in chosen if m.recording in seen),
+    }
+    result = {
+        "sample": sampled,
         "peak_memory_bytes": pc.max(caller.metrics.table()["rss_peak"]).as_py(),
-        **told, "free_bytes": disk.free(job.out), "used_bytes": disk.used(job.out),
-        "ignored": found.ignored, "task_runs": tasks_run,
-    }, costs  # fmt: skip
+        **told,
+        "free_bytes": disk.free(job.out),
+        "used_bytes": disk.used(job.out),
+        "ignored": found.ignored,
+        "task_runs": tasks_run,
+    }
+    return result, costs
 
 
 def _sampled(
-    job: Job, chosen: list[Member], caller: OnCluster, progress: Progress
+    job: Job, chosen: list[Member], caller: ClusterCaller, observer: Observer
 ) -> list[list[Done]]:
-    """The stages of every shard, for its recordings in the sample alone."""
+    """Run the stages of every shard, for its recordings in the sample only."""
     of: dict[str, list[Member]] = {}
     for m in chosen:
         of.setdefault(m.shard, []).append(m)
     seconds = {shard: sum(m.seconds for m in some) for shard, some in of.items()}
-    for stage in prefect_tasks.PER_SHARD:
-        progress.start(stage, sum(seconds.values()))
+    for stage in PER_SHARD:
+        observer.start(stage, sum(seconds.values()))
 
     def chain(shard: str) -> list[Done]:
         only = frozenset(m.recording for m in of[shard])
-        return prepare.chain(replace(job, only=only), seconds, caller, progress, shard)
+        return pipeline.chain(replace(job, only=only), shard, seconds[shard], caller, observer, {})
 
     order = sorted(of, key=lambda shard: (-seconds[shard], shard))
-    results = prepare.over_shards(order, chain, caller)
-    for stage in prefect_tasks.PER_SHARD:
-        progress.finish(stage)
+    results = observer.chains(order, chain)
+    for stage in PER_SHARD:
+        observer.finish(stage)
     return results
 
 
-def _costs(job: Job, dones: list[list[Done]], caller: OnCluster) -> Costs:
-    """What the calls took; where the sample was there already, what it took when it was made."""
+def _costs(job: Job, dones: list[list[Done]], caller: ClusterCaller) -> Costs:
+    """Costs of the sample: of this run, and of the run that made what is reused."""
     costs = forecast.costs([done for each in dones for done in each])
-    costs.lanes = {stage: caller.kind(stage, job) for stage in prefect_tasks.PER_SHARD}
+    costs.lanes = {stage: caller.kind(stage, job) for stage in PER_SHARD}
     costs.workers = {kind: caller.cluster.count(kind) for kind in sorted(set(costs.lanes.values()))}
     first = caller.metrics.first()
     costs.start = first["queue_seconds"] if first else 0.0
@@ -188,10 +201,14 @@ def _costs(job: Job, dones: list[list[Done]], caller: OnCluster) -> Costs:
 
 
 def _packaged(
-    job: Job, members: list[Member], chosen: list[Member], seen: dict[str, trial.Seen],
-    caller: OnCluster, costs: Costs,
-) -> Sizes:  # fmt: skip
-    """Write and check what the sample keeps, for its bytes and its time."""
+    job: Job,
+    members: list[Member],
+    chosen: list[Member],
+    seen: dict[str, trial.Seen],
+    caller: ClusterCaller,
+    costs: Costs,
+) -> Sizes:
+    """Write and check the tars of the sample, to measure their bytes and time."""
     sampled = {m.shard for m in chosen}
     shards = sorted(sampled)
     audio = sum(m.seconds for m in members if m.shard in sampled and m.recording in seen)
@@ -221,8 +238,10 @@ def _packaged(
 
 
 def _linked(job: Job) -> float:
-    """Seconds whose files a new version takes from the newest one; a format that it has not is
-    written whole, and then all are counted so."""
+    """Seconds of audio whose files a new version links from the newest one.
+
+    0 when the newest version lacks a format: that format is then written whole.
+    """
     newest = versions.newest(job.out)
     described = versions.described(newest) if newest else {}
     if not {plugin.use for plugin in job.package.formats} <= set(described.get("formats", ())):
@@ -231,19 +250,28 @@ def _linked(job: Job) -> float:
 
 
 def _keep(job: Job, folder: Path, result: dict[str, Any], costs: Costs) -> None:
-    """Write the estimate down, for runs to look at, with the costs of its sample."""
+    """Write the estimate into the run's folder, with the costs of its sample for later runs."""
     result["fits"] = disk.lacking(result, job.out) is None
     laps = {
-        stage: {
-            recording: [
-                {"recording": s.recording, "audio": s.audio, "wall": s.wall, "cpu": s.cpu,
-                 "cold": s.cold} for s in each
-            ] for recording, each in found.items()
-        } for stage, found in costs.laps.items()
-    }  # fmt: skip
+        stage: {recording: [_lap(s) for s in each] for recording, each in found.items()}
+        for stage, found in costs.laps.items()
+    }
     kept = {
-        "laps": laps, "overhead": costs.overhead, "load": costs.load, "start": costs.start,
+        "laps": laps,
+        "overhead": costs.overhead,
+        "load": costs.load,
+        "start": costs.start,
         "gap": costs.gap,
-    }  # fmt: skip
+    }
     whole = {"key": disk.key(job), **result, "costs": kept}
     write_atomic(folder / disk.NAME, json.dumps(masking.value(whole), indent=1).encode())
+
+
+def _lap(spent: Spent) -> dict[str, Any]:
+    return {
+        "recording": spent.recording,
+        "audio": spent.audio,
+        "wall": spent.wall,
+        "cpu": spent.cpu,
+        "cold": spent.cold,
+    }

@@ -1,18 +1,17 @@
-"""The flow: shard, then filter, resample, transcribe for each shard on its own, then package.
+"""The flow: shard; then filter, resample and transcribe for each shard on its own; then package.
 
-Wiring only. The flow's parameters are the stages' settings; what is done stands in the Parquet
-manifests, so that a UI rerun, a schedule and a local run resume alike.
+Wiring only. The flow's parameters are the stages' settings. What is done is recorded in Parquet
+manifests, so a rerun from the UI, a schedule and a local run all resume alike.
 """
 
-# No postponed annotations here: `prepare.serve` has this file loaded by its path, as no module that
-# Prefect could look the parameters' types up in, and every flow run failed.
+# No postponed annotations here: `prepare.serve` loads this file by its path, so Prefect could not
+# look up the types of the parameters, and every flow run would fail.
 
 import logging
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +19,20 @@ from prefect import flow
 from prefect.context import FlowRunContext
 
 from flows.cli import items
+from flows.cluster.chains import map_chains
 from flows.cluster.cluster import ClusterSettings
-from flows.cluster.guard import map_chains
 from flows.run import disk, metrics, report, runs
-from flows.run.calls import OnCluster, opened
+from flows.run.caller import ClusterCaller, opened
 from flows.run.progress import Progress
-from flows.server import history, posting
+from flows.server import api, history, posting
 from flows.settings import PrepareSettings, check
 from tasks import pipeline, prefect_tasks
 from tasks.accounting import summary
+from tasks.callers import Chain, Step
 from tasks.dataset import reader_drops, versions
-from tasks.errors import CorruptManifest, MillError, NothingLeft
+from tasks.errors import MillError
 from tasks.job import Done, Job
-from tasks.pipeline import Published, Sharded, Totals
-from tasks.prefect_tasks import value
+from tasks.results import Published, Sharded
 from tasks.settings import (
     FilterSettings,
     PackageSettings,
@@ -42,7 +41,6 @@ from tasks.settings import (
     Source,
     TranscribeSettings,
 )
-from tasks.settled import Settled
 from tasks.storage import lock, tables
 
 log = logging.getLogger("uttermill")
@@ -51,10 +49,13 @@ SHARDS_PER_FLOW = 100  # three task runs each: Prefect's server records some 300
 
 
 @flow(
-    name="prepare", flow_run_name="prepare {out}", persist_result=False,
-    on_failure=[posting.summarise], on_crashed=[posting.summarise],
+    name="prepare",
+    flow_run_name="prepare {out}",
+    persist_result=False,
+    on_failure=[posting.summarise],
+    on_crashed=[posting.summarise],
     on_cancellation=[posting.summarise],
-)  # fmt: skip
+)
 def prepare(
     sources: list[Source],
     out: str,
@@ -67,7 +68,7 @@ def prepare(
 ) -> dict[str, Any]:
     """Raw recordings in, a verified dataset version out.
 
-    Safe to run again at any time: what is done is reused, what is missing is made.
+    Safe to run again at any time: finished work is reused, missing work is done.
 
     Args:
         sources: Where recordings come from.
@@ -80,9 +81,15 @@ def prepare(
         cluster: The workers: where, how many, within which limits.
     """
     settings = PrepareSettings(
-        sources=tuple(sources), out=out, shard=shard, filter=filter, resample=resample,
-        transcribe=transcribe, package=package, cluster=cluster,
-    )  # fmt: skip
+        sources=tuple(sources),
+        out=out,
+        shard=shard,
+        filter=filter,
+        resample=resample,
+        transcribe=transcribe,
+        package=package,
+        cluster=cluster,
+    )
     began = time.monotonic()
     job = check(settings)
     disk.check(job, settings.cluster)
@@ -107,56 +114,41 @@ def prepare(
 
 
 def record(out: Path) -> None:
-    """Tag this flow run with its OUT, and close what dead runs of the same OUT left open."""
+    """Tag this flow run with its OUT, and close the records of dead runs of the same OUT."""
     context = FlowRunContext.get()
     if context and context.flow_run:
         history.mark_run(context.flow_run.id, out, context.flow_run.tags)
         history.close_dead_runs(out, context.flow_run.id)
 
 
-def line(job: Job, caller: OnCluster, progress: Progress, folder: Path) -> dict[str, Any]:
-    """The whole line on a cluster, within a flow run; what `run --json` prints, but for time. What
-    the sources left aside is listed in the run's folder."""
-    totals = Totals()
-    assert job.scratch is not None
-    pipeline.prepare_retry(job)
-    for attempt in range(pipeline.REPAIRS):
-        progress.start("shard", 0.0)
-        found: Sharded = value(prefect_tasks.shard(job, caller, caller.listing(job)))
-        totals.add(found.done)
-        items.write_left_aside(folder, found.left)
-        _show(progress, found)
-        state = Settled(job, found.shards, found.index)
-        _all_chains(job, found, caller, progress, state, totals)
-        progress.start("package", found.done.seconds)
-        try:
-            ended = prefect_tasks.package(job, found.shards, caller, caller.listing(job), state)
-            published: Published = value(ended)
-            break
-        except NothingLeft as error:
-            raise NothingLeft(error.args[0], error.reasons, found.ignored) from None
-        except CorruptManifest as fault:
-            if attempt == pipeline.REPAIRS - 1:
-                raise
-            log.warning("%s; the shard runs again", fault)
-    totals.add(published.done)
-    packaged = published.summary["seconds"]["packaged"]
-    progress.start("package", packaged)
-    progress.advance("package", packaged, reused=not published.new)
-    progress.finish("package")
+def line(job: Job, caller: ClusterCaller, progress: Progress, folder: Path) -> dict[str, Any]:
+    """Run all stages on a cluster, within a flow run.
+
+    Returns what `run --json` prints, without the times. Files that the sources left aside are
+    listed in `folder`, the run's folder.
+    """
+    ended = pipeline.run(job, caller, TaskRuns(caller, progress, folder))
+    found, published, totals = ended.sharded, ended.published, ended.totals
     return {
         **_read_back(job, published),
-        "dataset": str(published.path), "version": int(published.path.name[1:]),
-        "new": published.new, **published.summary, "ignored": found.ignored,
-        "stages": totals.as_dict(), "package_walls": published.walls,
+        "dataset": str(published.path),
+        "version": int(published.path.name[1:]),
+        "new": published.new,
+        **published.summary,
+        "ignored": found.ignored,
+        "stages": totals.as_dict(),
+        "package_walls": published.walls,
         "tars": {**published.balance, "written": published.written, "linked": published.linked},
-        "deaths": vars(caller.guard.tally), "task_runs": totals.task_runs,
-    }  # fmt: skip
+        "deaths": vars(caller.dispatcher.losses),
+        "task_runs": totals.task_runs,
+    }
 
 
 def _read_back(job: Job, published: Published) -> dict[str, Any]:
-    """Error rates, splits, and what readers would drop, as the version has them. Where nothing is
-    new, and the store is away by now, the run has done its work without them."""
+    """Error rates, splits, and utterances that readers would drop, from the published version.
+
+    When nothing is new and the store cannot be reached by now, the run still succeeds without.
+    """
     try:
         splits = versions.described(published.path)["splits"]
         rates = summary.errors(tables.read(published.path / "utterances.parquet"))
@@ -170,67 +162,61 @@ def _read_back(job: Job, published: Published) -> dict[str, Any]:
     return {**rates, "splits": told, "reader_drops": drops}
 
 
-def _show(progress: Progress, found: Sharded) -> None:
-    """The shard bar is full; the others begin with all audio by header as their total."""
-    progress.start("shard", found.done.seconds)
-    progress.advance("shard", found.done.seconds, reused=not found.done.ran)
-    progress.finish("shard")
-    for stage in prefect_tasks.PER_SHARD:
-        progress.start(stage, found.done.seconds)
+class TaskRuns:
+    """The observer of a flow run: its steps are Prefect task runs, and move the progress bars.
+
+    Files that the sources left aside are listed in `folder`, if it is given.
+    """
+
+    # Nobody reads 30,000 task runs that say "Reused", and each costs 25 ms of CPU.
+    most_shards = SHARDS_PER_FLOW
+
+    def __init__(
+        self, caller: ClusterCaller, progress: Progress, folder: Path | None = None
+    ) -> None:
+        self.caller, self.folder = caller, folder
+        self.start, self.advance, self.finish = progress.start, progress.advance, progress.finish
+
+    def step(
+        self, name: str, work: Callable[[], Step], shard: str = "", seconds: float = 0.0
+    ) -> Step:
+        label = name
+        if shard:
+            label += f" · {shard.replace('shard-', 'shard ')} · {seconds / 3600:.2f} h"
+        return prefect_tasks.run(name, label, work)
+
+    def chains(self, shards: list[str], chain: Chain) -> list[list[Done]]:
+        return over_shards(shards, chain, self.caller)
+
+    def sharded(self, found: Sharded) -> None:
+        if self.folder is not None:
+            items.write_left_aside(self.folder, found.left)
 
 
-def _all_chains(
-    job: Job, found: Sharded, caller: OnCluster, progress: Progress, state: Settled, totals: Totals
-) -> None:
-    """Every shard's chain. Of more shards than a flow run takes, only those that may lack something
-    have task runs: nobody reads 30,000 that say "Reused", and each takes 25 ms of CPU."""
-    shards = found.shards
-    if len(shards) > SHARDS_PER_FLOW:
-        shards = [shard for shard in shards if state.items(shard) is None]
-        for shard in set(found.shards) - set(shards):
-            _pass_over(shard, found.seconds[shard], state, progress, totals)
-        log.info(
-            "%d of %d shards are as the last run left them",
-            len(found.shards) - len(shards), len(found.shards),
-        )  # fmt: skip
-    each = partial(chain, job, found.seconds, caller, progress, state=state)
-    results = over_shards(shards, each, caller)
-    for stage in prefect_tasks.PER_SHARD:
-        progress.finish(stage)
-    for dones in results:
-        state.saw(dones)
-        for done in dones:
-            totals.add(done)
-
-
-def _pass_over(
-    shard: str, seconds: float, state: Settled, progress: Progress, totals: Totals
-) -> None:
-    """Count a shard that lacks nothing."""
-    for stage, count in (state.items(shard) or {}).items():
-        progress.advance(stage, seconds, reused=True)
-        totals.add(Done(stage, shard, 0, count), task_run=False)
-
-
-def over_shards(
-    shards: list[str], chain: Callable[[str], list[Done]], caller: OnCluster
-) -> list[list[Done]]:
-    """A chain for each shard; beyond 100 shards in child flow runs, of which two overlap."""
-    # Of both kinds; as many more wait for a guard, so that the last round is not one long stage
-    # beside idle workers.
-    width = 2 * caller.cluster.size
+def over_shards(shards: list[str], chain: Chain, caller: ClusterCaller) -> list[list[Done]]:
+    """Run a chain for each shard; more than 100 shards run in child flow runs, two at a time."""
+    dispatcher = caller.dispatcher
     groups = [shards[i : i + SHARDS_PER_FLOW] for i in range(0, len(shards), SHARDS_PER_FLOW)]
     if len(groups) <= 1:
-        return map_chains(shards, chain, width, caller.guard.cancel, caller.guard.drain)
-    _children.set((chain, width, caller.guard.drain))
-    children = map_chains(groups, prepare_shards, 2, caller.guard.cancel)
-    return [done for child in children for done in child]
+        return map_chains(shards, chain, caller.width, dispatcher.cancel, dispatcher.drain)
+    finished: dict[str, list[Done]] = {}
+
+    def once(shard: str) -> list[Done]:
+        """A child flow run that is tried again passes over what the former try finished."""
+        if shard not in finished:
+            finished[shard] = chain(shard)
+        return finished[shard]
+
+    def child(group: list[str]) -> list[list[Done]]:
+        return api.with_retries(lambda: prepare_shards(group), "a child flow run", dispatcher.sleep)
+
+    _children.set((once, caller.width, dispatcher.drain))
+    children = map_chains(groups, child, 2, dispatcher.cancel)
+    return [done for results in children for done in results]
 
 
-# What a child flow does with its shards; no parameter, because those go to Prefect's database.
-_children: ContextVar[tuple[Callable[[str], list[Done]], int, Callable[[], None]]] = ContextVar(
-    "children"
-)
+# What a child flow runs for its shards. Not a parameter: parameters go to Prefect's database.
+_children: ContextVar[tuple[Chain, Callable[[], int], Callable[[], None]]] = ContextVar("children")
 
 
 @flow(name="prepare shards", persist_result=False)
@@ -238,22 +224,3 @@ def prepare_shards(shards: list[str]) -> list[list[Done]]:
     """A child of `prepare` for at most 100 shards, on the same cluster."""
     chain, width, drain = _children.get()
     return map_chains(shards, chain, width, drain=drain)
-
-
-def chain(
-    job: Job, seconds: dict[str, float], caller: OnCluster, progress: Progress, shard: str,
-    state: Settled | None = None,
-) -> list[Done]:  # fmt: skip
-    """filter, resample and transcribe one shard; its three task runs stand in the history."""
-    audio = seconds[shard]
-    there = (state.items(shard) if state else None) or {}
-
-    def step(stage: str, sure: bool) -> Done:
-        label = f"{stage} · {shard.replace('shard-', 'shard ')} · {audio / 3600:.2f} h"
-        run = prefect_tasks.PER_SHARD[stage]
-        done: Done = value(run(job, shard, audio, caller, label, sure, there.get(stage)))
-        if not done.ran:
-            progress.advance(stage, audio, reused=True)
-        return done
-
-    return pipeline.run_chain(step)

@@ -1,7 +1,7 @@
-"""`uttermill serve`: a process that runs a settings file on a schedule and when the UI asks for it.
+"""`uttermill serve`: runs a settings file on a schedule and on request from Prefect's UI.
 
-For one machine without a work pool. Each flow run is a process of its own that ends with this one;
-its deployment keeps the settings, so that the UI's form shows them and Retry has them.
+For one machine without a work pool. Each flow run is a process of its own, which ends with this
+one. The deployment keeps the settings, for the form in the UI and for Retry.
 """
 
 from __future__ import annotations
@@ -11,19 +11,23 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flows.settings import PrepareSettings, check
 from tasks import masking
 from tasks.errors import ConfigError
 
-PORT = 4200  # Prefect's own, so that the address is the same at every start; a free one if taken
-FORBIDDEN = "/%&<>"  # Prefect's, in the name of a deployment
+if TYPE_CHECKING:
+    from prefect.runner import Runner
+    from prefect.schedules import Schedule
+
+PORT = 4200  # Prefect's default, so that the address stays the same; a free port when it is taken
+FORBIDDEN = "/%&<>"  # by Prefect, in the name of a deployment
 
 
 @dataclass(frozen=True)
 class Served:
-    """What was started: name of the deployment, address of the UI, schedule."""
+    """What was started: the deployment's name, the UI's address, the schedule."""
 
     deployment: str
     ui: str
@@ -38,9 +42,9 @@ def serve(
     timezone: str | None,
     ready: Callable[[Served], None],
 ) -> None:
-    """Check everything, then serve until SIGINT or SIGTERM; a run that goes on is cancelled then.
+    """Check everything, then serve until SIGINT or SIGTERM, which also cancel a running flow run.
 
-    `ready` is called once, when runs can be asked for. ConfigError before anything starts.
+    `ready` is called once runs can be requested. ConfigError before anything starts.
     """
     check(settings)
     parameters = without_secrets(settings)
@@ -52,11 +56,11 @@ def serve(
         asyncio.run(_serve(parameters, name, schedule, lambda: ready(served)))
 
 
-def schedule_of(cron: str | None, timezone: str | None) -> Any:
-    """Prefect's schedule, or None without one; ConfigError when it could never be kept."""
+def schedule_of(cron: str | None, timezone: str | None) -> Schedule | None:
+    """Prefect's schedule, or None without `cron`; ConfigError when it could never run."""
     if cron is None:
         if timezone is not None:
-            raise ConfigError("--timezone is for --cron; give both")
+            raise ConfigError("--timezone needs --cron")
         return None
     from prefect.schedules import Cron
     from prefect.server.schemas.schedules import CronSchedule
@@ -64,34 +68,34 @@ def schedule_of(cron: str | None, timezone: str | None) -> Any:
 
     try:
         asyncio.run(CronSchedule(cron=cron).get_dates(1))
-    except (ValidationError, ValueError):  # what it is given, or that it never comes
+    except (ValidationError, ValueError):  # malformed, or a date that never comes
         raise ConfigError(
-            f"--cron {cron!r} names no time; write minute, hour, day, month and weekday, as in "
+            f"--cron {cron!r} names no time; write minute, hour, day, month and weekday, such as "
             '"0 2 * * *" for two in the morning'
         ) from None
     try:
         CronSchedule(cron=cron, timezone=timezone)
     except ValidationError:
         raise ConfigError(
-            f"--timezone {timezone!r} is unknown here; give a name of the tz database, as "
+            f"--timezone {timezone!r} is unknown here; give a name of the tz database, such as "
             "Europe/Berlin"
         ) from None
     return Cron(cron, timezone=timezone or "UTC")
 
 
 def without_secrets(settings: PrepareSettings) -> dict[str, Any]:
-    """The settings as parameters of a flow run; ConfigError when that would lose a secret."""
+    """The settings as parameters of a flow run; ConfigError when they hold a secret."""
     parameters = settings.model_dump(mode="json", exclude_unset=True)
     if place := _hidden(parameters, ""):
         raise ConfigError(
-            f"{place} holds a secret, which Prefect's database is not to keep; give it by the "
-            "environment (api_key_env, or what the storage reads)"
+            f"{place} holds a secret, which must not be stored in Prefect's database; give it in "
+            "an environment variable (api_key_env, or the variables that the storage reads)"
         )
     return parameters
 
 
 def _hidden(found: Any, place: str) -> str:
-    """The place of the first masked text, as `transcribe.backend.api_key`; empty without one."""
+    """The place of the first masked text, such as `transcribe.backend.api_key`; empty if none."""
     if isinstance(found, str):
         return place if masking.HIDDEN in found else ""
     inner = (
@@ -107,7 +111,7 @@ def _hidden(found: Any, place: str) -> str:
 
 @contextmanager
 def _api() -> Iterator[str]:
-    """Within it Prefect has an API: the configured one, else a server of our own. Yields its UI."""
+    """Gives Prefect an API, the configured one or a local server; yields the address of its UI."""
     from prefect.settings import get_current_settings
 
     from flows.server import api
@@ -122,24 +126,34 @@ def _api() -> Iterator[str]:
 
 
 async def _serve(
-    parameters: dict[str, Any], name: str, schedule: Any, ready: Callable[[], None]
+    parameters: dict[str, Any], name: str, schedule: Schedule | None, ready: Callable[[], None]
 ) -> None:
     from prefect.runner import Runner
     from prefect.types.entrypoint import EntrypointType
 
     from flows.prepare import prepare
-    from flows.run import local
     from flows.server import history
+    from flows.server.console import quiet
 
-    local.hush()
-    runner = Runner(name=name, limit=1)
-    await runner.aadd_flow(
-        prepare, name=name, schedule=schedule, parameters=parameters, tags=["uttermill"],
-        description="What `uttermill serve` runs; its settings are a form.",
-        entrypoint_type=EntrypointType.MODULE_PATH,
-    )  # fmt: skip
+    with quiet():
+        runner = Runner(name=name, limit=1)
+        await runner.aadd_flow(
+            prepare,
+            name=name,
+            schedule=schedule,
+            parameters=parameters,
+            tags=["uttermill"],
+            description="What `uttermill serve` runs; its settings are a form.",
+            entrypoint_type=EntrypointType.MODULE_PATH,
+        )
+        await _until_stopped(runner, ready)
+        history.drain(timeout=10)  # before the server ends
+
+
+async def _until_stopped(runner: Runner, ready: Callable[[], None]) -> None:
+    """Run the runner until SIGINT or SIGTERM."""
     running = asyncio.create_task(runner.start())
-    await asyncio.sleep(0)  # it takes SIGTERM first, and would leave its runs behind
+    await asyncio.sleep(0)  # the runner handles SIGTERM first, and would leave its runs behind
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -147,11 +161,10 @@ async def _serve(
         await asyncio.sleep(0.05)
     if not running.done():
         ready()
-    asked = asyncio.create_task(stop.wait())
-    await asyncio.wait({running, asked}, return_when=asyncio.FIRST_COMPLETED)
-    asked.cancel()
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
     if not running.done():
-        await runner.astop()  # which cancels a run that goes on
+        await runner.astop()  # cancels a running flow run
     with suppress(asyncio.CancelledError):
         await running
-    history.drain(timeout=10)  # before the server ends

@@ -109,7 +109,9 @@ def _with_threads(settings: TranscribeSettings, threads: int) -> TranscribeSetti
     )
 
 
-def read(path: str | None, sources: Sequence[str], out: str | None, sets: Sequence[str]) -> Any:
+def read(
+    path: str | None, sources: Sequence[str], out: str | None, sets: Sequence[str]
+) -> PrepareSettings:
     """PrepareSettings from a YAML file or from `--source`/`--out`, with `--set` applied."""
     data: dict[str, Any] = {}
     if path is not None:
@@ -220,7 +222,7 @@ def _index(place: list[Any], key: str, assignment: str) -> int:
 
 def check(settings: PrepareSettings) -> Job:
     """Everything that can be known before a worker starts; ConfigError in one sentence."""
-    from tasks import recipe, shard, transcribe
+    from tasks import recipe
     from tasks.packaging import sharing
 
     job = settings.job()
@@ -243,10 +245,10 @@ def check(settings: PrepareSettings) -> Job:
     for shelf, some in chosen.items():
         for plugin in some:
             recipe.of_plugin(shelf, plugin)  # which looks for its model, too
-    for _, source, source_settings in shard.datasets(job.sources):
+    for _, source, source_settings in plugins.datasets(job.sources):
         next(iter(source.recordings(source_settings)), None)  # raises when it cannot be listed
     sharing.check(job)
-    transcribe.weights(job)
+    recipe.weights(job.transcribe)
     settings.cluster.check()
     fleet.check(job, settings.cluster)
     storage.of(job.out).check(job.out)

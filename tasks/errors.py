@@ -98,7 +98,7 @@ class ItemError(MillError):
 CODES = {
     "unreadable": "no decoder opens it",
     "empty": "it decodes to no samples",
-    "decode_error": "decoding breaks midway; the decoded prefix is counted as failed",
+    "decode_error": "it cannot be read on midway; the decoded prefix is counted as failed",
     "truncated": "the container promises more audio than the file holds",
     "non_finite": "samples are NaN or infinite",
     "bad_sample_rate": "the sample rate is outside 1 kHz to 768 kHz",

@@ -22,7 +22,7 @@ from tasks.plugins.rules import judge
 from tasks.recording import Locator
 from tasks.recording.faults import Fault, touching
 from tasks.schema import CUTS
-from tasks.segmenters import Span
+from tasks.segmenters import Segmenter, Span
 from tasks.settings import Plugin
 from tasks.stages import cutting, handover
 
@@ -44,6 +44,10 @@ class Unit:
     @property
     def name(self) -> str:
         return str(self.recording["recording"])
+
+    @property
+    def recording_name(self) -> str:
+        return self.name
 
     @property
     def items(self) -> int:
@@ -145,7 +149,7 @@ def _cut(unit: Unit, job: Job, offers: handover.Offers) -> list[Row]:
     rows: list[Row] = []
     locator = Locator.loads(unit.recording["locator"])
 
-    def begin(rate: int, at: int) -> Any:
+    def begin(rate: int, at: int) -> Segmenter:
         if known is None:
             return segmenter.start(settings, rate, given or ())
         return cutting.Known(list(known), at)
@@ -209,7 +213,7 @@ def _after_all(
     found: dict[str, float | None] = {}
     for plugin in filters:
         module, settings = plugins.resolve("filters", plugin)
-        if getattr(module, "AFTER_ALL", False):
+        if module.AFTER_ALL:
             found.update(module.measure(clip, settings))
     return found
 
@@ -230,6 +234,6 @@ def measured(clip: Clip, filters: Sequence[Plugin], measure_all: bool = False) -
             break
         module, settings = plugins.resolve("filters", plugin)
         taken.measures.update(module.measure(clip, settings))
-        if hasattr(module, "fingerprint"):
+        if module.fingerprint:
             taken.prints[plugin.use] = module.fingerprint(clip, settings)
     return taken

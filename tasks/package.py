@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import corpuswide, plugins, storage
+from tasks import corpuswide, plugins, recipe, storage
 from tasks.accounting import summary
 from tasks.checkpoints import manifest
 from tasks.checkpoints.manifest import Row
@@ -33,7 +33,6 @@ from tasks.packaging import decided, finish, layout, plan, sharing, splits
 from tasks.packaging.layout import Group
 from tasks.packaging.previous import PreviousVersion
 from tasks.schema import LEDGER
-from tasks.shard import datasets
 from tasks.storage import tables
 
 PACKAGE_VERSION = 2
@@ -181,7 +180,7 @@ def _before(newest: Path, described: dict[str, Any]) -> PreviousVersion | None:
 
 def _balanced(job: Job, groups: list[Group], rows: pa.Table) -> dict[str, Any]:
     """How even the tars are for the readers; said in the log when they are not."""
-    loads = layout.loads_of(groups, layout.seconds_of(rows))
+    loads = layout.loads_of(groups, summary.seconds_of(rows))
     seconds, fraction = layout.worst(loads, job.package.readers)
     return {
         "readers": job.package.readers, "tars": len(groups),
@@ -205,7 +204,7 @@ def _refuse(job: Job, table: pa.Table, rows: pa.Table) -> None:
                 f"sources, more than package.max_removed_fraction ({limit:g}) allows; is a source "
                 "not mounted? raise the setting if they were removed on purpose"
             )
-    exempt = [name for name, _, settings in datasets(job.sources) if settings.expect_broken]
+    exempt = [d.name for d in plugins.datasets(job.sources) if d.settings.expect_broken]
     strict = table.filter(pc.invert(pc.is_in(table["dataset"], pa.array(exempt, pa.string()))))
     counts = summary.of_ledger(strict)["recordings"]
     limit = job.package.max_failed_fraction
@@ -274,7 +273,7 @@ def fingerprint(
             for row in batch.to_pylist():
                 state.update(json.dumps(row, sort_keys=True).encode())
     formats = {p.use: plugins.load("formats", p.use).VERSION for p in job.package.formats}
-    what = [PACKAGE_VERSION, datacard.settings(job), formats, frozen, lists]
+    what = [PACKAGE_VERSION, recipe.settings_of(job), formats, frozen, lists]
     state.update(json.dumps(what, sort_keys=True).encode())
     return state.hexdigest()
 

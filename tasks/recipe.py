@@ -1,26 +1,40 @@
-"""Recipes: hashes of what can change a measure, the PCM or a transcript of one item.
+"""Recipes: hashes of what can change a measure, the PCM or a transcript of one item; and what
+identifies a whole job: its recipes, and its settings that can change a dataset.
 
-In: the stage's version, the settings that affect its output (unmarked fields, see settings.py), the
-plug-in's VERSION and weights, the item's content, the recipes of the upstream steps that shaped its
-audio. Never in: thresholds, batch sizes, library versions, paths, or what `auto` resolved to.
+In: the stage's version, the settings that affect its output (unmarked fields, see
+`tasks.settings.base`), the plug-in's VERSION and weights, the item's content, the recipes of the
+upstream steps that shaped its audio. Never in: thresholds, batch sizes, library versions, paths, or
+what `auto` resolved to.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
 from tasks import plugins
+from tasks.job import Job
+from tasks.plugins.contracts import SegmenterPlugin
 from tasks.recording import Segment
-from tasks.settings import Plugin, ResampleSettings, TranscribeSettings
+from tasks.scoring import normalisers
+from tasks.settings import (
+    SECRET,
+    TRANSIENT,
+    Plugin,
+    ResampleSettings,
+    StageSettings,
+    TranscribeSettings,
+    role,
+)
 
 #: Raise it when tasks/audio/ delivers other samples. What 2 of FILTER_VERSION brought (streams that
-#: change midway, faults) changed the samples of no recording that was cut before without damage.
+#: change midway, faults), and 3 (it decodes on after rejected packets, and finds more faults),
+#: changed the samples of no recording that was cut before without damage.
 DECODE_VERSION = 1
-FILTER_VERSION = 2
+FILTER_VERSION = 3
 RESAMPLE_VERSION = 1
 TRANSCRIBE_VERSION = 1
 
@@ -35,7 +49,7 @@ def digest(*parts: Any) -> str:
 def of_plugin(shelf: str, plugin: Plugin) -> str:
     """Recipe of a plug-in: its name, VERSION, output-affecting settings and model identity."""
     module, settings = plugins.resolve(shelf, plugin)
-    identity = module.identity(settings) if hasattr(module, "identity") else None
+    identity = module.identity(settings)
     return digest(plugin.use, module.VERSION, settings.recipe(), identity)
 
 
@@ -43,7 +57,7 @@ def of_cut(segmenter: Plugin, content: str, given: Sequence[Segment] | None) -> 
     """Recipe of a recording's cuts. Texts of given segments do not move a cut: not in; their
     speakers are in where the segmenter goes by them."""
     module, settings = _segmenter(segmenter)
-    by_speaker = hasattr(module, "uses_speakers") and module.uses_speakers(settings)
+    by_speaker = module.uses_speakers(settings)
     spans: Any = None if given is None else [(s.start, s.end) for s in given]
     if given is not None and by_speaker:
         spans = [(s.start, s.end, s.speaker) for s in given]
@@ -52,7 +66,7 @@ def of_cut(segmenter: Plugin, content: str, given: Sequence[Segment] | None) -> 
 
 
 @lru_cache(maxsize=8)
-def _segmenter(plugin: Plugin) -> tuple[Any, Any]:
+def _segmenter(plugin: Plugin) -> tuple[SegmenterPlugin, StageSettings]:
     return plugins.resolve("segmenters", plugin)
 
 
@@ -70,3 +84,89 @@ def of_transcript(
     """Recipe of a transcript: backend, model weights, the PCM, and a forced language."""
     shelf = of_plugin("asr", settings.backend)
     return digest("text", TRANSCRIBE_VERSION, shelf, weights, audio, language)
+
+
+def weights(settings: TranscribeSettings) -> str:
+    """Identity of the recogniser's model; ConfigError when it is missing or another one."""
+    recogniser, own = plugins.resolve("asr", settings.backend)
+    return recogniser.weights(own)
+
+
+def recipes_of(job: Job) -> dict[str, Any]:
+    """The recipes of all plug-ins that a job computes with, and the versions of its stages; JSON
+    values."""
+    return {
+        "segmenter": of_plugin("segmenters", job.filter.segmenter),
+        "filters": {plugin.use: of_plugin("filters", plugin) for plugin in job.filter.filters},
+        "levels": [of_plugin("levels", plugin) for plugin in job.resample.levels],
+        "resampler": of_plugin("resamplers", job.resample.resampler),
+        "backend": of_plugin("asr", job.transcribe.backend),
+        "weights": weights(job.transcribe),
+        "stages": {
+            "decode": DECODE_VERSION,
+            "filter": FILTER_VERSION,
+            "resample": RESAMPLE_VERSION,
+            "transcribe": TRANSCRIBE_VERSION,
+            "scoring": normalisers.VERSION,
+        },
+    }
+
+
+def settings_of(job: Job) -> dict[str, Any]:
+    """Settings that can change a dataset, defaults filled in, as JSON values: no OUT, nothing
+    transient, no secrets, and of lists of splits not where they lie."""
+    package = _lasting(job.package)
+    return {
+        "shard": _lasting(job.shard),
+        "filter": {
+            **_lasting(job.filter),
+            "segmenter": settings_of_plugin("segmenters", job.filter.segmenter),
+            "filters": _all("filters", job.filter.filters),
+        },
+        "resample": {
+            **_lasting(job.resample),
+            "resampler": settings_of_plugin("resamplers", job.resample.resampler),
+            "levels": _all("levels", job.resample.levels),
+        },
+        "transcribe": {
+            **_lasting(job.transcribe),
+            "backend": settings_of_plugin("asr", job.transcribe.backend),
+            "verdicts": _all("text", job.transcribe.verdicts),
+        },
+        "package": {
+            **package,
+            "formats": _all("formats", job.package.formats),
+            "splits": _without_paths(package["splits"]),
+        },
+        "sources": [
+            {**_lasting(dataset.settings), "name": dataset.name}
+            for dataset in plugins.datasets(job.sources)
+        ],
+    }
+
+
+def settings_of_plugin(shelf: str, plugin: Plugin) -> dict[str, Any]:
+    """A plug-in with its settings that can change a dataset, defaults filled in; JSON values."""
+    _, chosen = plugins.resolve(shelf, plugin)
+    return {"use": plugin.use, **_lasting(chosen)}
+
+
+def _all(shelf: str, chosen: Iterable[Plugin]) -> list[dict[str, Any]]:
+    return [settings_of_plugin(shelf, plugin) for plugin in chosen]
+
+
+def _lasting(model: StageSettings) -> dict[str, Any]:
+    passing = {TRANSIENT["role"], SECRET["role"]}
+    return {
+        name: value
+        for name, value in model.model_dump(mode="json").items()
+        if role(type(model), name) not in passing
+    }
+
+
+def _without_paths(splits: dict[str, Any]) -> dict[str, Any]:
+    """Which splits have a list, not where it lies: the data card says what the lists hold."""
+    return {
+        name: {**share, "list": bool(share["list"])} if isinstance(share, dict) else share
+        for name, share in splits.items()
+    }

@@ -14,7 +14,6 @@ from itertools import groupby
 from typing import Any
 
 from tasks import audio
-from tasks.audio import pcm
 from tasks.checkpoints import blobs, view
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
@@ -23,7 +22,7 @@ from tasks.job import Job
 from tasks.recording import Locator
 from tasks.schema import AUDIO
 from tasks.segmenters import Span
-from tasks.stages import cutting, handover
+from tasks.stages import cutting, handover, pcm
 
 log = logging.getLogger("uttermill")
 
@@ -44,6 +43,10 @@ class Unit:
     @property
     def name(self) -> str:
         return str(self.recording["recording"])
+
+    @property
+    def recording_name(self) -> str:
+        return self.name
 
     @property
     def items(self) -> int:

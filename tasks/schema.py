@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
+
+Row = dict[str, Any]  # of any of these tables, by column
 
 
 def _field(name: str, kind: pa.DataType, doc: str, unit: str = "") -> pa.Field:

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tasks import plugins
+from tasks import plugins, recipe
 from tasks.checkpoints.index import Index, Notes, digest
 from tasks.dataset import datacard, versions
 from tasks.job import Done, Job
@@ -40,11 +40,11 @@ class Settled:
 
     def __init__(self, job: Job, shards: Sequence[str], index: Index) -> None:
         self._job, self._shards, self._index = job, sorted(shards), index
-        told = datacard.settings(job)
+        told = recipe.settings_of(job)
         self._settings = digest(
             [told[name] for name in stage.PER_SHARD],
             job.filter.measure_all,
-            {**datacard.recipes(job), "weights": stage.weights_of(job)},
+            {**recipe.recipes_of(job), "weights": stage.weights_of(job)},
             datacard.libraries(),
             _code(),
             _plugins(job),
@@ -117,7 +117,7 @@ class Settled:
             [plugins.load("formats", plugin.use).VERSION for plugin in package.formats],
             self._lists,
             [source.model_dump(mode="json") for source in self._job.sources],
-            datacard.settings(self._job),
+            recipe.settings_of(self._job),
             newest.name if newest else None,
             described.get(datacard.SEAL),
         )
@@ -145,7 +145,7 @@ def _plugins(job: Job) -> list[str]:
         "formats": job.package.formats,
     }
     pairs = ((shelf, plugin.use) for shelf, some in chosen.items() for plugin in some)
-    modules = {plugins.load(shelf, use).__file__ or "" for shelf, use in pairs if "." in use}
+    modules = {plugins.module(shelf, use).__file__ or "" for shelf, use in pairs if "." in use}
     homes = {Path(file).parent for file in modules - {""}}
     files = sorted(path for home in homes for path in home.glob("*.py"))
     return [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]

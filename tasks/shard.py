@@ -15,9 +15,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heapreplace
-from itertools import chain, count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,14 +24,14 @@ import pyarrow.parquet as pq
 from tasks import plugins, storage
 from tasks.checkpoints import manifest
 from tasks.checkpoints.manifest import Row
-from tasks.errors import MAY_PASS, ConfigError
+from tasks.errors import MAY_PASS
 from tasks.job import Job
 from tasks.recipe import digest
 from tasks.recording import Ignored, Locator, Recording
 from tasks.recording.guard import current_guard
 from tasks.recording.names import display_text
 from tasks.schema import RECORDINGS
-from tasks.settings import ShardSettings, Source, SourceSettings
+from tasks.settings import ShardSettings, SourceSettings
 from tasks.storage import tables
 
 MINUTE, HOUR = 60.0, 3600.0
@@ -69,25 +68,6 @@ class Survey:
         return [row for row in self.known[shard] if row["present"]]
 
 
-def datasets(sources: Sequence[Source]) -> list[tuple[str, Any, SourceSettings]]:
-    """(dataset name, plug-in, its settings) of each source; ConfigError where two share a name."""
-    found: list[tuple[str, Any, SourceSettings]] = []
-    for source in sources:
-        module, settings = plugins.resolve_source(source)
-        taken = {name for name, _, _ in found}
-        name = settings.name
-        if not name:
-            stem = Path(settings.path).name.split(".")[0] or "source"
-            base = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in stem)
-            base = base[:30] or "source"
-            numbered = (f"{base}-{i}" for i in count(2))
-            name = next(n for n in chain([base], numbered) if n not in taken)
-        if name in taken:
-            raise ConfigError(f"two sources are named {name!r}; give each source a name of its own")
-        found.append((name, module, settings))
-    return found
-
-
 def survey(job: Job) -> Survey:
     """List all sources and find what is new, changed, unchanged or gone. Reads no audio."""
     result = Survey()
@@ -99,8 +79,8 @@ def survey(job: Job) -> Survey:
             where[row["recording"]] = (shard, index)
     listed: set[str] = set()
     fresh: list[tuple[str | None, int, Row]] = []
-    for name, module, settings in datasets(job.sources):
-        for entry in module.recordings(settings):
+    for name, source, settings in plugins.datasets(job.sources):
+        for entry in source.recordings(settings):
             if isinstance(entry, Ignored):
                 path = _in_source(settings, entry.path)
                 result.left.append(LeftAside(name, path, entry.reason))

@@ -20,6 +20,7 @@ from tasks.checkpoints import blobs, texts, view
 from tasks.checkpoints.manifest import Row
 from tasks.job import Job
 from tasks.plugins import gpu
+from tasks.plugins.contracts.asr import Backend, WarmedBackend
 from tasks.schema import TRANSCRIPTS
 from tasks.settings import Plugin
 
@@ -42,6 +43,10 @@ class Unit:
     @property
     def name(self) -> str:
         return f"{self.pcm['recording']} {self.pcm['start']}-{self.pcm['end']}"
+
+    @property
+    def recording_name(self) -> str:
+        return str(self.pcm["recording"])
 
     @property
     def items(self) -> int:
@@ -98,21 +103,15 @@ def failure(unit: Unit, code: str, detail: str) -> list[Row]:
 
 
 @lru_cache(maxsize=1)
-def _backend(plugin: Plugin) -> Any:  # itself: as JSON its secrets would be hidden
+def _backend(plugin: Plugin) -> Backend:  # itself: as JSON its secrets would be hidden
     """The model of this worker process: loaded and warmed before its first shard, then kept."""
-    module, settings = plugins.resolve("asr", plugin)
-    if gpu.wants(module, settings):
+    recogniser, settings = plugins.resolve("asr", plugin)
+    if recogniser.wants_gpu(settings):
         gpu.load_libraries()
-    backend = module.Backend(settings)
-    if warm := getattr(backend, "warm", None):
-        warm()
+    backend = recogniser.Backend(settings)
+    if isinstance(backend, WarmedBackend):
+        backend.warm()
     return backend
-
-
-def weights(job: Job) -> str:
-    """Identity of the recogniser's model; ConfigError when it is missing or another one."""
-    module, settings = plugins.resolve("asr", job.transcribe.backend)
-    return str(module.weights(settings))
 
 
 def _chunks(units: list[Unit]) -> Iterator[list[Unit]]:

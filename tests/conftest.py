@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 #: What `tests/faults/test_kills_seeded.py` hit, for the summary.
 KILLS: pytest.StashKey[Tally] = pytest.StashKey()
+KILLED: list[str] = []  # the lines of it that another process wrote
+
+#: Each starts runs of two workers, and a Prefect server.
+MOST_PROCESSES = 4
 
 # Before anything imports Prefect, which reads its settings then; child processes inherit it.
 for _name in [name for name in os.environ if name.startswith("PREFECT_")]:
@@ -31,22 +35,54 @@ os.environ["DO_NOT_TRACK"] = "1"
 os.environ["PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS"] = "2"
 
 
+SOME_KILLS, ALL_KILLS = 8, 60
+
+
+def kills(config: pytest.Config) -> int:
+    """How many kills the seeded plan has."""
+    chosen: int | None = config.getoption("kills")
+    return chosen or (ALL_KILLS if config.getoption("markexpr") == "nightly" else SOME_KILLS)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("uttermill")
     group.addoption(
-        "--kills", type=int, default=8, metavar="N",
-        help="how many kills -9 tests/faults/test_kills_seeded.py does (default 8; 60 is all)",
+        "--kills", type=int, default=None, metavar="N",
+        help="how many kills -9 tests/faults/test_kills_seeded.py does "
+        f"(default {SOME_KILLS}; with -m nightly {ALL_KILLS}, which is all)",
     )  # fmt: skip
     group.addoption(
         "--kills-seed", type=int, default=6640, metavar="N", help="what its plan is drawn from"
     )
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Processes that share the tests: one a core for the whole suite, none for chosen files."""
+    whole = config.args_source is not pytest.Config.ArgsSource.ARGS
+    cores = len(os.sched_getaffinity(0))
+    return min(cores, MOST_PROCESSES) if whole and cores > 1 else 0
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A process that shares the tests hands what it killed to the one that prints."""
+    tally = session.config.stash.get(KILLS, None)
+    output: dict[str, list[str]] | None = getattr(session.config, "workeroutput", None)
+    if output is not None and tally is not None and tally.kills:
+        output["kills"] = list(tally.lines())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    KILLED.extend(getattr(node, "workeroutput", {}).get("kills", []))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     tally = terminalreporter.config.stash.get(KILLS, None)
-    if tally is not None and tally.kills:
+    lines = list(tally.lines()) if tally is not None and tally.kills else KILLED
+    if lines:
         terminalreporter.section("kills by victim and stage")
-        for line in tally.lines():
+        for line in lines:
             terminalreporter.line(line)
 
 
@@ -71,6 +107,15 @@ def prefect_api(prefect_server: LocalServer) -> Iterator[LocalServer]:
 
     with using(prefect_server.url):
         yield prefect_server
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """`cluster` in the settings of runs that neither kill workers nor need their own."""
+    from tests.shared_cluster import serving
+
+    with serving(tmp_path_factory.mktemp("cluster") / "scratch") as settings:
+        yield settings
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from flows import cli
+from flows.cli.exit_codes import Exit
 from tasks import plugins, shelves
 
 ROOT = Path(__file__).parents[1]
@@ -32,7 +33,7 @@ def shelf(name: str) -> str:
     lines = ["| plug-in | what it does |", "|---|---|"]
     tables: list[str] = []
     for use in shelves.names(name):
-        module: Any = plugins.load(name, use)
+        module: Any = plugins.module(name, use)
         lines.append(f"| `{use}` | {_cell(_first_line(module.__doc__ or ''))} |")
         tables += _settings(name, use, module)
     return "\n".join([*lines, *tables])
@@ -102,7 +103,18 @@ def commands(_: str) -> str:
     return "\n".join(lines)
 
 
-PARTS: dict[str, Callable[[str], str]] = {"shelf": shelf, "modules": modules, "commands": commands}
+def exits(_: str) -> str:
+    """Every exit code with its meaning."""
+    lines = [f"| {code:d} | {_cell(code.meaning)} |" for code in Exit]
+    return "\n".join(["| exit code | means |", "|---|---|", *lines])
+
+
+PARTS: dict[str, Callable[[str], str]] = {
+    "shelf": shelf,
+    "modules": modules,
+    "commands": commands,
+    "exits": exits,
+}
 
 
 def pages() -> list[Path]:

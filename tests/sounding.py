@@ -71,6 +71,8 @@ def by_ffmpeg(
         context.thread_count = 1
         if codec not in ("flac", "wavpack", "tta", "alac"):
             stream.bit_rate = 64_000 * samples.shape[1]
+        if codec == "aac":  # a decoder's random noise would differ after each frame that is lost
+            context.options = {"aac_pns": "0"}
         context.open()
         size = context.frame_size or 4096
         form = av.AudioResampler(context.format.name, layout, rate, frame_size=size)

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from flows.cluster import admission, remote
+from flows.cluster import admission
+from flows.cluster import worker as on_worker
 from flows.cluster.admission import Admission
 from flows.cluster.cluster import Cluster, ClusterSettings
-from flows.run.calls import OnCluster
+from flows.run.caller import ClusterCaller
 from tasks.errors import RunError
 from tests import corpus
 
@@ -104,25 +105,25 @@ def test_a_job_elsewhere_keeps_to_the_workers_own_disk_and_memory(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "worker"))
     here = corpus.job(tmp_path, scratch=tmp_path)
-    assert remote.at_home(here, worker(None)) == here
-    assert remote.at_home(here, worker()).memory_limit == 2_000_000_000
+    assert on_worker.adapted(here, worker(None)) == here
+    assert on_worker.adapted(here, worker()).memory_limit == 2_000_000_000
     elsewhere = corpus.job(tmp_path, scratch=tmp_path / "of-another-host")
-    moved = remote.at_home(elsewhere, worker()).scratch
+    moved = on_worker.adapted(elsewhere, worker()).scratch
     assert moved is not None
     assert moved.is_relative_to(tmp_path / "worker")
     (moved / "handover").mkdir(parents=True)
-    remote.forget()
+    on_worker.remove_handover()
     assert not moved.exists()
-    remote.forget()
+    on_worker.remove_handover()
 
 
 def test_workers_elsewhere_read_the_list_in_out(tmp_path: Path) -> None:
     job = corpus.job(tmp_path, scratch=tmp_path / "scratch")
     nobody: Any = SimpleNamespace()
-    local = OnCluster(nobody, ClusterSettings()).listing(job)
+    local = ClusterCaller(nobody, ClusterSettings()).listing(job)
     assert local.is_relative_to(tmp_path / "scratch")
     other = ClusterSettings(kind="address", address="tcp://h:1")
-    assert OnCluster(nobody, other).listing(job).is_relative_to(job.out)
+    assert ClusterCaller(nobody, other).listing(job).is_relative_to(job.out)
 
 
 @pytest.mark.cluster

@@ -32,9 +32,10 @@ def spoken() -> list[tuple[str, NDArray[np.float32]]]:
     """Sentence and samples, of espeak-ng."""
     pytest.importorskip("espeakng_loader")
     from flows.demo import corpus as demo
+    from flows.demo import speech
 
     lines = [line for language, line in demo.sentences() if language == "en"][:2]
-    voices = demo.speak(lines)
+    voices = speech.speak(lines)
     return [
         (line.text, demo._shaped(voice, RATE, 1)) for line, voice in zip(lines, voices, strict=True)
     ]
@@ -61,7 +62,6 @@ def heard(backend: faster_whisper.Backend, mixed: list[SpeechClip]) -> list[Tran
     return list(backend.transcribe(mixed))
 
 
-@pytest.mark.slow
 def test_speech_is_understood(
     spoken: list[tuple[str, NDArray[np.float32]]], heard: list[Transcript]
 ) -> None:
@@ -80,7 +80,6 @@ def test_speech_is_understood(
     assert heard[-1].language_probability is None
 
 
-@pytest.mark.slow
 def test_words_are_where_they_were_said(mixed: list[SpeechClip], heard: list[Transcript]) -> None:
     for clip, t in zip(mixed, heard, strict=True):
         assert t.words is not None
@@ -98,7 +97,6 @@ def test_words_are_where_they_were_said(mixed: list[SpeechClip], heard: list[Tra
     assert words[-1].end == pytest.approx(end - AFTER, abs=0.4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 8])
 def test_a_batch_changes_nothing(
     backend: faster_whisper.Backend, mixed: list[SpeechClip], heard: list[Transcript], size: int
@@ -109,7 +107,6 @@ def test_a_batch_changes_nothing(
     assert list(other.transcribe([mixed[i] for i in order])) == [heard[i] for i in order]
 
 
-@pytest.mark.slow
 def test_long_clips_take_the_long_path(
     backend: faster_whisper.Backend, spoken: list[tuple[str, NDArray[np.float32]]]
 ) -> None:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from flows.cli import show
+from flows.cli.show import runs
+from tasks.accounting import summary
 from tasks.packaging import balance, layout
 from tasks.settings import PackageSettings
 from tests import fuzz
@@ -43,7 +44,7 @@ def test_tars_are_even_and_the_same_in_any_order(
     settings = PackageSettings(tar_hours=30 / 3600, readers=readers)
     rows = rows_of(lengths, [("train", "dev")[n % 3 == 0] for n in range(len(lengths))])
     groups = layout.lay_out(rows, settings, 1)
-    seconds = layout.seconds_of(rows)
+    seconds = summary.seconds_of(rows)
     for split, loads in layout.loads_of(groups, seconds).items():
         mine = seconds[np.array(rows["split"].to_pylist()) == split]
         assert max(loads) - min(loads) <= mine.max() + 1e-6
@@ -69,9 +70,9 @@ def test_a_split_that_became_uneven_does_not_move_the_others() -> None:
     assert {g.generation for g in groups if g.split == "dev"} == {2}
     assert all(g.whole and g.generation == 1 for g in groups if g.split == "train")
     assert sorted(np.concatenate([g.rows for g in groups]).tolist()) == list(range(210))
-    skew = layout.skews(layout.loads_of(groups, layout.seconds_of(now)), 4)
+    skew = layout.skews(layout.loads_of(groups, summary.seconds_of(now)), 4)
     assert skew["dev"][1] < 0.2
-    assert layout.worst(layout.loads_of(groups, layout.seconds_of(now)), 4) == max(skew.values())
+    assert layout.worst(layout.loads_of(groups, summary.seconds_of(now)), 4) == max(skew.values())
 
 
 @fuzz.cases(40)
@@ -139,7 +140,7 @@ def test_a_run_always_says_what_the_worst_reader_gets() -> None:
         "splits": {"dev": {"utterances": 1, "hours": 0.5}, "train": {"utterances": 9, "hours": 4}},
     }  # fmt: skip
     console = Console(file=io.StringIO(), width=200)
-    show.run(result, console)
+    runs.run(result, console)
     told = console.file.getvalue()  # type: ignore[attr-defined]
     assert "of 1 readers the worst gets 0.000 h more" in told
     assert "Splits: dev 0.500 h, train 4.000 h." in told

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import distributed
 import psutil
 import pytest
 import yaml
@@ -22,10 +23,12 @@ from distributed import KilledWorker, get_worker
 from pydantic import ValidationError
 
 from flows.cli import proofs
-from flows.cluster import facts, fleet, spawning
+from flows.cluster import dask_config, facts, fleet, spawning
 from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.fleet import CPU
 from tasks.errors import ConfigError, RunError
 from tasks.settings import TRANSIENT
+from tests import signals
 
 ROOT = Path(__file__).parent.parent
 
@@ -86,7 +89,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def test_yaml_says_what_the_code_sets() -> None:
-    assert yaml.safe_load((ROOT / "infra/dask.yaml").read_text()) == spawning.DASK_CONFIG
+    assert yaml.safe_load((ROOT / "infra/dask.yaml").read_text()) == dask_config.DASK_CONFIG
 
 
 def test_no_cluster_setting_is_part_of_a_recipe() -> None:
@@ -202,7 +205,7 @@ def test_a_killed_worker_fails_its_call_only_and_its_replacement_is_proven(
     with pytest.raises(KilledWorker):
         cluster.submit(kill_me).result()
     assert quiet.result() is None
-    assert soon(lambda: len(cluster.client.nthreads()) == 2)
+    assert soon(lambda: len(cluster.client.nthreads()) == 2, 60)
     workers = cluster.client.run(facts.gather)
     for proof in (*proofs.PROOFS, proofs.pinned):
         assert proof(workers).ok, proof(workers)
@@ -238,7 +241,7 @@ def test_close_is_quick_even_when_a_worker_holds_the_gil(tmp_path: Path) -> None
 
 @pytest.mark.cluster
 def test_another_version_does_not_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spawning, "version", lambda name: "9.9")
+    monkeypatch.setattr(dask_config, "version", lambda name: "9.9")
     with Cluster(ClusterSettings(workers=1), tmp_path / "s") as other:
         with pytest.raises(RunError, match=r"this worker has uttermill .* and the client 9\.9"):
             _ = other.client
@@ -246,11 +249,19 @@ def test_another_version_does_not_join(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.cluster
-def test_a_scheduler_by_its_address(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_scheduler_by_its_address(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
     address = cluster.client.scheduler.address
     with Cluster(ClusterSettings(kind="address", address=address), tmp_path / "s") as second:
         assert second.size == 2
         assert second.submit(abs, -3).result() == 3
+        with monkeypatch.context() as patch:
+            patch.setattr(distributed.Client, "scheduler_info", asked.append)
+            assert [second.submit(abs, -n).result() for n in range(20)] == list(range(20))
+            assert second.live(CPU) == 2
+        assert not asked, "who is there is known without a request for each call"
     assert len(cluster.client.nthreads()) == 2
     assert not (tmp_path / "s").exists()
 
@@ -299,10 +310,15 @@ def test_no_orphan_however_the_flow_ends(ending: signal.Signals, tmp_path: Path)
     path = tmp_path / "flow.py"
     scratch = tmp_path / "s"
     path.write_text(SCRIPT.format(tests=str(ROOT / "tests"), scratch=str(scratch)))
-    flow = subprocess.Popen(
-        [sys.executable, str(path)], cwd=ROOT, text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    with signals.interruptible():
+        flow = subprocess.Popen(
+            [sys.executable, str(path)],
+            cwd=ROOT,
+            text=True,
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
     pids: list[int] = []
     with flow:
         try:

@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests import signals
+
 START = """
 import sys
 from pathlib import Path
@@ -27,10 +29,14 @@ except KeyboardInterrupt:
 
 @pytest.mark.cluster
 def test_an_interrupt_while_workers_start(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", START, str(tmp_path / "s")], cwd=Path(__file__).parents[1],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    with signals.interruptible():
+        process = subprocess.Popen(
+            [sys.executable, "-c", START, str(tmp_path / "s")],
+            cwd=Path(__file__).parents[1],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
     try:
         workers = _spawned(process)
         assert workers, "control: it has begun"

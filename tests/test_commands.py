@@ -15,7 +15,13 @@ from tests import corpus
 
 pytestmark = [pytest.mark.cluster, pytest.mark.server]
 
-FLAGS = ["--set", "transcribe.backend.use=fake", "--set", "shard.hours=0.001"]
+SETTINGS = ("transcribe.backend.use=fake", "shard.hours=0.001")
+
+
+@pytest.fixture(scope="module")
+def flags(shared_cluster: dict[str, Any]) -> list[str]:
+    there = [f"cluster.{key}={value}" for key, value in shared_cluster.items()]
+    return [word for setting in (*SETTINGS, *there) for word in ("--set", setting)]
 
 
 @dataclass
@@ -36,19 +42,19 @@ def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict
 
 
 @pytest.fixture(scope="module")
-def prepared(prefect_server: LocalServer, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+def prepared(
+    prefect_server: LocalServer, flags: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> Prepared:
     home = tmp_path_factory.mktemp("commands")
     source = corpus.make(home / "in")
     (source / "page.wav").write_text("<html>not found</html>")
     (source / "notes.txt").write_text("no audio")
     with using(prefect_server.url):
         from flows import settings
-        from flows.run import local
+        from flows.run import launch
 
-        chosen = settings.read(
-            None, [str(source)], str(home / "out"), [f for f in FLAGS if f != "--set"]
-        )
-        return Prepared(source, home / "out", local.run(chosen))
+        chosen = settings.read(None, [str(source)], str(home / "out"), flags[1::2])
+        return Prepared(source, home / "out", launch.run(chosen))
 
 
 def test_run_counts_everything(prepared: Prepared) -> None:
@@ -70,10 +76,13 @@ def test_run_counts_everything(prepared: Prepared) -> None:
 
 
 def test_a_second_run_has_nothing_to_do(
-    prepared: Prepared, prefect_api: LocalServer, capsys: pytest.CaptureFixture[str]
+    prepared: Prepared,
+    flags: list[str],
+    prefect_api: LocalServer,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     again = told(
-        capsys, "run", "--source", str(prepared.source), "--out", str(prepared.out), *FLAGS
+        capsys, "run", "--source", str(prepared.source), "--out", str(prepared.out), *flags
     )
     assert all(entry["items_computed"] == 0 for entry in again["stages"].values())
     assert all(entry["shards_run"] == 0 for entry in again["stages"].values())

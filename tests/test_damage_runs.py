@@ -89,3 +89,21 @@ def test_faults_are_stored_with_the_recording(tmp_path: Path) -> None:
     assert 0 < fault["start"] < fault["end"]
     assert "missing" in fault["what"] or "CRC" in fault["what"]
     assert not fault["shifts"]
+
+
+def test_a_packet_that_the_decoder_rejects_costs_its_utterance_alone(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    data = whole("m4a", seconds=30.0)
+    at = len(data) // 2
+    (tmp_path / "in" / "holed.m4a").write_bytes(data[:at] + bytes(400) + data[at + 400 :])
+    published, _ = corpus.run(job(tmp_path))
+    found = outcomes(published.path, "holed.m4a")
+    dropped = [(start, end) for start, end, reason in found if reason == "filter.damaged"]
+    kept = [(start, end) for start, end, reason in found if reason == "package.packaged"]
+    assert len(dropped) == 1
+    assert len(kept) >= 9
+    assert dropped[0][0] < 15.0 < dropped[0][1]
+    assert max(kept)[1] == pytest.approx(30.0, abs=0.1)
+    rows = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    [detail] = [r["detail"] for r in rows if r["reason"] == "damaged"]
+    assert "s missing" in detail

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from flows.cli import doctor, proofs
 from flows.cli.proofs import Finding
-from flows.cluster import facts, spawning
+from flows.cluster import dask_config, facts
 from flows.cluster.cluster import ClusterSettings
 from tasks.audio import codecs
 from tasks.stages.process import started_afresh
@@ -161,7 +161,7 @@ def test_hosts_are_counted() -> None:
 
 
 def test_a_scheduler_without_the_configuration_is_told() -> None:
-    ours = spawning.DASK_CONFIG["distributed"]["scheduler"]
+    ours = dask_config.DASK_CONFIG["distributed"]["scheduler"]
     assert proofs.scheduler(ours).ok
     found = proofs.scheduler({**ours, "allowed-failures": 3})
     assert not found.ok
@@ -234,7 +234,7 @@ def test_doctor_proves_real_workers(capsys: pytest.CaptureFixture[str]) -> None:
 def test_workers_that_do_not_start_are_a_finding(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(spawning, "version", lambda name: "9.9")
+    monkeypatch.setattr(dask_config, "version", lambda name: "9.9")
     assert doctor.doctor(True, ClusterSettings(workers=1)) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["ok"] is False

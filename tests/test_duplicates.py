@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from flows.demo.corpus import Line, encode, speak
+from flows.demo.encoding import encode
 from flows.demo.sentences import ENGLISH
+from flows.demo.speech import Line, speak
 from tasks.audio import Clip, open_stream
 from tasks.filters import _copies as duplicates
 from tasks.filters import _fingerprint as print_

@@ -49,7 +49,7 @@ def settings_of(home: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def both(prefect_server: LocalServer, tmp_path_factory: pytest.TempPathFactory) -> Both:
     from flows import settings
-    from flows.run import local
+    from flows.run import launch
 
     home = tmp_path_factory.mktemp("estimate")
     corpus.make(home / "in", COUNT)
@@ -57,10 +57,10 @@ def both(prefect_server: LocalServer, tmp_path_factory: pytest.TempPathFactory) 
     data = settings_of(home)
     chosen = settings.parse(data)
     with using(prefect_server.url):
-        told = local.run(chosen, "estimate", fraction=0.1, least=5)
+        told = launch.run(chosen, "estimate", fraction=0.1, least=5)
         there = {p.name for p in (home / "out").iterdir()}
         assert "datasets" not in there, "an estimate publishes nothing"
-        return Both(home, home / "out", told, local.run(chosen), data)
+        return Both(home, home / "out", told, launch.run(chosen), data)
 
 
 def test_the_sample_is_reused_to_the_item(both: Both) -> None:

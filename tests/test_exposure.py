@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -36,7 +37,7 @@ def listening(pids: list[int]) -> set[str]:
 
 @pytest.mark.cluster
 def test_a_cluster_listens_on_the_loopback_only(tmp_path: Path) -> None:
-    settings = ClusterSettings(workers=2, memory_limit="2GB")
+    settings = ClusterSettings(workers=1, memory_limit="2GB")
     with Cluster(settings, tmp_path / "s") as cluster:
         pids = [os.getpid(), *cluster.client.run(os.getpid).values()]
         found = listening(pids)
@@ -50,13 +51,13 @@ def test_a_cluster_listens_on_the_loopback_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
-def test_a_scheduler_by_address_gets_no_dashboard_of_ours(tmp_path: Path) -> None:
-    with Cluster(ClusterSettings(workers=1, memory_limit="2GB"), tmp_path / "one") as first:
-        address = first.client.scheduler.address
-        before = listeners()
-        with Cluster(ClusterSettings(kind="address", address=address), tmp_path / "two") as second:
-            assert second.submit(abs, -1).result() == 1
-            assert listeners() == before
+def test_a_scheduler_by_address_gets_no_dashboard_of_ours(
+    tmp_path: Path, shared_cluster: dict[str, Any]
+) -> None:
+    before = listeners()
+    with Cluster(ClusterSettings.model_validate(shared_cluster), tmp_path) as cluster:
+        assert cluster.submit(abs, -1).result() == 1
+        assert listeners() == before
 
 
 def listeners() -> set[tuple[str, int]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import io
 import os
 import random
@@ -19,13 +18,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import pipeline, plugins, schema, shelves, storage
+from tasks import pipeline, plugins, shelves, storage
 from tasks.checkpoints import blobs
 from tasks.dataset import datacard, versions
 from tasks.formats import Hashes, Output, OutputShard, _tar, _tar_check, nemo
-from tasks.packaging import format_rows, layout, plan
+from tasks.packaging import format_rows, layout
 from tasks.results import Published
-from tasks.settings import THRESHOLD, TRANSIENT, Plugin, role
+from tasks.settings import Plugin
 from tasks.upkeep.verify import verify
 from tests import corpus, published
 from tests.test_setting_roles import SHELVES
@@ -104,35 +103,6 @@ def test_all_formats_in_one_version(made: Path) -> None:
     held = [name for use in FORMATS for name in of_format(version, use)]
     assert set(corpus.content(version)) == {*held, *COMMON}
     assert len(layout.groups_of(pq.read_table(version / "utterances.parquet"))) == 2
-
-
-@pytest.mark.parametrize("use", FORMATS)
-def test_a_plugin_has_what_the_contract_asks(use: str) -> None:
-    module = plugins.load("formats", use)
-    assert isinstance(module.VERSION, int)
-    unknown = set(module.COLUMNS) - set(schema.UTTERANCES.names)
-    assert not set(module.COLUMNS) & set(plan.LAYOUT_COLUMNS)
-    if unknown and not hasattr(module, "derived"):
-        measures = (
-            getattr(plugins.load(shelf, name), "COLUMNS", {})
-            for shelf in ("filters", "text")
-            for name in shelves.names(shelf)
-        )
-        assert unknown <= {column for columns in measures for column in columns}
-    expected = {
-        "files": ["split", "number", "rows", "settings"],
-        "write": ["shard", "rows", "pcm", "out", "settings"],
-        "check": ["shard", "rows", "out", "settings"],
-        "finish": ["shards", "home", "settings"],
-        "offsets": ["rows", "settings"],
-        "derived": ["rows", "settings"],
-        "listing": ["home", "split", "head"],
-    }
-    for name, parameters in expected.items():
-        if name in ("files", "write", "check", "finish") or hasattr(module, name):
-            assert list(inspect.signature(getattr(module, name)).parameters) == parameters
-    roles = {role(module.Settings, field) for field in module.Settings.model_fields}
-    assert roles <= {THRESHOLD["role"], TRANSIENT["role"]}, "nothing upstream depends on a format"
 
 
 @pytest.mark.parametrize("use", FORMATS)
@@ -416,7 +386,7 @@ def test_a_renumbered_piece_is_linked_unless_its_number_is_in_it(
         before, (after,) = shards_of(one.path, use)[1], shards_of(two.path, use)
         same = [(one.path / a).stat().st_ino == (two.path / b).stat().st_ino
                 for a, b in zip(before.files, after.files, strict=True)]  # fmt: skip
-        numbered = getattr(plugins.load("formats", use), "NUMBERED", False)
+        numbered = plugins.load("formats", use).NUMBERED
         assert same == [not numbered] * len(same), use
         moved += numbered
     assert two.written == moved

@@ -17,10 +17,11 @@ import pytest
 from flows import settings
 from flows.cli import proofs
 from flows.cluster import facts
+from flows.cluster.chains import map_chains
 from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU, GPU
-from flows.cluster.guard import Guard, map_chains
-from flows.run.calls import OnCluster
+from flows.run.caller import ClusterCaller
 from tasks import pipeline, publishing
 from tasks.callers import Unobserved
 from tasks.job import Done
@@ -88,22 +89,26 @@ def test_the_successor_of_a_killed_worker_has_its_pin(cluster: Cluster) -> None:
 
 def test_a_deadline_on_a_gpu_and_no_wait_for_it_elsewhere(cluster: Cluster) -> None:
     # One second of audio hangs; the other call has all the time that a busy machine may need.
-    guard = Guard(cluster, lambda audio, isolated: 3.0 if audio == 1 and not isolated else 120.0)
-    call = partial(guard.run, on_worker.hang, seconds_of_audio=1, kind=GPU)
+    def deadline(audio: float, isolated: bool) -> float:
+        return 3.0 if audio == 1 and not isolated else 120.0
+
+    dispatcher = Dispatcher(cluster, deadline)
+    call = partial(dispatcher.run, on_worker.hang, seconds_of_audio=1, kind=GPU)
     for kind in cluster.kinds:  # the module is loaded
-        assert guard.run(on_worker.visible, seconds_of_audio=9, isolate_kw=None, kind=kind) in SEEN
+        shown = dispatcher.run(on_worker.visible, seconds_of_audio=9, isolate_kw=None, kind=kind)
+        assert shown in SEEN
     found: list[Any] = []
     threads = [threading.Thread(target=lambda: found.append(call())) for _ in range(2)]
     for thread in threads:
         thread.start()
     time.sleep(0.5)
-    assert guard.run(on_worker.visible, seconds_of_audio=9, isolate_kw=None) == ""
+    assert dispatcher.run(on_worker.visible, seconds_of_audio=9, isolate_kw=None) == ""
     assert not found, "control: both GPUs were taken"
     for thread in threads:
         thread.join()
     assert set(found) <= DEVICES
     assert len(found) == 2
-    assert (guard.tally.timeouts, guard.tally.deaths) == (2, 0)
+    assert (dispatcher.losses.timeouts, dispatcher.losses.deaths) == (2, 0)
 
 
 def test_workers_that_others_started_are_asked_what_they_have(
@@ -121,9 +126,9 @@ def test_workers_that_others_started_are_asked_what_they_have(
             assert (none.kinds, none.size) == ((CPU,), 3)
 
 
-def run(job: Any, cluster: Cluster, scratch: Path) -> tuple[Published, OnCluster]:
+def run(job: Any, cluster: Cluster, scratch: Path) -> tuple[Published, ClusterCaller]:
     """The whole line on a cluster, without Prefect."""
-    caller = OnCluster(cluster, cluster.settings)
+    caller = ClusterCaller(cluster, cluster.settings)
     found = pipeline.run_shard_stage(job, caller, scratch)
 
     state = Settled(job, found.shards, found.index)
@@ -176,6 +181,6 @@ def test_stages_run_where_they_belong_and_overlap(
     assert crashed[-1]["parent"] in {
         worker["pid"] for worker in cluster.client.run(on_worker.look).values()
     }
-    assert vars(caller.guard.tally) == {"deaths": 2, "timeouts": 0, "isolated": 1}
+    assert vars(caller.dispatcher.losses) == {"deaths": 2, "timeouts": 0, "isolated": 1}
     assert published.summary["utterances"]["packaged"] == count - 1
     assert published.summary["utterances"]["failed"] == 1

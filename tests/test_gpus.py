@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from flows import settings
 from flows.cluster import fleet, gpus
 from flows.cluster.cluster import Cluster, ClusterSettings
-from flows.run.calls import OnCluster
+from flows.run.caller import ClusterCaller
 from tasks.errors import ConfigError
 from tasks.plugins import gpu
 from tests import corpus
@@ -196,7 +196,7 @@ def test_each_stage_goes_to_its_kind_of_worker(tmp_path: Path) -> None:
     job = prepared(tmp_path, {"use": SEEN}, gpus=[0])
     for kinds, last in (((fleet.CPU, fleet.GPU), fleet.GPU), ((fleet.CPU,), fleet.CPU)):
         workers: Any = Recorder(*kinds)
-        caller = OnCluster(workers, ClusterSettings())
+        caller = ClusterCaller(workers, ClusterSettings())
         for stage in ("filter", "resample", "transcribe"):
             caller.stage(stage, job, "shard-000000", 1.0)
         assert workers.asked == [fleet.CPU, fleet.CPU, last]

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from tasks import audio, filter, pipeline, recipe
-from tasks.audio import Clip, pcm
+from tasks.audio import Clip
 from tasks.callers import Here
 from tasks.checkpoints import manifest
 from tasks.errors import ItemError
 from tasks.job import Job
 from tasks.recording import Locator
-from tasks.stages import handover, stage
+from tasks.stages import handover, pcm, stage
 from tests import corpus
 
 SHARD = "shard-000000"

@@ -288,10 +288,11 @@ exit 0
 """
 
 
-@pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.cluster
-def test_a_run_on_slurm(tmp_path: Path, prefect_server: LocalServer) -> None:
+def test_a_run_on_slurm(
+    tmp_path: Path, prefect_server: LocalServer, shared_cluster: dict[str, Any]
+) -> None:
     """The settings of infra/slurm by the real SLURMCluster; what it submits to is ours."""
     jobs, commands = tmp_path / "jobs", tmp_path / "commands"
     jobs.mkdir()
@@ -302,7 +303,7 @@ def test_a_run_on_slurm(tmp_path: Path, prefect_server: LocalServer) -> None:
     path = f"{commands}{os.pathsep}{os.environ['PATH']}"
     site = Site(tmp_path, prefect_server.url, {"PATH": path})
     corpus.make(site.source, 6)
-    quiet = site.done(site.settings("quiet"))
+    quiet = site.done(site.settings("quiet", cluster=shared_cluster))
     given = load("slurm/settings.yaml")["cluster"] | {"workers": 2}
     options = given["options"] | {
         "cores": 2, "processes": 2, "memory": "6GB", "local_directory": str(tmp_path / "local"),

@@ -844,7 +844,7 @@ def test_bad_item_in_resample(base: Path, tmp_path: Path) -> None:
 def test_memory_error_in_resample(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tasks.audio import pcm
+    from tasks.stages import pcm
 
     convert = pcm.of_clip
 

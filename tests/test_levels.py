@@ -17,7 +17,7 @@ from tasks import plugins, shelves
 from tasks.audio import Clip
 from tasks.errors import ItemError
 from tasks.filters import loudness
-from tasks.levels import ffmpeg
+from tasks.levels import ffmpeg, gaussian_noise
 from tasks.settings import Plugin
 
 Floats = NDArray[np.float32]
@@ -209,4 +209,4 @@ def test_a_chain_that_cannot_be_made_is_refused_early(graph: str) -> None:
 
 def test_impossible_noise_is_refused() -> None:
     with pytest.raises(ValidationError, match="min_snr_db"):
-        plugins.load("levels", "gaussian_noise").Settings(min_snr_db=40)
+        gaussian_noise.Settings(min_snr_db=40)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import tracemalloc
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from tasks.filters import (
     silence,
     speech_ratio,
 )
+from tasks.plugins.contracts import FilterModule
 from tasks.plugins.rules import Limit, Rejection, judge
 from tasks.schema import UTTERANCES
 from tests.test_filters import Cut
@@ -47,24 +47,24 @@ def noise(seconds: float, count: int = 1, rate: int = 16_000, level: float = 0.1
     return (level * rng.standard_normal((round(seconds * rate), count))).astype(np.float32)
 
 
-def measured(module: ModuleType, clip: Clip, **chosen: Any) -> dict[str, float | None]:
+def measured(module: FilterModule, clip: Clip, **chosen: Any) -> dict[str, float | None]:
     found: dict[str, float | None] = module.measure(clip, module.Settings(**chosen))
     return found
 
 
-def number(module: ModuleType, samples: Samples, rate: int = 16_000) -> float:
+def number(module: FilterModule, samples: Samples, rate: int = 16_000) -> float:
     """The only number of a measure that has one; it has to be there."""
     (value,) = measured(module, Clip.of(samples, rate)).values()
     assert value is not None
     return value
 
 
-def rejection(module: ModuleType, clip: Clip, **chosen: Any) -> Rejection | None:
+def rejection(module: FilterModule, clip: Clip, **chosen: Any) -> Rejection | None:
     chosen_settings = module.Settings(**chosen)
     return judge(module.measure(clip, chosen_settings), module.verdict(chosen_settings))
 
 
-def reason(module: ModuleType, clip: Clip, **chosen: Any) -> str | None:
+def reason(module: FilterModule, clip: Clip, **chosen: Any) -> str | None:
     found = rejection(module, clip, **chosen)
     return found.reason if found else None
 
@@ -172,7 +172,7 @@ class Long(Clip):
 
 
 @pytest.mark.parametrize("module", LIGHT, ids=lambda m: m.__name__.rpartition(".")[2])
-def test_memory_does_not_grow_with_the_clip(module: ModuleType) -> None:
+def test_memory_does_not_grow_with_the_clip(module: FilterModule) -> None:
     most = []
     for minutes in (2, 12):
         tracemalloc.start()
@@ -291,7 +291,7 @@ def test_channels_have_reasons() -> None:
 
 
 @pytest.mark.parametrize("module", [dead_channel, channels_identical])
-def test_one_channel_has_none_beside_it(module: ModuleType) -> None:
+def test_one_channel_has_none_beside_it(module: FilterModule) -> None:
     assert list(measured(module, Clip.of(A, 16_000)).values()) == [None]
 
 

@@ -17,9 +17,9 @@ import pytest
 from distributed.scheduler import KilledWorker
 
 from flows.cluster.cluster import ClusterSettings
-from flows.cluster.guard import Guard
+from flows.cluster.dispatcher import Dispatcher
 from flows.run import metrics as collecting
-from flows.run.calls import OnCluster
+from flows.run.caller import ClusterCaller
 from tasks import shard
 from tasks.accounting import metrics
 from tasks.accounting.metrics import Place, Trace
@@ -217,7 +217,8 @@ def test_a_trace_knows_attempts_and_deaths() -> None:
         workers: Any = Dying(deaths)
         trace = Trace()
         before = time.time()
-        Guard(workers, lambda audio, alone: 5.0).run(print, "s", seconds_of_audio=1, trace=trace)
+        dispatcher = Dispatcher(workers, lambda audio, alone: 5.0)
+        dispatcher.run(print, "s", seconds_of_audio=1, trace=trace)
         assert (trace.attempts, trace.deaths, trace.isolated) == (deaths + 1, deaths, isolated)
         assert trace.lost >= 0
         assert before <= trace.wanted <= time.time()
@@ -225,7 +226,7 @@ def test_a_trace_knows_attempts_and_deaths() -> None:
 
 def test_every_call_of_the_pipeline_is_placed() -> None:
     workers: Any = Dying(0, (None, cost()))
-    caller = OnCluster(workers, ClusterSettings())
+    caller = ClusterCaller(workers, ClusterSettings())
     caller.map(shard.probe, [(Job(Path("out")), Path("list"), 0, 50)])
     caller.map(shards.write, [(None, Path("s"), 3)])
     workers.result = Done("filter", "shard-000001", 1, 0, 9.0, 1.0, cost=cost())
@@ -243,7 +244,7 @@ def test_every_call_of_the_pipeline_is_placed() -> None:
 
 def test_a_call_that_raises_leaves_its_row() -> None:
     workers: Any = Dying(6)
-    caller = OnCluster(workers, ClusterSettings())
+    caller = ClusterCaller(workers, ClusterSettings())
     with pytest.raises(RunError, match="ended 6 workers"):
         caller.stage("filter", Job(Path("out")), "shard-000001", 9.0)
     (row,) = caller.metrics.table().to_pylist()

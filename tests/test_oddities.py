@@ -20,7 +20,7 @@ def test_a_third_of_the_sweep() -> None:
     counts = Counter(row["verdict"] for row in found)
     assert counts["same"] > 80
     assert counts["damage seen"] > 40
-    assert counts["refused alike"] > 40
+    assert counts["refused alike"] > 30
 
 
 def test_the_odd_ones_are_all_right(tmp_path: Path) -> None:

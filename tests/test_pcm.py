@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.audio import channels, pcm
+from tasks.audio import channels
 from tasks.errors import ItemError
 from tasks.settings import ResampleSettings
+from tasks.stages import pcm
 
 
 def settings(**values: Any) -> ResampleSettings:

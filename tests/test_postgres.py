@@ -26,7 +26,6 @@ MISSING = [name for name in BINARIES if shutil.which(name) is None]
 #: PostgreSQL refuses to run as root.
 USERS = ("postgres", "nobody")
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.server,
     pytest.mark.cluster,
     pytest.mark.skipif(bool(MISSING), reason=f"not on the PATH: {', '.join(MISSING)}"),

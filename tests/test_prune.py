@@ -304,7 +304,6 @@ def test_a_damaged_ledger_is_said_before_anything_goes(
     assert len(versions.all_of(out)) == 4
 
 
-@pytest.mark.slow
 def test_a_kill_at_any_point_loses_nothing(base: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.pruned", str(base / "out"), str(tmp_path), "5"]
     home = Path(__file__).parents[1]

@@ -22,8 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from flows.demo import corpus as demo
 from flows.demo.sentences import ENGLISH
+from flows.demo.speech import Line, speak
+from flows.demo.voice import RATE as VOICE_RATE
 from tasks import recipe
 from tasks.audio import Clip
 from tasks.errors import ConfigError, RunError
@@ -53,10 +54,10 @@ def voices() -> list[Floats]:
     pytest.importorskip("espeakng_loader")
     kinds = ("en-us+f2", "en-us+m3", "en-us", "en-us+f4")
     lines = [
-        demo.Line(f"{ENGLISH[2 * i]} {ENGLISH[2 * i + 1]}", kinds[i % 4], 140 + 5 * i, 40 + 3 * i)
+        Line(f"{ENGLISH[2 * i]} {ENGLISH[2 * i + 1]}", kinds[i % 4], 140 + 5 * i, 40 + 3 * i)
         for i in range(12)
     ]
-    said = [soxr.resample(v, demo.ESPEAK_RATE, RATE, "HQ") for v in demo.speak(lines)]
+    said = [soxr.resample(v, VOICE_RATE, RATE, "HQ") for v in speak(lines)]
     return [(0.2 * v / np.abs(v).max()).astype(np.float32) for v in said]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import soundfile as sf
 
-from tasks.audio import pcm
+from tasks.stages import pcm
 from tests import corpus
 
 RETRY = {"shard": {"retry": True}}

@@ -14,8 +14,9 @@ import pytest
 from rich.console import Console
 
 from flows import cli
-from flows.cli import show
+from flows.cli.show import runs
 from flows.server.artifacts import State, markdown
+from flows.server.server import LocalServer
 from tasks import plugins, shelves
 from tasks.dataset import reader_drops
 from tasks.formats import ReaderLimits, nemo, wenet
@@ -105,7 +106,7 @@ def test_formats_with_and_without_limits(tmp_path: Path) -> None:
     found = dropped(folder, "emilia", "nemo", "wenet_raw", "wenet")
     assert [key[0] for key in found] == ["emilia", "nemo", "wenet_raw", "wenet"]  # as asked for
     for use in shelves.names("formats"):
-        reader = getattr(plugins.load("formats", use), "READER", None)
+        reader = plugins.load("formats", use).READER
         assert reader is None or isinstance(reader, ReaderLimits)
 
 
@@ -187,12 +188,16 @@ def test_a_version_in_parts(tmp_path: Path) -> None:
 
 def shown(result: dict[str, Any]) -> str:
     console = Console(file=io.StringIO(), width=60)
-    show.run(result, console)
+    runs.run(result, console)
     return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 
-@pytest.mark.slow
-def test_run_warns_each_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_warns_each_time(
+    tmp_path: Path,
+    prefect_api: LocalServer,
+    shared_cluster: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """In words and in --json, in the artifact and in the report; again when nothing was left."""
     corpus.make(tmp_path / "in", 4)
     corpus.listed(tmp_path / "in", 4, tmp_path / "list.jsonl", r02="word " * 60)
@@ -202,7 +207,7 @@ def test_run_warns_each_time(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         "shard": {"settle_seconds": 0},
         "filter": {"segmenter": {"use": "whole"}},
         "transcribe": {"backend": {"use": "none"}, "verdicts": []},
-        "cluster": {"workers": 1},
+        "cluster": shared_cluster,
     }
     path = tmp_path / "settings.yaml"
     path.write_text(json.dumps(settings))

@@ -24,7 +24,7 @@ def test_what_readers_drop() -> None:
     (told,) = re.findall(r"Some readers drop clips in silence.*?`reader_drops` in `--json`", words)
     limits = []
     for use in shelves.names("formats"):
-        reader = getattr(plugins.load("formats", use), "READER", None)
+        reader = plugins.load("formats", use).READER
         for bound in reader.bounds if reader else ():
             if bound.side == "max" and bound.measure != "characters_per_frame":
                 frames = FRAMES_PER_SECOND if bound.measure == "frames" else 1

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tasks import plugins, shelves
-from tasks.audio import pcm
 from tasks.resamplers.librosa import Settings as LibrosaSettings
 from tasks.settings import Plugin, ResampleSettings
+from tasks.stages import pcm
 
 RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000, 96000)
 ENGINES = get_args(LibrosaSettings.model_fields["res_type"].annotation)
@@ -103,6 +103,7 @@ def test_stream_is_the_same_wave_in_blocks_of_any_size(name: str) -> None:
     whole = module.resample(samples, 44100, 16000, module.Settings())
     for size in (1000, 30011, 10**6):
         blocks = (samples[at : at + size] for at in range(0, len(samples), size))
+        assert module.stream
         parts = np.concatenate(list(module.stream(blocks, 44100, 16000, module.Settings())))
         assert len(parts) == len(whole)
         assert np.abs(parts - whole).max() < 1e-4

@@ -1,4 +1,4 @@
-"""Death rules of the guard, with workers that really die; chains on threads, with real Prefect."""
+"""Death rules of the dispatcher on workers that really die; chains on threads, with Prefect."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.runtime import flow_run
 from prefect.states import Completed
 
+from flows.cluster.chains import map_chains
 from flows.cluster.cluster import Cluster, ClusterSettings
-from flows.cluster.guard import Guard, NotBegun, map_chains
+from flows.cluster.dispatcher import Dispatcher, Losses, NotBegun
+from flows.cluster.fleet import CPU, GPU
 from flows.server.server import LocalServer
 from tasks.errors import ItemError, RunError
+from tests import signals
 
 
 def work(marks: str, shard: str, isolate: bool = False) -> str:
@@ -61,8 +64,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield workers
 
 
-def guard_for(cluster: Any, seconds: float = 30) -> Guard:
-    return Guard(cluster, lambda audio, isolated: seconds)
+def dispatcher_for(cluster: Any, seconds: float = 30) -> Dispatcher:
+    return Dispatcher(cluster, lambda audio, isolated: seconds)
 
 
 def calls_of(marks: Path, shard: str) -> list[str]:
@@ -71,25 +74,25 @@ def calls_of(marks: Path, shard: str) -> list[str]:
 
 @pytest.mark.cluster
 def test_one_death_is_one_retry(cluster: Cluster, tmp_path: Path) -> None:
-    guard = guard_for(cluster)
-    assert guard.run(work, str(tmp_path), "unlucky", seconds_of_audio=1) == "unlucky shared"
+    dispatcher = dispatcher_for(cluster)
+    assert dispatcher.run(work, str(tmp_path), "unlucky", seconds_of_audio=1) == "unlucky shared"
     assert calls_of(tmp_path, "unlucky") == ["shared", "shared"]
-    assert (guard.tally.deaths, guard.tally.timeouts, guard.tally.isolated) == (1, 0, 0)
+    assert dispatcher.losses == Losses(deaths=1)
 
 
 @pytest.mark.cluster
 def test_a_poison_shard_is_isolated_and_innocent_ones_run_once(
     cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    guard = guard_for(cluster)
+    dispatcher = dispatcher_for(cluster)
     shards = ["poison", *(f"good-{number}" for number in range(12))]
     results = map_chains(
-        shards, lambda shard: guard.run(work, str(tmp_path), shard, seconds_of_audio=1), 6
+        shards, lambda shard: dispatcher.run(work, str(tmp_path), shard, seconds_of_audio=1), 6
     )
     assert results == ["poison isolated", *(f"good-{number} shared" for number in range(12))]
     assert calls_of(tmp_path, "poison") == ["shared", "shared", "isolated"]
     assert all(calls_of(tmp_path, shard) == ["shared"] for shard in shards[1:])
-    assert (guard.tally.deaths, guard.tally.isolated) == (2, 1)
+    assert dispatcher.losses == Losses(deaths=2, isolated=1)
     warnings = [r.getMessage() for r in caplog.records if r.name == "uttermill"]
     assert len(warnings) == 2
     assert warnings[0] == "poison: its worker died; it runs again"
@@ -99,11 +102,11 @@ def test_a_poison_shard_is_isolated_and_innocent_ones_run_once(
 @pytest.mark.cluster
 def test_a_hang_ends_at_the_deadline(cluster: Cluster, tmp_path: Path) -> None:
     # A fresh worker answers its first call within this, on a busy machine too.
-    guard = guard_for(cluster, seconds=6)
+    dispatcher = dispatcher_for(cluster, seconds=6)
     began = time.monotonic()
-    assert guard.run(work, str(tmp_path), "hang", seconds_of_audio=1) == "hang isolated"
+    assert dispatcher.run(work, str(tmp_path), "hang", seconds_of_audio=1) == "hang isolated"
     assert time.monotonic() - began < 60
-    assert (guard.tally.deaths, guard.tally.timeouts, guard.tally.isolated) == (0, 1, 1)
+    assert dispatcher.losses == Losses(timeouts=1, isolated=1)
     assert calls_of(tmp_path, "hang") == ["shared", "isolated"]
 
 
@@ -111,55 +114,55 @@ def test_a_hang_ends_at_the_deadline(cluster: Cluster, tmp_path: Path) -> None:
 def test_what_kills_even_the_isolating_worker_ends_the_run(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    guard = guard_for(cluster)
+    dispatcher = dispatcher_for(cluster)
     with pytest.raises(RunError, match="hopeless ended 6 workers"):
-        guard.run(work, str(tmp_path), "hopeless", seconds_of_audio=1)
+        dispatcher.run(work, str(tmp_path), "hopeless", seconds_of_audio=1)
     assert calls_of(tmp_path, "hopeless") == ["shared"] * 2 + ["isolated"] * 4
 
 
 @pytest.mark.cluster
 def test_errors_of_the_function_come_back_unchanged(cluster: Cluster, tmp_path: Path) -> None:
-    guard = guard_for(cluster)
+    dispatcher = dispatcher_for(cluster)
     with pytest.raises(ItemError) as item:
-        guard.run(work, str(tmp_path), "item", seconds_of_audio=1)
+        dispatcher.run(work, str(tmp_path), "item", seconds_of_audio=1)
     assert (item.value.code, item.value.decoded, item.value.rate) == ("decode_error", 5, 16000)
     with pytest.raises(TimeoutError, match="of its own"):
-        guard.run(work, str(tmp_path), "timeout", seconds_of_audio=1)
-    assert guard.tally.timeouts == 0
+        dispatcher.run(work, str(tmp_path), "timeout", seconds_of_audio=1)
+    assert dispatcher.losses.timeouts == 0
 
 
 @pytest.mark.cluster
 def test_an_interrupt_ends_what_runs(cluster: Cluster, tmp_path: Path) -> None:
-    guard = guard_for(cluster, seconds=60)
+    dispatcher = dispatcher_for(cluster, seconds=60)
     interrupt = threading.Timer(1.5, signal.raise_signal, [signal.SIGINT])
     began = time.monotonic()
     interrupt.start()
-    with pytest.raises(KeyboardInterrupt):
+    with signals.interruptible(), pytest.raises(KeyboardInterrupt):
         map_chains(
             ["sleep-1", "sleep-2", "sleep-3"],
-            lambda shard: guard.run(work, str(tmp_path), shard, seconds_of_audio=1),
+            lambda shard: dispatcher.run(work, str(tmp_path), shard, seconds_of_audio=1),
             3,
-            cancel=guard.cancel,
+            cancel=dispatcher.cancel,
         )
     assert time.monotonic() - began < 10
     assert not (tmp_path / "sleep-3").exists()
 
 
 class FakeWorkers:
-    """Threads that stand for two workers of each kind; knows how many calls were in flight."""
+    """Threads that stand for workers, two of each kind unless `there` says otherwise; knows how
+    many calls were in flight."""
 
     def __init__(self, lost: int = 0) -> None:
+        self.there: dict[str, int] = {}
         self.most = 0
         self.submitted = 0
         self._lost = lost  # calls that no worker ever takes
         self._now: Counter[str] = Counter()
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(8)
+        self._pool = ThreadPoolExecutor(40)
 
-    def count(self, kind: str) -> int:
-        return 2
-
-    live = count
+    def live(self, kind: str) -> int:
+        return self.there.get(kind, 2)
 
     def submit(self, function: Any, *args: Any, kind: str) -> Future[Any]:
         self.submitted += 1
@@ -189,26 +192,69 @@ def nap(shard: int, isolate: bool = False) -> int:
 
 def test_no_more_calls_than_workers_are_in_flight() -> None:
     workers = FakeWorkers()
-    guard = guard_for(workers)
+    dispatcher = dispatcher_for(workers)
     numbers = list(range(20))
-    assert map_chains(numbers, lambda n: guard.run(nap, n, seconds_of_audio=1), 8) == numbers
+    assert map_chains(numbers, lambda n: dispatcher.run(nap, n, seconds_of_audio=1), 8) == numbers
     assert workers.most == 2
 
 
+@pytest.mark.parametrize("kind", [CPU, GPU])
+def test_calls_follow_the_number_of_workers_up_and_down(kind: str) -> None:
+    workers = FakeWorkers()
+    workers.there[kind] = 1
+    dispatcher = dispatcher_for(workers)
+    ended: list[int] = []
+
+    def chain(number: int) -> None:
+        dispatcher.run(nap, number, seconds_of_audio=1, kind=kind)
+        ended.append(number)
+        if len(ended) == 10:
+            assert workers.most == 1
+            workers.there[kind] = 32
+        if len(ended) == 150:
+            assert 16 < workers.most <= 32
+            workers.there[kind] = 3
+        if len(ended) == 200:  # those that were in flight have ended
+            workers.most = 0
+
+    map_chains(list(range(250)), chain, lambda: 2 * workers.there[kind])
+    assert sorted(ended) == list(range(250))
+    assert 1 <= workers.most <= 3
+
+
+def test_a_retry_goes_before_calls_that_have_not_been_tried() -> None:
+    workers = FakeWorkers()
+    workers.there[CPU] = 1
+    dispatcher = dispatcher_for(workers)
+    begun: list[int] = []
+
+    def work(number: int, isolate: bool = False) -> int:
+        time.sleep(0.2)
+        begun.append(number)
+        if begun.count(number) == 1 and number == 0:
+            raise MemoryError("once")
+        return number
+
+    map_chains(
+        [0, 1, 2, 3], lambda n: dispatcher.run(work, n, seconds_of_audio=1), 4, dispatcher.cancel
+    )
+    assert begun.index(0, 1) <= 2, "at most the call that was being submitted went before it"
+
+
 def test_calls_that_wait_for_one_kind_of_workers_hold_up_no_other_kind() -> None:
-    guard = guard_for(FakeWorkers())
+    dispatcher = dispatcher_for(FakeWorkers())
     free = threading.Event()
 
     def wait() -> bool:
         return free.wait(10)
 
     def gpu_call() -> object:
-        return guard.run(wait, seconds_of_audio=1, isolate_kw=None, kind="GPU")
+        return dispatcher.run(wait, seconds_of_audio=1, isolate_kw=None, kind="GPU")
 
     threads = [threading.Thread(target=gpu_call, daemon=True) for _ in range(6)]
     for thread in threads:
         thread.start()
-    assert [guard.run(nap, n, seconds_of_audio=1) for n in range(3)] == [0, 1, 2]
+    assert [dispatcher.run(nap, n, seconds_of_audio=1) for n in range(3)] == [0, 1, 2]
     assert all(thread.is_alive() for thread in threads), "control: GPU calls did wait"
     free.set()
     for thread in threads:
@@ -218,10 +264,10 @@ def test_calls_that_wait_for_one_kind_of_workers_hold_up_no_other_kind() -> None
 
 def test_a_call_that_no_worker_took_is_handed_out_again_without_a_charge() -> None:
     workers = FakeWorkers(lost=2)
-    guard = guard_for(workers, seconds=0.2)
-    assert guard.run(nap, 7, seconds_of_audio=1) == 7
+    dispatcher = dispatcher_for(workers, seconds=0.2)
+    assert dispatcher.run(nap, 7, seconds_of_audio=1) == 7
     assert workers.submitted == 3
-    assert (guard.tally.deaths, guard.tally.timeouts) == (0, 0)
+    assert (dispatcher.losses.deaths, dispatcher.losses.timeouts) == (0, 0)
 
 
 def test_chains_begin_in_order_and_results_keep_it() -> None:
@@ -254,7 +300,7 @@ def test_after_an_error_running_chains_finish_and_no_more_begin() -> None:
 
 def test_after_an_error_calls_that_wait_are_not_begun(caplog: pytest.LogCaptureFixture) -> None:
     workers = FakeWorkers()
-    guard = guard_for(workers)
+    dispatcher = dispatcher_for(workers)
     waiting, failing, slow = threading.Semaphore(0), threading.Event(), threading.Event()
 
     def work(shard: int, isolate: bool = False) -> int:
@@ -271,26 +317,26 @@ def test_after_an_error_calls_that_wait_are_not_begun(caplog: pytest.LogCaptureF
             while workers.submitted < 2:  # the slots are taken
                 time.sleep(0.01)
             waiting.release()
-        guard.run(work, number, seconds_of_audio=100)
+        dispatcher.run(work, number, seconds_of_audio=100)
         ended.append(number)
 
     def end() -> None:
         for _ in range(2):
             assert waiting.acquire(timeout=10)
         failing.set()
-        assert guard._draining.wait(10)
+        assert dispatcher._draining.wait(10)
         slow.set()
 
     other = threading.Thread(target=end)
     other.start()
     with pytest.raises(RunError, match="the first shard"):
-        map_chains(list(range(50)), chain, 4, drain=guard.drain)
+        map_chains(list(range(50)), chain, 4, drain=dispatcher.drain)
     other.join()
     assert 1 in ended, "what runs goes on"
     assert len(ended) <= 2, "one may have taken the place of the first"
     assert not caplog.text
     with pytest.raises(NotBegun, match="did not begin, because another shard failed"):
-        guard.run(work, 5, seconds_of_audio=1)
+        dispatcher.run(work, 5, seconds_of_audio=1)
 
 
 def test_an_error_is_raised_before_what_it_kept_from_beginning() -> None:

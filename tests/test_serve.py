@@ -40,7 +40,7 @@ LAST = gate.name("transcribe", corpus.seconds_of(COUNT - 1))
         ("61 0 * * *", None, "names no time"),
         ("0 0 31 2 *", None, "names no time"),
         ("0 2 * * *", "Mars/Phobos", "--timezone 'Mars/Phobos' is unknown"),
-        (None, "UTC", "--timezone is for --cron"),
+        (None, "UTC", "--timezone needs --cron"),
     ],
 )
 def test_bad_schedules(cron: str | None, timezone: str | None, words: str) -> None:
@@ -50,9 +50,10 @@ def test_bad_schedules(cron: str | None, timezone: str | None, words: str) -> No
 
 def test_good_schedules() -> None:
     assert schedule_of(None, None) is None
-    assert schedule_of("0 2 * * *", None).timezone == "UTC"
-    made = schedule_of("30 4 * * 1", "Europe/Berlin")
-    assert (made.cron, made.timezone) == ("30 4 * * 1", "Europe/Berlin")
+    for cron, timezone in (("0 2 * * *", None), ("30 4 * * 1", "Europe/Berlin")):
+        made = schedule_of(cron, timezone)
+        assert made is not None
+        assert (made.cron, made.timezone) == (cron, timezone or "UTC")
 
 
 def test_settings_keep_no_secret_and_only_what_was_said() -> None:
@@ -120,7 +121,6 @@ def at_two_in_berlin(runs: list[FlowRun]) -> bool:
     return len(times) == len(runs) and all((t.hour, t.minute) == (2, 0) for t in times)
 
 
-@pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.cluster
 def test_serve(serving: Serving) -> None:
@@ -175,6 +175,18 @@ def test_serve(serving: Serving) -> None:
     database.close()
     assert "The run was cancelled" in text
     assert "Where it stood" in text
+
+
+@pytest.mark.server
+def test_sigterm_ends_it_where_sigint_is_ignored(tmp_path: Path) -> None:
+    environment = {"PREFECT_HOME": str(tmp_path / "prefect"), **service.EAGER}
+    site = Site(tmp_path, "", environment, interruptible=False)
+    corpus.make(site.source, 1)
+    with site.start("serve", site.settings("out"), "--json") as serving:
+        assert soon(serving.stdout, 120, every=0.1), serving.stderr()
+        serving.process.terminate()
+        assert serving.process.wait(60) == 0, serving.stderr()
+        assert serving.none_left(5.0), serving.alive()
 
 
 def test_a_taken_port_is_no_obstacle() -> None:

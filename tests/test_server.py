@@ -24,7 +24,7 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.cluster.guard import map_chains
+from flows.cluster.chains import map_chains
 from flows.server import history, server
 from flows.server.server import LocalServer, local_server, using
 from tasks.errors import RunError
@@ -122,7 +122,7 @@ thread = threading.Thread(target=lambda: started.append(LocalServer.start()))
 thread.start(); thread.join()
 if sys.argv[1] == "ready":
     started[0].wait_ready(); time.sleep(0.5)
-    assert started[0]._process.poll() is None
+    assert not started[0]._process.ended()
 print(started[0].pid, flush=True)
 time.sleep(60)
 """
@@ -181,7 +181,7 @@ from pathlib import Path
 from prefect import flow, task
 from prefect.runtime import flow_run
 from flows.server.history import mark_run
-from flows.cluster.guard import map_chains
+from flows.cluster.chains import map_chains
 
 @task
 def hang(number):

@@ -8,16 +8,18 @@ from typing import Any
 
 from rich.console import Console
 
-from flows.cli import doctor, show
+from flows.cli import doctor
 from flows.cli.items import COLUMNS
 from flows.cli.proofs import Finding
+from flows.cli.show import results, runs
 from flows.run.progress import Progress
+from flows.server.console import quiet
 
 
 def test_names_with_brackets_are_shown_as_they_are() -> None:
     console = Console(file=io.StringIO(), width=200)
     out = "/data/[bold]x[/b]"
-    show.status({"out": out, "stages": {}, "shards": 0, "dataset": f"{out}/v0001"}, console)
+    results.status({"out": out, "stages": {}, "shards": 0, "dataset": f"{out}/v0001"}, console)
     told = console.file.getvalue()  # type: ignore[attr-defined]
     assert told.count(out) == 2
 
@@ -25,7 +27,7 @@ def test_names_with_brackets_are_shown_as_they_are() -> None:
 def test_the_result_of_a_run_names_its_dataset() -> None:
     nothing = {"recordings": {"in": 0}, "utterances": {"packaged": 0}, "reasons": {}}
     console = Console(file=io.StringIO(), width=200)
-    show.run(
+    runs.run(
         {
             **nothing, "seconds": {"in": 0.0, "packaged": 0.0}, "stages": {}, "scored": 0,
             "new": True, "deaths": {}, "dataset": "/data/[/b]/v0001", "wall_seconds": 1.0,
@@ -36,7 +38,7 @@ def test_the_result_of_a_run_names_its_dataset() -> None:
         console,
     )  # fmt: skip
     told = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "3 tars, 1 written and 2 as they were; of 4 readers the worst gets 0.250 h" in told
+    assert "3 tars: 1 written, 2 unchanged; of 4 readers the worst gets 0.250 h" in told
     assert "/data/[/b]/v0001" in told
     assert "warning: nemo: it would drop 3 of 9 [clips]" in told
 
@@ -53,7 +55,7 @@ def said(show_it: Any, result: Any) -> str:
 def test_a_ledger_of_names_that_look_like_markup() -> None:
     cells = {"outcome": "dropped", "reason": MARKUP, "items": 1, "hours": 1.0}
     told = said(
-        show.ledger,
+        results.ledger,
         {
             "recordings": {"in": 1}, "utterances": {"packaged": 0},
             "seconds": {"in": 1.0, "packaged": 0.0},
@@ -67,13 +69,13 @@ def test_a_ledger_of_names_that_look_like_markup() -> None:
 
 def test_other_results_of_names_that_look_like_markup() -> None:
     row = dict.fromkeys(COLUMNS) | {"source_path": MARKUP, "detail": MARKUP, "reason": MARKUP}
-    assert said(show.items, {"items": [row]}).count(MARKUP) == 3
-    assert MARKUP in said(show.report, {"report": MARKUP})
-    assert MARKUP in said(show.verify, {"ok": False, "faults": [MARKUP]})
+    assert said(results.items, {"items": [row]}).count(MARKUP) == 3
+    assert MARKUP in said(results.report, {"report": MARKUP})
+    assert MARKUP in said(results.verify, {"ok": False, "faults": [MARKUP]})
     shelf = {MARKUP: {MARKUP: {"about": MARKUP, "settings": [MARKUP]}}}
-    assert said(show.shelves, shelf).count(MARKUP) == 4
+    assert said(results.shelves, shelf).count(MARKUP) == 4
     column = {"column": MARKUP, "type": MARKUP, "unit": MARKUP, "meaning": MARKUP}
-    assert said(show.columns, {MARKUP: [column]}).count(MARKUP) == 5
+    assert said(results.columns, {MARKUP: [column]}).count(MARKUP) == 5
     findings = [Finding(MARKUP, True, MARKUP), Finding("b", False, MARKUP)]
     assert said(doctor.show, findings).count(MARKUP) == 3
 
@@ -88,7 +90,7 @@ def test_a_log_line_that_looks_like_markup_passes_the_bars() -> None:
     handler = logging.StreamHandler(stream)
     log.addHandler(handler)
     try:
-        with Progress(stream=stream) as progress:
+        with quiet(), Progress(stream=stream) as progress:
             progress.start("filter", 10.0)
             assert progress._bars is not None
             progress._bars.console.print(f"as Prefect's handler does: {MARKUP}")

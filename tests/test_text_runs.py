@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from flows.cli import answers as looks
+from flows.cli import queries
 from tasks import package
 from tasks.checkpoints.manifest import shards
 from tasks.checkpoints.texts import final_text, text_columns
@@ -105,7 +105,7 @@ def test_columns_of_verdicts_are_published(base: Path) -> None:
         assert (about[b"unit"].decode(), about[b"doc"].decode()) == (unit, doc)
     assert table["repetition"].to_pylist() == [0.0] * 6
     assert table["error_rate_spaced"].null_count == 6
-    shown = {entry["column"] for entry in looks.columns()["measures"]}
+    shown = {entry["column"] for entry in queries.columns()["measures"]}
     assert set(columns) <= shown, "`uttermill schema` names them"
 
 

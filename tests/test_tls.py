@@ -112,13 +112,12 @@ def test_control_plain_words_get_no_answer(cluster: Cluster) -> None:
 
 
 @pytest.mark.cluster
-def test_without_tls_the_handshake_is_plain(tmp_path: Path) -> None:
+def test_without_tls_the_handshake_is_plain(shared_cluster: dict[str, Any]) -> None:
     """The control of the control: an open scheduler does speak first."""
-    with Cluster(ClusterSettings(workers=1, memory_limit="2GB"), tmp_path / "s") as open_one:
-        port = int(open_one.client.scheduler.address.rpartition(":")[2])
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as plain:
-            plain.settimeout(5)
-            assert b"compression" in plain.recv(4096)
+    port = int(shared_cluster["address"].rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as plain:
+        plain.settimeout(5)
+        assert b"compression" in plain.recv(4096)
 
 
 FAULTS = {

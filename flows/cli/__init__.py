@@ -1,5 +1,6 @@
 """The command line: `uttermill <command>`."""
 
-from flows.cli.command_line import main, parser
+from flows.cli.arguments import parser
+from flows.cli.command_line import main
 
 __all__ = ["main", "parser"]

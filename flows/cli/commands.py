@@ -1,115 +1,109 @@
-"""What each command does. Every function takes the parsed arguments and returns the exit code."""
+"""What each command does: parsed arguments in, exit code out.
+
+Modules are imported by the command that needs them, so that a command starts quickly.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from flows.cli.exit_codes import Exit
 from tasks.errors import ConfigError
 
-DONE, FAILED, FAULT = 0, 1, 3
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from flows.settings import PrepareSettings
 
 
-def run(args: Any) -> int:
-    from flows.cli import show
-    from flows.run import local
+def run(args: argparse.Namespace) -> Exit:
+    from flows.cli.show import runs
+    from flows.run import launch
 
-    result = local.run(_chosen(args))
-    return _tell(args, result, show.run)
-
-
-def estimate(args: Any) -> int:
-    from flows.cli import show
-    from flows.run import local
-
-    result = local.run(_chosen(args), "estimate", fraction=args.fraction, least=args.least)
-    return _tell(args, result, show.estimate)
+    return _print(args, launch.run(_settings(args)), runs.run)
 
 
-def _chosen(args: Any) -> Any:
-    """Settings of a file, or of `--source` and `--out`."""
+def estimate(args: argparse.Namespace) -> Exit:
+    from flows.cli.show import runs
+    from flows.run import launch
+
+    options = {"fraction": args.fraction, "least": args.least}
+    return _print(args, launch.run(_settings(args), "estimate", **options), runs.estimate)
+
+
+def demo(args: argparse.Namespace) -> Exit:
     from flows import settings
-
-    if args.settings is None and not args.sources:
-        raise ConfigError("give SETTINGS.yaml, or --source PATH and --out DIR")
-    if args.settings is not None and args.sources:
-        raise ConfigError("give SETTINGS.yaml or --source, not both")
-    if args.settings is None and args.out is None:
-        raise ConfigError("--source needs --out DIR, where the dataset goes")
-    return settings.read(args.settings, args.sources, args.out, args.sets)
-
-
-def demo(args: Any) -> int:
-    from flows import settings
-    from flows.cli import show
+    from flows.cli.show import runs
     from flows.demo.corpus import DEMO_SETTINGS, make_corpus
-    from flows.run import local
+    from flows.run import launch
 
     if "://" in args.out:
-        raise ConfigError("the demo makes its corpus beside its results; give --out a folder")
+        raise ConfigError("the demo makes its corpus beside its results; give a folder as --out")
     home = Path(args.out).absolute()
     data = {**DEMO_SETTINGS, "sources": make_corpus(home / "corpus"), "out": str(home)}
     for assignment in args.sets:
         settings.assign(data, assignment)
-    result = local.run(settings.parse(data))
-    return _tell(args, result, show.run)
+    return _print(args, launch.run(settings.parse(data)), runs.run)
 
 
-def serve(args: Any) -> int:
+def serve(args: argparse.Namespace) -> Exit:
     from flows import serve as serving
     from flows import settings
-    from flows.cli import show
+    from flows.cli.show import runs
 
     def ready(served: serving.Served) -> None:
-        _tell(args, vars(served), show.serve)
-        sys.stdout.flush()  # it goes on for long
+        _print(args, vars(served), runs.serve)
+        sys.stdout.flush()  # the command goes on for long
 
     chosen = settings.read(args.settings, [], None, args.sets)
     name = Path(args.settings).stem if args.name is None else args.name
     serving.serve(chosen, name, args.cron, args.timezone, ready)
-    return DONE
+    return Exit.DONE
 
 
-def status(args: Any) -> int:
-    from flows.cli import answers as looks
-    from flows.cli import show
+def status(args: argparse.Namespace) -> Exit:
+    from flows.cli import queries
+    from flows.cli.show import results
 
-    return _tell(args, looks.status(_out(args.out)), show.status)
+    return _print(args, queries.status(_out(args.out)), results.status)
 
 
-def ledger(args: Any) -> int:
-    from flows.cli import answers as looks
-    from flows.cli import items, show
+def ledger(args: argparse.Namespace) -> Exit:
+    from flows.cli import items, queries
+    from flows.cli.show import results
 
     if not (args.items or args.csv or args.reason or args.dataset):
-        return _tell(args, looks.ledger(_out(args.out)), show.ledger)
+        return _print(args, queries.ledger(_out(args.out)), results.ledger)
     if args.csv and args.json:
         raise ConfigError("give --csv or --json, not both")
-    rows = looks.items(_out(args.out), args.reason, args.dataset)
+    rows = queries.items(_out(args.out), args.reason, args.dataset)
     if args.csv:
         items.write_csv(rows, sys.stdout)
-        return DONE
-    return _tell(args, {"items": [*rows]}, show.items)
+        return Exit.DONE
+    return _print(args, {"items": [*rows]}, results.items)
 
 
-def report(args: Any) -> int:
-    from flows.cli import show
-    from flows.run import report as making
+def report(args: argparse.Namespace) -> Exit:
+    from flows.cli.show import results
+    from flows.run import report as reports
 
-    return _tell(args, making.newest(_out(args.out)), show.report)
-
-
-def what_if(args: Any) -> int:
-    from flows.cli import answers as looks
-    from flows.cli import show
-
-    return _tell(args, looks.what_if(_out(args.out), args.sets), show.what_if)
+    return _print(args, reports.newest(_out(args.out)), results.report)
 
 
-def verify(args: Any) -> int:
-    from flows.cli import show
+def what_if(args: argparse.Namespace) -> Exit:
+    from flows.cli import queries
+    from flows.cli.show import results
+
+    return _print(args, queries.what_if(_out(args.out), args.sets), results.what_if)
+
+
+def verify(args: argparse.Namespace) -> Exit:
+    from flows.cli.show import results
     from tasks.upkeep import checkpoints
     from tasks.upkeep.verify import verify as faults_of
 
@@ -122,57 +116,94 @@ def verify(args: Any) -> int:
         faults += found.faults
         read = {"parts": found.parts, "blobs": found.blobs, "bytes": found.bytes}
         result = {"ok": not faults, "faults": faults, "checkpoints": read}
-    _tell(args, result, show.verify)
-    return FAULT if faults else DONE
+    _print(args, result, results.verify)
+    return Exit.FAULT if faults else Exit.DONE
 
 
-def prune(args: Any) -> int:
-    from flows.cli import pruning, show
+def prune(args: argparse.Namespace) -> Exit:
+    from flows.cli import pruning
+    from flows.cli.show import results
 
     result = pruning.prune(_out(args.out), args.keep, args.runs, args.keep_recipes, args.yes)
-    return _tell(args, result, show.prune)
+    return _print(args, result, results.prune)
 
 
-def list(args: Any) -> int:
-    from flows.cli import answers as looks
+def list_clips(args: argparse.Namespace) -> Exit:
+    from flows.cli import queries
 
-    lines = looks.data_list(_dataset(args.dataset), args.prefix, args.split)
+    lines = queries.data_list(_dataset(args.dataset), args.prefix, args.split)
     if args.json:
         print(json.dumps({"paths": lines}))
     else:
         sys.stdout.write("".join(f"{line}\n" for line in lines))
-    return DONE
+    return Exit.DONE
 
 
-def doctor(args: Any) -> int:
-    from flows.cli.doctor import chosen
-    from flows.cli.doctor import doctor as examine
+def doctor(args: argparse.Namespace) -> Exit:
+    from flows.cli import doctor as examination
 
-    return examine(args.json, *chosen(args.settings, args.sets))
-
-
-def plugins(args: Any) -> int:
-    from flows.cli import answers as looks
-    from flows.cli import show
-
-    return _tell(args, looks.on_shelves(), show.shelves)
+    return examination.doctor(args.json, *examination.chosen(args.settings, args.sets))
 
 
-def schema(args: Any) -> int:
-    from flows.cli import answers as looks
-    from flows.cli import show
+def plugins(args: argparse.Namespace) -> Exit:
+    from flows.cli import queries
+    from flows.cli.show import results
 
-    return _tell(args, looks.columns(), show.columns)
+    return _print(args, queries.on_shelves(), results.shelves)
 
 
-def _tell(args: Any, result: dict[str, Any], show: Any) -> int:
-    """People's words on the terminal, or on stderr; with --json one object on stdout."""
+def schema(args: argparse.Namespace) -> Exit:
+    from flows.cli import queries
+    from flows.cli.show import results
+
+    return _print(args, queries.columns(), results.columns)
+
+
+#: Every command by its name.
+COMMANDS: dict[str, Callable[[argparse.Namespace], Exit]] = {
+    "demo": demo,
+    "run": run,
+    "estimate": estimate,
+    "serve": serve,
+    "status": status,
+    "ledger": ledger,
+    "report": report,
+    "what-if": what_if,
+    "verify": verify,
+    "prune": prune,
+    "list": list_clips,
+    "doctor": doctor,
+    "plugins": plugins,
+    "schema": schema,
+}
+
+
+def _settings(args: argparse.Namespace) -> PrepareSettings:
+    """Settings from a file, or from `--source` and `--out`."""
+    from flows import settings
+
+    if args.settings is None and not args.sources:
+        raise ConfigError("give SETTINGS.yaml, or --source PATH and --out DIR")
+    if args.settings is not None and args.sources:
+        raise ConfigError("give SETTINGS.yaml or --source, not both")
+    if args.settings is None and args.out is None:
+        raise ConfigError("--source needs --out DIR, where the dataset goes")
+    return settings.read(args.settings, args.sources, args.out, args.sets)
+
+
+def _print(
+    args: argparse.Namespace,
+    result: dict[str, Any],
+    show: Callable[[dict[str, Any], Console], None],
+) -> Exit:
+    """Print a table for people, on stderr where stdout is no terminal; with --json also print one
+    object on stdout."""
     from rich.console import Console
 
     show(result, Console(stderr=args.json or not sys.stdout.isatty()))
     if args.json:
         print(json.dumps(result, ensure_ascii=False))
-    return DONE
+    return Exit.DONE
 
 
 def _out(text: str) -> Path:
@@ -185,7 +216,7 @@ def _out(text: str) -> Path:
 
 
 def _dataset(text: str) -> Path:
-    """A version's folder; OUT itself stands for its newest version."""
+    """A version's folder; OUT stands for its newest version."""
     from tasks import storage
     from tasks.dataset import versions
 

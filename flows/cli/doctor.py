@@ -1,4 +1,4 @@
-"""`uttermill doctor`: proofs about the workers' environment, taken on real workers."""
+"""`uttermill doctor`: proves the environment of real workers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.cli import proofs
+from flows.cli.exit_codes import Exit
 from flows.cli.proofs import Finding
-from flows.cluster import facts, spawning
+from flows.cluster import dask_config, facts
 from flows.cluster.cluster import Cluster, ClusterSettings
 from flows.settings import read
 from tasks.errors import RunError
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
 
 def checkup(settings: ClusterSettings, folders: Sequence[str] = ()) -> list[Finding]:
-    """Start the cluster (or reach the one of the settings), gather facts from every worker, run
-    every proof.
+    """Start the cluster (or connect to that of the settings), gather facts from every worker, and
+    run every proof.
 
-    `folders`: sources and OUT that are here, and that each worker must see at the same path.
-    A cluster that does not start is a finding too, as is a worker that cannot answer;
-    ConfigError for settings that cannot be met.
+    `folders`: sources and OUT that exist here, and that each worker must see at the same path.
+    A cluster that does not start and a worker that cannot answer are findings too; ConfigError
+    for settings that cannot be met.
     """
-    setattr(sys, facts.SENTINEL, True)
+    setattr(sys, facts.SENTINEL, True)  # removed below; a worker that has it was forked
     scratch = Path(tempfile.mkdtemp(prefix="uttermill-doctor-"))
     try:
         with Cluster(settings, scratch, gpu=True) as cluster:
@@ -43,30 +44,34 @@ def checkup(settings: ClusterSettings, folders: Sequence[str] = ()) -> list[Find
     finally:
         delattr(sys, facts.SENTINEL)
         shutil.rmtree(scratch, ignore_errors=True)
-    mute = [
+    silent = [
         Finding(address, False, f"it cannot say what it has: {answer}; install uttermill there")
-        for address, answer in answers.items() if isinstance(answer, Exception)
-    ]  # fmt: skip
+        for address, answer in answers.items()
+        if isinstance(answer, Exception)
+    ]
     workers: facts.Facts = {a: f for a, f in answers.items() if not isinstance(f, Exception)}
     pins = proofs.pinned(workers, settings.workers_per_gpu)
     proven = [proof(workers) for proof in proofs.PROOFS]
     each = proofs.each_worker(workers)
     both = [proofs.scheduler(scheduler), *([proofs.folders(seen)] if seen else [])]
-    return [proofs.joined(workers), *mute, *each, *proven, pins, *both]
+    return [proofs.joined(workers), *silent, *each, *proven, pins, *both]
 
 
 def _scheduler(client: Any) -> dict[str, Any]:
-    """Its configuration, as far as a run depends on it; it may have no uttermill to ask."""
+    """The scheduler's configuration, as far as a run depends on it.
+
+    Asked by Dask's own function: the scheduler may have no uttermill.
+    """
     import dask.config
 
     return {
         name: client.run_on_scheduler(dask.config.get, f"distributed.scheduler.{name}", None)
-        for name in spawning.DASK_CONFIG["distributed"]["scheduler"]
+        for name in dask_config.DASK_CONFIG["distributed"]["scheduler"]
     }
 
 
 def show(findings: list[Finding], console: Console) -> None:
-    """The findings as a table."""
+    """Print the findings as a table."""
     from rich.table import Table
     from rich.text import Text
 
@@ -78,10 +83,10 @@ def show(findings: list[Finding], console: Console) -> None:
 
 
 def chosen(path: str | None, sets: Sequence[str]) -> tuple[ClusterSettings, list[str]]:
-    """The cluster of a settings file, with `--set` applied, and the folders that it works on, as
-    far as they are here; without a file, the default cluster and no folder."""
+    """The cluster of a settings file, with `--set` applied, and those of its folders that exist
+    here; without a file, the default cluster and no folder."""
     if path is None:
-        # Whatever stands for sources and OUT: only the cluster is looked at.
+        # Any source and OUT will do: only the cluster is used.
         return read(None, ["."], ".", sets).cluster, []
     settings = read(path, [], None, sets)
     folders = [settings.out, *(source.path for source in settings.sources)]
@@ -90,8 +95,8 @@ def chosen(path: str | None, sets: Sequence[str]) -> tuple[ClusterSettings, list
 
 def doctor(
     as_json: bool, settings: ClusterSettings | None = None, folders: Sequence[str] = ()
-) -> int:
-    """Exit code 0 when all is well, else 1; one JSON object on stdout, or a table."""
+) -> Exit:
+    """Print one JSON object or a table; `Exit.FAILED` when a finding is bad."""
     findings = checkup(settings or ClusterSettings(), folders)
     ok = all(finding.ok for finding in findings)
     if as_json:
@@ -100,4 +105,4 @@ def doctor(
         from rich.console import Console
 
         show(findings, Console())
-    return 0 if ok else 1
+    return Exit.DONE if ok else Exit.FAILED

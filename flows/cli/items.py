@@ -1,4 +1,4 @@
-"""Every item of OUT by name: the spans of the ledger, and what the sources left aside."""
+"""Every item of OUT by name: the spans in the ledger, and files that the sources left aside."""
 
 from __future__ import annotations
 
@@ -16,13 +16,22 @@ from tasks.shard import LeftAside
 from tasks.storage import write_atomic
 
 NAME = "left_aside.csv"  # in OUT/runs/<id>/
-LEFT_ASIDE = "left_aside"  # outcome of what was never an item
-COLUMNS = ("source_path", "start", "end", "outcome", "stage", "reason", "value", "threshold",
-           "detail")  # fmt: skip
+LEFT_ASIDE = "left_aside"  # outcome of a file that never became an item
+COLUMNS = (
+    "source_path",
+    "start",
+    "end",
+    "outcome",
+    "stage",
+    "reason",
+    "value",
+    "threshold",
+    "detail",
+)
 
 
 def write_left_aside(folder: Path, left: Sequence[LeftAside]) -> None:
-    """All files that the listing of a run left aside, in the run's folder."""
+    """Write the list of files that a run left aside into the run's folder."""
     text = io.StringIO(newline="")
     lines = csv.writer(text)
     lines.writerow(LeftAside._fields)
@@ -31,7 +40,7 @@ def write_left_aside(folder: Path, left: Sequence[LeftAside]) -> None:
 
 
 def read_left_aside(out: Path) -> list[LeftAside]:
-    """What the newest run that came to list its sources left aside."""
+    """Files left aside by the newest run that listed its sources."""
     folder = next(runs.having(out, NAME), None)
     if folder is None:
         return []
@@ -46,7 +55,8 @@ def of(
     reason: str | None = None,
     dataset: str | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """One row an item, with COLUMNS; of one `reason`, with or without its stage, and dataset."""
+    """One row per item, with COLUMNS. `reason` (with or without its stage) and `dataset` select
+    items."""
     columns = [*COLUMNS, "dataset"]
     for batch in ledger.select(columns).to_batches(max_chunksize=4096):
         for row in batch.to_pylist():
@@ -54,9 +64,12 @@ def of(
                 yield {name: row[name] for name in COLUMNS}
     for each in left:
         row = dict.fromkeys(columns) | {
-            "source_path": each.source_path, "outcome": LEFT_ASIDE, "stage": "shard",
-            "reason": each.reason, "dataset": each.dataset,
-        }  # fmt: skip
+            "source_path": each.source_path,
+            "outcome": LEFT_ASIDE,
+            "stage": "shard",
+            "reason": each.reason,
+            "dataset": each.dataset,
+        }
         if _wanted(row, reason, dataset):
             yield {name: row[name] for name in COLUMNS}
 

@@ -1,6 +1,6 @@
-"""The doctor's proofs: pure functions from the facts of all workers to a Finding each.
+"""The doctor's proofs: pure functions from the facts of all workers to one Finding each.
 
-So that the tests can run them on workers that are wrong on purpose.
+Being pure, they can be tested on facts of faulty workers.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from flows.cluster import gpus
+from flows.cluster.dask_config import DASK_CONFIG
 from flows.cluster.facts import ENGINES, Facts, versions
 from flows.cluster.fleet import CPU, GPU
-from flows.cluster.spawning import DASK_CONFIG
 from tasks.stages.process import started_afresh
 
 LEAST_FREE = 1_000_000_000
@@ -27,7 +27,7 @@ class Finding:
 
 
 def joined(workers: Facts) -> Finding:
-    """Somebody is there; how many, and on which machines."""
+    """At least one worker joined; says how many did, and on which machines."""
     hosts = Counter(str(fact["host"]) for fact in workers.values())
     where = ", ".join(f"{host} ({count})" for host, count in sorted(hosts.items()))
     machines = "1 host" if len(hosts) == 1 else f"{len(hosts)} hosts"
@@ -35,7 +35,7 @@ def joined(workers: Facts) -> Finding:
 
 
 def start_method(workers: Facts) -> Finding:
-    """Each worker is a fresh interpreter, by the kernel's word and by a mark that fork copies."""
+    """Each worker is a new interpreter, by its command line and by a mark that a fork copies."""
     forked = [
         address
         for address, fact in workers.items()
@@ -46,7 +46,7 @@ def start_method(workers: Facts) -> Finding:
 
 
 def modules_loaded(workers: Facts) -> Finding:
-    """Engines were loaded in full before the worker joined, hence before its first task."""
+    """Engines were fully loaded before the worker joined, hence before its first task."""
     faults = []
     for address, fact in workers.items():
         missing = [name for name, real in fact["modules"].items() if not real]
@@ -60,13 +60,13 @@ def modules_loaded(workers: Facts) -> Finding:
 
 
 def one_task(workers: Facts) -> Finding:
-    """Each worker does one thing at a time, so that a death or a leak has one culprit."""
+    """Each worker runs one task at a time, so that a death or a leak has one culprit."""
     wide = [f"{a} ({fact['threads']})" for a, fact in workers.items() if fact["threads"] != 1]
     return _finding("tasks at once", wide, "one a worker", "start them with --nthreads 1")
 
 
 def thread_caps(workers: Facts) -> Finding:
-    """Native thread pools hold one thread, by environment and as the libraries see it."""
+    """Native thread pools have one thread, by the environment and by the libraries' own count."""
     faults = []
     for address, fact in workers.items():
         loose = [name for name, value in fact["caps"].items() if value != "1"]
@@ -77,24 +77,25 @@ def thread_caps(workers: Facts) -> Finding:
 
 
 def onnx_providers(workers: Facts) -> Finding:
-    """ONNX Runtime can at least use the CPU; what can use a GPU is shown with each worker."""
+    """ONNX Runtime can use the CPU; GPU providers are shown with each worker."""
     lacking = [a for a, fact in workers.items() if "CPUExecutionProvider" not in fact["providers"]]
     seen = sorted({name for fact in workers.values() for name in fact["providers"]})
     return _finding("onnxruntime", lacking, ", ".join(seen), "no CPUExecutionProvider")
 
 
 def cuda_devices(workers: Facts) -> Finding:
-    """CTranslate2 can use the GPU of each GPU worker; without such workers, none is no fault."""
-    faults = [f"{fact['name']}: {fact['cuda_fault']}" for fact in workers.values()
-              if fact["cuda_fault"]]  # fmt: skip
+    """CTranslate2 can use the GPU of each GPU worker."""
+    faults = [
+        f"{fact['name']}: {fact['cuda_fault']}" for fact in workers.values() if fact["cuda_fault"]
+    ]
     seen = sorted({int(fact["cuda"]) for fact in workers.values()})
     good = " or ".join(map(str, seen)) + " a worker"
     return _finding("CUDA devices", faults, good, "or set cluster.gpus: none")
 
 
 def pinned(workers: Facts, per_gpu: int = 1) -> Finding:
-    """Each GPU worker sees one device, which at most `per_gpu` of them share; since before it
-    loaded anything. A CPU worker beside them sees none."""
+    """Each GPU worker has seen one device since before it loaded anything, and at most `per_gpu`
+    workers share a device. A CPU worker beside them sees none."""
     faults = []
     owners: Counter[tuple[str, str]] = Counter()
     for fact in workers.values():
@@ -116,7 +117,7 @@ def pinned(workers: Facts, per_gpu: int = 1) -> Finding:
 
 
 def codecs_readable(workers: Facts) -> Finding:
-    """Each format was written and decoded."""
+    """Each worker can write and decode every format."""
     faults = [
         f"{address} {kind}: {fault}"
         for address, fact in workers.items()
@@ -128,7 +129,7 @@ def codecs_readable(workers: Facts) -> Finding:
 
 
 def temporary_directories(workers: Facts) -> Finding:
-    """Each worker has one of its own, inside its directory, and may write there."""
+    """Each worker has a writable temporary directory of its own, inside its directory."""
     taken = Counter((fact["host"], fact["temp"]) for fact in workers.values())
     faults = []
     for address, fact in workers.items():
@@ -140,13 +141,13 @@ def temporary_directories(workers: Facts) -> Finding:
 
 
 def disk_free(workers: Facts) -> Finding:
-    """At least 1 GB where workers keep temporary files."""
+    """At least 1 GB is free for the workers' temporary files."""
     free = min((int(fact["free"]) for fact in workers.values()), default=0)
     return Finding("disk", free >= LEAST_FREE, f"{free / 1e9:.1f} GB free for temporary files")
 
 
 def versions_equal(workers: Facts, ours: Mapping[str, str] | None = None) -> Finding:
-    """Python and packages are the same here and on each worker."""
+    """Python and packages have the same versions here and on each worker."""
     mine = versions() if ours is None else ours
     faults = [
         f"{address} {name} {theirs} (here {mine.get(name)})"
@@ -159,41 +160,52 @@ def versions_equal(workers: Facts, ours: Mapping[str, str] | None = None) -> Fin
 
 
 def no_prefect(workers: Facts) -> Finding:
-    """Prefect costs each worker 45 MB and would start a server of its own there."""
+    """No worker imported Prefect, which takes 45 MB and would start a server of its own."""
     with_it = [address for address, fact in workers.items() if fact["prefect"]]
     return _finding("no Prefect", with_it, "not imported on workers", "imported by a task")
 
 
 def scheduler(found: Mapping[str, Any]) -> Finding:
-    """The scheduler has our configuration: a shard that kills its worker then costs one worker."""
+    """The scheduler has our configuration: a shard that kills its worker costs one worker."""
     ours = DASK_CONFIG["distributed"]["scheduler"]
     faults = [
         f"{name} {found.get(name)!r} (ours {wanted!r})"
-        for name, wanted in ours.items() if found.get(name) != wanted
-    ]  # fmt: skip
-    return _finding("scheduler", faults, f"{len(ours)} settings as in infra/dask.yaml",
-                    "start it with infra/dask.yaml as DASK_CONFIG")  # fmt: skip
+        for name, wanted in ours.items()
+        if found.get(name) != wanted
+    ]
+    good = f"{len(ours)} settings as in infra/dask.yaml"
+    return _finding("scheduler", faults, good, "start it with infra/dask.yaml as DASK_CONFIG")
 
 
 def folders(seen: Mapping[str, Mapping[str, Any]]) -> Finding:
-    """Sources and OUT are on every worker at the same path."""
+    """Every worker sees the sources and OUT at the same path."""
     faults = [
         f"{address} does not see {folder}"
         for folder, answers in seen.items()
-        for address, answer in answers.items() if answer is not True
-    ]  # fmt: skip
+        for address, answer in answers.items()
+        if answer is not True
+    ]
     good = f"{len(seen)} seen by each worker"
     return _finding("folders", faults, good, "mount them there at the same path")
 
 
 PROOFS: tuple[Callable[[Facts], Finding], ...] = (
-    start_method, modules_loaded, one_task, thread_caps, onnx_providers, cuda_devices,
-    codecs_readable, temporary_directories, disk_free, versions_equal, no_prefect,
-)  # fmt: skip
+    start_method,
+    modules_loaded,
+    one_task,
+    thread_caps,
+    onnx_providers,
+    cuda_devices,
+    codecs_readable,
+    temporary_directories,
+    disk_free,
+    versions_equal,
+    no_prefect,
+)
 
 
 def each_worker(workers: Facts) -> list[Finding]:
-    """What every worker is and sees, by its name; no proof."""
+    """What every worker is and sees, sorted by name; these findings are always good."""
     shown = []
     for fact in sorted(workers.values(), key=lambda fact: str(fact["name"])):
         resources = ", ".join(f"{name} {n:g}" for name, n in fact["resources"].items()) or "none"

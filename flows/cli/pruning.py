@@ -1,4 +1,4 @@
-"""`uttermill prune`: which runs and settings of OUT count, and the removal under its lock."""
+"""`uttermill prune`: decides which runs and settings of OUT count, and removes under its lock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.run import runs
-from tasks import transcribe
+from tasks import recipe
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.storage import lock
@@ -17,8 +17,10 @@ from tasks.upkeep.needed import KeptSettings
 def prune(
     out: Path, keep: int, keep_runs: int | None = None, recipes: bool = False, yes: bool = False
 ) -> dict[str, Any]:
-    """What goes (with `yes`: what went), kind by kind. `recipes`: what the settings of the kept
-    versions reach stays as well. Held when a run has OUT."""
+    """List what no kept version and no current settings need, by kind; with `yes`, remove it.
+
+    `recipes`: also keep what the settings of the kept versions use. Held when a run holds OUT.
+    """
     with lock.hold(out):
         last, good = runs.settings_of(out).job(), runs.settings_of(out, ended_well=True).job()
         asked = [_asked(job) for job in ([last] if last == good else [last, good])]
@@ -33,15 +35,15 @@ def prune(
 
 
 def _asked(job: Job) -> KeptSettings:
-    return KeptSettings(job, transcribe.weights(job))
+    return KeptSettings(job, recipe.weights(job.transcribe))
 
 
 def _old_runs(out: Path, keep: int | None) -> list[Path]:
-    """Folders of runs older than the newest `keep`; not the newest that ended well."""
+    """Folders of runs older than the newest `keep`, except the newest run that ended well."""
     if keep is None:
         return []
     if keep < 1:
-        raise ConfigError("the newest run's settings are needed; keep at least 1 run")
+        raise ConfigError("--runs must be at least 1, because the newest run's settings are needed")
     every = sorted(p for p in (out / "runs").iterdir() if p.is_dir() and p.name[:1] != ".")
     stay = {*every[-keep:], runs.newest(out), runs.newest(out, ended_well=True)}
     return [path for path in every if path not in stay]

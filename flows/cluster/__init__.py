@@ -1,1 +1,1 @@
-"""The Dask cluster of a run: its settings, its workers, and the guard of every call to them."""
+"""The Dask cluster of a run: its settings, its workers, and the dispatcher of calls to them."""

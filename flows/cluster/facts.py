@@ -16,8 +16,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from flows.cluster import gpus
+from flows.cluster.dask_config import DASK_CONFIG
 from flows.cluster.fleet import GPU
-from flows.cluster.spawning import DASK_CONFIG
 from tasks.plugins import gpu
 from tasks.stages.process import command_line
 

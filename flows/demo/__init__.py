@@ -1,1 +1,1 @@
-"""The demo corpus: sentences of our own, spoken by espeak-ng."""
+"""The demo corpus: sentences written for it, spoken by espeak-ng."""

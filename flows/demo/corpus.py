@@ -1,70 +1,50 @@
-"""A corpus to try everything on: made here by espeak-ng, so that no audio has to be shipped.
+"""A corpus to try everything on, spoken by espeak-ng, so that no audio has to be shipped.
 
     FOLDER/sentences.jsonl   English, Spanish and German with exact texts, in ten formats
     FOLDER/long/             one recording of ten minutes, without a text
     FOLDER/odds/             noise, silence, clipped, stereo, and files that are broken
 
-The same bytes on every machine with the same libraries, and written once: a folder that holds its
-marker is left as it is, so that a second run finds nothing to do.
+Its bytes are the same on every machine with the same libraries. It is written once: a folder that
+holds its marker is left alone, so that a second run finds nothing to do.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flows.demo.encoding import encode
 from flows.demo.sentences import ENGLISH, GERMAN, SPANISH, STORY
+from flows.demo.speech import Line, Samples, speak
+from flows.demo.voice import RATE
 from tasks.errors import ConfigError
 
 VERSION = 1
 MARKER = ".uttermill-demo"
 OWN = {MARKER, "sentences", "sentences.jsonl", "long", "odds"}
-ESPEAK_RATE = 22050
-SCALE = np.float32(32768)  # of int16
 LONG_SECONDS = 600
 ROOM_RMS = 0.001  # of full scale
-#: What `uttermill demo` adds to the default settings: German is there to be dropped.
+#: Settings of `uttermill demo` beside the defaults: its German sentences are to be dropped.
 DEMO_SETTINGS: dict[str, Any] = {
     "transcribe": {
         "verdicts": [{"use": "empty_text"}, {"use": "language", "allowed": ["en", "es"]}]
     }
 }
 
-Samples = NDArray[np.float32]  # (frames,) or (frames, channels), -1..1
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One utterance for espeak-ng; speed in words a minute, pitch 0..99."""
-
-    text: str
-    voice: str
-    speed: int
-    pitch: int = 50
-
-
-#: Voices that Whisper base understands best, out of those tried.
+#: Voice and pitch: those that Whisper base understands best, of all that were tried.
 VOICES = {
-    "en": (
-        ("en-us", 50), ("en-us+f2", 55), ("en", 45), ("en-us+m3", 40), ("en-us+f3", 60),
-    ),
+    "en": (("en-us", 50), ("en-us+f2", 55), ("en", 45), ("en-us+m3", 40), ("en-us+f3", 60)),
     "es": (("es-419+m3", 45), ("es+m3", 45), ("es-419+m3", 55)),
     "de": (("de", 50), ("de+m3", 45)),
-}  # fmt: skip
+}
 SPEEDS = (140, 155, 130, 165, 148)
 
-#: Extension, libsndfile subtype, rate in Hz, channels. One after another along the sentences.
+#: Extension, libsndfile subtype, rate in Hz, channels; sentences take them in turn.
 FORMATS = (
     ("wav", "PCM_16", 16000, 1),
     ("flac", "PCM_16", 22050, 1),
@@ -80,7 +60,7 @@ FORMATS = (
 
 
 def make_corpus(folder: Path) -> list[dict[str, Any]]:
-    """Makes the corpus where it is not there yet; gives the settings `sources`."""
+    """Make the corpus unless it is there already; returns the settings `sources`."""
     if not _is_made(folder):
         _refuse_foreign(folder)
         for name, data in _files():
@@ -115,7 +95,7 @@ def _refuse_foreign(folder: Path) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """All or nothing; a file that is right already keeps its time."""
+    """Write the whole file or nothing; a file that is right already keeps its time."""
     if path.is_file() and path.read_bytes() == data:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +111,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def sentences() -> list[tuple[str, Line]]:
-    """Language and line of each sentence: voices, speeds and formats change along the list."""
+    """Language and line of each sentence; voices and speeds change along the list."""
     texts = {"en": ENGLISH, "es": SPANISH, "de": GERMAN}
     lines = []
     for language, said in texts.items():
@@ -142,7 +122,7 @@ def sentences() -> list[tuple[str, Line]]:
 
 
 def _story() -> list[Line]:
-    """Enough lines for ten minutes; the tale is told by one voice after another."""
+    """Enough lines for ten minutes: each voice tells the whole story in turn."""
     return [
         Line(text, voice, speed, pitch)
         for (voice, pitch), speed in zip(VOICES["en"] * 2, SPEEDS * 2, strict=True)
@@ -151,7 +131,7 @@ def _story() -> list[Line]:
 
 
 def _files() -> Iterator[tuple[str, bytes]]:
-    """Every file of the corpus: name and bytes."""
+    """Name and bytes of every file of the corpus."""
     spoken = sentences()
     story = _story()
     voices = speak([line for _, line in spoken] + story)
@@ -164,45 +144,19 @@ def _files() -> Iterator[tuple[str, bytes]]:
     lines = (json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
     yield "sentences.jsonl", "".join(lines).encode()
     long = _with_pauses(voices[len(spoken) :])
-    yield "long/lighthouse.mp3", encode(long, ESPEAK_RATE, "mp3", "MPEG_LAYER_III")
+    yield "long/lighthouse.mp3", encode(long, RATE, "mp3", "MPEG_LAYER_III")
     for name, data in _odds(voices):
         yield f"odds/{name}", data
 
 
-def speak(lines: list[Line]) -> list[Samples]:
-    """espeak-ng in a process of its own: float32 mono at 22050 Hz of each line."""
-    if find_spec("espeakng_loader") is None:
-        raise ConfigError("the demo needs a voice: pip install 'uttermill[demo]'")
-    script = Path(__file__).with_name("voice.py")
-    child = subprocess.run(
-        [sys.executable, "-P", str(script)],  # -P: our folder's names must not shadow libraries
-        input=json.dumps([asdict(line) for line in lines]).encode(),
-        capture_output=True,
-        check=False,
-    )
-    if child.returncode:
-        reason = child.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise ConfigError(
-            f"espeak-ng cannot speak ({reason or f'exit {child.returncode}'}): pip install "
-            "--force-reinstall espeakng-loader"
-        )
-    said: list[Samples] = []
-    rest = memoryview(child.stdout)
-    for _ in lines:
-        size = int.from_bytes(rest[:8], "little")
-        said.append(np.frombuffer(rest[8 : 8 + size], np.dtype("<i2")).astype(np.float32) / SCALE)
-        rest = rest[8 + size :]
-    return said
-
-
 def _shaped(samples: Samples, rate: int, channels: int) -> Samples:
-    """In a quiet room, at another rate; as stereo, with a right channel that is half as loud."""
+    """Add room noise and resample; as stereo, the right channel is half as loud."""
     import soxr
 
-    # Whisper takes speech over digital silence for Thai more often than speech in a room.
+    # Without noise Whisper more often takes the speech for Thai.
     room = np.random.Generator(np.random.PCG64(3)).normal(0, ROOM_RMS, len(samples))
     heard = (samples + room).astype(np.float32)
-    out: Samples = np.asarray(soxr.resample(heard, ESPEAK_RATE, rate, "HQ"), np.float32)
+    out: Samples = np.asarray(soxr.resample(heard, RATE, rate, "HQ"), np.float32)
     out = np.clip(out, -1.0, 1.0)
     return out if channels == 1 else np.stack([out, out / 2], axis=1)
 
@@ -213,12 +167,12 @@ def _with_pauses(voices: list[Samples]) -> Samples:
     parts = []
     for i, (voice, pause) in enumerate(zip(voices, pauses, strict=True)):
         seconds = 5.0 if i % 12 == 11 else float(pause)
-        parts += [voice, np.zeros(round(seconds * ESPEAK_RATE), np.float32)]
-    return np.concatenate(parts)[: LONG_SECONDS * ESPEAK_RATE]
+        parts += [voice, np.zeros(round(seconds * RATE), np.float32)]
+    return np.concatenate(parts)[: LONG_SECONDS * RATE]
 
 
 def _odds(voices: list[Samples]) -> Iterator[tuple[str, bytes]]:
-    """What real folders hold besides good speech. Sentences 0, 1 and 2 lend their voices."""
+    """What real folders hold besides good speech, made of the first four sentences."""
     chance = np.random.Generator(np.random.PCG64(11))
     noise = chance.normal(0.0, 0.1, 10 * 16000).astype(np.float32).clip(-1, 1)
     speech = _shaped(voices[0], 16000, 1)
@@ -238,55 +192,5 @@ def _odds(voices: list[Samples]) -> Iterator[tuple[str, bytes]]:
     yield "page.wav", b"<!DOCTYPE html><html><body><h1>404 Not Found</h1></body></html>\n"
     yield "not_a_number.wav", encode(holed, 16000, "wav", "FLOAT")
     yield "no_frames.wav", encode(np.zeros(0, np.float32), 16000, "wav", "PCM_16")
-    # Without 0xFF there is no frame header of MPEG in it.
+    # Bytes below 0xFF contain no MPEG frame header.
     yield "garbage.mp3", chance.integers(0, 255, 20000, np.uint8).tobytes()
-
-
-def encode(samples: Samples, rate: int, extension: str, subtype: str) -> bytes:
-    """A whole audio file in memory, with nothing in it that depends on clock or chance."""
-    buffer = io.BytesIO()
-    if extension in ("m4a", "mp4"):
-        _aac(buffer, samples, rate)
-    elif subtype == "FLOAT":
-        from scipy.io import wavfile  # libsndfile writes the time of day into float files
-
-        wavfile.write(buffer, rate, samples)
-    else:
-        import soundfile
-
-        soundfile.write(buffer, samples, rate, subtype, format=extension.upper())
-    return _renumbered(buffer.getvalue()) if extension == "ogg" else buffer.getvalue()
-
-
-def _aac(buffer: io.BytesIO, samples: Samples, rate: int) -> None:
-    import av
-
-    planes = np.atleast_2d(samples.T)
-    layout = "mono" if len(planes) == 1 else "stereo"
-    with av.open(buffer, "w", format="mp4", container_options={"fflags": "+bitexact"}) as out:
-        stream = out.add_stream("aac", rate=rate, layout=layout)
-        for start in range(0, planes.shape[1], 1024):
-            block = np.ascontiguousarray(planes[:, start : start + 1024])
-            frame = av.AudioFrame.from_ndarray(block, format="fltp", layout=layout)
-            frame.sample_rate = rate
-            frame.pts = start
-            out.mux(stream.encode(frame))
-        out.mux(stream.encode(None))
-
-
-def _renumbered(ogg: bytes) -> bytes:
-    """The same packets under a fixed stream number: libsndfile draws one by chance."""
-    import av
-
-    buffer = io.BytesIO()
-    options = {"fflags": "+bitexact"}
-    with (
-        av.open(io.BytesIO(ogg), "r") as source,
-        av.open(buffer, "w", format="ogg", container_options=options) as out,
-    ):
-        stream = out.add_stream_from_template(source.streams.audio[0])
-        for packet in source.demux(source.streams.audio[0]):
-            if packet.dts is not None:  # the last one only says that there are no more
-                packet.stream = stream
-                out.mux(packet)
-    return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""What the demo corpus says: sentences of our own, in plain words, without digits or names."""
+"""What the demo corpus says: sentences written for it, without digits or names."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ GERMAN = (
     "Das Fenster in der Küche ist leider kaputt.",
 )
 
-#: Told in the recording of ten minutes.
+#: For the recording of ten minutes.
 STORY = (
     "The road to the lighthouse follows the coast for several miles.",
     "In spring the fields on both sides are full of yellow flowers.",

@@ -1,10 +1,10 @@
-"""espeak-ng as a child process: JSON on stdin, PCM on stdout. Run by `demo.py`, never imported.
+"""espeak-ng as a child process: JSON on stdin, PCM on stdout; started by `speech.py`.
 
     in    [{"text": …, "voice": "en-us+f2", "speed": 150, "pitch": 50}, …]   speed in words a minute
     out   for each: length in bytes (uint64, little-endian), then int16 mono at 22050 Hz
 
-A process of its own: the library is GPL-3 and must not become part of ours, a crash in it must not
-take the run along, and what it keeps from one utterance to the next starts anew.
+A process of its own, because the library is GPL-3 and must not become part of ours, because a
+crash in it must not end the run, and because it then keeps no state from earlier utterances.
 """
 
 from __future__ import annotations
@@ -28,20 +28,25 @@ def speaker() -> Callable[[str, str, int, int], bytes]:
 
     path = Path(espeakng_loader.get_library_path())
     library = ctypes.CDLL(str(path))
-    # Its buffer for the data's path holds 160 characters, fewer than many a venv's path has.
+    # Its buffer for the path of its data holds 160 characters, fewer than some paths have.
     os.chdir(path.parent)
-    library.espeak_Initialize.argtypes = [
-        ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_int,
-    ]  # fmt: skip
+    number, text = ctypes.c_int, ctypes.c_char_p
+    library.espeak_Initialize.argtypes = [number, number, text, number]
     rate = library.espeak_Initialize(_SYNCHRONOUS, 0, b".", 0)
     if rate != RATE:
         raise RuntimeError(f"espeak-ng gave {rate} instead of {RATE} Hz; its data are damaged")
     library.espeak_ng_SetRandSeed.argtypes = [ctypes.c_long]
     library.espeak_SetVoiceByName.argtypes = [ctypes.c_char_p]
     library.espeak_Synth.argtypes = [
-        ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint, ctypes.c_int, ctypes.c_uint,
-        ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p,
-    ]  # fmt: skip
+        ctypes.c_char_p,  # text
+        ctypes.c_size_t,  # its size in bytes
+        ctypes.c_uint,  # position
+        ctypes.c_int,  # kind of position
+        ctypes.c_uint,  # end position
+        ctypes.c_uint,  # flags
+        ctypes.c_void_p,  # where to put an identifier
+        ctypes.c_void_p,  # data for the callback
+    ]
     blocks: list[bytes] = []
 
     def keep(samples: int | None, count: int, events: int | None) -> int:
@@ -54,14 +59,14 @@ def speaker() -> Callable[[str, str, int, int], bytes]:
     library.espeak_SetSynthCallback(callback)
 
     def say(text: str, voice: str, speed: int, pitch: int) -> bytes:
-        # Named here, or it would be freed while the library still calls it.
+        # Referenced here, or it would be freed while the library still calls it.
         assert callback is not None
         blocks.clear()
         if library.espeak_SetVoiceByName(voice.encode()):
             raise RuntimeError(f"espeak-ng has no voice {voice!r}")
         library.espeak_SetParameter(_SPEED, speed, 0)
         library.espeak_SetParameter(_PITCH, pitch, 0)
-        library.espeak_ng_SetRandSeed(1)  # the breath of some voices is noise
+        library.espeak_ng_SetRandSeed(1)  # some voices breathe noise
         data = text.encode() + b"\0"
         if library.espeak_Synth(data, len(data), 0, _CHARACTERS, 0, _UTF8, None, None):
             raise RuntimeError(f"espeak-ng refuses {text!r}")

@@ -1,1 +1,1 @@
-"""One run: its folder, its lock, its progress, its report."""
+"""One run: its launch, its folder, its progress and its report."""

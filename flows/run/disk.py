@@ -12,8 +12,7 @@ from typing import Any
 
 from flows.cluster.settings import ClusterSettings
 from flows.run import runs
-from tasks import storage
-from tasks.dataset import datacard
+from tasks import recipe, storage
 from tasks.errors import ConfigError
 from tasks.job import Job
 
@@ -23,7 +22,7 @@ ROOTS = ("manifests", "audio", "datasets")
 
 def key(job: Job) -> str:
     """Same for all settings that give the same dataset."""
-    return hashlib.sha256(json.dumps(datacard.settings(job), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(recipe.settings_of(job), sort_keys=True).encode()).hexdigest()
 
 
 def newest(job: Job) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """OUT/runs/<id>/report.html: what a report is made of, and the process that makes it.
 
-It is made in a process of its own. Rejected spans are decoded again for it, and what a broken file
-does to a native library must not reach the run; its memory goes with it, too.
+The report is made in a process of its own: it decodes rejected spans again, and a crash of a
+native library on a broken file must not reach the run. Its memory is freed with it, too.
 """
 
 from __future__ import annotations
@@ -27,35 +27,41 @@ from tasks.storage import tables, write_atomic
 log = logging.getLogger("uttermill")
 
 NAME = "report.html"
-TIMEOUT = 900.0  # s; a million utterances take some twenty
+TIMEOUT = 900.0  # s; a million utterances take about 20 s
+#: The program of that process; its standard input begins with this process's module search path.
+PROGRAM = (
+    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
+    "from flows.run.report import main; main()"
+)
 
 
 def of_run(job: Job, folder: Path, new: bool) -> None:
-    """Write the report of a run that is ending. A fault in it is logged: the run did its work."""
+    """Write the report of a run that is ending. A failure is only logged: the run did its work."""
     try:
         if new or not _same_as_before(job.out, folder):
             write(job, folder)
         log.info("report: %s", job.out / "runs" / folder.name / NAME)
     except (MillError, OSError) as error:
-        log.warning("no report was written: %s; `uttermill report %s` tries again", error, job.out)
+        log.warning("no report was written: %s; try `uttermill report %s`", error, job.out)
 
 
 def newest(out: Path) -> dict[str, Any]:
-    """(Re)build the newest run's report; what `report --json` prints."""
+    """(Re)build the newest run's report; returns what `report --json` prints."""
     folder = runs.newest(out)
     path = write(runs.settings_of(out).job(), folder)
     return {"report": str(path), "bytes": path.stat().st_size, "run": folder.name}
 
 
 def write(job: Job, folder: Path) -> Path:
-    """The report of the run in `folder`, made in another process; RunError with its last line."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    task = pickle.dumps((job, folder))
+    """Make the report of the run in `folder` in another process; RunError with its last line."""
+    path = [entry for entry in sys.path if entry]
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "flows.run.report", str(os.getpid())], input=task,
-            capture_output=True, env=env, timeout=TIMEOUT,
-        )  # fmt: skip
+            [sys.executable, "-c", PROGRAM, str(os.getpid())],
+            input=pickle.dumps(path) + pickle.dumps((job, folder)),
+            capture_output=True,
+            timeout=TIMEOUT,
+        )
     except subprocess.TimeoutExpired:
         raise RunError(f"the report was not made within {TIMEOUT:.0f} s") from None
     if done.returncode:
@@ -65,7 +71,7 @@ def write(job: Job, folder: Path) -> Path:
 
 
 def _same_as_before(out: Path, folder: Path) -> bool:
-    """Whether the run before had these settings and a report: then it is this run's too."""
+    """Link the report of the run before where it had the same settings and result; else False."""
     earlier = sorted(p for p in (out / "runs").glob(f"*/{NAME}") if p.parent.name != folder.name)
     if not earlier:
         return False
@@ -83,13 +89,13 @@ def _same_as_before(out: Path, folder: Path) -> bool:
 
 
 def _facts(path: Path) -> Any:
-    """Settings, or what a summary says of the version; not what depends on the clock."""
+    """Settings, or a summary's dataset version: what does not depend on the clock."""
     data = json.loads(path.read_text())
     return data.get("dataset", data)
 
 
 def request(job: Job, folder: Path) -> Any:
-    """What the report of a run is of: the newest version, or what is done so far."""
+    """What the report shows: the newest version, or before the first one what is done so far."""
     from tasks import package, report
     from tasks.accounting import metrics, summary
     from tasks.checkpoints import manifest
@@ -106,26 +112,36 @@ def request(job: Job, folder: Path) -> Any:
         counted = ["words", "word_errors", "chars", "char_errors"]
         kept = tables.read(version / "utterances.parquet", columns=counted)
         return report.Request(
-            job, tables.local(version / "ledger.parquet"), described, folder.name, version.name,
-            summary.errors(kept), facts, shown, described["libraries"], measured,
-        )  # fmt: skip
+            job,
+            tables.local(version / "ledger.parquet"),
+            described,
+            folder.name,
+            version.name,
+            summary.errors(kept),
+            facts,
+            shown,
+            described["libraries"],
+            measured,
+        )
     decided = package.decide(job, manifest.shards(job.out))
     counts = summary.of_ledger(decided.ledger)
     return report.Request(
-        job, decided.ledger, counts, folder.name, scores={}, summary=facts, settings=shown,
+        job,
+        decided.ledger,
+        counts,
+        folder.name,
+        scores={},
+        summary=facts,
+        settings=shown,
         metrics=measured,
-    )  # fmt: skip
+    )
 
 
 def main() -> None:
-    """The process that makes it: job and folder on stdin."""
+    """Run in that process: reads job and folder from standard input."""
     from tasks import report
     from tasks.stages import process
 
     process.die_with_parent(int(sys.argv[1]))
     job, folder = pickle.load(sys.stdin.buffer)
     write_atomic(folder / NAME, report.build(request(job, folder)))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,1 +1,1 @@
-"""The Prefect server of a run, and what it is told."""
+"""The Prefect server of a run, and what is recorded in it."""

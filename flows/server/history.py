@@ -1,7 +1,7 @@
 """Prefect's record of runs: complete before a server stops, and never "Running" for ever.
 
 A run marks its flow run with two tags: `out:<hash of OUT>` and `owner:<pid>@<host>@<start>`.
-The next run of the same OUT, which holds OUT's lock by then, closes what a dead owner left.
+The next run of the same OUT, which holds OUT's lock by then, closes the records of dead owners.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import hashlib
 import os
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,14 @@ from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.states import Crashed
 
+from flows.server.replaced import replaced
+
 OPEN_STATES = [state.value for state in StateType if state not in TERMINAL_STATES]
-#: A flow run in these has a process; scheduled, pending and paused ones wait for theirs.
-LAST_RUNS = 50  # of an OUT that are looked at for what they left open
+LAST_RUNS = 50  # of an OUT that are checked for records they left open
+#: A flow run in these states has a process; scheduled, pending and paused ones wait for theirs.
 RUNNING_STATES = [StateType.RUNNING.value, StateType.CANCELLING.value]
-#: Whether a process on another host lives cannot be seen: such a run is closed when it is
-#: this old. (Containers get a new host name each time, so it must be closed some day.)
+#: Whether a process on another host lives is unknown: its run is closed at this age. (Containers
+#: get a new host name each time, so it must be closed some day.)
 FOREIGN_AGE = timedelta(hours=24)
 PAGE = 200
 QUIET_SECONDS = 3.0  # three flushes of the server's task-run recorder
@@ -40,13 +43,13 @@ def out_tag(out: Path) -> str:
 
 
 def owner_tag(pid: int | None = None) -> str:
-    """`owner:` with pid, host and start time: a pid that is used again is told apart."""
+    """`owner:` with pid, host and start time, which tells a reused pid apart."""
     process = psutil.Process(pid)
     return f"owner:{process.pid}@{socket.gethostname()}@{process.create_time():.2f}"
 
 
 def is_alive(tag: str) -> bool | None:
-    """Whether the owner in the tag lives; None when it cannot be known from here."""
+    """Whether the owner in the tag lives; None when that cannot be known on this host."""
     pid, host, start = tag.removeprefix("owner:").split("@")
     if host != socket.gethostname():
         return None
@@ -58,9 +61,9 @@ def is_alive(tag: str) -> bool | None:
 
 
 def mark_run(flow_run_id: UUID, out: Path, tags: Iterable[str] = ()) -> None:
-    """Tags the flow run with its OUT and its owner; `tags` are the ones it has already.
+    """Tag the flow run with its OUT and its owner; `tags` are those it has already.
 
-    A retry of the same flow run has another process: the former owner's tag is dropped.
+    A retry of the same flow run has another process, so the former owner's tag is dropped.
     """
     kept = [tag for tag in tags if not tag.startswith(("owner:", "out:"))]
     with get_client(sync_client=True) as client:
@@ -68,13 +71,13 @@ def mark_run(flow_run_id: UUID, out: Path, tags: Iterable[str] = ()) -> None:
 
 
 def close_dead_runs(out: Path, me: UUID | None = None) -> tuple[int, int]:
-    """Sets to Crashed what dead runs of OUT left open; returns (flow runs, task runs) closed.
+    """Set open records of dead runs of OUT to Crashed; returns (flow runs, task runs) closed.
 
-    Call it with OUT's lock held and before the run's first task. `me` is the calling flow run:
-    it stays open, but task runs that its own dead former attempt left open are closed.
+    Call it while holding OUT's lock, before the run's first task. `me` is the calling flow run:
+    it stays open, but task runs that its dead former attempt left open are closed.
     """
     with get_client(sync_client=True) as client:
-        # The last runs only, and of their children only what is open: a history grows for ever.
+        # Only the last runs, and only their open children: a history grows for ever.
         roots = _flow_runs(client, {"tags": {"all_": [out_tag(out)]}}, newest=LAST_RUNS)
         dead = [run for run in roots if run.id == me or _is_dead(run)]
         which = {
@@ -88,9 +91,10 @@ def close_dead_runs(out: Path, me: UUID | None = None) -> tuple[int, int]:
         for task in tasks:
             client.set_task_run_state(UUID(task["id"]), Crashed(message=why), force=True)
         running = [
-            run for run in owned
+            run
+            for run in owned
             if run.id != me and run.state_type and run.state_type.value in RUNNING_STATES
-        ]  # fmt: skip
+        ]
         for run in running:
             client.set_flow_run_state(run.id, Crashed(message=why), force=True)
     return len(running), len(tasks)
@@ -106,19 +110,36 @@ def _is_dead(run: FlowRun) -> bool:
 
 
 def drain(timeout: float) -> None:
-    """Send what Prefect's threads still hold; at exit they try a stopped server for a minute."""
+    """Send what Prefect's threads still hold: at exit they would try a stopped server for a minute.
+
+    `timeout` in seconds.
+    """
     EventsWorker.drain_all(timeout=timeout)
     APILogWorker.drain_all(timeout=timeout)
 
 
-def settle(flow_run_id: UUID, expected: int | None = None, timeout: float = 60) -> bool:
-    """Waits until every task run of the flow run and its children is recorded as terminal.
+@contextmanager
+def discarded() -> Iterator[None]:
+    """Within it, Prefect's threads drop events and log records, for a server that is gone for good.
 
-    `expected` is how many the flow made (without the entries that stand for child flows);
-    without it, a count that stays for some seconds is taken for complete. `timeout` bounds the
-    time *without progress*. Returns whether all is recorded.
+    They would try to send each one for 8 s.
     """
-    # What this process has not sent yet cannot be seen on the server.
+
+    async def drop(service: object, items: object) -> None:
+        pass
+
+    with replaced(EventsWorker, "_handle", drop), replaced(APILogWorker, "_handle_batch", drop):
+        yield
+
+
+def settle(flow_run_id: UUID, expected: int | None = None, timeout: float = 60) -> bool:
+    """Wait until every task run of the flow run and its children is recorded as terminal.
+
+    `expected` is the number of task runs (without the entries that stand for child flows);
+    without it, a count that stays the same for some seconds counts as complete. `timeout` bounds
+    the seconds *without progress*. Returns whether everything is recorded.
+    """
+    # The server cannot count what this process has not sent yet.
     drain(timeout)
     with get_client(sync_client=True) as client:
         seen = (-1, -1)
@@ -138,7 +159,7 @@ def settle(flow_run_id: UUID, expected: int | None = None, timeout: float = 60) 
 
 
 def _count(client: SyncPrefectClient, flow_run_id: UUID) -> tuple[int, int]:
-    """(task runs, task runs that are still open) of a flow run and its children."""
+    """(all task runs, open task runs) of a flow run and its children."""
     children = _flow_runs(client, {"parent_flow_run_id": {"any_": [str(flow_run_id)]}})
     ids = [str(flow_run_id), *_ids(children)]
     runs = {"id": {"any_": ids}}
@@ -157,7 +178,7 @@ def _ids(runs: Iterable[FlowRun]) -> list[str]:
 def _flow_runs(
     client: SyncPrefectClient, which: dict[str, Any], newest: int | None = None
 ) -> list[FlowRun]:
-    """All flow runs that a filter finds, or the newest of them."""
+    """All flow runs that match a filter, or the `newest` of them."""
     if newest is not None:
         last: dict[str, Any] = {"sort": "EXPECTED_START_TIME_DESC", "limit": newest}
         rows = _post(client, "/flow_runs/filter", flow_runs=which, **last)
@@ -165,9 +186,13 @@ def _flow_runs(
     found: list[FlowRun] = []
     while True:
         rows = _post(
-            client, "/flow_runs/filter", flow_runs=which, sort="ID_DESC", limit=PAGE,
+            client,
+            "/flow_runs/filter",
+            flow_runs=which,
+            sort="ID_DESC",
+            limit=PAGE,
             offset=len(found),
-        )  # fmt: skip
+        )
         found += [FlowRun.model_validate(row) for row in rows]
         if len(rows) < PAGE:
             return found
@@ -177,10 +202,14 @@ def _open_task_runs(client: SyncPrefectClient, flow_runs: list[str]) -> list[dic
     found: list[dict[str, Any]] = []
     while True:
         rows = _post(
-            client, "/task_runs/filter", flow_runs={"id": {"any_": flow_runs}},
-            task_runs={"state": {"type": {"any_": OPEN_STATES}}}, sort="ID_DESC", limit=PAGE,
+            client,
+            "/task_runs/filter",
+            flow_runs={"id": {"any_": flow_runs}},
+            task_runs={"state": {"type": {"any_": OPEN_STATES}}},
+            sort="ID_DESC",
+            limit=PAGE,
             offset=len(found),
-        )  # fmt: skip
+        )
         found += rows
         if len(rows) < PAGE:
             return found

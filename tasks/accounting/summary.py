@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from tasks.accounting.ledger import PRECEDENCE
 
@@ -103,3 +105,11 @@ def errors(utterances: pa.Table) -> dict[str, Any]:
         "wer": totals["word_errors"] / totals["words"] if totals["words"] else None,
         "cer": totals["char_errors"] / totals["chars"] if totals["chars"] else None,
     }
+
+
+def seconds_of(table: pa.Table) -> NDArray[np.float64]:
+    """Duration of each row, s."""
+    samples = table["num_samples"].to_numpy(zero_copy_only=False)
+    rates = table["sample_rate"].to_numpy(zero_copy_only=False)
+    lengths: NDArray[np.float64] = samples / rates
+    return lengths

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +73,23 @@ def lame_fault(file: BinaryIO, size: int) -> str | None:
         file.seek(0)
 
 
-def _lame_fault(file: BinaryIO, size: int) -> str | None:
+def has_frame_count(file: BinaryIO) -> bool:
+    """Whether an MP3 begins with a Xing header that counts its frames. The position is left at the
+    start."""
+    try:
+        found = _xing(file)
+        return found is not None and bool(found.tag[7] & 1)
+    finally:
+        file.seek(0)
+
+
+class _Xing(NamedTuple):
+    at: int  # offset of the first frame
+    frame: bytes  # what it holds, at least as much
+    tag: bytes  # from "Xing" or "Info" on, at least 8 bytes
+
+
+def _xing(file: BinaryIO) -> _Xing | None:
     start = id3_length(file)
     file.seek(start)
     head = file.read(_TAG_ROOM)
@@ -83,33 +99,41 @@ def _lame_fault(file: BinaryIO, size: int) -> str | None:
     frame = head[sync : sync + 4096]
     side = (32 if frame[3] >> 6 != 3 else 17) if frame[1] & 8 else (17 if frame[3] >> 6 != 3 else 9)
     tag = frame[4 + side :]
-    if tag[:4] not in (b"Xing", b"Info"):
+    known = tag[:4] in (b"Xing", b"Info") and len(tag) >= 8
+    return _Xing(start + sync, frame, tag) if known else None
+
+
+def _lame_fault(file: BinaryIO, size: int) -> str | None:
+    found = _xing(file)
+    if found is None:
         return None
+    first, frame, tag = found
     flags = int.from_bytes(tag[4:8], "big")
     at = 8 + 4 * (flags & 1) + 4 * (flags >> 1 & 1) + 100 * (flags >> 2 & 1) + 4 * (flags >> 3 & 1)
     lame = tag[at : at + 36]
     length = int.from_bytes(lame[28:32], "big")
     told = int.from_bytes(lame[32:34], "big")
-    first = start + sync
-    frame_bytes = _frame_bytes(frame)
+    length_of_first = frame_bytes(frame)
     if len(lame) < 36 or lame[:4] not in (b"LAME", b"Lavf", b"Lavc") or not told or not length:
         return None
     end, gained = _without_tags(file, size)
     held = end - first
     if held < length:
         return f"{length} bytes of audio promised, {held} there"
-    if held > length or gained or not frame_bytes:
+    if held > length or gained or not length_of_first:
         return None
-    crc = crc16(file, first + frame_bytes, first + length)
+    crc = crc16(file, first + length_of_first, first + length)
     return None if crc == told else "its checksum is of other audio"
 
 
 def _is_layer3(data: bytes, at: int) -> bool:
-    return data[at] == 0xFF and data[at + 1] & 0xE6 == 0xE2 and _frame_bytes(data[at:]) > 0
+    return data[at] == 0xFF and frame_bytes(data[at : at + 4]) > 0
 
 
-def _frame_bytes(head: bytes) -> int:
+def frame_bytes(head: bytes) -> int:
     """Length of an MPEG layer III frame by its header; 0 where it is none."""
+    if len(head) < 4 or head[0] != 0xFF or head[1] & 0xE6 != 0xE2:
+        return 0
     first = bool(head[1] & 8)  # MPEG-1; else 2 or 2.5
     low = not head[1] & 16  # 2.5
     kbps = _KBPS[first][head[2] >> 4]

@@ -42,7 +42,9 @@ _PLAIN = ("PCM_", "FLOAT", "DOUBLE", "ULAW", "ALAW")
 #: the length in its header, and passes over frames whose checksum is wrong.
 #: Its ALAC goes on after packets that cannot be, and its VOC takes headers of blocks for audio.
 _FFMPEGS_OWN = ("mp3/", "flac/", "caf/alac", "voc/")
-#: MIDI sample dumps: libsndfile writes each byte that it does not like to stdout.
+#: MIDI sample dumps. libsndfile reads them, but goes on over blocks whose checksum is wrong, writes
+#: each byte that it does not like to stdout, and loses the last block of those that it wrote itself
+#: in 8 or 24 bits; FFmpeg does not know them.
 _SDS = b"\xf0\x7e"
 
 
@@ -119,21 +121,23 @@ def _unfinished(decoder: Decoder, file: BinaryIO) -> bool:
 
 class Suspect:
     """A decoder of a file whose container may know of damage, wherever it is; `what` is asked when
-    all is decoded."""
+    all is decoded and what the decoder found does not explain it."""
 
     def __init__(
-        self, decoder: Decoder, what: Callable[[], str | None], at_end: bool = False
-    ) -> None:
+        self, decoder: Decoder, what: Callable[[], str | None], explained: Callable[[], bool],
+        at_end: bool = False,
+    ) -> None:  # fmt: skip
         self._decoder, self._what, self._at_end = decoder, what, at_end
+        self._explained = explained
         self.header, self.faults = decoder.header, decoder.faults
 
     def read(self, frames: int) -> Iterator[Samples]:
-        """The same blocks; a fault that the decoder did not find is somewhere in all of them."""
+        """The same blocks; damage that the decoder did not find is somewhere in all of them."""
         at = 0
         for block in self._decoder.read(frames):
             at += len(block)
             yield block
-        if not self.faults and (what := self._what()):
+        if not self._explained() and (what := self._what()):
             self.faults.append(Fault(at if self._at_end else 0, at, what, not self._at_end))
 
     def skip_to(self, sample: int) -> bool:
@@ -160,6 +164,7 @@ def opened(file: BinaryIO, size: int) -> Decoder:
 
 def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder:
     first = "left to FFmpeg"
+    _refuse_sample_dump(file)
     if not (pages and pages.faults) and not _is_ffmpegs_own(file):
         try:
             decoder = SoundFile(file, size)
@@ -176,9 +181,11 @@ def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder
         raise ItemError("unreadable", f"libsndfile: {first}; FFmpeg: {error}") from error
     if pages and pages.faults:
         what = f"{len(pages.faults)} damaged or missing pages"
-        return Suspect(found, lambda: what, pages.tail_only)
+        return Suspect(found, lambda: what, lambda: bool(found.faults), pages.tail_only)
     if found.header.format.startswith("mp3/"):
-        return Suspect(found, partial(checksums.lame_fault, file, size))
+        # Frames that the decoder rejects in one place are what is wrong. Where it only finds some
+        # of them odd, others that are as wrong may sound right.
+        return Suspect(found, partial(checksums.lame_fault, file, size), lambda: found.one_place)
     return found
 
 
@@ -192,12 +199,18 @@ def _ffmpeg(file: BinaryIO, size: int) -> FFmpeg:
         return FFmpeg(file, size, check=False)
 
 
+def _refuse_sample_dump(file: BinaryIO) -> None:
+    head = file.read(len(_SDS))
+    file.seek(0)
+    if head == _SDS:
+        what = "a MIDI sample dump (SDS), whose checksums no decoder here looks at"
+        raise ItemError("unreadable", f"{what}; convert it to WAV")
+
+
 def _is_ffmpegs_own(file: BinaryIO) -> bool:
-    """Whether a file begins as a FLAC or an MPEG stream, or as one whose reader in libsndfile
-    writes to the terminal of what it does not like, as that of MPEG does."""
+    """Whether a file begins as a FLAC or an MPEG stream. libsndfile's reader of MPEG writes to the
+    terminal of what it does not like."""
     file.seek(checksums.id3_length(file))
     head = file.read(4)
     file.seek(0)
-    if head[:2] == _SDS:
-        return True
     return head == b"fLaC" or (head[:1] == b"\xff" and len(head) > 1 and head[1] & 0xE0 == 0xE0)

@@ -14,6 +14,7 @@ import numpy as np
 
 STREAMING_SLACK = 4096  # a streamed header holds the largest size there is, less its own length
 _TAILS = (1 << 11, 1 << 13, 1 << 16)  # last bytes whose alignment is looked at
+_STRETCH = 1 << 16  # bytes of which it is asked where their frames begin
 _LOUDEST, _TINIEST = 1e6, 1e-20  # of full scale
 _ROUGH = 0.6  # a right alignment is smoother than a wrong one by more than this
 
@@ -61,18 +62,39 @@ def promise(file: BinaryIO) -> Promise | None:
         file.seek(0)
 
 
-def lost_inside(file: BinaryIO, found: Promise) -> bool:
-    """Whether the bytes that a file lacks are missing from its middle, not from its last frame.
+def lost_since(file: BinaryIO, found: Promise) -> int | None:
+    """The sample from which a file is doubtful that lacks a part of a frame; None: what it lacks is
+    the end of its last frame.
 
     Where some bytes fell out, the samples after them are misread from half of one and half of the
-    next: the end of the file is then smoother when it is read from its last byte backwards.
+    next, as noise: the end of the file is smoother when it is read from its last byte backwards.
+    No length tells where that begins, so all is doubtful behind the last stretch that is clearly
+    smoother when it is read from the start; without one, the whole recording.
     """
     if found.width < 2 or not found.half_frame:
-        return False
+        return None
     try:
-        return any(_shifted(file, found, length) for length in _TAILS)
+        shifted = any(_shifted(file, found, length) for length in _TAILS)
+        if found.floats:
+            return 0 if shifted else None
+        return _last_smooth(file, found, shifted)
     finally:
         file.seek(0)
+
+
+def _last_smooth(file: BinaryIO, found: Promise, shifted: bool) -> int | None:
+    """The first sample of the last stretch whose frames begin where those of the start do, if a
+    stretch after it is `shifted`."""
+    step = _STRETCH // found.frame
+    for start in range((found.held - found.frame) // found.frame // step * step, -1, -step):
+        at = found.at + start * found.frame
+        length = min(step * found.frame, found.at + found.held - at - found.half_frame)
+        right = _roughness(file, at, length, found)
+        wrong = _roughness(file, at + found.half_frame, length, found)
+        if right < _ROUGH * wrong:
+            return start if shifted else None
+        shifted = shifted or (wrong < _ROUGH * right and not _padded(file, at, length, found))
+    return 0 if shifted else None
 
 
 def _shifted(file: BinaryIO, found: Promise, length: int) -> bool:
@@ -80,8 +102,18 @@ def _shifted(file: BinaryIO, found: Promise, length: int) -> bool:
     end = found.at + found.held
     if found.floats:
         return _absurd(file, end - found.half_frame - length, length, found)
+    if _padded(file, end - found.half_frame - length, length, found):
+        return False
     wrong = _roughness(file, end - found.half_frame - length, length, found)
     return _roughness(file, end - length, length, found) < _ROUGH * wrong
+
+
+def _padded(file: BinaryIO, at: int, length: int, found: Promise) -> bool:
+    """Whether the lowest bits are all unused, as in 8 bits in 16: such samples look quiet when they
+    are read a byte off."""
+    file.seek(at)
+    data = np.frombuffer(file.read(length), np.uint8)
+    return not data[0 if found.order == "<" else found.width - 1 :: found.width].any()
 
 
 def _absurd(file: BinaryIO, at: int, length: int, found: Promise) -> bool:
@@ -96,7 +128,8 @@ def _absurd(file: BinaryIO, at: int, length: int, found: Promise) -> bool:
 
 
 def _roughness(file: BinaryIO, at: int, length: int, found: Promise) -> float:
-    """Mean step from one sample to the next in each channel, over the mean level."""
+    """Mean step from one sample to the next in each channel. Samples that are read a byte off have
+    their lowest bits on top, and large steps however quiet they are."""
     file.seek(at)
     data = np.frombuffer(file.read(length), np.uint8)
     data = data[: len(data) // found.frame * found.frame].reshape(-1, found.frame)
@@ -105,8 +138,7 @@ def _roughness(file: BinaryIO, at: int, length: int, found: Promise) -> float:
     values = [
         data[:, c + upper[0]].astype(np.int8) * 256.0 + data[:, c + upper[1]] for c in columns
     ]
-    steps = sum(float(np.abs(np.diff(v)).sum()) for v in values)
-    return steps / (sum(float(np.abs(v).sum()) for v in values) + 1.0)
+    return sum(float(np.abs(np.diff(v)).sum()) for v in values) / max(len(data), 1)
 
 
 def _riff(file: BinaryIO, size: int, head: bytes) -> Promise | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tasks.audio.decoders import BROKEN, opened
 from tasks.audio.kinds import Header, Samples
-from tasks.audio.promise import lost_inside, promise
+from tasks.audio.promise import lost_since, promise
 from tasks.errors import ItemError
 from tasks.recording import Locator
 from tasks.recording.container import as_file, size_of
@@ -39,6 +39,7 @@ class Stream:
         self.rate, self.channels = self.header.rate, self.header.channels
         self.format = self.header.format
         self.notes: list[str] = []  # oddities that cost nothing
+        self._lost: list[Fault] = []
         if not LOWEST_RATE <= self.rate <= HIGHEST_RATE:
             self.close()
             raise ItemError("bad_sample_rate", f"{self.rate} Hz")
@@ -46,7 +47,7 @@ class Stream:
     @property
     def faults(self) -> list[Fault]:
         """Damage that decoders and containers know of, by start; all once `blocks` has ended."""
-        return merged(self._decoder.faults)
+        return merged([*self._decoder.faults, *self._lost])
 
     def blocks(self, frames: int = BLOCK_FRAMES) -> Iterator[Samples]:
         """float32 [n, channels]; raises ItemError `decode_error`, `truncated`, `non_finite` or
@@ -65,6 +66,7 @@ class Stream:
         except BROKEN as error:
             raise self._error("decode_error", str(error)) from error
         if not finite:
+            self._check_promise()  # bytes that fell out are why
             raise self._error("non_finite", "samples are NaN or infinite")
         if not self.decoded:
             raise self._error("empty", "it decodes to no samples")
@@ -75,11 +77,18 @@ class Stream:
         if found is None:
             return
         missing = found.promised - found.held
-        if missing >= max(found.frame, 1) or (missing > 0 and lost_inside(self._file, found)):
+        since = lost_since(self._file, found) if missing > 0 else None
+        if missing >= max(found.frame, 1) or (since is not None and found.floats):
             raise self._error(
                 "truncated", f"{found.promised} bytes of audio promised, {found.held} there"
             )
-        if found.half_frame:
+        if since is not None:
+            what = (
+                f"{missing} of {found.promised} bytes fell out and what follows is misread; "
+                "get the file again from where it came from"
+            )
+            self._lost.append(Fault(since, self.decoded, what, shifts=True))
+        elif found.half_frame:
             self.notes.append(f"its last frame has {found.half_frame} of {found.frame} bytes")
 
     def skip_to(self, sample: int) -> bool:

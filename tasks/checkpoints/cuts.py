@@ -41,7 +41,7 @@ class Cut:
         for plugin in chosen:
             module = plugins.load("filters", plugin.use)
             taken = set(module.COLUMNS) <= set(known)
-            taken = taken and (not hasattr(module, "fingerprint") or plugin.use in prints)
+            taken = taken and (module.fingerprint is None or plugin.use in prints)
             if not taken:
                 missing.append(plugin)
         if (

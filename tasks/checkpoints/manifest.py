@@ -23,10 +23,9 @@ import pyarrow.parquet as pq
 
 from tasks import storage
 from tasks.errors import CorruptManifest
+from tasks.schema import Row as Row
 
 log = logging.getLogger("uttermill")
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import ModuleType
 from typing import Any
 
 from tasks import plugins
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
+from tasks.plugins.contracts import TextVerdict
+from tasks.plugins.contracts.text import Heard, words
 from tasks.scoring.normalisers import base
-from tasks.settings import Plugin
-from tasks.text import Heard, words
+from tasks.settings import Plugin, StageSettings
 
 
 def final_text(job: Job, utterance: Utterance) -> tuple[str, str]:
@@ -32,17 +32,17 @@ def text_columns(verdicts: tuple[Plugin, ...]) -> dict[str, tuple[str, str]]:
     return {
         name: about
         for plugin in verdicts
-        for name, about in getattr(plugins.load("text", plugin.use), "COLUMNS", {}).items()
+        for name, about in plugins.columns("text", plugin.use).items()
     }
 
 
 def listens(job: Job) -> bool:
     """Whether the recogniser's text depends on the audio."""
-    return bool(getattr(plugins.load("asr", job.transcribe.backend.use), "LISTENS", True))
+    return plugins.load("asr", job.transcribe.backend.use).LISTENS
 
 
 def text_values(
-    job: Job, utterance: Utterance, measures: Iterable[tuple[ModuleType, Any]]
+    job: Job, utterance: Utterance, measures: Iterable[tuple[TextVerdict, StageSettings]]
 ) -> dict[str, Any]:
     """The values that text verdicts judge: the transcript's columns, those derived from them, and
     what the plug-ins of `measures` compute with their settings."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 
 from tasks import plugins
+from tasks.plugins.contracts import Measuring
 from tasks.plugins.rules import Rule
 from tasks.settings import Plugin
 
 
 def costly(plugin: Plugin) -> bool:
     """Whether a filter is so slow that it is skipped for what cheap ones reject."""
-    return bool(getattr(plugins.load("filters", plugin.use), "COSTLY", False))
+    return plugins.load("filters", plugin.use).COSTLY
 
 
 def filter_rules(chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
@@ -25,7 +26,7 @@ def cheap_rules(chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
 
 
 @lru_cache(maxsize=64)
-def rules_of(shelf: str, chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
+def rules_of(shelf: Measuring, chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
     """Rules of all chosen plug-ins of a shelf, in the order of the settings."""
     rules: list[Rule] = []
     for plugin in chosen:

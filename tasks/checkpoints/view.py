@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import groupby
-from types import ModuleType
-from typing import Any
 
 from tasks import plugins, recipe
 from tasks.checkpoints import blobs, cuts, manifest, transcripts
@@ -20,8 +18,10 @@ from tasks.checkpoints.texts import text_values
 from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.checkpoints.verdicts import filter_rules, rules_of
 from tasks.job import Job
+from tasks.plugins.contracts import TextVerdict
 from tasks.plugins.rules import Rule, judge
 from tasks.recording import Segment, faults
+from tasks.settings import StageSettings
 
 
 class ShardView:
@@ -170,10 +170,9 @@ class ShardView:
             yield utterance
 
     @cached_property
-    def text_measures(self) -> tuple[tuple[ModuleType, Any], ...]:
+    def text_measures(self) -> tuple[tuple[TextVerdict, StageSettings], ...]:
         """The text verdicts that compute columns of their own, with their settings."""
-        chosen = [plugins.resolve("text", plugin) for plugin in self.job.transcribe.verdicts]
-        return tuple((module, own) for module, own in chosen if hasattr(module, "measure"))
+        return tuple(plugins.resolve("text", plugin) for plugin in self.job.transcribe.verdicts)
 
     def decided(self) -> Iterator[Utterance]:
         """`resampled` with transcripts and the verdicts on text; what is missing is pending."""

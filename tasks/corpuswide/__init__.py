@@ -24,6 +24,7 @@ from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.texts import final_text
 from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.job import Job
+from tasks.plugins.contracts import Measuring
 from tasks.settings import Plugin
 
 ROW = pa.schema(
@@ -61,14 +62,11 @@ def rows(job: Job, shard: str, utterances: Iterable[Utterance]) -> list[Row]:
     ]  # fmt: skip
 
 
-def chosen(job: Job) -> list[tuple[str, Plugin]]:
+def chosen(job: Job) -> list[tuple[Measuring, Plugin]]:
     """(shelf, plug-in) of all that take part, in the order of the settings."""
-    return [
-        (shelf, plugin)
-        for shelf, listed in (("filters", job.filter.filters), ("text", job.transcribe.verdicts))
-        for plugin in listed
-        if hasattr(plugins.load(shelf, plugin.use), "decide")
-    ]
+    asked: list[tuple[Measuring, Plugin]] = [("filters", p) for p in job.filter.filters]
+    asked += [("text", p) for p in job.transcribe.verdicts]
+    return [(shelf, plugin) for shelf, plugin in asked if plugins.load(shelf, plugin.use).decide]
 
 
 def takes_part(job: Job) -> bool:
@@ -88,6 +86,7 @@ def verdicts(
         name = f"{shelf}.{plugin.use}"
         module, settings = plugins.resolve(shelf, plugin)
         before = kept_frozen.get(name, {})
+        assert module.decide is not None  # `chosen` asked
         rejected, kept_frozen[name] = module.decide(table, settings, before)
         for key, no in rejected.items():
             found[key] = Outcome("dropped", "package", no.reason, no.value, no.threshold, no.detail)

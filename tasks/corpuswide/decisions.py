@@ -18,13 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import plugins, storage
+from tasks import plugins, recipe, storage
 from tasks.checkpoints import index
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.texts import text_columns
 from tasks.checkpoints.utterance import Utterance
 from tasks.checkpoints.verdicts import rules_of
-from tasks.dataset import datacard
 from tasks.job import Job
 from tasks.plugins import rules
 from tasks.plugins.rules import Allowed, Rule
@@ -104,7 +103,7 @@ def _state(job: Job) -> dict[str, str]:
 
 def _measuring(job: Job) -> dict[str, Any]:
     """Settings of the stages without their thresholds: with others, other things are measured."""
-    found: dict[str, Any] = datacard.recipes(job)
+    found: dict[str, Any] = recipe.recipes_of(job)
     for stage in ("filter", "resample", "transcribe"):
         model = getattr(job, stage)
         for name in type(model).model_fields:

@@ -154,7 +154,7 @@ def _reading(facts: Mapping[str, Any]) -> Iterator[str]:
     split = next(iter(facts["splits"]), "train")
     for name in facts["formats"]:
         yield f"### {cell(name)}"
-        about = inspect.cleandoc(plugins.load("formats", name).__doc__ or "").split("\n\n")
+        about = inspect.cleandoc(plugins.module("formats", name).__doc__ or "").split("\n\n")
         yield " ".join(about[0].split())
         lines = [line for line in "\n".join(about).splitlines() if line.startswith(f"{name}/")]
         if how := READING.get(name):

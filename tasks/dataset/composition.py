@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.accounting import summary
-from tasks.packaging import layout
 
 #: Lower edges of the histogram of durations, s; a bin ends where the next begins.
 EDGES = (0.0, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 60.0)
@@ -41,7 +40,7 @@ def _split(part: pa.Table) -> dict[str, Any]:
 
 def durations(kept: pa.Table) -> dict[str, Any]:
     """Least, mean, median, greatest, and a histogram; s, rounded to µs. None of no utterances."""
-    seconds = layout.seconds_of(kept)
+    seconds = summary.seconds_of(kept)
     if not len(seconds):
         return {"min": None, "mean": None, "median": None, "max": None, "histogram": []}
     counts = np.diff(np.searchsorted(np.sort(seconds), [*EDGES, np.inf]))

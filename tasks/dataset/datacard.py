@@ -10,65 +10,36 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from pydantic import BaseModel
 
-from tasks import masking, plugins, recipe, storage, transcribe
+from tasks import masking, plugins, recipe, storage
 from tasks.accounting import summary
 from tasks.dataset import card_readme, composition
 from tasks.job import Job
-from tasks.packaging import split_lists
-from tasks.scoring import normalisers
-from tasks.settings import SECRET, TRANSIENT, Plugin, role
-from tasks.shard import datasets
+from tasks.settings import Plugin
 
 LIBRARIES = (
-    "uttermill", "numpy", "scipy", "soundfile", "av", "soxr", "samplerate", "resampy", "librosa",
-    "onnxruntime", "faster-whisper", "ctranslate2", "rapidfuzz", "whisper-normalizer",
-    "opencc-python-reimplemented", "unicode-rbnf", "pyarrow",
-)  # fmt: skip
+    "uttermill",
+    "numpy",
+    "scipy",
+    "soundfile",
+    "av",
+    "soxr",
+    "samplerate",
+    "resampy",
+    "librosa",
+    "onnxruntime",
+    "faster-whisper",
+    "ctranslate2",
+    "rapidfuzz",
+    "whisper-normalizer",
+    "opencc-python-reimplemented",
+    "unicode-rbnf",
+    "pyarrow",
+)
 SEAL = "sealed"  # sha256 of dataset.json with this value all zeros
 NO_SEAL = "0" * 64
 #: Columns of `utterances.parquet` that are counted.
 COUNTED = ("dataset", "split", "language", "speaker", "recording", "num_samples", "sample_rate")
-STAGES = ("shard", "filter", "resample", "transcribe", "package")
-
-
-def settings(job: Job) -> dict[str, Any]:
-    """Settings that can change a dataset, defaults filled in: no OUT, nothing transient."""
-    found: dict[str, Any] = {}
-    for stage in STAGES:
-        found[stage] = _lasting(getattr(job, stage))
-    shelf = {"segmenter": "segmenters", "resampler": "resamplers", "backend": "asr"}
-    for stage in STAGES:
-        for name, value in found[stage].items():
-            original = getattr(getattr(job, stage), name)
-            if name in shelf:
-                found[stage][name] = of_plugin(shelf[name], original)
-            elif isinstance(original, tuple) and original and isinstance(original[0], Plugin):
-                lists = {"filters": "filters", "verdicts": "text", "levels": "levels",
-                         "formats": "formats"}  # fmt: skip
-                value = [of_plugin(lists[name], plugin) for plugin in original]
-                found[stage][name] = value
-    found["package"]["splits"] = split_lists.without_paths(found["package"]["splits"])
-    found["sources"] = [
-        {**_lasting(chosen), "name": name} for name, _, chosen in datasets(job.sources)
-    ]
-    return found
-
-
-def _lasting(model: BaseModel) -> dict[str, Any]:
-    passing = {TRANSIENT["role"], SECRET["role"]}
-    return {
-        name: value
-        for name, value in model.model_dump(mode="json").items()
-        if role(type(model), name) not in passing
-    }
-
-
-def of_plugin(shelf: str, plugin: Plugin) -> dict[str, Any]:
-    """A plug-in with its settings, defaults filled in, nothing transient."""
-    _, chosen = plugins.resolve(shelf, plugin)
-    return {"use": plugin.use, **_lasting(chosen)}
 
 
 def formats_of(described: dict[str, Any]) -> dict[str, Plugin]:
@@ -76,22 +47,6 @@ def formats_of(described: dict[str, Any]) -> dict[str, Plugin]:
     entries = described["settings"]["package"]["formats"]
     chosen = [Plugin(use=e) if isinstance(e, str) else Plugin.model_validate(e) for e in entries]
     return {plugin.use: plugin for plugin in chosen}
-
-
-def recipes(job: Job) -> dict[str, Any]:
-    return {
-        "segmenter": recipe.of_plugin("segmenters", job.filter.segmenter),
-        "filters": {p.use: recipe.of_plugin("filters", p) for p in job.filter.filters},
-        "levels": [recipe.of_plugin("levels", p) for p in job.resample.levels],
-        "resampler": recipe.of_plugin("resamplers", job.resample.resampler),
-        "backend": recipe.of_plugin("asr", job.transcribe.backend),
-        "weights": transcribe.weights(job),
-        "stages": {
-            "decode": recipe.DECODE_VERSION, "filter": recipe.FILTER_VERSION,
-            "resample": recipe.RESAMPLE_VERSION, "transcribe": recipe.TRANSCRIBE_VERSION,
-            "scoring": normalisers.VERSION,
-        },
-    }  # fmt: skip
 
 
 def libraries() -> dict[str, str]:
@@ -136,10 +91,10 @@ def describe(job: Job, gathered: dict[str, Any], staging: Path) -> dict[str, Any
         "split_lists": gathered["split_lists"],
         "formats": {p.use: plugins.load("formats", p.use).VERSION for p in job.package.formats},
         "licences": masking.value(
-            {name: chosen.licence for name, _, chosen in datasets(job.sources)}
+            {d.name: d.settings.licence for d in plugins.datasets(job.sources)}
         ),
-        "settings": settings(job),
-        "recipes": recipes(job),
+        "settings": recipe.settings_of(job),
+        "recipes": recipe.recipes_of(job),
         "libraries": libraries(),
     }
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tasks import plugins, storage
-from tasks.formats import FRAMES_PER_SECOND, Bound, ReaderLimits
+from tasks.plugins.contracts.formats import FRAMES_PER_SECOND, Bound, ReaderLimits
 from tasks.settings import Plugin
 from tasks.storage import tables
 
@@ -70,8 +70,7 @@ def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> l
 
 def limits_of(plugin: Plugin) -> ReaderLimits | None:
     """What a format declares of its usual reader; None: that one keeps every clip."""
-    found: ReaderLimits | None = getattr(plugins.load("formats", plugin.use), "READER", None)
-    return found
+    return plugins.load("formats", plugin.use).READER
 
 
 def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str, str], _Count]:

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import package, plugins, storage
+from tasks import package, storage
 from tasks.checkpoints import manifest
 from tasks.estimating.sample import Member, member
 from tasks.job import Job
 from tasks.packaging import layout, weights
 from tasks.packaging import plan as packaging_plan
-from tasks.stages import stage
+from tasks.stages import contract, stage
 from tasks.stages.stage import view_of
 
 PACKAGED = 3600.0  # s of the sample that are packaged on trial, about
@@ -123,7 +123,7 @@ def manifest_bytes(job: Job, shards: Sequence[str]) -> tuple[int, float]:
     its rows: the footer, by an empty one."""
     rows, empty = 0, 0
     for name in stage.PER_SHARD:
-        schema = plugins.module_of(name).SCHEMA
+        schema = contract.find(name).SCHEMA
         bare = _parquet(schema.empty_table())
         empty += bare
         tables = [part.table.cast(schema) for shard in shards

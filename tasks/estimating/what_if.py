@@ -7,12 +7,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import corpuswide, package, plugins
+from tasks import corpuswide, package
 from tasks.checkpoints import manifest
 from tasks.checkpoints.verdicts import rules_of
 from tasks.corpuswide import decisions
 from tasks.job import Job
 from tasks.packaging import weights
+from tasks.stages import contract
 from tasks.stages.stage import view_of
 
 
@@ -57,7 +58,7 @@ def of_shards(job: Job) -> dict[str, Any]:
     verdicts = package.corpus_verdicts(job, manifest.shards(job.out))
     for each in manifest.shards(job.out):
         view = view_of(job, each)
-        unmeasured += sum(not unit.spared for unit in plugins.module_of("filter").todo(view)[0])
+        unmeasured += sum(not unit.spared for unit in contract.find("filter").todo(view)[0])
         for utterance in view.decided():
             if utterance.id in verdicts:
                 continue

@@ -1,20 +1,4 @@
-"""Shelf of filters: a measure of one utterance, and limits on it. A plug-in has
+"""Shelf of filters: they measure one utterance and set limits on what they measure.
 
-    VERSION: int                                # raise it when the numbers change
-    COLUMNS: dict[str, tuple[str, str]]         # column: (unit, one line of doc)
-    class Settings(StageSettings)               # limits marked THRESHOLD
-    def measure(clip: Clip, settings) -> dict[str, float | None]
-    def verdict(settings) -> tuple[Rule, ...]   # tasks.plugins.rules
-
-and may have
-
-    COSTLY = True                               # not measured where a cheap verdict rejects the row
-    AFTER_ALL = True                            # measured again when all of the recording is
-                                                # decoded and `clip` knows its faults and length
-    def fingerprint(clip, settings) -> bytes    # kept beside the measures, for `decide`
-    def decide(rows, settings, frozen)          # a verdict over the whole corpus: tasks.corpuswide
-    def identity(settings) -> str               # sha256 of its model; ConfigError if missing
-
-`clip` is `tasks.audio.Clip`: native rate, all channels, float32 in ±1. A column is named like its
-filter, or `<filter>_<part>`; its limits are `min`/`max`, or `min_<part>`/`max_<part>`.
+`tasks.plugins.contracts.filters` says what one has.
 """

@@ -1,10 +1,11 @@
 """Faults that the utterance has a part in: decoders complained there, or samples are missing.
 
-A fault is a stretch of the recording: a page or frame whose checksum is wrong, a hole in the times
-of a stream, an error that a decoder went on after. A hole of known length is filled with silence,
-so that what follows keeps its time; where its length is unknown, or nobody can say where in the
-recording it is, all that follows counts as damaged, too. Formats without checksums and times (WAV,
-AAC) show only what breaks their decoder or the length in their header.
+A fault is a stretch of the recording: a page or frame whose checksum is wrong, a packet that the
+decoder rejects, a hole in the times of a stream, an error that a decoder went on after. A hole of
+known length is filled with silence, so that what follows keeps its time; where its length is
+unknown, or nobody can say where in the recording it is, all that follows counts as damaged, too.
+Formats without checksums and times (WAV, AAC) show only what breaks their decoder, or the lengths
+in their headers.
 """
 
 from __future__ import annotations

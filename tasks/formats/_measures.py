@@ -17,9 +17,9 @@ _HEARD = (
 )  # fmt: skip
 _OF_SHELVES = {
     column
-    for shelf in ("filters", "text")
+    for shelf in plugins.MEASURING
     for name in shelves.names(shelf)
-    for column in getattr(plugins.load(shelf, name), "COLUMNS", {})
+    for column in plugins.columns(shelf, name)
 }
 #: All that plug-ins of the shelves measure, but for the duration at native rate: readers take a
 #: column of that name for the clip's own. A measure of a plug-in of one's own is not among them.

@@ -26,9 +26,8 @@ def finished(job: Job, staging: Path) -> Iterator[tuple[Path, Hashes]]:
     sizes = dict[str, int | None].fromkeys(hashes)
     for use, module, _ in formats:
         paths = [path for shard in shards if shard.format == use for path in shard.files]
-        suffixes: tuple[str, ...] = getattr(module, "READ_BACK", ())
-        wanted += [path for path in paths if path.endswith(suffixes)]
-        if getattr(module, "SIZED", False):
+        wanted += [path for path in paths if path.endswith(module.READ_BACK)]
+        if module.SIZED:
             sizes |= {path: hashes[path][1] for path in paths}
     with versions.finishing(staging, wanted, sizes, job.scratch) as home:
         for use, module, settings in formats:

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
 
 from tasks.checkpoints.manifest import Row
+from tasks.plugins.contracts import Format
+from tasks.settings import StageSettings
 
 
 def with_derived(
-    module: ModuleType, settings: Any, table: pa.Table
+    module: Format, settings: StageSettings, table: pa.Table
 ) -> tuple[pa.Table, dict[str, pa.Array]]:
     """The table with the columns that a format derives from it, and these alone."""
-    columns = module.derived(table, settings) if hasattr(module, "derived") else {}
+    columns = module.derived(table, settings)
     for name, values in columns.items():
         table = table.append_column(name, values)
     return table, columns
 
 
-def visible(module: ModuleType, table: Any, *more: str) -> Any:
+def visible(module: Format, table: Any, *more: str) -> Any:
     """The columns that a format's files depend on; measures that were not taken are left out."""
     wanted = dict.fromkeys((*module.COLUMNS, *more))
     return table.select([name for name in wanted if name in table.schema.names])
 
 
-def rows_for(module: ModuleType, table: pa.Table | pa.RecordBatch, *more: str) -> list[Row]:
+def rows_for(module: Format, table: pa.Table | pa.RecordBatch, *more: str) -> list[Row]:
     """Rows as `write` and `check` get them."""
     rows: list[Row] = visible(module, table, "shard", "offset", *more).to_pylist()
     return rows

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tasks.accounting import summary
 from tasks.packaging import balance
 from tasks.settings import PackageSettings
 
@@ -65,7 +66,7 @@ def lay_out(
     settings: without them, with other settings of the layout, or on `rebalance: full`, all clips
     are dealt anew; and those of a split of which the worst of the readers would get too much.
     """
-    seconds = seconds_of(table)
+    seconds = summary.seconds_of(table)
     rewrite = (
         before is None
         or settings.rebalance == "full"
@@ -151,14 +152,6 @@ def _dealt(
         ):
             found.append(Group(split, number, generation, chosen[group]))
     return found
-
-
-def seconds_of(table: pa.Table) -> NDArray[np.float64]:
-    """Duration of each row, s."""
-    samples = table["num_samples"].to_numpy(zero_copy_only=False)
-    rates = table["sample_rate"].to_numpy(zero_copy_only=False)
-    lengths: NDArray[np.float64] = samples / rates
-    return lengths
 
 
 def loads_of(groups: list[Group], seconds: NDArray[np.float64]) -> dict[str, list[float]]:

@@ -92,7 +92,7 @@ def _of_format(
             then, _ = format_rows.with_derived(module, settings, previous.rows)
     groups_then = layout.groups_of(then) if then is not None else []
     places = {(split, number): (first, count) for split, number, first, count in groups_then}
-    numbered = getattr(module, "NUMBERED", False)
+    numbered = module.NUMBERED
     now = format_rows.visible(module, now)
     same = layout.same_as(groups, now, then, tuple(now.column_names))
     shards = []
@@ -128,7 +128,7 @@ def _laid_out(job: Job, groups: list[Group], shards: list[OutputShard], rows: pa
     for group, shard in zip(groups, shards, strict=True):
         paths += [shard.path] * shard.clips
         generations += [group.generation] * shard.clips
-        if hasattr(module, "offsets"):
+        if module.offsets:
             offsets.append(module.offsets(table.slice(at, shard.clips), settings))
         at += shard.clips
     places = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks import plugins
+from tasks import plugins, recipe
 from tasks.dataset import datacard
 from tasks.errors import ConfigError
 from tasks.formats import PublishedFile
@@ -30,10 +30,12 @@ class PreviousVersion:
         if self.described["formats"].get(plugin.use) != module.VERSION:
             return False
         try:
-            then = datacard.of_plugin("formats", datacard.formats_of(self.described)[plugin.use])
+            then = recipe.settings_of_plugin(
+                "formats", datacard.formats_of(self.described)[plugin.use]
+            )
         except ConfigError:  # a setting that the plug-in no longer has
             return False
-        return then == datacard.of_plugin("formats", plugin)
+        return then == recipe.settings_of_plugin("formats", plugin)
 
     def files(self, paths: Iterable[str]) -> tuple[PublishedFile, ...]:
         """These of its files; empty if it lacks one of them."""

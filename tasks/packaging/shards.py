@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 from tasks import plugins, storage
 from tasks.checkpoints import blobs, manifest
@@ -19,6 +17,8 @@ from tasks.errors import CorruptManifest, RunError
 from tasks.formats import Output, OutputShard
 from tasks.job import Job
 from tasks.packaging import plan
+from tasks.plugins.contracts import Format
+from tasks.settings import StageSettings
 
 log = logging.getLogger("uttermill")
 
@@ -45,7 +45,7 @@ def write(job: Job, staging: Path, number: int) -> bool:
 
     module, settings = _format(job, shard)
     rows = plan.rows(staging, shard, *plan.PCM_COLUMNS)
-    verify = not getattr(module, "PROVES_SAMPLES", False)
+    verify = not module.PROVES_SAMPLES
     with storage.of(staging).writing(staging) as home, blobs.reading(job.out, rows, verify) as pcm:
         out = Output(home)
         module.write(shard, rows, pcm, out, settings)
@@ -88,7 +88,7 @@ def _faults(job: Job, staging: Path, number: int, shard: OutputShard) -> list[st
     return faults
 
 
-def _format(job: Job, shard: OutputShard) -> tuple[ModuleType, Any]:
+def _format(job: Job, shard: OutputShard) -> tuple[Format, StageSettings]:
     plugin = next(plugin for plugin in job.package.formats if plugin.use == shard.format)
     return plugins.resolve("formats", plugin)
 

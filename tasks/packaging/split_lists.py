@@ -75,11 +75,3 @@ def described(listed: Listed, unmatched: list[str]) -> dict[str, Any]:
         "sha256": listed.sha256, "names": len(listed.names), "unmatched": len(unmatched),
         "unmatched_first": unmatched[:20],
     }  # fmt: skip
-
-
-def without_paths(splits: dict[str, Any]) -> dict[str, Any]:
-    """The setting as JSON without where the lists lie: `described` says what they hold."""
-    return {
-        name: {**share, "list": bool(share["list"])} if isinstance(share, dict) else share
-        for name, share in splits.items()
-    }

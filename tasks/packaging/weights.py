@@ -15,16 +15,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks import plugins
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.packaging import balance
 from tasks.settings import PackageSettings
-from tasks.shard import datasets
 
 
 def check(job: Job) -> None:
     """ConfigError when a weight is for no source of this run."""
-    known = [name for name, _, _ in datasets(job.sources)] if job.package.weights else []
+    known = (
+        [dataset.name for dataset in plugins.datasets(job.sources)] if job.package.weights else []
+    )
     for name in job.package.weights:
         if name not in known:
             raise ConfigError(

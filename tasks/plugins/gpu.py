@@ -1,11 +1,7 @@
 """Which plug-ins want a GPU, and what a machine lacks to give them one.
 
-A plug-in of any shelf may have
-
-    def wants_gpu(settings) -> bool         # it runs on a GPU where its worker sees one
-    def gpu_fault(settings) -> str | None   # what is missing here for that, and the remedy
-
-Without the first it runs on CPUs. A setting `device` of `cuda` means: there, or not at all.
+A plug-in of any shelf may have `wants_gpu` and `gpu_fault` (`contracts.LoadedPlugin`); without
+them it runs on CPUs. A setting `device` of `cuda` means: on a GPU, or not at all.
 """
 
 from __future__ import annotations
@@ -16,12 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 from tasks import plugins
 from tasks.job import Job
-from tasks.settings import Plugin
+from tasks.plugins.contracts import LoadedPlugin
+from tasks.settings import Plugin, StageSettings
 
 CUBLAS = "libcublas.so.12"  # what PyPI's CTranslate2 opens by itself, when it first multiplies
 INSTALL = "pip install 'uttermill[gpu]'"
@@ -33,37 +28,31 @@ class Wish:
 
     stage: str
     name: str
-    module: ModuleType
-    settings: Any
+    plugin: LoadedPlugin
+    settings: StageSettings
 
     @property
     def insists(self) -> bool:
-        return getattr(self.settings, "device", None) == "cuda"
+        return dict(self.settings).get("device") == "cuda"
 
     def fault(self) -> str | None:
         """Why it could not, seen from this process; None when nothing is known to be wrong."""
-        look = getattr(self.module, "gpu_fault", None)
-        return str(found) if look and (found := look(self.settings)) else None
+        return self.plugin.gpu_fault(self.settings)
 
 
 def wishes(job: Job) -> list[Wish]:
     """All plug-ins of a run's stages that want a GPU."""
     found = []
-    for stage, shelf, plugin in _chosen(job):
-        module, settings = plugins.resolve(shelf, plugin)
-        if wants(module, settings):
-            found.append(Wish(stage, f"{shelf}.{plugin.use}", module, settings))
+    for stage, shelf, chosen in _chosen(job):
+        plugin, settings = plugins.resolve(shelf, chosen)
+        if plugin.wants_gpu(settings):
+            found.append(Wish(stage, f"{shelf}.{chosen.use}", plugin, settings))
     return found
 
 
 def stages(job: Job) -> frozenset[str]:
     """Stages whose work is for workers with a GPU, where there are any."""
     return frozenset(wish.stage for wish in wishes(job))
-
-
-def wants(module: ModuleType, settings: Any) -> bool:
-    ask = getattr(module, "wants_gpu", None)
-    return bool(ask and ask(settings))
 
 
 def _chosen(job: Job) -> Iterator[tuple[str, str, Plugin]]:

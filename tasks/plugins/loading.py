@@ -1,7 +1,7 @@
-"""The shelves: a file's name is its registration, a dotted name imports your own module.
+"""Loading plug-ins: a file's name is its registration, a dotted name imports your own module.
 
 No decorators and no import-time registry, so that a freshly spawned worker knows exactly the
-plug-ins that its parent knows.
+plug-ins that its parent knows. What a module leaves out is filled in here, and nowhere else.
 """
 
 from __future__ import annotations
@@ -10,21 +10,68 @@ import re
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import Any, get_args
+from typing import Any, Literal, TypeVar, cast, get_args, overload
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from tasks import settings
 from tasks.errors import ConfigError
-from tasks.settings import Plugin, Source, SourceSettings, StageSettings
+from tasks.plugins import contracts
+from tasks.plugins.contracts import members
+from tasks.settings import Plugin, SourceSettings, StageSettings
 from tasks.shelves import SHELVES, names
 
+MEASURING: tuple[contracts.Measuring, ...] = ("filters", "text")
 MOST_FAULTS = 8  # that one message tells
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
 
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@overload
+def load(shelf: Literal["sources"], use: str) -> contracts.Source: ...
+@overload
+def load(shelf: Literal["segmenters"], use: str) -> contracts.SegmenterPlugin: ...
+@overload
+def load(shelf: Literal["filters"], use: str) -> contracts.Filter: ...
+@overload
+def load(shelf: Literal["resamplers"], use: str) -> contracts.Resampler: ...
+@overload
+def load(shelf: Literal["levels"], use: str) -> contracts.Level: ...
+@overload
+def load(shelf: Literal["asr"], use: str) -> contracts.Recogniser: ...
+@overload
+def load(shelf: Literal["text"], use: str) -> contracts.TextVerdict: ...
+@overload
+def load(shelf: Literal["formats"], use: str) -> contracts.Format: ...
+@overload
+def load(shelf: contracts.Measuring, use: str) -> contracts.Filter | contracts.TextVerdict: ...
+@overload
+def load(shelf: str, use: str) -> contracts.LoadedPlugin: ...
+def load(shelf: str, use: str) -> contracts.LoadedPlugin:
+    """A plug-in, with defaults for what its module leaves out.
+
+    ConfigError when it is not on the shelf (with what is), cannot be imported, or lacks a member
+    of its shelf's contract.
+    """
+    return cast(contracts.LoadedPlugin, _loaded(shelf, use))
+
 
 @cache  # looking at the shelf's folder takes a fifth of a millisecond
-def load(shelf: str, use: str) -> ModuleType:
-    """Import a plug-in; ConfigError names what stands on the shelf when it is not there."""
+def _loaded(shelf: str, use: str) -> members.Filled:
+    found = module(shelf, use)
+    noun, required, full = contracts.CONTRACTS[shelf]
+    if missing := members.lacking(found, required):
+        raise ConfigError(
+            f"{shelf}: the module {use!r} is not a {noun}: it lacks {'; '.join(missing)} "
+            f"(tasks/plugins/contracts/{shelf}.py says what each of them is)"
+        )
+    return members.Filled(found, full)
+
+
+@cache
+def module(shelf: str, use: str) -> ModuleType:
+    """The module of a plug-in as it is, for its file and its documentation."""
     if shelf not in SHELVES:
         raise ConfigError(f"there is no shelf {shelf!r}; shelves are {', '.join(SHELVES)}")
     dotted = "." in use
@@ -38,47 +85,75 @@ def load(shelf: str, use: str) -> ModuleType:
         raise ConfigError(f"{shelf}: {use!r} cannot be imported: {error}") from error
 
 
-def module_of(stage: str) -> ModuleType:
-    """The module of filter, resample or transcribe; or of `probe`, which is shaped like them."""
-    return import_module("tasks.stages.probe" if stage == "probe" else f"tasks.{stage}")
+def columns(shelf: contracts.Measuring, use: str) -> contracts.Columns:
+    """(unit, meaning) of each column that a filter or a verdict on text gives."""
+    return load(shelf, use).COLUMNS
 
 
-def resolve(shelf: str, plugin: Plugin) -> tuple[ModuleType, Any]:
-    """A plug-in's module and its checked settings."""
-    module = load(shelf, plugin.use)
-    if not hasattr(module, "Settings"):
-        raise ConfigError(f"{shelf}: the module {plugin.use!r} is no plug-in; it has no Settings")
-    return module, checked(module.Settings, plugin.options, f"{shelf}.{plugin.use}")
+@overload
+def resolve(
+    shelf: Literal["segmenters"], plugin: Plugin
+) -> tuple[contracts.SegmenterPlugin, StageSettings]: ...
+@overload
+def resolve(
+    shelf: Literal["filters"], plugin: Plugin
+) -> tuple[contracts.Filter, StageSettings]: ...
+@overload
+def resolve(
+    shelf: Literal["resamplers"], plugin: Plugin
+) -> tuple[contracts.Resampler, StageSettings]: ...
+@overload
+def resolve(shelf: Literal["levels"], plugin: Plugin) -> tuple[contracts.Level, StageSettings]: ...
+@overload
+def resolve(
+    shelf: Literal["asr"], plugin: Plugin
+) -> tuple[contracts.Recogniser, StageSettings]: ...
+@overload
+def resolve(
+    shelf: Literal["text"], plugin: Plugin
+) -> tuple[contracts.TextVerdict, StageSettings]: ...
+@overload
+def resolve(
+    shelf: Literal["formats"], plugin: Plugin
+) -> tuple[contracts.Format, StageSettings]: ...
+@overload
+def resolve(
+    shelf: contracts.Measuring, plugin: Plugin
+) -> tuple[contracts.Filter | contracts.TextVerdict, StageSettings]: ...
+@overload
+def resolve(shelf: str, plugin: Plugin) -> tuple[contracts.LoadedPlugin, StageSettings]: ...
+def resolve(shelf: str, plugin: Plugin) -> tuple[contracts.LoadedPlugin, StageSettings]:
+    """A plug-in and its checked settings; ConfigError as `load` and `checked` raise it."""
+    found = load(shelf, plugin.use)
+    return found, checked(found.Settings, plugin.options, f"{shelf}.{plugin.use}")
 
 
-def resolve_source(source: Source) -> tuple[ModuleType, Any]:
-    """A source's module and its checked settings."""
-    module = load("sources", source.kind)
-    if not hasattr(module, "recordings"):
-        raise ConfigError(f"sources: the module {source.kind!r} is no source")
+def resolve_source(source: settings.Source) -> tuple[contracts.Source, SourceSettings]:
+    """A source's plug-in and its checked settings."""
+    found = load("sources", source.kind)
     data = {"kind": source.kind, "path": source.path, **source.options}
-    settings: SourceSettings = checked(module.Settings, data, f"sources.{source.kind}")
-    return module, settings
+    return found, checked(found.Settings, data, f"sources.{source.kind}")
 
 
-def checked(model: type[StageSettings], data: dict[str, Any], where: str) -> Any:
+def checked(model: type[Model], data: dict[str, Any], where: str) -> Model:
+    """An instance of a model; ConfigError says what is wrong, at `where`, in one sentence."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
         raise ConfigError(explain(error, model, where)) from None
 
 
-def explain(error: ValidationError, model: type[Any], where: str) -> str:
+def explain(error: ValidationError, model: type[BaseModel], where: str) -> str:
     """One sentence for the first faults; an unknown key is named with its neighbours."""
     parts = []
     faults = error.errors(include_url=False, include_input=False)
     for fault in faults[:MOST_FAULTS]:
         place = ".".join([where, *(str(p) for p in fault["loc"])]).strip(".")
         if fault["type"] == "extra_forbidden":
-            owner: Any = model
+            owner = model
             for step in fault["loc"][:-1]:
                 owner = _child(owner, step)
-            known = ", ".join(getattr(owner, "model_fields", {})) or "none"
+            known = ", ".join(owner.model_fields) or "none"
             parts.append(f"{place}: no such setting; here there are: {known}")
         else:
             parts.append(f"{place}: {fault['msg'].removeprefix('Value error, ')}")
@@ -87,11 +162,11 @@ def explain(error: ValidationError, model: type[Any], where: str) -> str:
     return "; ".join(parts)
 
 
-def _child(model: Any, step: Any) -> Any:
-    field = getattr(model, "model_fields", {}).get(step)
-    if field is None:
-        return model
-    for candidate in (field.annotation, *get_args(field.annotation)):
-        if hasattr(candidate, "model_fields"):
-            return candidate
+def _child(model: type[BaseModel], step: int | str) -> type[BaseModel]:
+    """The model behind a field, also where it is one of several types; else the same model."""
+    field = model.model_fields.get(str(step))
+    if field is not None:
+        for candidate in (field.annotation, *get_args(field.annotation)):
+            if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+                return candidate
     return model

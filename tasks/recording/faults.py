@@ -44,9 +44,14 @@ def _near(faults: Iterable[Fault], start: int, end: int) -> list[Fault]:
 
 def merged(faults: Iterable[Fault]) -> list[Fault]:
     """Sorted by start, touching faults joined, so that counts do not depend on the decoder."""
+    return bridged(faults, 0)
+
+
+def bridged(faults: Iterable[Fault], gap: int) -> list[Fault]:
+    """Sorted by start; faults that are at most `gap` samples apart are joined."""
     joined: list[Fault] = []
     for fault in sorted(faults, key=lambda f: (f.start, f.end)):
-        if joined and fault.start <= joined[-1].end:
+        if joined and fault.start <= joined[-1].end + gap:
             last = joined.pop()
             shifts, end = last.shifts or fault.shifts, max(last.end, fault.end)
             fault = Fault(last.start, end, last.what, shifts)

@@ -57,9 +57,10 @@ def units(job: Job) -> dict[str, tuple[str, str]]:
     found["wer"] = ("", "word errors / words of the reference")
     found["cer"] = ("", "character errors / characters of the reference")
     found["seconds"] = ("s", "length of the utterance")
-    for shelf, chosen in (("filters", job.filter.filters), ("text", job.transcribe.verdicts)):
-        for plugin in chosen:
-            found.update(getattr(plugins.load(shelf, plugin.use), "COLUMNS", {}))
+    for plugin in job.filter.filters:
+        found.update(plugins.columns("filters", plugin.use))
+    for plugin in job.transcribe.verdicts:
+        found.update(plugins.columns("text", plugin.use))
     return found
 
 

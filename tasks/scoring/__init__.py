@@ -1,8 +1,8 @@
 """Word and character error rates of texts in any script, as exact counts that can be added up."""
 
+from tasks.scoring._plain import UNSPACED
 from tasks.scoring.cleaning import clean
 from tasks.scoring.normalisers import normalise
-from tasks.scoring.normalisers._plain import UNSPACED
 from tasks.scoring.rates import Score, language_of, score, scored, total, words
 
 __all__ = [

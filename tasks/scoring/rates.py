@@ -18,9 +18,9 @@ from typing import Any
 
 from rapidfuzz.distance import Levenshtein
 
+from tasks.scoring._plain import UNSPACED
 from tasks.scoring.cleaning import clean
 from tasks.scoring.normalisers import LONGEST, VERSION, base, normalise
-from tasks.scoring.normalisers._plain import UNSPACED
 from tasks.scoring.readings import agreed
 
 __all__ = [

@@ -21,8 +21,9 @@ from collections.abc import Iterator
 
 from rapidfuzz.distance import Levenshtein
 
-from tasks.scoring.normalisers import _plain, base, normalise
-from tasks.scoring.normalisers._plain import UNSPACED
+from tasks.scoring import _plain
+from tasks.scoring._plain import UNSPACED
+from tasks.scoring.normalisers import base, normalise
 
 MOST_NUMBERS = 16  # per text that are tried in a second reading; each costs one normalisation
 LONGEST_ABBREVIATION = 12  # characters

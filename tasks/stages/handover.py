@@ -21,9 +21,10 @@ import numpy as np
 import psutil
 
 from tasks import recipe
-from tasks.audio import Clip, pcm
+from tasks.audio import Clip
 from tasks.checkpoints import blobs
 from tasks.job import Job
+from tasks.stages import pcm
 
 PENDING = "-pending"  # end of names of what is of a recording that is still being read
 DIGEST_BYTES = 32  # sha256 of the PCM, before it in the file

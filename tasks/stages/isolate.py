@@ -14,14 +14,14 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 import psutil
 
 from tasks.checkpoints.manifest import Row
 from tasks.job import Job
-from tasks.plugins import module_of
+from tasks.stages import contract
 
 log = logging.getLogger("uttermill")
 
@@ -30,9 +30,9 @@ START = 120.0  # s that a new process may take until it is at its first unit
 LENGTH = 8  # bytes of the number that goes before each answer
 
 
-def results(stage: str, job: Job, units: list[Any]) -> Iterator[list[Row]]:
+def results(stage: str, job: Job, units: Sequence[contract.Work]) -> Iterator[list[Row]]:
     """Rows of each unit, in order; a unit that kills its process gives the rows of its failure."""
-    module = module_of(stage)
+    module = contract.worker(stage)
     at = 0
     while at < len(units):
         with _Child(stage, job, units[at:]) as child:
@@ -50,7 +50,7 @@ def results(stage: str, job: Job, units: list[Any]) -> Iterator[list[Row]]:
 class _Child:
     """One disposable process that works through units in order."""
 
-    def __init__(self, stage: str, job: Job, units: list[Any]) -> None:
+    def __init__(self, stage: str, job: Job, units: Sequence[contract.Work]) -> None:
         self.job = job
         self.ready = False
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
@@ -135,7 +135,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not land between the answers
     stage, job, units = pickle.load(sys.stdin.buffer)
-    module = module_of(stage)
+    module = contract.worker(stage)
     _send(answers, [])
     for unit in units:
         try:

@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from tasks import storage
 from tasks.checkpoints import manifest
 from tasks.errors import MAY_PASS
-from tasks.plugins import module_of
-from tasks.stages import stage
+from tasks.stages import contract
 
 
 def forget(out: Path) -> int:
@@ -23,7 +22,7 @@ def forget(out: Path) -> int:
     lock. A part is first written again without them and then removed: a kill in between costs
     nothing."""
     count = 0
-    for name in stage.PER_SHARD:
+    for name in contract.PER_SHARD:
         for shard in manifest.shards(out):
             for part in manifest.read(out, name, shard):
                 dead = pc.is_in(part.table["error_code"], pa.array(MAY_PASS))
@@ -32,7 +31,7 @@ def forget(out: Path) -> int:
                     rows = part.table.filter(pc.invert(dead)).to_pylist()
                     meta = {k: v for k, v in part.meta.items() if k not in ("stage", "shard")}
                     if rows:  # in the same place: of equal items the first part's stand
-                        schema = module_of(name).SCHEMA
+                        schema = contract.find(name).SCHEMA
                         manifest.commit(out, name, shard, rows, schema, meta, part.number)
                     storage.remove(part.path)
                     count += bad

@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tasks import storage, transcribe
+from tasks import recipe, storage
 from tasks.checkpoints import blobs, manifest
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.view import ShardView
 from tasks.errors import CorruptManifest, RunError
 from tasks.job import Done, Job, Spent
-from tasks.plugins import module_of
 from tasks.settings import TranscribeSettings
+from tasks.stages import contract
+from tasks.stages.contract import PER_SHARD as PER_SHARD
+from tasks.stages.contract import Stage, Unit
 from tasks.stages.gauge import cpu_seconds
 
 log = logging.getLogger("uttermill")
 
-PER_SHARD = ("filter", "resample", "transcribe")
 COMMIT_EVERY = 120.0  # s; a kill costs at most this much work of a long shard
 COMMIT_BYTES = 16 * 2**20  # PCM that is held in memory at most, and one unit's
 
@@ -40,7 +40,7 @@ def weights_of(job: Job) -> str:
 
 @lru_cache(maxsize=8)
 def _weights(settings: TranscribeSettings) -> str:  # not the job: its mappings have no hash
-    return transcribe.weights(Job(Path(), transcribe=settings))
+    return recipe.weights(settings)
 
 
 def view_of(job: Job, shard: str, strict: bool = False) -> ShardView:
@@ -49,7 +49,7 @@ def view_of(job: Job, shard: str, strict: bool = False) -> ShardView:
 
 def pending(stage: str, job: Job, shard: str) -> tuple[int, int]:
     """(items that the stage would compute for the shard now, items that it would reuse)."""
-    units, reused = module_of(stage).todo(view_of(job, shard))
+    units, reused = contract.find(stage).todo(view_of(job, shard))
     return sum(unit.items for unit in units), reused
 
 
@@ -67,7 +67,7 @@ def run(
     """
     began = time.monotonic()
     done = _round(stage, job, shard, isolate, progress)
-    for _ in range(getattr(module_of(stage), "ROUNDS", 1) - 1):
+    for _ in range(contract.find(stage).ROUNDS - 1):
         if not done.computed:
             break
         more = _round(stage, job, shard, isolate, progress)
@@ -81,7 +81,7 @@ def _round(
 ) -> Done:
     """Compute and commit what can be told now to be missing."""
     began = time.monotonic()
-    module = module_of(stage)
+    module = contract.find(stage)
     units, reused = module.todo(view_of(job, shard))
     sink = Sink(stage, job, shard)
     load = _load(module, job) if units and not isolate else 0.0
@@ -109,15 +109,14 @@ def _round(
         raise
     computed = sum(unit.items for unit in units)
     wall = time.monotonic() - began
-    spent = clock.spent(batched=getattr(module, "BATCHED", False))
+    spent = clock.spent(batched=module.BATCHED)
     return Done(stage, shard, computed, reused, seconds, wall, load, spent)
 
 
-def _load(module: Any, job: Job) -> float:
+def _load(module: Stage[Any], job: Job) -> float:
     """Seconds until a stage that has a model has it in memory."""
     began = time.monotonic()
-    if ready := getattr(module, "load", None):
-        ready(job)
+    module.load(job)
     return time.monotonic() - began
 
 
@@ -135,12 +134,11 @@ class Clock:
     def start(self) -> None:
         self.wall, self.cpu = time.monotonic(), cpu_seconds()
 
-    def lap(self, unit: Any) -> None:
+    def lap(self, unit: Unit) -> None:
         wall, cpu = time.monotonic() - self.wall, cpu_seconds() - self.cpu
-        recording = unit.pcm["recording"] if hasattr(unit, "pcm") else unit.recording["recording"]
         cold = self.stage not in _warm
         _warm.add(self.stage)
-        self.laps.append(Spent(recording, unit.seconds, wall, cpu, cold))
+        self.laps.append(Spent(unit.recording_name, unit.seconds, wall, cpu, cold))
 
     def spent(self, batched: bool) -> tuple[Spent, ...]:
         """As measured; of a `batched` stage each unit's share of the whole, by its audio."""
@@ -154,7 +152,9 @@ class Clock:
         )
 
 
-def _results(stage: str, module: Any, units: list[Any], job: Job, isolate: bool) -> Any:
+def _results(
+    stage: str, module: Stage[Any], units: list[Any], job: Job, isolate: bool
+) -> Iterator[list[Row]]:
     if isolate:
         from tasks.stages import isolate as isolation
 
@@ -168,7 +168,7 @@ class Sink:
 
     def __init__(self, stage: str, job: Job, shard: str) -> None:
         self.stage, self.job, self.shard = stage, job, shard
-        self.module = module_of(stage)
+        self.module = contract.find(stage)
         self.rows: list[Row] = []
         self.held = 0  # bytes of PCM
         self.since = time.monotonic()

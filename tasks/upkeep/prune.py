@@ -110,7 +110,7 @@ def settings_of(out: Path, kept: Sequence[Path]) -> list[KeptSettings]:
     found = []
     for version in kept:
         described = versions.described(version)
-        stages = {
+        stages: dict[str, Any] = {
             name: plugins.checked(model, described["settings"][name], f"{version.name}: {name}")
             for name, model in MODELS.items()
         }

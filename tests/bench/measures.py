@@ -11,13 +11,13 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from types import ModuleType
 
 import numpy as np
 
 from tasks import plugins, shelves
 from tasks.audio import Clip
 from tasks.errors import ConfigError
+from tasks.plugins.contracts import FilterModule
 
 SECONDS = 20
 RUNS = 5
@@ -32,7 +32,7 @@ def babble(rate: int, channels: int) -> np.ndarray[tuple[int, int], np.dtype[np.
     return (level[:, None] * rng.standard_normal((len(at), channels))).astype(np.float32)
 
 
-def speed(module: ModuleType, rate: int, channels: int) -> float:
+def speed(module: FilterModule, rate: int, channels: int) -> float:
     """Median of the runs; the first one, which loads models, is left out."""
     samples, settings = babble(rate, channels), module.Settings()
     spent = []

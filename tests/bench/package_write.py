@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from flows.cluster.spawning import DASK_CONFIG
+from flows.cluster.dask_config import DASK_CONFIG
 from tasks import audio
 from tasks.checkpoints import blobs
 from tasks.job import Job

@@ -35,17 +35,18 @@ import soxr
 from prefect import flow
 
 from flows.cluster.cluster import Cluster, ClusterSettings
-from flows.demo.corpus import Line, encode, speak
+from flows.demo.encoding import encode
 from flows.demo.sentences import STORY
+from flows.demo.speech import Line, speak
 from flows.prepare import line
-from flows.run.calls import OnCluster
+from flows.run.caller import ClusterCaller
 from flows.run.progress import Progress
 from flows.server.server import local_server
 from tasks import audio
-from tasks.audio.pcm import to_int16, to_mono
 from tasks.job import Job
 from tasks.recording import Locator
 from tasks.settings import Plugin, ShardSettings, Source, TranscribeSettings
+from tasks.stages.pcm import to_int16, to_mono
 
 ROUNDS = 3
 HOUR = 3600.0
@@ -158,7 +159,7 @@ def ours(source: str, out: Path, scratch: Path, hours: float | None) -> dict[str
     with Cluster(settings, scratch / "workers") as cluster, Progress(quiet=True) as progress:
         cluster.client.wait_for_workers(2)
         began = time.perf_counter()
-        result = line(job, OnCluster(cluster, settings), progress, scratch)
+        result = line(job, ClusterCaller(cluster, settings), progress, scratch)
         wall = time.perf_counter() - began
     stages = {name: entry["seconds"] for name, entry in result["stages"].items()}
     return {"wall": wall, "verify": result["package_walls"]["verify"], **stages,

@@ -22,8 +22,9 @@ import soxr
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from flows.demo import corpus as demo
 from flows.demo.sentences import ENGLISH
+from flows.demo.speech import Line, speak
+from flows.demo.voice import RATE as VOICE_RATE
 from tasks.audio import Clip
 from tasks.filters import dnsmos, nmf_snr, snr
 from tests.corpus import speech
@@ -37,10 +38,10 @@ Floats = NDArray[np.float32]
 def clips(folder: str | None) -> Iterator[tuple[Floats, int]]:
     """Mono samples and their rate."""
     if folder is None:
-        lines = [demo.Line(text, "en-us", 130 + 2 * i) for i, text in enumerate(ENGLISH)]
-        said = np.concatenate(demo.speak(lines))
+        lines = [Line(text, "en-us", 130 + 2 * i) for i, text in enumerate(ENGLISH)]
+        said = np.concatenate(speak(lines))
         room = np.random.default_rng(0).normal(0, 1e-3, len(said))
-        heard = soxr.resample(said + room, demo.ESPEAK_RATE, 16_000).astype(np.float32)
+        heard = soxr.resample(said + room, VOICE_RATE, 16_000).astype(np.float32)
         at = 0
         for seconds in (3, 5, 7, 9, 11, 14, 17, 20, 25, 30):
             start = at % (len(heard) - 30 * 16_000)

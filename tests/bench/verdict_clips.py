@@ -13,6 +13,8 @@ import numpy as np
 import soxr
 
 from flows.demo import corpus as demo
+from flows.demo.speech import Line, speak
+from flows.demo.voice import RATE as VOICE_RATE
 from tasks.audio import open_stream
 from tasks.recording import Locator
 from tests.bench.verdict_sentences import CLOSE
@@ -188,13 +190,13 @@ def pieces(name: str, kind: str) -> Iterator[Said]:
 def close_languages() -> Iterator[Said]:
     """Close languages as espeak-ng says them; of Galician it has no voice: a Spanish one reads."""
     lines = [
-        (language, demo.Line(text, voice, 145))
+        (language, Line(text, voice, 145))
         for language, (voice, texts) in CLOSE.items()
         for text in texts
     ]
-    said = demo.speak([line for _, line in lines])
+    said = speak([line for _, line in lines])
     for number, ((language, line), samples) in enumerate(zip(lines, said, strict=True)):
         room = np.random.default_rng(number).normal(0, demo.ROOM_RMS, len(samples))
-        heard = soxr.resample(levelled(samples) + room, demo.ESPEAK_RATE, RATE, "HQ")
+        heard = soxr.resample(levelled(samples) + room, VOICE_RATE, RATE, "HQ")
         name = f"{language}{number}"
         yield Said(name, "close", language, heard.astype(np.float32), language, line.text)

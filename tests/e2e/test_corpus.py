@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +21,22 @@ from tasks.upkeep.verify import verify
 
 CORPUS = os.environ.get("UTTERMILL_CORPUS")
 pytestmark = [
-    pytest.mark.slow, pytest.mark.server, pytest.mark.cluster, pytest.mark.timeout(1200),
+    pytest.mark.server, pytest.mark.cluster, pytest.mark.timeout(1200),
     pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set"),
 ]  # fmt: skip
 
 
-def run(server: LocalServer, out: Path, *words: str) -> dict[str, Any]:
+@pytest.fixture
+def run(prefect_server: LocalServer, shared_cluster: dict[str, Any]) -> Callable[..., Any]:
+    return partial(prepared, prefect_server, shared_cluster)
+
+
+def prepared(
+    server: LocalServer, cluster: dict[str, Any], out: Path, *words: str
+) -> dict[str, Any]:
+    there = [word for key, value in cluster.items() for word in ("--set", f"cluster.{key}={value}")]
     done = subprocess.run(
-        [sys.executable, "-m", "flows.cli", "run", *words, "--out", str(out), "--json"],
+        [sys.executable, "-m", "flows.cli", "run", *words, *there, "--out", str(out), "--json"],
         env={**os.environ, "PREFECT_API_URL": server.url},
         capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=1100,
     )  # fmt: skip
@@ -35,10 +45,10 @@ def run(server: LocalServer, out: Path, *words: str) -> dict[str, Any]:
     return answer
 
 
-def test_the_whole_corpus_is_accounted_for(tmp_path: Path, prefect_server: LocalServer) -> None:
+def test_the_whole_corpus_is_accounted_for(tmp_path: Path, run: Callable[..., Any]) -> None:
     assert CORPUS
     fake = ("--set", "transcribe.backend.use=fake")
-    result = run(prefect_server, tmp_path / "out", "--source", CORPUS, *fake)
+    result = run(tmp_path / "out", "--source", CORPUS, *fake)
     version = Path(result["dataset"])
     assert verify(version) == []
     ledger = pq.read_table(version / "ledger.parquet")
@@ -53,14 +63,16 @@ def test_the_whole_corpus_is_accounted_for(tmp_path: Path, prefect_server: Local
         if "/en/librispeech/" in row["source_path"] and row["stage"] == "filter"
     ]
     assert clean == [], "no LibriSpeech clip falls to the default filters"
-    again = run(prefect_server, tmp_path / "out", "--source", CORPUS, *fake)
+    again = run(tmp_path / "out", "--source", CORPUS, *fake)
     assert all(entry["items_computed"] == 0 for entry in again["stages"].values())
 
 
-def test_librispeech_with_whisper_base(tmp_path: Path, prefect_server: LocalServer) -> None:
+@pytest.mark.parametrize("step", [10, pytest.param(2, marks=pytest.mark.nightly)])
+def test_librispeech_with_whisper_base(tmp_path: Path, run: Callable[..., Any], step: int) -> None:
+    """Every so many of its clips."""
     assert CORPUS
     rows = [json.loads(line) for line in (Path(CORPUS) / "manifest.jsonl").read_text().splitlines()]
-    chosen = [row for row in rows if row["path"].startswith("en/librispeech/")][::4]
+    chosen = [row for row in rows if row["path"].startswith("en/librispeech/")][::step]
     listing = tmp_path / "libri.jsonl"
     listing.write_text(
         "".join(
@@ -73,7 +85,7 @@ def test_librispeech_with_whisper_base(tmp_path: Path, prefect_server: LocalServ
     settings.write_text(
         f"sources: [{{kind: jsonl, path: '{listing}', name: libri}}]\nout: unused\n"
     )
-    result = run(prefect_server, tmp_path / "out", str(settings))
+    result = run(tmp_path / "out", str(settings))
     assert result["utterances"]["in"] == len(chosen)
     assert result["utterances"]["packaged"] >= len(chosen) - 1
     assert result["wer"] < 0.2

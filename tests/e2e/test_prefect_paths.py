@@ -23,7 +23,7 @@ from tests.e2e.service import Service
 from tests.faults.command import Site, differences, soon
 from tests.plugins import gate
 
-pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.cluster]
+pytestmark = [pytest.mark.server, pytest.mark.cluster]
 
 COUNT = 6
 SHARDS = 3
@@ -71,6 +71,7 @@ def settings(site: Site, out: str) -> Path:
         out,
         shard={"settle_seconds": 0, "hours": 1.8 / 3600},
         transcribe={"backend": {"use": "tests.plugins.mendable_asr"}},
+        cluster={"workers": 2},
     )
 
 

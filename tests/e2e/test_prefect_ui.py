@@ -20,7 +20,7 @@ from prefect.client.orchestration import get_client
 from prefect.types.entrypoint import EntrypointType
 
 from flows.prepare import prepare
-from flows.run import local
+from flows.run import launch
 from flows.server.server import LocalServer, using
 from flows.settings import parse
 from tasks import shelves
@@ -30,7 +30,6 @@ from tests.e2e.test_report_browser import CHROMIUM, FLAGS
 from tests.faults.command import Site
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.server,
     pytest.mark.cluster,
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine"),
@@ -55,7 +54,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, prefect_server: LocalServer) 
     file = site.settings("out", filter={"filters": [{"use": "duration", "min": 0.7}]})
     settings = yaml.safe_load(file.read_text())
     with using(prefect_server.url):
-        local.run(parse(settings))
+        launch.run(parse(settings))
         made: Any = prepare.to_deployment(  # typed as if it might be a coroutine
             "ui", parameters=settings, entrypoint_type=EntrypointType.MODULE_PATH
         )

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows.demo import corpus as demo
+from flows.demo import speech
 from flows.demo import voice as demo_voice
 from flows.server.server import LocalServer
 from tasks.upkeep.verify import verify
 
-pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.cluster]
+pytestmark = [pytest.mark.server, pytest.mark.cluster]
 
 TEXTS = (
     "The library closes at nine in the evening, and the last bus leaves a little later.",
@@ -30,9 +32,9 @@ TEXTS = (
 def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two sentences in English, with their texts, as a JSONL list."""
     home = tmp_path_factory.mktemp("spoken")
-    lines = [demo.Line(text, "en-us", 140) for text in TEXTS]
+    lines = [speech.Line(text, "en-us", 140) for text in TEXTS]
     rows = []
-    for number, samples in enumerate(demo.speak(lines)):
+    for number, samples in enumerate(speech.speak(lines)):
         path = home / f"s{number}.wav"
         sf.write(path, samples, demo_voice.RATE, "PCM_16")
         rows.append({"key": f"s{number}", "wav": str(path), "txt": TEXTS[number]})
@@ -40,11 +42,18 @@ def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "list.jsonl"
 
 
-def run(server: LocalServer, listed: Path, out: Path, backend: dict[str, Any]) -> Any:
+@pytest.fixture
+def run(prefect_server: LocalServer, shared_cluster: dict[str, Any]) -> Callable[..., Any]:
+    return partial(prepared, prefect_server, shared_cluster)
+
+
+def prepared(
+    server: LocalServer, cluster: dict[str, Any], listed: Path, out: Path, backend: dict[str, Any]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     settings = out.with_suffix(".yaml")
     source = {"kind": "jsonl", "path": str(listed), "name": "spoken"}
     head = {"sources": [source], "out": str(out), "transcribe": {"backend": backend}}
-    settings.write_text(json.dumps({**head, "cluster": {"workers": 1}}))
+    settings.write_text(json.dumps({**head, "cluster": cluster}))
     done = subprocess.run(
         [sys.executable, "-m", "flows.cli", "run", str(settings), "--json"],
         env={**os.environ, "PREFECT_API_URL": server.url},
@@ -58,10 +67,10 @@ def run(server: LocalServer, listed: Path, out: Path, backend: dict[str, Any]) -
 
 
 def test_times_of_words_are_published(
-    spoken: Path, prefect_server: LocalServer, tmp_path: Path
+    spoken: Path, run: Callable[..., Any], tmp_path: Path
 ) -> None:
     whisper = {"use": "faster_whisper", "word_timestamps": True}
-    answer, rows = run(prefect_server, spoken, tmp_path / "out", whisper)
+    answer, rows = run(spoken, tmp_path / "out", whisper)
     assert (len(rows), answer["wer"] < 0.2) == (2, True)
     for row in rows:
         times = row["word_times"]
@@ -74,9 +83,9 @@ def test_times_of_words_are_published(
 
 
 def test_moonshine_through_the_command(
-    spoken: Path, prefect_server: LocalServer, tmp_path: Path
+    spoken: Path, run: Callable[..., Any], tmp_path: Path
 ) -> None:
-    answer, rows = run(prefect_server, spoken, tmp_path / "out", {"use": "moonshine"})
+    answer, rows = run(spoken, tmp_path / "out", {"use": "moonshine"})
     assert (len(rows), answer["wer"] < 0.3) == (2, True)
     assert all(row["hypothesis"] and row["language"] == "en" for row in rows)
     assert all(row["word_times"] is None and row["avg_logprob"] is None for row in rows)

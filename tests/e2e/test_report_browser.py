@@ -25,7 +25,6 @@ FLAGS = [
     "--autoplay-policy=no-user-gesture-required", "--mute-audio",
 ]  # fmt: skip
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine"),
 ]
 

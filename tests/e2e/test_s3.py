@@ -57,6 +57,7 @@ def settings(site: Site, out: str, source: str = f"s3://{BUCKET}/e2e/in") -> Pat
     path = gated(site, "x")
     data: dict[str, Any] = yaml.safe_load(path.read_text())
     data["out"], data["sources"][0]["path"] = out, source
+    data["shard"]["hours"] = 1
     path.write_text(yaml.safe_dump(data))
     return path
 

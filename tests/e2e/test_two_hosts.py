@@ -32,7 +32,7 @@ from tests.faults.command import Ended, Site, differences, soon
 from tests.test_openai_api import Request, Stub
 
 pytestmark = [
-    pytest.mark.slow, pytest.mark.server, pytest.mark.cluster, pytest.mark.timeout(400),
+    pytest.mark.server, pytest.mark.cluster, pytest.mark.timeout(400),
 ]  # fmt: skip
 
 CONFIG = str(hosts.ROOT / "infra/dask.yaml")

@@ -26,7 +26,7 @@ import yaml
 
 from flows.server.history import out_tag
 from tasks.checkpoints.manifest import Row
-from tests import corpus
+from tests import corpus, signals
 from tests.plugins import gate
 
 ROOT = Path(__file__).parents[2]
@@ -60,11 +60,18 @@ class Ended:
 class Started:
     """A run that goes on; use it as a context manager: nothing of it is left after."""
 
-    def __init__(self, arguments: list[str], home: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self,
+        arguments: list[str],
+        home: Path,
+        environment: dict[str, str],
+        interruptible: bool = True,
+    ) -> None:
         self.token = uuid4().hex
         self._began = time.monotonic()
         self._stdout, self._stderr = home / f"{self.token}.out", home / f"{self.token}.err"
-        with self._stdout.open("wb") as out, self._stderr.open("wb") as err:
+        sigint = signals.interruptible() if interruptible else signals.uninterruptible()
+        with sigint, self._stdout.open("wb") as out, self._stderr.open("wb") as err:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "flows.cli", *arguments],
                 cwd="/", stdin=subprocess.DEVNULL, stdout=out, stderr=err,
@@ -136,6 +143,7 @@ class Site:
     home: Path
     api: str
     environment: dict[str, str] = field(default_factory=dict)
+    interruptible: bool = True  # whether SIGINT ends its commands
 
     def __post_init__(self) -> None:
         for folder in (self.source, self.gate, self.temp):
@@ -155,6 +163,13 @@ class Site:
         """TMPDIR of the runs."""
         return self.home / "tmp"
 
+    def begin_with(self, code: str) -> None:
+        """Every interpreter of the runs executes this first; "" for nothing."""
+        start = self.home / "start"
+        start.mkdir(exist_ok=True)
+        (start / "sitecustomize.py").write_text(code)
+        self.environment["PYTHONPATH"] = os.pathsep.join([str(start), str(ROOT)])
+
     def settings(self, out: str | Path, **changes: Any) -> Path:
         """A settings file; a stage's keys replace the ones of here."""
         data: dict[str, Any] = {
@@ -168,7 +183,7 @@ class Site:
                 "filters": [{"use": "duration"}, {"use": "silence"}, {"use": "clipping"}],
             },
             "transcribe": {"backend": {"use": "fake"}},
-            "cluster": {"workers": 2},
+            "cluster": {"workers": 1},
         }
         for name, value in changes.items():
             mapping = isinstance(value, dict) and isinstance(data.get(name), dict)
@@ -185,7 +200,8 @@ class Site:
         }  # fmt: skip
         if self.api:  # else the run starts a server of its own
             environment["PREFECT_API_URL"] = self.api
-        return Started([str(a) for a in arguments], self.home, environment)
+        words = [str(a) for a in arguments]
+        return Started(words, self.home, environment, self.interruptible)
 
     def command(self, *arguments: str | Path) -> Ended:
         """Any command, to its end; nothing of it may be left then."""

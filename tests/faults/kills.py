@@ -35,7 +35,7 @@ SPREAD = 0.08  # s between an item and the kill: the pace of some items, and of 
 class Kill:
     victim: str
     moment: str
-    items: int  # that pass the stage's gate first; neither `any` nor `shard` has one
+    items: int  # that pass the stage's gate first; `any` has none
     delay: float  # share of the time within which it strikes: the moment itself is random
     patient: bool  # whether the next run waits until all of the killed one is gone
 
@@ -106,18 +106,18 @@ class Tally:
 # The runs that are killed
 
 
-def large(site: Site) -> Path:
-    """A file of 1.5 GB, which holds nothing and takes no room: hashing it takes a second, and
-    that is the time to kill in the stage `shard`."""
-    return site.source / "large.wav"
+def gated_site(home: Path, api: str) -> Site:
+    """A site of which every stage passes gates, also the one that has no plug-in to wrap."""
+    site = Site(home, api)
+    site.begin_with("import tests.plugins.gated_probe")
+    return site
 
 
 def gated(site: Site, out: str) -> Path:
     """Settings of a run whose stages pass gates; see `tests.plugins.gate`."""
     return site.settings(
         out,
-        # The large file's length is guessed from its size: one shard for it, four for the rest.
-        shard={"settle_seconds": 0, "hours": 5.6},
+        shard={"settle_seconds": 0, "hours": 0.0013},  # twelve recordings in four shards
         filter={
             "segmenter": {"use": "whole"},
             "filters": [{"use": "tests.plugins.gated_filter"}, {"use": "silence"}],
@@ -139,7 +139,7 @@ def with_own_server(site: Site) -> Site:
         closing(sqlite3.connect(home / "prefect.db")) as copy,
     ):
         made.backup(copy)
-    return replace(site, api="", environment={"PREFECT_HOME": str(home)})
+    return replace(site, api="", environment={**site.environment, "PREFECT_HOME": str(home)})
 
 
 def database(site: Site) -> Path:
@@ -169,8 +169,7 @@ def server_of(run: Started) -> list[psutil.Process]:
 class Watch:
     """Where one run of an OUT is, by the lines that its processes leave at the gates."""
 
-    def __init__(self, site: Site, out: Path, pace: float) -> None:
-        self.site, self.out = site, out
+    def __init__(self, site: Site, pace: float) -> None:
         self.trace = site.gate / gate.TRACE
         self.trace.write_text("")
         (site.gate / gate.PACE).write_text(str(pace))
@@ -180,18 +179,11 @@ class Watch:
         pairs = (line.split() for line in self.trace.read_text().splitlines())
         return [(stage, int(pid)) for stage, pid in pairs]
 
-    def sharding(self) -> bool:
-        """Whether there is a list of recordings, and no shard of them yet."""
-        return any(self.site.temp.glob("uttermill-run-*/listing/*")) and not self.sharded()
-
-    def sharded(self) -> bool:
-        return any((self.out / "manifests/shard").glob("*/*.parquet"))
-
     def stage(self, pids: set[int]) -> str:
         """Of the last passage of one of these processes, else of any."""
         lines = self.lines()
         if not lines:
-            return "filter" if self.sharded() else "shard" if self.sharding() else "start"
+            return "start"
         return ([stage for stage, pid in lines if pid in pids] or [lines[-1][0]])[-1]
 
 
@@ -231,15 +223,14 @@ class Striker:
 
         def come() -> bool:
             fresh = [stage for stage, _ in watch.lines()[begun:]]
-            # `package` waits for all shards: no more items of the stages before it will pass.
-            beyond = STAGES[max(STAGES.index("package"), STAGES.index(kill.moment) + 1) :]
+            # All recordings are probed before the first is filtered, and all shards are done
+            # before `package`: no more items of the stages before these will pass.
+            done_by = "filter" if kill.moment == "shard" else "package"
+            beyond = STAGES[max(STAGES.index(done_by), STAGES.index(kill.moment) + 1) :]
             return fresh.count(kill.moment) >= needed or any(stage in beyond for stage in fresh)
 
         if kill.moment == ANY:
             soon(over, kill.delay * self.seconds)
-        elif kill.moment == "shard":
-            soon(lambda: watch.sharding() or watch.sharded() or over(), every=0.005)
-            soon(over, kill.delay)
         else:
             soon(lambda: come() or over(), every=0.003)
             soon(over, kill.delay * SPREAD, every=0.001)
@@ -293,8 +284,5 @@ def unbalanced(site: Site, out: Path) -> list[str]:
     counted: Counter[str] = Counter()
     for row in rows:
         counted[Path(row["source_path"]).name] += row["samples"]
-    frames = {
-        path.name: 0 if path == large(site) else sf.info(path).frames
-        for path in site.source.iterdir()
-    }
+    frames = {path.name: sf.info(path).frames for path in site.source.iterdir()}
     return [name for name in sorted({*counted, *frames}) if counted[name] != frames.get(name)]

@@ -32,7 +32,7 @@ from flows.server.server import LocalServer
 from flows.settings import parse
 from tasks import storage
 from tests import corpus
-from tests.conftest import KILLS
+from tests.conftest import KILLS, SOME_KILLS, kills
 from tests.faults.command import ROOT, Site, Started, differences, soon, still_open
 from tests.faults.kills import (
     ANY,
@@ -45,7 +45,7 @@ from tests.faults.kills import (
     Watch,
     database,
     gated,
-    large,
+    gated_site,
     leftovers,
     plan,
     strays,
@@ -62,15 +62,20 @@ FRESH_OUTS = 3  # for a kill that came after the end of its run
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "kills" in metafunc.fixturenames:
-        count, seed = metafunc.config.getoption("kills"), metafunc.config.getoption("kills_seed")
-        chains = plan(count, seed)
-        metafunc.parametrize("kills", chains, ids=[f"chain{n:02d}" for n in range(len(chains))])
+    if "chain" in metafunc.fixturenames:
+        count, seed = kills(metafunc.config), metafunc.config.getoption("kills_seed")
+        asked = metafunc.config.getoption("kills") is not None
+        marks = [] if asked or count == SOME_KILLS else [pytest.mark.nightly]
+        chains = [
+            pytest.param(chain, marks=marks, id=f"chain{number:02d}")
+            for number, chain in enumerate(plan(count, seed))
+        ]
+        metafunc.parametrize("chain", chains)
 
 
 @pytest.fixture(scope="module")
 def tally(pytestconfig: pytest.Config) -> Iterator[Tally]:
-    count, seed = pytestconfig.getoption("kills"), pytestconfig.getoption("kills_seed")
+    count, seed = kills(pytestconfig), pytestconfig.getoption("kills_seed")
     tally = pytestconfig.stash[KILLS] = Tally(count, seed)
     yield tally
     if tally.chains == len(plan(count, seed)):  # else some were not chosen, or failed
@@ -80,10 +85,8 @@ def tally(pytestconfig: pytest.Config) -> Iterator[Tally]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, prefect_server: LocalServer) -> Site:
-    made = Site(tmp_path_factory.mktemp("seeded"), prefect_server.url)
+    made = gated_site(tmp_path_factory.mktemp("seeded"), prefect_server.url)
     corpus.make(made.source, COUNT)
-    with large(made).open("wb") as file:
-        file.truncate(3 << 28)
     return made
 
 
@@ -95,7 +98,7 @@ def alone(site: Site) -> Site:
 @pytest.fixture(scope="module")
 def quiet(site: Site) -> float:
     """Seconds of the run that nobody disturbs, into `reference`."""
-    Watch(site, site.home / "reference", PACE)
+    Watch(site, PACE)
     ended = site.done(gated(site, "reference"))
     assert ended.result["utterances"]["packaged"] == COUNT
     assert ended.result["deaths"] == {"deaths": 0, "timeouts": 0, "isolated": 0}
@@ -121,15 +124,15 @@ def sound(site: Site, out: Path) -> None:
         assert still_open(site.api, out) == []
 
 
-def suffered(striker: Striker, name: str, kills: list[Kill]) -> list[Kill]:
+def suffered(striker: Striker, name: str, left: list[Kill]) -> list[Kill]:
     """One OUT through as many of the kills as come before a run's end; those that are left."""
-    site, out = striker.site, striker.site.home / name
+    site = striker.site
     settings = gated(site, name)
     while True:
-        watch = Watch(site, out, PACE)
+        watch = Watch(site, PACE)
         with site.start("run", settings, "--json") as run:
-            while kills and striker.strike(run, kills[0], watch):
-                kill, *kills = kills
+            while left and striker.strike(run, left[0], watch):
+                kill, *left = left
                 if kill.victim == "run":
                     gone(site, run, kill)
                     break
@@ -138,11 +141,12 @@ def suffered(striker: Striker, name: str, kills: list[Kill]) -> list[Kill]:
                 assert ended.code == 0, ended.stderr
                 assert run.none_left(2.0), run.alive()
                 break
-    sound(site, out)
-    again = site.done(settings)
-    assert not again.result["new"]
-    sound(site, out)
-    return kills
+    sound(site, site.home / name)
+    if not striker.tally.chains:  # once is enough: it costs as much as a kill
+        again = site.done(settings)
+        assert not again.result["new"]
+        sound(site, site.home / name)
+    return left
 
 
 def gone(site: Site, run: Started, kill: Kill) -> None:
@@ -152,17 +156,21 @@ def gone(site: Site, run: Started, kill: Kill) -> None:
 
 
 def test_kills(
-    site: Site, alone: Site, quiet: float, tally: Tally, kills: tuple[Kill, ...],
+    site: Site,
+    alone: Site,
+    quiet: float,
+    tally: Tally,
+    chain: tuple[Kill, ...],
     request: pytest.FixtureRequest,
-) -> None:  # fmt: skip
+) -> None:
     began = time.monotonic()
-    chain = request.node.callspec.id
-    own = any(kill.victim == "server" for kill in kills)
+    name = request.node.callspec.id
+    own = any(kill.victim == "server" for kill in chain)
     striker = Striker(alone if own else site, tally, quiet)
-    left = list(kills)
+    left = list(chain)
     try:
         for fresh in range(FRESH_OUTS):
-            left = suffered(striker, f"{chain}-{fresh}", left)
+            left = suffered(striker, f"{name}-{fresh}", left)
             if not left:
                 break
             # A run is not equally long every time: sooner, then.
@@ -172,9 +180,9 @@ def test_kills(
             assert whole(alone)
     except BaseException as error:
         error.add_note(
-            f"the plan was {'; '.join(map(str, kills))}\n"
+            f"the plan was {'; '.join(map(str, chain))}\n"
             f"again: pytest tests/faults/test_kills_seeded.py --kills {tally.planned} "
-            f"--kills-seed {tally.seed} -k {chain}"
+            f"--kills-seed {tally.seed} -k {name}"
         )
         raise
     finally:

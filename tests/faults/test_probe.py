@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import pytest
 
 from tests import corpus
-from tests.faults.command import ROOT, Site, computed, packaged, quarantined
+from tests.faults.command import Site, computed, packaged, quarantined
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster]
 
@@ -38,10 +37,7 @@ HANGING = FATAL.replace("os.kill(os.getpid(), signal.SIGSEGV)", "time.sleep(3600
 
 def test_a_header_that_hangs_costs_the_timeout_of_an_item(site: Site) -> None:
     corpus.make(site.source, COUNT)
-    start = site.home / "start"
-    start.mkdir()
-    (start / "sitecustomize.py").write_text(HANGING)
-    site.environment["PYTHONPATH"] = os.pathsep.join([str(start), str(ROOT)])
+    site.begin_with(HANGING)
     began = time.monotonic()
     done = site.done(site.settings("out", cluster={"item_timeout": 4.0}))
     assert time.monotonic() - began < 120
@@ -51,10 +47,7 @@ def test_a_header_that_hangs_costs_the_timeout_of_an_item(site: Site) -> None:
 
 def test_a_header_that_kills_costs_one_item(site: Site) -> None:
     corpus.make(site.source, COUNT)
-    start = site.home / "start"
-    start.mkdir()
-    (start / "sitecustomize.py").write_text(FATAL)
-    site.environment["PYTHONPATH"] = os.pathsep.join([str(start), str(ROOT)])
+    site.begin_with(FATAL)
     settings = site.settings("out")
     out, others = site.home / "out", {f"c/r{n:02d}.wav" for n in range(COUNT)} - {DEADLY}
 
@@ -67,7 +60,7 @@ def test_a_header_that_kills_costs_one_item(site: Site) -> None:
     # Asked to try again: that one alone, and it is no better; then the library is mended.
     for mended in (False, True):
         if mended:
-            (start / "sitecustomize.py").unlink()
+            site.begin_with("")
         retried = site.command("run", settings, "--set", "shard.retry=true")
         assert retried.code == 0, retried.stderr
         assert computed(retried)["shard"] == 1

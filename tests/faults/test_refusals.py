@@ -138,10 +138,15 @@ def test_the_second_run_into_one_out_names_the_first(site: Site) -> None:
 
 
 @pytest.mark.cluster
-def test_all_broken_then_nothing_left_then_an_unmounted_source_then_damage(site: Site) -> None:
+def test_all_broken_then_nothing_left_then_an_unmounted_source_then_damage(
+    site: Site, shared_cluster: dict[str, Any]
+) -> None:
     """One OUT that refuses for four reasons, and is whole again when they are gone."""
     out = site.home / "out"
-    strict = {"sources": [{"kind": "folder", "path": str(site.source), "name": "c"}]}
+    strict: dict[str, Any] = {
+        "sources": [{"kind": "folder", "path": str(site.source), "name": "c"}],
+        "cluster": shared_cluster,
+    }
     sounds = {p.name: p.read_bytes() for p in site.source.iterdir()}
     for name in sounds:
         (site.source / name).write_bytes(b"no audio at all")
@@ -199,3 +204,22 @@ def test_ctrl_c(site: Site, own_server: bool) -> None:
     assert took < 30, "Prefect must not wait for a server that is gone"
     assert site.done(settings).result["utterances"]["packaged"] == COUNT
     print(f"\nended {took:.1f} s after Ctrl-C")
+
+
+@pytest.mark.cluster
+def test_sigterm_where_sigint_is_ignored(site: Site) -> None:
+    """A run in the background of a script (`nohup … &`)."""
+    site = replace(site, interruptible=False)
+    settings = site.settings("out", filter={"filters": [{"use": "tests.plugins.gated_filter"}]})
+    hold = site.gate / f"{gate.name('filter', corpus.seconds_of(1))}.hold"
+    hold.touch()
+    with site.start("run", settings, "--json") as run:
+        assert soon(hold.with_suffix(".held").exists), run.stderr()
+        run.interrupt()
+        time.sleep(1)
+        assert run.process.poll() is None, "control: SIGINT is ignored"
+        run.process.terminate()
+        ended = run.end(60)
+        assert run.none_left(5.0), run.alive()
+    says(ended, 130, "interrupted")
+    assert not any(site.temp.glob("uttermill-*"))

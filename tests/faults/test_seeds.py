@@ -14,17 +14,19 @@ import types
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flows.cluster import spawning
+from flows.cluster import dask_config, spawning
 from flows.cluster.cluster import Cluster, ClusterSettings
 from tasks.stages.process import started_afresh
 from tests.faults import seeds
 
 ROOT = Path(__file__).parents[2]
+NIGHTLY = partial(pytest.param, marks=pytest.mark.nightly)
 ROUNDS = 2  # calls of each resampler a thread
 ATTEMPTS = 25  # processes until the race is seen: six of nine showed it on idle cores
 
@@ -94,12 +96,12 @@ def threaded(workers: int, threads: int, folder: Path) -> Iterator[Any]:
     import dask.config
     import distributed
 
-    spawning.forget_main()
     made: Any = distributed.LocalCluster
     client: Any = distributed.Client
     with (
-        dask.config.set(spawning.configuration()),
-        spawning.environment(spawning.environ()),
+        spawning.without_main(),
+        dask.config.set(dask_config.flat()),
+        spawning.environment(dask_config.environment()),
         made(
             n_workers=workers, threads_per_worker=threads, host="127.0.0.1", memory_limit="4GB",
             dashboard_address=None, scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
@@ -127,7 +129,7 @@ def proven(client: Any, workers: int, threads: int) -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("workers", [2, NIGHTLY(1), NIGHTLY(4)])
 def test_our_workers_resample_without_a_failure(workers: int, tmp_path: Path) -> None:
     seeds.openmp()  # the parent has used OpenMP, as in (b)
     settings = ClusterSettings(workers=workers, memory_limit="4GB")
@@ -140,7 +142,9 @@ def test_our_workers_resample_without_a_failure(workers: int, tmp_path: Path) ->
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize(("workers", "threads"), [(1, 2), (1, 3), (1, 4), (2, 2), (4, 4)])
+@pytest.mark.parametrize(
+    ("workers", "threads"), [(1, 4), NIGHTLY(1, 2), NIGHTLY(1, 3), NIGHTLY(2, 2), NIGHTLY(4, 4)]
+)
 def test_with_our_preload_threads_resample_without_a_failure(
     workers: int, threads: int, tmp_path: Path
 ) -> None:

@@ -19,8 +19,9 @@ from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 
+from tasks.scoring import _plain
 from tasks.scoring.cleaning import clean
-from tasks.scoring.normalisers import _plain, _spoken
+from tasks.scoring.normalisers import _spoken
 
 #: Raise it when any rule, or what `tasks.scoring.readings` makes of a pair, leaves another text:
 #: stored counts are then made again from stored texts.

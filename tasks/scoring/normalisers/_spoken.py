@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from tasks.scoring.normalisers._plain import UNSPACED
+from tasks.scoring._plain import UNSPACED
 
 MOST_FIGURES = 15  # longer ones are no quantities, and beyond what CLDR has words for
 _CARDINAL = "spellout-numbering"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from tasks.scoring.normalisers import _plain
+from tasks.scoring import _plain
 
 ROUNDS = 8
 LONGEST_RUN = 50  # words of a spoken number that are read as one

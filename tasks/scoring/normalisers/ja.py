@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tasks.scoring.normalisers import _han, _plain
+from tasks.scoring import _plain
+from tasks.scoring.normalisers import _han
 
 
 def normalise(text: str) -> str:

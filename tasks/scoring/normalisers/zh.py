@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tasks.scoring.normalisers import _han, _plain
+from tasks.scoring import _plain
+from tasks.scoring.normalisers import _han
 
 
 @lru_cache(maxsize=1)

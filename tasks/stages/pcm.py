@@ -7,19 +7,17 @@ int16 source at the target rate comes through bit for bit. Full scale is clamped
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks import plugins
+from tasks.audio import Clip
 from tasks.audio.channels import mean
 from tasks.errors import ItemError
-from tasks.settings import ResampleSettings
-
-if TYPE_CHECKING:
-    from tasks.audio import Clip
+from tasks.plugins.contracts import Resampler
+from tasks.settings import ResampleSettings, StageSettings
 
 Float = NDArray[np.float32]
 Int16 = NDArray[np.int16]
@@ -144,9 +142,9 @@ def _fill(
 
 def _resampled(
     monos: Iterator[Float], n: int, src_hz: int, settings: ResampleSettings,
-    plugin: ModuleType, options: Any,
+    plugin: Resampler, options: StageSettings,
 ) -> Iterator[Float]:  # fmt: skip
-    if n <= STREAM_ABOVE_S * src_hz or not hasattr(plugin, "stream"):
+    if n <= STREAM_ABOVE_S * src_hz or plugin.stream is None:
         yield plugin.resample(_finite(_joined(list(monos))), src_hz, settings.rate, options)
         return
     blocks = (_finite(block) for block in _evenly(monos))

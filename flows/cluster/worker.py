@@ -1,5 +1,7 @@
-"""What runs on a Dask worker: a stage of a shard with progress events, or another call; both
-measured. Knows no Prefect."""
+"""Runs on a Dask worker: a stage of a shard with progress events, or another call, both measured.
+
+Knows no Prefect.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +21,21 @@ from tasks.stages import stage
 from tasks.stages.gauge import Gauge
 
 TOPIC = "uttermill-progress"
-HANDED = "uttermill"  # in a worker's own temporary directory: what filter hands to resample there
-EVERY = 0.5  # s between events of a worker: the scheduler is not for rows
+HANDOVER = "uttermill"  # in a worker's temporary directory: PCM that filter leaves for resample
+EVENT_SECONDS = 0.5  # between two progress events of a worker, to spare the scheduler
 
 
-def work(name: str, job: Job, shard: str, isolate: bool = False) -> Done:
+def run_stage(name: str, job: Job, shard: str, isolate: bool = False) -> Done:
     """Run a stage for a shard on this worker; see `tasks.stages.stage.run`."""
     worker = get_worker()
-    job = at_home(job, worker)
+    job = adapted(job, worker)
     waiting = 0.0
     sent = time.monotonic()
 
     def progress(seconds: float, last: bool = False) -> None:
         nonlocal waiting, sent
         waiting += seconds
-        if waiting and (last or time.monotonic() - sent > EVERY):
+        if waiting and (last or time.monotonic() - sent > EVENT_SECONDS):
             worker.log_event(TOPIC, {"stage": name, "shard": shard, "seconds": waiting})
             waiting, sent = 0.0, time.monotonic()
 
@@ -43,28 +45,28 @@ def work(name: str, job: Job, shard: str, isolate: bool = False) -> Done:
     return replace(done, cost=gauge.cost)
 
 
-def call(work: Callable[..., Any], *args: Any, **how: Any) -> tuple[Any, Cost]:
-    """`work(*args)` on this worker, and what it cost."""
+def run_call(function: Callable[..., Any], *args: Any, **options: Any) -> tuple[Any, Cost]:
+    """Return `function(*args, **options)`, run on this worker, and what it cost."""
     with Gauge(str(get_worker().name)) as gauge:
-        result = work(*args, **how)
+        result = function(*args, **options)
     return result, gauge.cost
 
 
-def at_home(job: Job, worker: Any) -> Job:
-    """The job as this worker can do it: its memory is its own, and the run's disposable folder is
-    of use only where it is seen."""
+def adapted(job: Job, worker: Any) -> Job:
+    """The job with this worker's memory limit, and with a handover folder on its own disk where
+    the run's folder cannot be written to."""
     limit = worker.memory_manager.memory_limit
     if limit:
         job = replace(job, memory_limit=int(limit))
     if job.scratch is not None and not os.access(job.scratch, os.W_OK):
-        job = replace(job, scratch=_handed())
+        job = replace(job, scratch=_handover())
     return job
 
 
-def forget() -> None:
-    """Remove what runs handed over on this worker: it costs those that go on a second decode."""
-    shutil.rmtree(_handed(), ignore_errors=True)
+def remove_handover() -> None:
+    """Remove what runs handed over on this worker; runs that go on decode it a second time."""
+    shutil.rmtree(_handover(), ignore_errors=True)
 
 
-def _handed() -> Path:
-    return Path(tempfile.gettempdir()) / HANDED
+def _handover() -> Path:
+    return Path(tempfile.gettempdir()) / HANDOVER

@@ -1,4 +1,4 @@
-"""The start of a local cluster: a scheduler in this process, and a nanny for each worker of it."""
+"""Starts a local cluster: a scheduler in this process, and a nanny for each of its workers."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import os
 from pathlib import Path
 from typing import Any
 
-from flows.cluster import gpus, spawning
+from flows.cluster import ending, gpus
 from flows.cluster.fleet import CPU, GPU, Fleet
 
 log = logging.getLogger("uttermill")
 
-STARTS = 3  # a worker that something kills while it starts is no reason to end the run
-KILLED = "Nanny failed to start worker process"  # what Dask says of one that said nothing itself
+STARTS = 3  # tries, when a worker is killed while it starts
+KILLED = "Nanny failed to start worker process"  # Dask's message for a worker that sent none
 
 
 def start(fleet: Fleet, memory: int, folder: Path, security: Any, dashboard: bool) -> Any:
-    """A `distributed.SpecCluster` on the loopback. `memory`: bytes of each worker.
+    """A `distributed.SpecCluster` on the loopback. `memory`: bytes per worker.
 
-    The scheduler's files lie in `folder` with the workers', which is swept after a killed run.
+    `folder` holds the files of the scheduler and the workers; the next run removes it when this
+    one is killed.
     """
     import distributed
 
@@ -29,7 +30,7 @@ def start(fleet: Fleet, memory: int, folder: Path, security: Any, dashboard: boo
         "security": security,
         "local_directory": str(folder),
     }
-    # Its HTTP server runs without a dashboard too: on no fixed port, and only here.
+    # The HTTP server also runs without a dashboard: on any free port of the loopback.
     pages = {"dashboard": dashboard, "dashboard_address": "127.0.0.1:0"}
     scheduler = {"cls": distributed.Scheduler, "options": {**both, **pages}}
     workers = specs(fleet, **both, nthreads=1, dashboard=False, memory_limit=memory)
@@ -41,20 +42,20 @@ def start(fleet: Fleet, memory: int, folder: Path, security: Any, dashboard: boo
         except RuntimeError as error:
             if not left or str(root(error)) != KILLED:
                 raise
-            log.warning("a worker was killed while it started; all start again")
-        except BaseException:  # an interrupt; no variable holds what has begun
-            spawning.abandon(set(made._instances) - before)
+            log.warning("a worker was killed while it started; all workers start again")
+        except BaseException:  # an interrupt: Dask's own list is all that knows what has started
+            ending.abandon(set(made._instances) - before)
             raise
     raise AssertionError("unreachable")
 
 
 def specs(fleet: Fleet, **options: Any) -> dict[str, dict[str, Any]]:
-    """Each worker by its name. A nanny gives all that follow one the same environment."""
+    """Dask's specification of each worker, by its name. A replacement gets the same environment."""
     from distributed import Nanny
 
     kinds = {f"gpu-{number}": (GPU, device) for number, device in enumerate(fleet.pins)}
     kinds |= {f"cpu-{number}": (CPU, "") for number in range(fleet.cpus)}
-    # Indices as nvidia-smi has them; by default CUDA counts the fastest GPU first.
+    # Number GPUs as nvidia-smi does; CUDA's default puts the fastest first.
     order = os.environ.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     return {
         name: {
@@ -71,7 +72,7 @@ def specs(fleet: Fleet, **options: Any) -> dict[str, dict[str, Any]]:
 
 
 def root(error: BaseException) -> BaseException:
-    """What began it: Dask wraps errors of workers several times."""
+    """The first cause: Dask wraps errors of workers several times."""
     while error.__cause__ is not None:
         error = error.__cause__
     return error

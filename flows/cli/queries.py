@@ -1,4 +1,4 @@
-"""What the looking commands find out: status, ledger, what-if, list, plugins, schema."""
+"""Answers of the commands that only read: status, ledger, what-if, list, plugins, schema."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tasks.storage import tables
 def status(out: Path) -> dict[str, Any]:
     """Per stage: items done, and items that a run with the newest settings would compute.
 
-    What is not cut yet may hold any number of utterances: until then the later stages' numbers are
-    the least that a run would compute.
+    A recording that is not segmented yet may hold any number of utterances: until then, the
+    numbers of later stages are lower bounds.
     """
     job = runs.settings_of(out).job()
     found = shard.survey(job)
@@ -44,23 +44,26 @@ def status(out: Path) -> dict[str, Any]:
             lacking, there = (0, known[name]) if known else stage.pending(name, job, each)
             missing, done = missing + lacking, done + there
         stages[name] = {"items_done": done, "items_to_compute": missing}
-    # What one stage has to do waits for the next one too.
+    # What one stage still has to compute is missing in the next one too.
     uncut = sum(not row["error_code"] for _, row in found.probe)
     stages["filter"]["items_to_compute"] += uncut
     stages["transcribe"]["items_to_compute"] += stages["resample"]["items_to_compute"]
     newest = versions.newest(out)
     described = versions.described(newest) if newest else None
     return {
-        "out": str(out), "shards": len(shards), "stages": stages,
-        "removed": len(found.removed), "ignored": found.ignored,
+        "out": str(out),
+        "shards": len(shards),
+        "stages": stages,
+        "removed": len(found.removed),
+        "ignored": found.ignored,
         "dataset": str(newest) if newest else None,
         "utterances": described["utterances"] if described else None,
         "seconds": described["seconds"] if described else None,
-    }  # fmt: skip
+    }
 
 
 def ledger(out: Path) -> dict[str, Any]:
-    """The newest version's ledger; before the first one, the ledger of what is done so far."""
+    """The newest version's ledger; before the first version, the ledger of what is done so far."""
     table, newest = _ledger(out)
     return {
         "dataset": str(newest) if newest else None,
@@ -73,12 +76,12 @@ def ledger(out: Path) -> dict[str, Any]:
 
 
 def items(out: Path, reason: str | None, dataset: str | None) -> Iterator[dict[str, Any]]:
-    """The same ledger row by row, and what the newest run left aside while listing."""
+    """The same ledger row by row, and files that the newest run left aside."""
     return naming.of(_ledger(out)[0], naming.read_left_aside(out), reason, dataset)
 
 
 def _ledger(out: Path) -> tuple[pa.Table, Path | None]:
-    """(ledger, the version that it is of; None: it is of what is done so far)."""
+    """(ledger, its version); the version is None for a ledger of what is done so far."""
     last = runs.newest(out)
     newest = versions.newest(out)
     if newest and storage.exists(last / "summary.json"):
@@ -88,7 +91,7 @@ def _ledger(out: Path) -> tuple[pa.Table, Path | None]:
 
 def what_if(out: Path, sets: Sequence[str]) -> dict[str, Any]:
     """Items and hours kept now and under changed settings, from what is stored."""
-    now = runs.settings_of(out, ended_well=True)  # a refused run's are not what is published
+    now = runs.settings_of(out, ended_well=True)  # the settings of a refused run were not published
     data = now.model_dump(mode="json")
     for assignment in sets:
         assign(data, assignment)
@@ -97,42 +100,42 @@ def what_if(out: Path, sets: Sequence[str]) -> dict[str, Any]:
     before, after = kept(now.job(), then.job())
     if after["unmeasured"]:
         raise ConfigError(
-            f"{after['unmeasured']} recordings have no stored measures for these settings: they "
-            "change what is measured, not a threshold; use `uttermill run` with them"
+            f"{after['unmeasured']} recordings have no stored measures for these settings, which "
+            "change what is measured and not only a threshold; use `uttermill run` with them"
         )
     return {
-        "now": before, "then": after,
+        "now": before,
+        "then": after,
         "difference": {
             "items": after["items"] - before["items"],
             "hours": round(after["hours"] - before["hours"], 6),
         },
-    }  # fmt: skip
+    }
 
 
-#: Names of lists of clips, in any format.
+#: How the names of clip lists end, in any format.
 LISTS = ("/data.list", "/wav.scp")
 
 
 def data_list(dataset: Path, prefix: str | None, split: str | None) -> list[str]:
-    """Lines of the list of clips, of `wenet` or else of the first format that has one, with
-    absolute paths or with `prefix` before the relative ones."""
-    names = datacard.formats_of(versions.described(dataset)) if _is_version(dataset) else {}
+    """Lines of the clip list: of `wenet`, else of the first format that has one.
+
+    Paths are absolute, or relative ones after `prefix`.
+    """
+    is_version = storage.exists(dataset / "dataset.json")
+    names = datacard.formats_of(versions.described(dataset)) if is_version else {}
     head = (prefix if prefix is not None else str(dataset)).rstrip("/")
     for name in sorted(names, key=lambda name: name != "wenet"):
         module = plugins.load("formats", name)
         lines: list[str] = []
-        if hasattr(module, "listing"):
+        if module.listing:
             store = storage.of(dataset)
             lists = [name for name in store.tree(dataset) if name.endswith(LISTS)]
             with store.reading(dataset, lists) as home:
                 lines = module.listing(home, split or "*", head)
         if lines:
             return lines
-    raise ConfigError(f"{dataset} holds no list of clips; package it with format wenet")
-
-
-def _is_version(dataset: Path) -> bool:
-    return storage.exists(dataset / "dataset.json")
+    raise ConfigError(f"{dataset} has no list of clips; package it with the format wenet")
 
 
 def on_shelves() -> dict[str, Any]:
@@ -140,12 +143,10 @@ def on_shelves() -> dict[str, Any]:
     for shelf in shelves.SHELVES:
         found[shelf] = {}
         for name in shelves.names(shelf):
-            module = plugins.load(shelf, name)
-            text = (module.__doc__ or "").strip().splitlines()
-            fields = getattr(module, "Settings", None)
+            text = (plugins.module(shelf, name).__doc__ or "").strip().splitlines()
             found[shelf][name] = {
                 "about": text[0] if text else "",
-                "settings": sorted(fields.model_fields) if fields else [],
+                "settings": sorted(plugins.load(shelf, name).Settings.model_fields),
             }
     return found
 
@@ -154,18 +155,19 @@ def columns() -> dict[str, Any]:
     found = {
         name: [
             {
-                "column": f.name, "type": str(f.type),
+                "column": f.name,
+                "type": str(f.type),
                 "unit": (f.metadata or {}).get(b"unit", b"").decode(),
                 "meaning": (f.metadata or {}).get(b"doc", b"").decode(),
             }
             for f in table
         ]
         for name, table in schema.TABLES.items()
-    }  # fmt: skip
+    }
     found["measures"] = [
         {"column": column, "type": "double", "unit": unit, "meaning": text}
-        for shelf in ("filters", "text")
+        for shelf in plugins.MEASURING
         for name in shelves.names(shelf)
-        for column, (unit, text) in getattr(plugins.load(shelf, name), "COLUMNS", {}).items()
+        for column, (unit, text) in plugins.columns(shelf, name).items()
     ]
     return found

@@ -1,5 +1,4 @@
-"""How the pipeline's calls get to the workers: `OnCluster` is its Caller, under guards, for as long
-as a flow has it `opened`."""
+"""Sends the pipeline's calls to the cluster of a run."""
 
 from __future__ import annotations
 
@@ -10,10 +9,11 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from flows.cluster import remote
+from flows.cluster import deadlines, worker
+from flows.cluster.chains import map_chains
 from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU, GPU
-from flows.cluster.guard import Guard, map_chains
 from flows.run import dask_report
 from flows.run.metrics import Metrics
 from flows.run.progress import Progress
@@ -23,35 +23,38 @@ from tasks.job import Done, Job
 from tasks.plugins import gpu
 from tasks.stages.gauge import Gauge
 
-HOUR = 3600.0
-#: What the pipeline's other calls are a part of, by module and name.
+#: Stage and step of the pipeline's other calls, by module and name.
 STEPS = {
-    "tasks.shard.probe": ("shard", "probe"), "tasks.package.gather": ("package", "gather"),
+    "tasks.shard.probe": ("shard", "probe"),
+    "tasks.package.gather": ("package", "gather"),
     "tasks.packaging.decided.save": ("package", "decide"),
     "tasks.packaging.shards.write": ("package", "write"),
     "tasks.packaging.shards.check": ("package", "check"),
     "tasks.estimating.trial.plan": ("package", "plan"),
-}  # fmt: skip
+}
 
 
 @contextmanager
 def opened(
     job: Job, settings: ClusterSettings, metrics: Metrics, folder: Path
-) -> Iterator[tuple[OnCluster, Progress]]:
-    """The cluster of a run, which lies in `folder`, and its progress bars."""
+) -> Iterator[tuple[ClusterCaller, Progress]]:
+    """The caller of a run, whose cluster ends with the context, and its progress bars.
+
+    `folder` is the run's folder.
+    """
     assert job.scratch is not None
-    # Workers that others start see a folder, or they have the store's account.
+    # Workers that others start must see a folder, unless OUT is in a store they have access to.
     common = None if storage.of(job.out).remote else folder
     workers = Cluster(settings, job.scratch / "workers", bool(gpu.stages(job)), common)
     with Progress() as progress, workers as cluster:
-        cluster.subscribe(remote.TOPIC, progress.on_event)
+        cluster.subscribe(worker.TOPIC, progress.on_event)
         cluster.forward_logging()
         with dask_report.recorded(cluster, folder):
-            yield OnCluster(cluster, settings, metrics), progress
+            yield ClusterCaller(cluster, settings, metrics), progress
 
 
-class OnCluster:
-    """Sends work to the cluster; a call that nothing else needs a worker for stays here."""
+class ClusterCaller:
+    """`tasks.pipeline.Caller` on a cluster; a call that no worker is running for stays here."""
 
     def __init__(
         self, cluster: Cluster, settings: ClusterSettings, metrics: Metrics | None = None
@@ -59,16 +62,10 @@ class OnCluster:
         self.cluster = cluster
         self.settings = settings
         self.metrics = metrics if metrics is not None else Metrics()
-        self.guard = Guard(cluster, self._deadline)
-
-    def _deadline(self, seconds: float, isolated: bool) -> float:
-        """Wall seconds that a call may take for so much audio."""
-        shared = self.settings.item_timeout + self.settings.timeout_factor * seconds
-        # One by one, each item may use up its own timeout; the isolation itself enforces that.
-        return shared * 100 if isolated else shared
+        self.dispatcher = Dispatcher(cluster, partial(deadlines.of_audio, settings))
 
     def listing(self, job: Job) -> Path:
-        """Folder of the list that workers probe by: workers elsewhere see OUT, and not our disk."""
+        """Folder for the list of recordings to probe: other machines see OUT, not this disk."""
         assert job.scratch is not None
         if self.settings.kind == "local":
             return job.scratch / "listing"
@@ -80,22 +77,32 @@ class OnCluster:
             return self._on_worker(work, args)
         with Gauge() as gauge:
             result = work(*args)
-        self.metrics.call(_place(work, args, ""), Trace(gauge.cost.started, 1), gauge.cost)
+        self.metrics.call(place_of(work, args, ""), Trace(gauge.cost.started, 1), gauge.cost)
         return result
 
     def kind(self, name: str, job: Job) -> str:
-        """Kind of worker for a stage: one that wants a GPU goes to whoever is there where no
-        worker has one."""
+        """Kind of worker for a stage: any worker where none has a GPU."""
         return GPU if GPU in self.cluster.kinds and name in gpu.stages(job) else CPU
+
+    def width(self) -> int:
+        """Shards to have in hand: one per worker, and as many that wait, so that the last round
+        is not one long stage beside idle workers."""
+        return 2 * self.cluster.size
 
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
         kind = self.kind(name, job)
         place, trace = Place(name, shard=shard, kind=kind), Trace()
         try:
-            done: Done = self.guard.run(
-                remote.work, name, job, shard, seconds_of_audio=seconds,
-                name=f"{name} of {shard}", kind=kind, trace=trace,
-            )  # fmt: skip
+            done: Done = self.dispatcher.run(
+                worker.run_stage,
+                name,
+                job,
+                shard,
+                seconds_of_audio=seconds,
+                name=f"{name} of {shard}",
+                kind=kind,
+                trace=trace,
+            )
         except Exception as error:
             self.metrics.failed(place, trace, error)
             raise
@@ -104,16 +111,21 @@ class OnCluster:
 
     def map(self, work: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
         call = partial(self._on_worker, work)
-        return map_chains(args, call, self.cluster.count(CPU), self.guard.cancel)
+        width = partial(self.cluster.count, CPU)
+        return map_chains(args, call, width, self.dispatcher.cancel)
 
     def _on_worker(self, work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        place, trace = _place(work, args, CPU), Trace()
+        place, trace = place_of(work, args, CPU), Trace()
         try:
-            result, cost = self.guard.run(
-                remote.call, work, *args, seconds_of_audio=audio_of(work, args),
+            result, cost = self.dispatcher.run(
+                worker.run_call,
+                work,
+                *args,
+                within=partial(deadlines.of_call, self.settings, place.step, args),
                 isolate_kw="isolate" if "isolate" in signature(work).parameters else None,
-                name=work.__name__, trace=trace,
-            )  # fmt: skip
+                name=work.__name__,
+                trace=trace,
+            )
         except Exception as error:
             self.metrics.failed(place, trace, error)
             raise
@@ -121,18 +133,7 @@ class OnCluster:
         return result
 
 
-def audio_of(work: Callable[..., Any], args: tuple[Any, ...]) -> float:
-    """Seconds of audio that a call which is no stage handles, for its deadline. A probe reads
-    headers and hashes bytes: one that takes longer than an item may is looked at item by item."""
-    stage, step = STEPS.get(f"{work.__module__}.{work.__name__}", ("", ""))
-    job = next((arg for arg in args if isinstance(arg, Job)), None)
-    if step == "probe":
-        return 0.0
-    if stage == "package" and step in ("write", "check") and job is not None:
-        return job.package.tar_hours * HOUR
-    return HOUR  # of many recordings, or of all; nothing in them opens one
-
-
-def _place(work: Callable[..., Any], args: tuple[Any, ...], kind: str) -> Place:
+def place_of(work: Callable[..., Any], args: tuple[Any, ...], kind: str) -> Place:
+    """Stage and step of a call that is no stage, for its metrics and its deadline."""
     stage, step = STEPS.get(f"{work.__module__}.{work.__name__}", ("", work.__name__))
     return Place(stage, step, "-".join(str(n) for n in args if type(n) is int), kind)

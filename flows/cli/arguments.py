@@ -1,0 +1,151 @@
+"""The arguments of every command, and their help."""
+
+from __future__ import annotations
+
+import argparse
+
+from flows.cli.exit_codes import Exit
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of `uttermill`; nothing heavy is imported for it, so that `--help` is quick."""
+    top = argparse.ArgumentParser(
+        prog="uttermill",
+        description="Raw recordings in, training-ready speech shards out, "
+        "every second of audio accounted for.",
+        epilog="exit codes: " + " | ".join(f"{code:d} {code.meaning}" for code in Exit),
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _making(commands)
+    _reading(commands)
+    _publishing(commands)
+    doctor = _add(commands, "doctor", "prove the workers' environment; exit 1 if anything is wrong")
+    doctor.add_argument(
+        "settings", nargs="?", metavar="SETTINGS.yaml", help="settings whose cluster is checked"
+    )
+    _sets(doctor)
+    _add(commands, "plugins", "list the plug-ins of each shelf")
+    _add(commands, "schema", "list every column with its unit")
+    return top
+
+
+def _making(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """demo, run, estimate, serve."""
+    demo = _add(commands, "demo", "run all five tasks on a small corpus that it makes itself")
+    demo.add_argument("--out", default="uttermill-demo", metavar="DIR")
+    _sets(demo)
+    run = _add(commands, "run", "prepare a dataset from SETTINGS.yaml, or from --source and --out")
+    estimate = _add(
+        commands, "estimate", "forecast hours kept, time and disk of a run from a sample"
+    )
+    for command in (run, estimate):
+        command.add_argument("settings", nargs="?", metavar="SETTINGS.yaml")
+        command.add_argument(
+            "--source", action="append", default=[], metavar="PATH", dest="sources"
+        )
+        command.add_argument("--out", metavar="DIR")
+        _sets(command)
+    estimate.add_argument(
+        "--fraction",
+        type=_fraction,
+        default=0.005,
+        metavar="F",
+        help="share of the recordings to sample (0.005)",
+    )
+    estimate.add_argument(
+        "--least",
+        type=_count,
+        default=50,
+        metavar="N",
+        help="minimum number of recordings to sample (50)",
+    )
+    serve = _add(
+        commands, "serve", "run SETTINGS.yaml on a schedule and on request from Prefect's UI"
+    )
+    serve.add_argument("settings", metavar="SETTINGS.yaml")
+    serve.add_argument("--cron", metavar="EXPR", help='schedule, such as "0 2 * * *" (none)')
+    serve.add_argument(
+        "--timezone", metavar="ZONE", help="of the schedule, such as Europe/Berlin (UTC)"
+    )
+    serve.add_argument("--name", help="name of the deployment (the file's name)")
+    _sets(serve)
+
+
+def _reading(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """status, ledger, report, what-if."""
+    status = _add(commands, "status", "show what is done per stage, and what a run would compute")
+    ledger = _add(commands, "ledger", "show where every item and every second went")
+    report = _add(commands, "report", "(re)build the newest run's report.html")
+    for command in (status, ledger, report):
+        command.add_argument("out", metavar="OUT")
+    ledger.add_argument("--items", action="store_true", help="one row per item")
+    ledger.add_argument("--reason", metavar="R", help="only items of this reason")
+    ledger.add_argument("--dataset", metavar="D", help="only items of this dataset")
+    ledger.add_argument("--csv", action="store_true", help="items as CSV on stdout")
+    what_if = _add(commands, "what-if", "hours and items that other thresholds would keep")
+    what_if.add_argument("out", metavar="OUT")
+    _sets(what_if)
+
+
+def _publishing(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """verify, prune, list."""
+    verify = _add(
+        commands, "verify", "reopen everything published: hashes, decoding, keys and counts"
+    )
+    verify.add_argument("dataset", metavar="DATASET")
+    verify.add_argument(
+        "--deep", action="store_true", help="also verify every checkpoint of the OUT it is in"
+    )
+    prune = _add(
+        commands, "prune", "list or remove what no kept version and no current settings need"
+    )
+    prune.add_argument("out", metavar="OUT")
+    prune.add_argument(
+        "--keep", type=int, default=3, metavar="N", help="number of newest versions to keep (3)"
+    )
+    prune.add_argument(
+        "--runs", type=int, default=None, metavar="N", help="number of newest run folders to keep"
+    )
+    prune.add_argument(
+        "--keep-recipes",
+        action="store_true",
+        help="keep what the settings of kept versions use, not only the newest run's",
+    )
+    prune.add_argument("--yes", action="store_true", help="remove it; the default only lists it")
+    listing = _add(commands, "list", "print data.list with absolute or prefixed paths")
+    listing.add_argument("dataset", metavar="DATASET")
+    listing.add_argument("--prefix", metavar="P", help="put this before each relative path")
+    listing.add_argument("--split", default=None, help="only this split")
+
+
+def _add(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=text, description=text)
+    command.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+    return command
+
+
+def _sets(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="A.B=C",
+        dest="sets",
+        help="change one setting; the value is YAML",
+    )
+
+
+def _fraction(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError("give a fraction above 0 and up to 1")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("give 1 or more")
+    return value

@@ -1,0 +1,1 @@
+"""What people see of results: short tables and sentences on a rich console."""

@@ -1,0 +1,127 @@
+"""What `run`, `demo`, `estimate` and `serve` print."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+
+from flows.cli.show.tables import funnel, say, table
+from flows.run import metrics
+from flows.run.disk import gigabytes
+from flows.run.progress import clock
+
+IDLE_SHARE = 0.7  # an estimate says that workers waited when they computed for less of the time
+
+
+def run(result: dict[str, Any], console: Console) -> None:
+    funnel(result, console)
+    computed = sum(s["items_computed"] for s in result["stages"].values())
+    reused = sum(s["items_reused"] for s in result["stages"].values())
+    if not computed and not result["new"]:
+        say(console, f"Nothing was left to do: {reused} items reused, 0 computed.")
+    else:
+        stages = table("", ("stage", "<"), ("computed", ">"), ("reused", ">"), ("time", ">"))
+        for name, s in result["stages"].items():
+            stages.add_row(name, s["items_computed"], s["items_reused"], clock(s["seconds"]))
+        console.print(stages)
+    if result["scored"]:
+        say(
+            console,
+            f"WER {100 * result['wer']:.1f} %, CER {100 * result['cer']:.1f} % "
+            f"on {result['scored']} packaged utterances with references.",
+        )
+    tars = result["tars"]
+    worst = tars["worst_reader_extra_hours"]
+    say(
+        console,
+        f"{tars['tars']} tars: {tars['written']} written, {tars['linked']} unchanged; of "
+        f"{tars['readers']} readers the worst gets {worst:.3f} h more than the mean.",
+    )
+    splits = result.get("splits", {})
+    if len(splits) > 1:
+        parts = (f"{name} {split['hours']:.3f} h" for name, split in splits.items())
+        say(console, f"Splits: {', '.join(parts)}.")
+    if any(result["deaths"].values()):
+        d = result["deaths"]
+        say(
+            console,
+            f"Workers died {d['deaths']} times and were stopped {d['timeouts']} times; "
+            f"{d['isolated']} shards ran item by item.",
+        )
+    for entry in result.get("reader_drops", []):
+        warning = f"warning: {entry['warning']}"
+        console.print(warning, soft_wrap=True, markup=False, highlight=False, style="yellow")
+    for line in metrics.lines(result.get("stragglers", [])):
+        say(console, line)
+    say(console, f"Dataset: {result['dataset']}  ({clock(result['wall_seconds'])})")
+
+
+def serve(result: dict[str, Any], console: Console) -> None:
+    when = f"at {result['cron']} ({result['timezone']})" if result["cron"] else "on request only"
+    say(console, f"Serving {result['deployment']}: {when}; one run at a time, until Ctrl-C.")
+    say(console, f"Form, runs and results: {result['ui']}")
+
+
+def estimate(result: dict[str, Any], console: Console) -> None:
+    """Print the forecast, each number with its 90 % interval."""
+    sampled, hours = result["sample"], result["hours"]
+    say(
+        console,
+        f"Sample: {sampled['recordings']} of {sampled['of']} recordings, {sampled['hours']:.2f} of "
+        f"{hours['in']:.2f} h by header, {sampled['strata']} strata.",
+    )
+    forecast = table("", ("forecast", "<"), ("expected", ">"), ("from", ">"), ("to", ">"))
+
+    def row(name: str, interval: dict[str, float] | None, words: Callable[[float], str]) -> None:
+        names = ("expected", "low", "high")
+        shown = (words(interval[n]) for n in names) if interval else ("unknown", "", "")
+        forecast.add_row(name, *shown)
+
+    def length(value: float) -> str:
+        return f"{value:,.2f} h"
+
+    row("hours kept", hours["kept"], length)
+    if len(result["datasets"]) > 1:
+        for name, entry in result["datasets"].items():
+            row(f"  {name}, of {entry['hours_in']:,.2f} h", entry["kept"], length)
+    workers = " + ".join(f"{count} {kind}" for kind, count in result["workers"].items())
+    row(f"time on {workers} workers", result["wall_seconds"], clock)
+    row("CPU time", result["cpu_seconds"], clock)
+    row("disk", result["disk_bytes"], gigabytes)
+    console.print(forecast)
+    _estimate_notes(result, console)
+
+
+def _estimate_notes(result: dict[str, Any], console: Console) -> None:
+    """Print what limits the forecast, and where it was written."""
+    sampled = result["sample"]
+    if result["computing"] is not None and result["computing"] < IDLE_SHARE:
+        say(
+            console,
+            f"Workers computed only {100 * result['computing']:.0f} % of the sample's time: they "
+            "waited for a GPU, a server, or other programs on the machine. Without those waits a "
+            "run takes less time.",
+        )
+    if sampled["scored"]:
+        say(
+            console,
+            f"WER {100 * sampled['wer']:.1f} % on {sampled['scored']} sampled utterances with "
+            "references.",
+        )
+    if sampled["reasons"]:
+        told = ", ".join(f"{entry['items']} {name}" for name, entry in sampled["reasons"].items())
+        say(console, f"Left out of the sample: {told}.")
+    say(console, f"Not included: {'; '.join(result['leaves_out'])}.")
+    if not result["fits"]:
+        say(
+            console,
+            f"The disk is too small: {gigabytes(result['free_bytes'])} are free. A run would be "
+            "refused; cluster.check_disk: false overrides that.",
+        )
+    say(
+        console,
+        f"Estimate: {result['estimate']}  ({clock(result['wall_spent_seconds'])}). `uttermill run` "
+        "with the same settings continues from there.",
+    )

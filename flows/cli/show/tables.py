@@ -1,0 +1,52 @@
+"""Tables and sentences that show every name as it is: names of the user's are no markup."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from flows.run.progress import clock
+
+
+class PlainTable(Table):
+    """A table whose cells are printed as they are."""
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        super().add_row(*(Text(str(cell)) for cell in cells), **options)
+
+
+def table(title: str, *columns: tuple[str, str]) -> PlainTable:
+    """A table with these columns: (heading, `<` for left or `>` for right)."""
+    shown = Text(title, style="table.title") if title else None
+    made = PlainTable(title=shown, title_justify="left", box=None, pad_edge=False)
+    for name, side in columns:
+        made.add_column(Text(name), justify="right" if side == ">" else "left")
+    return made
+
+
+def say(console: Console, words: str, style: str | None = None) -> None:
+    """Print a sentence as it is, on one line however long."""
+    console.print(words, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def funnel(result: dict[str, Any], console: Console) -> None:
+    """Print what came in, what each reason removed, and what was packaged."""
+    recordings, utterances = result["recordings"], result["utterances"]
+    seconds = result["seconds"]
+    shown = table("", ("", "<"), ("items", ">"), ("audio", ">"), ("share", ">"))
+    whole = seconds["in"] or 1.0
+
+    def row(name: str, items: int, length: float) -> None:
+        shown.add_row(name, items, clock(length), f"{100 * length / whole:.1f} %")
+
+    row("recordings in", recordings["in"], seconds["in"])
+    for name, entry in result["reasons"].items():
+        row(f"  − {name}", entry["items"], entry["seconds"])
+    row("packaged", utterances["packaged"], seconds["packaged"])
+    console.print(shown)
+    if result.get("ignored"):
+        parts = ", ".join(f"{n} {reason}" for reason, n in sorted(result["ignored"].items()))
+        say(console, f"Left aside while listing: {parts}.")

@@ -1,0 +1,66 @@
+"""Dask's configuration for a run, and the environment of its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Any
+
+#: The same as `infra/dask.yaml`, which gives the reasons; a test keeps them equal.
+DASK_CONFIG: dict[str, Any] = {
+    "distributed": {
+        "worker": {
+            "multiprocessing-method": "spawn",
+            "preload": ["tasks.preload"],
+            "daemon": False,
+            "memory": {"target": False, "spill": False, "pause": False, "terminate": 0.95},
+        },
+        "nanny": {
+            "pre-spawn-environ": {
+                "OMP_NUM_THREADS": "1",
+                "OPENBLAS_NUM_THREADS": "1",
+                "MKL_NUM_THREADS": "1",
+                "NUMBA_NUM_THREADS": "1",
+                "NUMEXPR_NUM_THREADS": "1",
+                "VECLIB_MAXIMUM_THREADS": "1",
+                "TOKENIZERS_PARALLELISM": "false",
+                "PYTHONHASHSEED": "6640",
+                "MALLOC_TRIM_THRESHOLD_": "67108864",
+                "MALLOC_MMAP_THRESHOLD_": "33554432",
+            }
+        },
+        "scheduler": {
+            "allowed-failures": 0,
+            "worker-saturation": 1.0,
+            "worker-ttl": "30 minutes",
+            "no-workers-timeout": "2 minutes",
+        },
+        "deploy": {"lost-worker-timeout": "1 hour"},
+        "diagnostics": {"nvml": False},
+        "admin": {"tick": {"limit": "10 minutes"}},
+    }
+}
+
+VERSION_VARIABLE = "UTTERMILL_VERSION"  # `tasks.preload` refuses to join when it differs
+
+
+def flat() -> dict[str, Any]:
+    """`DASK_CONFIG` by dotted keys, with the version that workers must have."""
+    config = dict(_flat(DASK_CONFIG))
+    config[f"distributed.nanny.pre-spawn-environ.{VERSION_VARIABLE}"] = version("uttermill")
+    return config
+
+
+def environment() -> dict[str, str]:
+    """Variables that a worker needs before its interpreter starts."""
+    caps: dict[str, str] = DASK_CONFIG["distributed"]["nanny"]["pre-spawn-environ"]
+    return {**caps, VERSION_VARIABLE: version("uttermill")}
+
+
+def _flat(config: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys, because `dask.config.set` would replace a nested mapping as a whole."""
+    for key, value in config.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

@@ -1,0 +1,314 @@
+"""Sends calls to the workers and survives what kills workers.
+
+Each kind of worker has a queue. A call starts when a worker of its kind is idle, so each worker
+runs one call at a time and a death has one suspect.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from flows.cluster.fleet import CPU
+from tasks.accounting.metrics import Trace
+from tasks.errors import RunError
+
+log = logging.getLogger("uttermill")
+
+SHARED_TRIES = 2  # deaths before the shard's items run one by one
+ISOLATED_TRIES = 4  # deaths of the worker itself while it isolates; more is not plausible
+POLL_SECONDS = 0.05  # between two looks for an idle worker, by the call at the head of a queue
+QUEUE_SECONDS = 0.5  # after which a queued call looks whether the run was cancelled
+
+
+class Future(Protocol):
+    """What the dispatcher needs of `distributed.Future`."""
+
+    def result(self, timeout: float | None = None) -> Any: ...
+    def done(self) -> bool: ...
+    def cancel(self) -> object: ...
+
+
+class Workers(Protocol):
+    """What the dispatcher needs of `flows.cluster.cluster.Cluster`."""
+
+    def live(self, kind: str) -> int:
+        """Workers of a kind that are there now."""
+
+    def submit(self, function: Callable[..., Any], *args: Any, kind: str) -> Future:
+        """Run a function on a worker of a kind."""
+
+    def restart_worker_of(self, future: Future) -> bool:
+        """Replace the worker that runs a call; False when none does."""
+
+
+@dataclass
+class Losses:
+    """What went wrong on the workers of a run, for its summary."""
+
+    deaths: int = 0
+    timeouts: int = 0
+    isolated: int = 0
+
+
+class NotBegun(RunError):
+    """A call that was not started because the run is ending for another error."""
+
+
+class _WorkerLost(Exception):
+    """The worker died or was restarted during the call; `timed_out`: at the call's deadline."""
+
+    def __init__(self, what: str, timed_out: bool = False) -> None:
+        super().__init__(what)
+        self.timed_out = timed_out
+
+
+class _NeverStarted(Exception):
+    """The deadline passed while the call waited for a worker: nothing is to blame."""
+
+
+class _Queue:
+    """The calls for one kind of worker: those that run, and those that wait for an idle worker.
+
+    First come, first served, but a retry goes before calls that have not been tried yet.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.running: set[Future] = set()
+        self.ended = threading.Event()  # a call has ended since the head of the queue last looked
+        self._lock = threading.Lock()
+        self._waiting: deque[threading.Event] = deque()  # each is set when it comes to the head
+
+    @contextmanager
+    def place(self, retry: bool) -> Iterator[threading.Event]:
+        """A place in the queue; its event is set while it is at the head."""
+        turn = threading.Event()
+        with self._lock:
+            if retry and self._waiting:  # the head may be submitting just now: it stays
+                self._waiting.insert(1, turn)
+            else:
+                self._waiting.append(turn)
+            self._waiting[0].set()
+        try:
+            yield turn
+        finally:
+            with self._lock:
+                self._waiting.remove(turn)
+                if self._waiting:
+                    self._waiting[0].set()
+
+    def started(self, future: Future) -> None:
+        with self._lock:
+            self.running.add(future)
+
+    def finished(self, future: Future) -> None:
+        with self._lock:
+            self.running.discard(future)
+        self.ended.set()
+
+    def snapshot(self) -> list[Future]:
+        with self._lock:
+            return list(self.running)
+
+
+class Dispatcher:
+    """Runs calls on the workers, at most one per worker.
+
+    The number of workers is asked before each call, so that the run follows a cluster that grows
+    or shrinks. Kinds of workers (`flows.cluster.fleet`) have separate queues: calls that wait for
+    a GPU hold up no call that needs none.
+
+    `deadline(seconds_of_audio, isolated)` gives the wall seconds a call may take, unless the call
+    comes with a deadline of its own; an isolated call runs its items one by one, each with a
+    limit of its own.
+
+    After a first death the call runs again; after a second death or a missed deadline its items
+    run one by one in disposable processes. Errors that the function raises reach the caller
+    unchanged.
+    """
+
+    def __init__(self, cluster: Workers, deadline: Callable[[float, bool], float]) -> None:
+        self.losses = Losses()
+        self._cluster = cluster
+        self._deadline = deadline
+        self._lock = threading.Lock()
+        self._queues: dict[str, _Queue] = {}
+        self._no_worker: RunError | None = None
+        self._cancelled = threading.Event()
+        self._draining = threading.Event()
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        *args: Any,
+        seconds_of_audio: float = 0.0,
+        within: Callable[[bool], float] | None = None,
+        isolate_kw: str | None = "isolate",
+        name: str | None = None,
+        kind: str = CPU,
+        trace: Trace | None = None,
+    ) -> Any:
+        """Return `fn(*args)`, run on a worker of `kind`.
+
+        `within(isolated)` is the call's deadline in seconds, in place of the one for its audio.
+        `name` (default: the last argument) is used in messages; attempts, deaths and times are
+        recorded in `trace`. `isolate_kw=None` says that the function cannot run its items one by
+        one: it is then retried as often in all, because the cause may be elsewhere.
+        """
+        what = name if name is not None else str(args[-1]) if args else fn.__name__
+        tries = SHARED_TRIES + ISOLATED_TRIES
+        limit = within or partial(self._deadline, seconds_of_audio)
+        trace = trace if trace is not None else Trace()
+        trace.wanted = time.time()
+        calls = self._queue(kind)
+        for attempt in range(1, (SHARED_TRIES if isolate_kw else tries) + 1):
+            try:
+                return self._attempt(trace, calls, fn, args, limit(False))
+            except _WorkerLost as loss:
+                # A call that hangs is not given the same time once more.
+                last = isolate_kw and (attempt == SHARED_TRIES or loss.timed_out)
+                then = "its items run one by one now" if last else "it runs again"
+                log.warning("%s: %s%s", what, loss, f"; {then}" if attempt < tries else "")
+                if last:
+                    break
+        if isolate_kw is not None:
+            with self._lock:
+                self.losses.isolated += 1
+            trace.isolated = True
+            isolated = partial(fn, **{isolate_kw: True})
+            for _ in range(ISOLATED_TRIES):
+                try:
+                    return self._attempt(trace, calls, isolated, args, limit(True))
+                except _WorkerLost as loss:
+                    log.warning("%s, item by item: %s", what, loss)
+        one_by_one = ", even with its items run one by one" if isolate_kw else ""
+        raise RunError(
+            f"{what} ended {tries} workers{one_by_one}: check whether the machine is out of "
+            "memory or something else kills processes, then run again to continue from here"
+        )
+
+    def cancel(self) -> None:
+        """End running and queued calls with KeyboardInterrupt and start no more."""
+        self._cancelled.set()
+        with self._lock:
+            queues = list(self._queues.values())
+        for future in [future for calls in queues for future in calls.snapshot()]:
+            future.cancel()
+
+    def drain(self) -> None:
+        """Let running calls finish; queued and later ones raise NotBegun. A call that takes the
+        place of the failed one at this moment may still start."""
+        self._draining.set()
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep, unless the run is cancelled meanwhile: then KeyboardInterrupt."""
+        if self._cancelled.wait(seconds):
+            raise KeyboardInterrupt
+
+    def _queue(self, kind: str) -> _Queue:
+        with self._lock:
+            return self._queues.setdefault(kind, _Queue(kind))
+
+    def _attempt(
+        self,
+        trace: Trace,
+        calls: _Queue,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        seconds: float,
+    ) -> Any:
+        trace.attempts += 1
+        began = time.time()
+        if trace.attempts > 1:
+            trace.wanted = began
+        try:
+            return self._call(calls, fn, args, seconds, trace.attempts > 1)
+        except _WorkerLost:
+            trace.deaths += 1
+            trace.lost += time.time() - began
+            raise
+
+    def _call(
+        self,
+        calls: _Queue,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        seconds: float,
+        retry: bool,
+    ) -> Any:
+        while True:
+            future = self._submit_in_turn(calls, fn, args, retry)
+            try:
+                return self._wait(future, seconds)
+            except _NeverStarted:
+                log.warning("no worker took a shard for %.0f s; it is submitted again", seconds)
+            finally:
+                calls.finished(future)
+
+    def _submit_in_turn(
+        self, calls: _Queue, fn: Callable[..., Any], args: tuple[Any, ...], retry: bool
+    ) -> Future:
+        """Submit when it is this call's turn and a worker is idle.
+
+        While a dead worker is being replaced, two calls would otherwise share a worker, and the
+        innocent one would die, or miss its deadline, with the other.
+        """
+        with calls.place(retry) as turn:
+            while True:
+                if self._cancelled.is_set():
+                    raise KeyboardInterrupt
+                if self._no_worker is not None:
+                    raise self._no_worker
+                if self._draining.is_set() and not retry:
+                    raise NotBegun("it did not begin, because another shard failed")
+                if not turn.wait(QUEUE_SECONDS):
+                    continue
+                calls.ended.clear()
+                # With none running it is submitted in any case: Dask waits for a worker to join,
+                # and gives up after its own time-out.
+                busy = len(calls.running)
+                if not busy or busy < self._cluster.live(calls.kind):
+                    future = self._cluster.submit(fn, *args, kind=calls.kind)
+                    calls.started(future)
+                    return future
+                calls.ended.wait(POLL_SECONDS)
+
+    def _wait(self, future: Future, seconds: float) -> Any:
+        from concurrent.futures import CancelledError
+
+        from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
+
+        if self._cancelled.is_set():  # cancel() may have come between submit and here
+            future.cancel()
+        try:
+            try:
+                return future.result(timeout=seconds)
+            except TimeoutError:
+                if future.done():  # the function's own TimeoutError, or it finished just now
+                    return future.result()
+        except KilledWorker:
+            with self._lock:
+                self.losses.deaths += 1
+            raise _WorkerLost("its worker died") from None
+        except MemoryError as error:
+            raise _WorkerLost(f"it ran out of memory ({error})") from None
+        except (NoWorkerError, NoValidWorkerError) as error:
+            self._no_worker = RunError(f"the Dask cluster has no worker left: {error}")
+            raise self._no_worker from error
+        except CancelledError as error:
+            if self._cancelled.is_set():
+                raise KeyboardInterrupt from None
+            raise RunError(f"the Dask cluster dropped the work: {error}") from error
+        if not self._cluster.restart_worker_of(future):
+            raise _NeverStarted
+        with self._lock:
+            self.losses.timeouts += 1
+        raise _WorkerLost(f"no result after {seconds:.0f} s, so its worker was restarted", True)

@@ -1,0 +1,89 @@
+"""Which workers a scheduler has, without a message to it per question."""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+from typing import Any
+
+ASK_S = 1.0  # s between two requests, at least
+REFRESH_S = 60.0  # s after which the view is read again, in case an event was lost
+EVENTS = "all"  # Dask's topic of workers that join and leave
+
+Resources = dict[str, float]  # Dask's, by name
+
+
+class SchedulerHere:
+    """The workers of a scheduler in this process, read from the scheduler itself."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = scheduler
+
+    def resources(self) -> dict[str, Resources]:
+        """Each worker's resources, by its address."""
+        # `dict.copy` takes one step, during which the scheduler's thread changes nothing.
+        workers = dict.copy(self._scheduler.workers)
+        return {address: worker.resources for address, worker in workers.items()}
+
+    def refresh(self) -> None:
+        """Nothing to do: what is read is always current."""
+
+
+class SchedulerElsewhere:
+    """The workers of a scheduler in another process, as of its last event.
+
+    A worker that leaves is dropped as soon as the scheduler says so. One that joins is seen when
+    the whole list is read again: after an event, at most once every ASK_S.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._state = threading.Lock()  # never held during a request: events come meanwhile
+        self._request = threading.Lock()
+        self._known: dict[str, Resources] | None = None
+        self._left: set[str] = set()  # workers that left since the last request began
+        self._stale = True
+        self._asked = 0.0  # monotonic s
+        client.subscribe_topic(EVENTS, self._on_event)
+
+    def resources(self) -> dict[str, Resources]:
+        """Each worker's resources, by its address."""
+        with self._state:
+            known, age = self._known, monotonic() - self._asked
+            due = known is None or age > REFRESH_S or (self._stale and age > ASK_S)
+        if due and self._request.acquire(blocking=known is None):
+            try:
+                self._ask()
+            finally:
+                self._request.release()
+        with self._state:
+            return dict(self._known or {})
+
+    def refresh(self) -> None:
+        """Read the list again at the next question, however recent it is."""
+        with self._state:
+            self._stale, self._asked = True, monotonic() - ASK_S - 1
+
+    def _ask(self) -> None:
+        with self._state:
+            self._asked, self._stale = monotonic(), False
+            self._left.clear()
+        workers = self._client.scheduler_info()["workers"]
+        with self._state:
+            self._known = {
+                address: worker["resources"]
+                for address, worker in workers.items()
+                if address not in self._left
+            }
+
+    def _on_event(self, event: tuple[float, dict[str, Any]]) -> None:
+        """Called in the client's event loop: must not wait for a request."""
+        _, message = event
+        action, address = message.get("action"), message.get("worker")
+        with self._state:
+            if action == "add-worker":
+                self._stale = True
+            elif action == "remove-worker" and address is not None:
+                self._left.add(address)
+                if self._known is not None:
+                    self._known.pop(address, None)

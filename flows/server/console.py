@@ -1,0 +1,43 @@
+"""What Prefect prints on the terminal during a run: warnings of its own, nothing that we print."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from tasks.errors import MillError
+
+OURS = ("uttermill", "prefect.flow_runs", "prefect.task_runs")
+
+
+class _NotTwice(logging.Filter):
+    """Drops what the terminal shows already: our records, and errors that end in a sentence.
+
+    Prefect would print them again for each flow and task run. Tracebacks of bugs pass.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.startswith(OURS):
+            return False
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, MillError | KeyboardInterrupt)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Within it, Prefect's console handlers print only warnings; its history keeps every record."""
+    from prefect.logging.handlers import PrefectConsoleHandler
+
+    twice = _NotTwice()
+    with ExitStack() as restore:
+        # One handler may serve several loggers; placeholders in the list have none.
+        loggers = [logging.getLogger(), *logging.root.manager.loggerDict.values()]
+        real = [logger for logger in loggers if isinstance(logger, logging.Logger)]
+        for handler in {id(h): h for logger in real for h in logger.handlers}.values():
+            if isinstance(handler, PrefectConsoleHandler):
+                restore.callback(handler.setLevel, handler.level)
+                restore.callback(handler.removeFilter, twice)
+                handler.setLevel(logging.WARNING)
+                handler.addFilter(twice)
+        yield

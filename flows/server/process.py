@@ -1,0 +1,118 @@
+"""The operating-system process of a local Prefect server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+STOP_SECONDS = 15.0
+
+#: Only the settings of Prefect that a run's own server needs; the user's other settings stay.
+#: By default the recorder writes one task run per transaction (22/s on SQLite), so that history
+#: is late or lost; in batches it keeps up. Prefect 3.8 truncates the flush interval to whole
+#: seconds, so 1 is the minimum. Scheduling is the business of the user's own server.
+ENVIRONMENT = {
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+    "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED": "false",
+    "PREFECT_SERVER_SERVICES_LATE_RUNS_ENABLED": "false",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "50",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "50",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+}
+
+#: Of a server that lives as long as a schedule.
+SCHEDULING = {
+    "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED": "true",
+    "PREFECT_SERVER_SERVICES_LATE_RUNS_ENABLED": "true",
+}
+
+
+class ServerProcess:
+    """A server that listens on a socket of this process, in a process group of its own.
+
+    Being in its own group it gets no Ctrl-C from the terminal: an interrupted run still has a
+    server to record the interrupt.
+    """
+
+    def __init__(self, listener: socket.socket, url: str, scheduling: bool, log: IO[bytes]) -> None:
+        environment = {
+            **os.environ,
+            **ENVIRONMENT,
+            **(SCHEDULING if scheduling else {}),
+            "PREFECT_API_URL": url,
+            "PREFECT_SERVER_UI_API_URL": url,  # else the UI asks port 4200, and stays blank
+            "PREFECT_SERVER_API_HOST": "127.0.0.1",
+            "PREFECT_SERVER_API_PORT": str(listener.getsockname()[1]),
+        }
+        child = Path(__file__).with_name("_server_child.py")
+        self._process = subprocess.Popen(
+            # -P: modules in this file's folder must not shadow those of other packages.
+            [sys.executable, "-P", str(child), str(listener.fileno())],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            pass_fds=[listener.fileno()],
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def cause(self) -> str:
+        """How it ended: `exit 1` or `SIGKILL`."""
+        code = self._process.returncode
+        return f"exit {code}" if code >= 0 else signal.Signals(-code).name
+
+    def release(self) -> None:
+        """Close the pipe to a process that has ended."""
+        if self._process.stdin:
+            self._process.stdin.close()
+
+    def stop(self) -> None:
+        """Ask it to end, then kill it; its whole process group is gone after this."""
+        self._signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._signal(signal.SIGKILL)
+            self._process.wait()
+        self.release()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError, PermissionError):  # macOS: the latter for a dead group
+            os.killpg(self.pid, number)
+
+
+def listening(port: int) -> socket.socket:
+    """A listening socket on the loopback: at `port`, or at a free port where that is taken."""
+    try:
+        return socket.create_server(("127.0.0.1", port), backlog=128, reuse_port=False)
+    except OSError:
+        return socket.create_server(("127.0.0.1", 0), backlog=128, reuse_port=False)
+
+
+def new_log() -> IO[bytes]:
+    """A nameless file for what the server prints."""
+    return tempfile.TemporaryFile()
+
+
+def last_line(log: IO[bytes]) -> str:
+    """The last line of what the server printed."""
+    size = log.seek(0, os.SEEK_END)
+    log.seek(max(0, size - 1000))
+    text = log.read().decode(errors="replace").strip()
+    return text.splitlines()[-1] if text else "it said nothing; is the disk full or very slow?"

@@ -1,0 +1,86 @@
+"""What a plug-in of each shelf has: the contracts, as types.
+
+A file on a shelf, or your own module, is a plug-in when it has every member of its `...Module`:
+
+    shelf        a module has          callers get
+    sources      SourceModule          Source
+    segmenters   SegmenterModule       SegmenterPlugin
+    filters      FilterModule          Filter
+    resamplers   ResamplerModule       Resampler
+    levels       LevelModule           Level
+    asr          RecogniserModule      Recogniser
+    text         TextVerdictModule     TextVerdict
+    formats      FormatModule          Format
+
+What callers get has more members, each with a default: those a module may leave out. They are
+filled in once, by `tasks.plugins.load`. `settings` is always an instance of the module's own
+`Settings`. Modules import heavy libraries inside functions only, so that naming a plug-in is cheap.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from tasks.plugins.contracts.asr import Recogniser, RecogniserModule
+from tasks.plugins.contracts.base import (
+    Columns,
+    LoadedPlugin,
+    PluginModule,
+    VersionedModule,
+)
+from tasks.plugins.contracts.filters import Filter, FilterModule
+from tasks.plugins.contracts.formats import Format, FormatModule
+from tasks.plugins.contracts.levels import Level, LevelModule
+from tasks.plugins.contracts.resamplers import Resampler, ResamplerModule
+from tasks.plugins.contracts.segmenters import SegmenterModule, SegmenterPlugin
+from tasks.plugins.contracts.sources import Source, SourceModule
+from tasks.plugins.contracts.text import TextVerdict, TextVerdictModule
+
+__all__ = [
+    "CONTRACTS",
+    "Columns",
+    "Contract",
+    "Filter",
+    "FilterModule",
+    "Format",
+    "FormatModule",
+    "Level",
+    "LevelModule",
+    "LoadedPlugin",
+    "Measuring",
+    "PluginModule",
+    "Recogniser",
+    "RecogniserModule",
+    "Resampler",
+    "ResamplerModule",
+    "SegmenterModule",
+    "SegmenterPlugin",
+    "Source",
+    "SourceModule",
+    "TextVerdict",
+    "TextVerdictModule",
+    "VersionedModule",
+]
+
+#: Shelves whose plug-ins give columns and rules.
+Measuring = Literal["filters", "text"]
+
+
+class Contract(NamedTuple):
+    """Of one shelf: how one plug-in is called, what its module has, and what callers get."""
+
+    noun: str
+    module: type
+    loaded: type
+
+
+CONTRACTS = {
+    "sources": Contract("source", SourceModule, Source),
+    "segmenters": Contract("segmenter", SegmenterModule, SegmenterPlugin),
+    "filters": Contract("filter", FilterModule, Filter),
+    "resamplers": Contract("resampler", ResamplerModule, Resampler),
+    "levels": Contract("level", LevelModule, Level),
+    "asr": Contract("recogniser", RecogniserModule, Recogniser),
+    "text": Contract("verdict on text", TextVerdictModule, TextVerdict),
+    "formats": Contract("format", FormatModule, Format),
+}

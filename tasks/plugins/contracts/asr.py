@@ -1,0 +1,109 @@
+"""Recognisers turn PCM into text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from tasks.plugins.contracts.base import LoadedPlugin, VersionedModule
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tasks import speech
+
+
+@dataclass(frozen=True)
+class SpeechClip:
+    """One utterance for a recogniser: float32 [n] mono at the backend's RATE, and a forced
+    language."""
+
+    samples: NDArray[np.float32]
+    language: str | None = None
+
+    @cached_property
+    def speech(self) -> tuple[speech.Span, ...]:
+        """Where somebody speaks, in seconds; only where RATE is 16 kHz."""
+        from tasks import speech  # it imports the decoders, which who only looks up names is spared
+
+        return speech.spans(self.samples)
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """When a word was said: seconds in the clip, 0 <= start <= end, and its probability. The words
+    of a clip joined are its text: each includes the space before it, where its language writes
+    one."""
+
+    word: str
+    start: float
+    end: float
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What was heard. Probabilities in 0..1; `avg_logprob` in nats per token; None: not known.
+
+    `text` is None where nobody listened, `words` where no times were asked for. `text_end`: where
+    the last word ends, in seconds. `detected_language`: the recogniser's own choice, which a
+    forced language overrules. `error`: why this clip was refused.
+    """
+
+    text: str | None
+    language: str | None = None
+    language_probability: float | None = None
+    avg_logprob: float | None = None
+    no_speech_probability: float | None = None
+    compression_ratio: float | None = None
+    error: str | None = None
+    words: tuple[Word, ...] | None = None
+    text_end: float | None = None
+    detected_language: str | None = None
+    detected_probability: float | None = None
+
+
+class Backend(Protocol):
+    """A loaded model: one per worker process, kept between shards."""
+
+    @property
+    def RATE(self) -> int | None:
+        """Sample rate of the clips that it wants, Hz; None: it wants no samples."""
+
+    def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
+        """One transcript a clip, in order. A bad clip gives a Transcript with `error`, never an
+        exception; RunError, which ends the run, is for what every clip would meet alike (a server
+        that is gone, a key that is refused)."""
+
+
+@runtime_checkable
+class WarmedBackend(Protocol):
+    """A backend that has work to do once, before the first shard."""
+
+    def warm(self) -> None: ...
+
+
+class BackendClass(Protocol):
+    """The class `Backend` of a recogniser; loading the model belongs here, with heavy imports."""
+
+    @property
+    def RATE(self) -> int | None: ...
+
+    def __call__(self, settings: Any) -> Backend: ...
+
+
+class RecogniserModule(VersionedModule, Protocol):
+    @property
+    def Backend(self) -> BackendClass: ...
+
+    def weights(self, settings: Any) -> str:
+        """Identity of the model: a sha256, or the name of one that a server runs. ConfigError when
+        it is missing or another one."""
+
+
+class Recogniser(RecogniserModule, LoadedPlugin, Protocol):
+    #: False: its texts say nothing about the audio, so that no reference is doubted for them.
+    LISTENS: bool = True

@@ -1,0 +1,42 @@
+"""Filters measure one utterance and set limits on what they measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tasks.plugins.contracts.base import Columns, LoadedPlugin, VersionedModule
+from tasks.plugins.contracts.corpuswide import Decide
+
+if TYPE_CHECKING:
+    from tasks.audio import Clip
+    from tasks.plugins.rules import Rule
+
+
+class FilterModule(VersionedModule, Protocol):
+    COLUMNS: Columns
+    """Every column of `measure`: named as the filter, or `<filter>_<part>`. Its limits are the
+    settings `min` and `max`, or `min_<part>` and `max_<part>`, marked THRESHOLD."""
+
+    def measure(self, clip: Clip, settings: Any) -> dict[str, float | None]:
+        """Every column of COLUMNS; None where there is nothing to judge: it is never rejected.
+
+        `clip` has the native rate and all channels, float32 in ±1. ItemError when the utterance
+        cannot be measured at all.
+        """
+
+    def verdict(self, settings: Any) -> tuple[Rule, ...]:
+        """Limits on its columns, from the settings alone."""
+
+
+class Filter(FilterModule, LoadedPlugin, Protocol):
+    COLUMNS: Columns
+
+    #: Not measured where a cheap filter already rejects the utterance.
+    COSTLY: bool = False
+    #: Measured again when the whole recording is decoded: `clip` then knows its faults and length.
+    AFTER_ALL: bool = False
+    #: (clip, settings) -> bytes that are kept beside the measures, for `decide`.
+    fingerprint: Callable[[Clip, Any], bytes] | None = None
+    #: A verdict over the whole corpus.
+    decide: Decide | None = None

@@ -1,0 +1,176 @@
+"""Formats write a version's clips as files that training code reads.
+
+A version's clips are grouped into output shards of about `package.tar_hours`, numbered from 0 in
+each split. All formats have the same groups; one worker call writes one group in one format. Every
+path is relative to the version's folder, which is always local, and begins with `<format>/`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Protocol
+
+from tasks import storage
+from tasks.plugins.contracts.base import LoadedPlugin, VersionedModule
+from tasks.schema import Row
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+Hashes = dict[str, tuple[str, int]]  # (sha256, bytes) of files, by path
+Rows = Sequence[Row]
+ReadPcm = Callable[[Row], "NDArray[np.int16]"]
+
+
+class PublishedFile(NamedTuple):
+    """A file of the previous version."""
+
+    path: str  # absolute
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutputShard:
+    """One group of clips in one format: what one worker call writes."""
+
+    format: str
+    split: str
+    number: int  # in its split
+    group: int  # in the version
+    clips: int
+    files: tuple[str, ...]
+    unchanged: tuple[PublishedFile, ...] = ()  # the same content in the previous version, if any
+
+    @property
+    def path(self) -> str:
+        """The main file."""
+        return self.files[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The folder that a version's files are written to or read from, and their known digests.
+
+    `write` records files in `hashes` while their bytes are at hand, so that nobody reads them only
+    to hash them. `check` finds there what `write` recorded; in `verify`, what was published.
+    """
+
+    home: Path
+    hashes: Hashes = field(default_factory=dict)
+
+    def create(self, path: str) -> BinaryIO:
+        """Open a new file for writing; makes its folder."""
+        target = self.home / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return target.open("wb")
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a whole file and record its digest: `changed` compares with that."""
+        with self.create(path) as file:
+            file.write(data)
+        self.hashes[path] = (hashlib.sha256(data).hexdigest(), len(data))
+
+    def changed(self, path: str) -> list[str]:
+        """A fault if the file is not the recorded one; records it if there is no record.
+
+        For files whose bytes do not follow from their rows alone, because a library encodes them.
+        """
+        known, found = self.hashes.get(path), storage.hashed(self.home / path)
+        self.hashes[path] = found
+        return [] if known in (None, found) else [f"{path} is not what was written"]
+
+
+#: `frames`: 10 ms of audio. `characters`: code points of the stripped text, one token each for a
+#: character tokenizer; a BPE model makes fewer tokens of the same text.
+Measure = Literal["seconds", "frames", "characters", "characters_per_frame"]
+FRAMES_PER_SECOND = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The reader drops a clip whose `measure` lies beyond `limit`; a value equal to it is kept."""
+
+    setting: str  # as the reader's own settings call it
+    side: Literal["min", "max"]
+    measure: Measure
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderLimits:
+    """All bounds of a reader, in the order in which it applies them."""
+
+    reader: str  # for people
+    where: str  # the part of the trainer's settings that holds the bounds
+    bounds: tuple[Bound, ...]
+    splits: tuple[str, ...] | None = None  # that it filters; None: all
+
+
+class FormatModule(VersionedModule, Protocol):
+    """Settings are marked THRESHOLD: they change what is published, never what is computed."""
+
+    @property
+    def COLUMNS(self) -> tuple[str, ...]:
+        """The columns that the names and bytes of its files depend on: of `utterances.parquet`,
+        and those that `derived` adds. If nothing in them has changed since the previous version,
+        all files of a shard are linked from it."""
+
+    def files(self, split: str, number: int, rows: pa.Table, settings: Any) -> Sequence[str]:
+        """Every file of a shard, before anything is written. `rows` has the columns COLUMNS, in
+        the shard's order. The first file is the main one: no two shards share it, and that of the
+        first requested format becomes the column `shard`. No other shard or list may use any of
+        these paths."""
+
+    def write(
+        self, shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Any
+    ) -> None:
+        """Make the folders and write exactly these files. Equal rows must give equal bytes on any
+        machine at any time.
+
+        Rows have `shard` and `offset` too: the clip's place in the first requested format.
+        `pcm(row)` returns the clip, int16 [num_samples]; with PROVES_SAMPLES, nobody has compared
+        it with the row's `sha256` yet, and `check` has to.
+        """
+
+    def check(self, shard: OutputShard, rows: Rows, out: Output, settings: Any) -> list[str]:
+        """Read the files back (order, names, texts, decoded samples against `sha256`) and return
+        the faults as sentences; a damaged file may also make it raise anything.
+
+        Runs after `write`, and again in `uttermill verify`. Files that it does not compare byte
+        for byte with the rows, it compares with `out.hashes`.
+        """
+
+    def finish(self, shards: Sequence[OutputShard], home: Path, settings: Any) -> None:
+        """Write the lists over all shards, which come in order. It streams rows from
+        `home/utterances.parquet` (`tasks.formats._rows.stream`). For a version on an object store,
+        `home` has only the folders and what READ_BACK and SIZED ask for."""
+
+
+class Format(FormatModule, LoadedPlugin, Protocol):
+    #: Suffixes of the shard files that `finish` reads.
+    READ_BACK: tuple[str, ...] = ()
+    #: `finish` asks for the sizes of the shard files.
+    SIZED: bool = False
+    #: `check` compares every sample of every clip.
+    PROVES_SAMPLES: bool = False
+    #: The bytes of a shard hold its number.
+    NUMBERED: bool = False
+    #: Clips that the format's usual reader drops: `run` warns about them.
+    READER: ReaderLimits | None = None
+    #: (rows, settings) -> where each row of a shard begins in its main file, int64 [rows], bytes.
+    offsets: Callable[[pa.Table, Any], NDArray[np.int64]] | None = None
+    #: (home, split, head) -> what `uttermill list` prints, each path prefixed with `head/`.
+    listing: Callable[[Path, str, str], list[str]] | None = None
+
+    def derived(self, rows: pa.Table, settings: Any) -> dict[str, pa.Array]:
+        """Columns from ALL rows of the version, one value a row, such as a clip's place in its
+        recording. They are passed to `files`, `write` and `check`, and never published: `verify`
+        computes them again. So they must not depend on the order of the rows, nor on `shard`,
+        `generation` and `offset`; the published columns they follow from belong in COLUMNS."""
+        return {}

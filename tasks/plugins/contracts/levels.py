@@ -1,0 +1,26 @@
+"""Levels change an utterance's loudness or spectrum after resampling, before it becomes int16."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tasks.plugins.contracts.base import LoadedPlugin, VersionedModule
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class LevelModule(VersionedModule, Protocol):
+    def apply(self, samples: NDArray[np.float32], rate: int, settings: Any) -> NDArray[np.float32]:
+        """float32 [n] mono in units of full scale to float32 [n]; a pure function that leaves its
+        input alone. ItemError when it has to refuse the utterance.
+
+        It gets the whole utterance (4 bytes a sample: 38 MB for 600 s at 16 kHz), because most
+        levels need the loudest sample or the mean first. It is never called with no samples or
+        with samples that are not finite. The result may exceed full scale: the caller clamps.
+        """
+
+
+class Level(LevelModule, LoadedPlugin, Protocol):
+    pass

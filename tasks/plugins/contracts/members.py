@@ -1,0 +1,69 @@
+"""Reading a contract at run time: its members, and a module with the defaults filled in."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import FunctionType, MethodType, ModuleType
+from typing import Any, Protocol
+
+
+def members(contract: type) -> dict[str, str]:
+    """Each public member of a Protocol, with how it is written: `verdict(settings) -> …`,
+    `VERSION: int`."""
+    found: dict[str, str] = {}
+    for base in reversed(contract.__mro__):
+        if base in (object, Protocol) or not getattr(base, "_is_protocol", False):
+            continue
+        found |= {
+            name: f"{name}: {annotation}"
+            for name, annotation in inspect.get_annotations(base).items()
+        }
+        found |= {
+            name: written(value)
+            for name, value in vars(base).items()
+            if isinstance(value, FunctionType | property) and not name.startswith("_")
+        }
+    return found
+
+
+def written(member: Callable[..., Any] | property) -> str:
+    """A method or property of a Protocol as a module writes it: without `self`."""
+    if isinstance(member, property):
+        assert member.fget is not None
+        return f"{member.fget.__name__}: {inspect.get_annotations(member.fget)['return']}"
+    signature = inspect.signature(member)
+    parameters = [p for name, p in signature.parameters.items() if name != "self"]
+    return f"{member.__name__}{signature.replace(parameters=parameters)}".replace("'", "")
+
+
+def lacking(module: ModuleType, contract: type) -> list[str]:
+    """Members of a contract that a module does not have, as they are to be written."""
+    return [how for name, how in members(contract).items() if not hasattr(module, name)]
+
+
+class Filled:
+    """A module as callers see it: its own members, and the contract's defaults for the others.
+
+    The module's are looked up at each access, so that a test may replace one.
+    """
+
+    def __init__(self, module: ModuleType, contract: type) -> None:
+        self._module, self._contract = module, contract
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        own = getattr(self._module, name, _MISSING)
+        if own is not _MISSING:
+            return own
+        default = getattr(self._contract, name)
+        if isinstance(default, property):
+            return default.__get__(self)
+        return MethodType(default, self) if isinstance(default, FunctionType) else default
+
+    def __repr__(self) -> str:
+        return f"<plug-in {self._module.__name__}>"
+
+
+_MISSING = object()

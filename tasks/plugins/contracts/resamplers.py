@@ -1,0 +1,27 @@
+"""Resamplers change the sample rate of one channel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tasks.plugins.contracts.base import LoadedPlugin, VersionedModule
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Blocks = Iterator[NDArray[np.float32]]
+
+
+class ResamplerModule(VersionedModule, Protocol):
+    def resample(
+        self, samples: NDArray[np.float32], src_hz: int, dst_hz: int, settings: Any
+    ) -> NDArray[np.float32]:
+        """float32 [n] to float32 [about n * dst_hz / src_hz], anti-aliased. Never called with
+        equal rates; the caller makes the length exact and clamps."""
+
+
+class Resampler(ResamplerModule, LoadedPlugin, Protocol):
+    #: (blocks, src_hz, dst_hz, settings) -> blocks: the same in bounded memory, for long clips.
+    stream: Callable[[Blocks, int, int, Any], Blocks] | None = None

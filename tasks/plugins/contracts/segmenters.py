@@ -1,0 +1,61 @@
+"""Segmenters cut one recording, streamed in blocks, into spans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from tasks.plugins.contracts.base import LoadedPlugin, VersionedModule
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tasks.recording import Segment
+
+Kind = Literal["utterance", "non_speech", "unsegmented"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Samples `start` (inclusive) to `end` (exclusive) of a recording, at its native rate.
+
+    `given`: index of the source's segment that it equals; it gets that segment's text. `turn`:
+    index of the segment that it is a part of; it gets that segment's speaker, and no text.
+    `reason`: why a span of kind `unsegmented` is not an utterance. An utterance of no samples is a
+    given segment outside of the recording.
+    """
+
+    start: int
+    end: int
+    kind: Kind = "utterance"
+    given: int | None = None
+    reason: str | None = None
+    turn: int | None = None
+
+
+class Segmenter(Protocol):
+    """Cuts one recording. Utterances may overlap (given segments); all spans together cover each
+    sample at least once, which `tasks.accounting.ledger` checks against the decoded count."""
+
+    def push(self, block: NDArray[np.float32]) -> list[Span]:
+        """Take the next block, float32 [n, channels]; return the spans that are now final."""
+
+    def finish(self) -> list[Span]:
+        """The recording ended; return the remaining spans."""
+
+    @property
+    def needed_from(self) -> int:
+        """First sample that a later span may contain; the caller may release earlier ones."""
+
+
+class SegmenterModule(VersionedModule, Protocol):
+    def start(self, settings: Any, rate: int, given: Sequence[Segment]) -> Segmenter:
+        """A segmenter for one recording of `rate` Hz; `given` are the source's own segments."""
+
+
+class SegmenterPlugin(SegmenterModule, LoadedPlugin, Protocol):
+    def uses_speakers(self, settings: Any) -> bool:
+        """Whether the speakers of given segments move its cuts: they are in the recipe then."""
+        return False

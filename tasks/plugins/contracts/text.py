@@ -1,0 +1,72 @@
+"""Verdicts on text judge a transcript by columns, some of which they work out themselves."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tasks.plugins.contracts.base import Columns, LoadedPlugin, PluginModule
+from tasks.plugins.contracts.corpuswide import Decide
+from tasks.scoring import UNSPACED
+
+if TYPE_CHECKING:
+    from tasks.plugins.rules import Rule
+
+_WORD = re.compile(rf"[{UNSPACED}]|(?:[^\W_{UNSPACED}]|(?<=\w)['’](?=\w))+")
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One transcript as a verdict sees it. Probabilities in 0..1, log-probability in nats a token,
+    wer and cer as fractions of the reference; None: not known."""
+
+    text: str  # to train on
+    text_source: str  # reference or asr: where `text` is from
+    seconds: float  # of audio
+    hypothesis: str | None = None  # what was heard; None: nobody listened
+    reference: str | None = None  # what the source says
+    normalised: str | None = None  # the hypothesis as it is compared
+    reference_normalised: str | None = None  # the reference as it is compared
+    language: str | None = None
+    language_probability: float | None = None
+    avg_logprob: float | None = None
+    no_speech_probability: float | None = None
+    compression_ratio: float | None = None
+    wer: float | None = None
+    cer: float | None = None
+    listened: bool = True  # False: nobody did, or `fake` did
+
+    @cached_property
+    def words(self) -> list[str]:
+        """Words of `text` without case and punctuation; of scripts without spaces, characters."""
+        return words(self.text)
+
+
+def words(text: str) -> list[str]:
+    """ "No, it's 你好!" -> no, it's, 你, 好."""
+    return _WORD.findall(text.casefold())
+
+
+class TextVerdictModule(PluginModule, Protocol):
+    """All its settings are marked THRESHOLD: nothing of it is stored, so changing one costs no
+    transcript."""
+
+    def verdict(self, settings: Any) -> tuple[Rule, ...]:
+        """Limits on columns: its own, and those that are always there, null where the recogniser
+        gives no such score: text_chars, language, language_probability, avg_logprob,
+        no_speech_probability, compression_ratio, wer, cer."""
+
+
+class TextVerdict(TextVerdictModule, LoadedPlugin, Protocol):
+    #: The columns of `measure`: named as the plug-in, or `<plug-in>_<part>`.
+    COLUMNS: Columns = {}  # noqa: RUF012 (a default that nobody changes)
+
+    def measure(self, heard: Heard, settings: Any) -> dict[str, float | None]:
+        """Every column of COLUMNS; None where there is nothing to judge: it is never rejected.
+        Pure, cheap (tens of microseconds), for any text: it runs again at every run."""
+        return {}
+
+    #: A verdict over the whole corpus.
+    decide: Decide | None = None

@@ -1,0 +1,96 @@
+"""What a stage is that works shard by shard, and finding it by name.
+
+Stages are modules, like plug-ins: `tasks.filter`, `tasks.resample` and `tasks.transcribe`. A stage
+finds what a shard lacks, computes it in order, and says how a failed unit is recorded;
+`tasks.stages.stage` does everything else: reuse, commits, isolation, counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from typing import Any, Protocol, TypeVar, cast
+
+import pyarrow as pa
+
+from tasks.checkpoints.view import ShardView
+from tasks.job import Job
+from tasks.plugins.contracts.members import Filled
+from tasks.schema import Row
+
+PER_SHARD = ("filter", "resample", "transcribe")
+
+
+class Work(Protocol):
+    """The least that a process of its own can be given: it computes rows, or dies of it."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+
+
+class Unit(Work, Protocol):
+    """What a stage computes at once. Frozen and picklable."""
+
+    @property
+    def recording_name(self) -> str:
+        """The recording that it belongs to, as in the column `recording`."""
+
+    @property
+    def items(self) -> int:
+        """How many items are computed with it."""
+
+    @property
+    def seconds(self) -> float:
+        """Audio of it, s."""
+
+
+W = TypeVar("W", bound=Work)
+U = TypeVar("U", bound=Unit)
+
+
+class Worker(Protocol[W]):
+    """What can run isolated: a stage, or `tasks.stages.probe`."""
+
+    def compute(self, units: list[W], job: Job) -> Iterator[list[Row]]:
+        """The rows of each unit, in order. An item that cannot be used gives the row of its
+        failure; `pcm` in a row is its int16 samples, which are still to be stored."""
+
+    def failure(self, unit: W, code: str, detail: str) -> list[Row]:
+        """The rows of a unit that killed or overran its process."""
+
+
+class StageModule(Worker[U], Protocol[U]):
+    @property
+    def SCHEMA(self) -> pa.Schema:
+        """Of its rows."""
+
+    def todo(self, shard: ShardView) -> tuple[list[U], int]:
+        """The units that the shard lacks, and how many items it has."""
+
+    def meta(self, job: Job) -> dict[str, Any]:
+        """What the footer of a part says beside stage and shard; JSON."""
+
+
+class Stage(StageModule[U], Protocol[U]):
+    #: How often `todo` is asked at most: what was computed may show that more is lacking.
+    ROUNDS: int = 1
+    #: Units are computed together: the time of a single one cannot be measured.
+    BATCHED: bool = False
+
+    def load(self, job: Job) -> None:
+        """Have its model in memory, where it has one."""
+
+
+@cache
+def find(stage: str) -> Stage[Any]:
+    """filter, resample or transcribe, with defaults for what the module leaves out."""
+    return cast(Stage[Any], Filled(import_module(f"tasks.{stage}"), Stage))
+
+
+def worker(name: str) -> Worker[Any]:
+    """The module of a stage, or of `probe`."""
+    return cast(
+        Worker[Any], import_module("tasks.stages.probe" if name == "probe" else f"tasks.{name}")
+    )

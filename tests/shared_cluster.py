@@ -1,0 +1,38 @@
+"""Two workers that tests share: `python -m tests.shared_cluster FOLDER`, until its input ends.
+
+In a process of its own, so that tests which look at threads, sockets and modules see none of it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from flows.cluster.cluster import Cluster, ClusterSettings
+
+ROOT = Path(__file__).parents[1]
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[dict[str, Any]]:
+    """Start them; the settings `cluster` of a run that works there."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.shared_cluster", str(folder)],
+        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        assert address, "the shared cluster did not start"
+        yield {"kind": "address", "address": address}
+        process.communicate(timeout=60)
+
+
+if __name__ == "__main__":
+    with Cluster(ClusterSettings(workers=2), Path(sys.argv[1])) as cluster:
+        print(cluster.client.scheduler.address, flush=True)
+        sys.stdin.read()

@@ -1,0 +1,198 @@
+"""Every file on every shelf, and every stage, against its contract; broken ones as controls."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import pytest
+
+from tasks import filter, plugins, resample, schema, shelves, transcribe
+from tasks.errors import ConfigError
+from tasks.packaging import plan
+from tasks.plugins.contracts import CONTRACTS
+from tasks.plugins.contracts.members import Filled, lacking, members
+from tasks.settings import StageSettings, role
+from tasks.stages import contract
+from tasks.stages.contract import Stage, StageModule
+
+ROOT = Path(__file__).parents[1]
+ON_SHELVES = [(shelf, use) for shelf in shelves.SHELVES for use in shelves.names(shelf)]
+OF_OUR_OWN = [
+    ("filters", "tests.plugins.costly"),
+    ("segmenters", "tests.plugins.leaky"),
+    ("resamplers", "tests.plugins.gated_resampler"),
+    ("asr", "tests.plugins.seen_asr"),
+    ("formats", "tests.plugins.placed_format"),
+]
+#: Parameters of what a contract declares as `Callable | None`.
+CALLABLES = {
+    "fingerprint": ["clip", "settings"],
+    "decide": ["rows", "settings", "frozen"],
+    "stream": ["blocks", "src_hz", "dst_hz", "settings"],
+    "offsets": ["rows", "settings"],
+    "listing": ["home", "split", "head"],
+}
+STAGES: dict[str, StageModule[Any]] = {
+    "filter": filter,
+    "resample": resample,
+    "transcribe": transcribe,
+}
+ROLES = {"text": {"threshold"}, "formats": {"threshold", "transient"}}
+
+
+def parameters(member: Any) -> list[str]:
+    return [name for name in inspect.signature(member).parameters if name != "self"]
+
+
+def faults(module: ModuleType, shelf: str) -> list[str]:
+    """What is wrong with a module as a plug-in of a shelf."""
+    found = [f"lacks {how}" for how in lacking(module, CONTRACTS[shelf].module)]
+    contract = CONTRACTS[shelf].loaded
+    for name in members(contract):
+        own, declared = getattr(module, name, None), getattr(contract, name, None)
+        wanted = parameters(declared) if isinstance(declared, FunctionType) else CALLABLES.get(name)
+        if own is not None and wanted is not None and parameters(own) != wanted:
+            found.append(f"{name}{tuple(parameters(own))} instead of {name}{tuple(wanted)}")
+        if isinstance(declared, bool) and own is not None and not isinstance(own, bool):
+            found.append(f"{name} is not a bool")
+    if not isinstance(getattr(module, "VERSION", 1), int):
+        found.append("VERSION is not an int")
+    settings = getattr(module, "Settings", StageSettings)
+    if not issubclass(settings, StageSettings):
+        return [*found, "Settings is no StageSettings"]
+    if shelf in ROLES:
+        roles = {role(settings, field) for field in settings.model_fields}
+        found += [f"a setting is {each}" for each in roles - ROLES[shelf]]
+    return found
+
+
+@pytest.mark.parametrize(("shelf", "use"), [*ON_SHELVES, *OF_OUR_OWN])
+def test_a_plugin_has_what_its_contract_asks(shelf: str, use: str) -> None:
+    assert faults(plugins.module(shelf, use), shelf) == []
+    loaded = plugins.load(shelf, use)
+    for name in members(CONTRACTS[shelf].loaded):
+        getattr(loaded, name)  # its own, or the default
+    if shelf != "sources":  # those need a path
+        assert isinstance(loaded.Settings().recipe(), dict)
+
+
+@pytest.mark.parametrize("use", [*shelves.names("formats"), "tests.plugins.placed_format"])
+def test_a_format_depends_on_columns_that_there_are(use: str) -> None:
+    asked = plugins.load("formats", use)
+    unknown = set(asked.COLUMNS) - set(schema.UTTERANCES.names)
+    assert not set(asked.COLUMNS) & set(plan.LAYOUT_COLUMNS)
+    if unknown and not hasattr(plugins.module("formats", use), "derived"):
+        assert unknown <= {
+            column
+            for shelf in plugins.MEASURING
+            for name in shelves.names(shelf)
+            for column in plugins.columns(shelf, name)
+        }
+
+
+@pytest.mark.parametrize("use", shelves.names("asr"))
+def test_a_recogniser_asks_for_a_rate_of_speech_or_none(use: str) -> None:
+    rate = plugins.load("asr", use).Backend.RATE
+    assert rate is None or rate >= 8000
+
+
+def without(shelf: str, use: str, member: str) -> str:
+    """Name of a module like a plug-in that lacks one member."""
+    name = f"broken.{shelf}_{use}_{member}"
+    broken = ModuleType(name)
+    vars(broken).update({k: v for k, v in vars(plugins.module(shelf, use)).items() if k != member})
+    sys.modules.setdefault("broken", ModuleType("broken"))
+    sys.modules[name] = broken
+    return name
+
+
+def required() -> Iterator[tuple[str, str, str]]:
+    for shelf, kind in CONTRACTS.items():
+        for member in members(kind.module):
+            yield shelf, shelves.names(shelf)[0], member
+
+
+@pytest.mark.parametrize(("shelf", "use", "member"), [*required()])
+def test_control_a_module_that_lacks_a_member_is_refused(shelf: str, use: str, member: str) -> None:
+    name = without(shelf, use, member)
+    written = members(CONTRACTS[shelf].module)[member]
+    with pytest.raises(ConfigError) as caught:
+        plugins.load(shelf, name)
+    assert f"{name!r} is not a {CONTRACTS[shelf].noun}" in str(caught.value)
+    assert f"lacks {written}" in str(caught.value)
+
+
+@pytest.mark.parametrize("shelf", shelves.SHELVES)
+def test_control_other_parameters_are_a_fault(shelf: str) -> None:
+    use = shelves.names(shelf)[0]
+    whole = plugins.module(shelf, use)
+    named = members(CONTRACTS[shelf].module)
+    member = next(name for name in named if isinstance(vars(whole)[name], FunctionType))
+    broken = sys.modules[without(shelf, use, member)]
+    setattr(broken, member, lambda clips: clips)
+    assert faults(broken, shelf)
+    assert faults(whole, shelf) == []
+
+
+def test_what_a_module_leaves_out_has_a_default() -> None:
+    duration = plugins.load("filters", "duration")
+    assert duration.AFTER_ALL
+    assert not duration.COSTLY
+    assert duration.fingerprint is None
+    assert not duration.wants_gpu(duration.Settings())
+    assert duration.identity(duration.Settings()) is None
+    assert plugins.load("text", "language").VERSION == 0
+    with pytest.raises(AttributeError):
+        duration.no_such_member  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_stage_has_what_its_contract_asks(name: str) -> None:
+    module = sys.modules[f"tasks.{name}"]
+    assert lacking(module, StageModule) == []
+    for member in members(StageModule):
+        declared = getattr(StageModule, member)
+        if isinstance(declared, FunctionType):
+            assert parameters(getattr(module, member))[: len(parameters(declared))] == (
+                parameters(declared)
+            )
+    found = contract.find(name)
+    assert found.ROUNDS >= 1
+    assert found.BATCHED in (True, False)
+
+
+def test_control_a_stage_without_failures_is_seen() -> None:
+    broken = ModuleType("broken")
+    vars(broken).update({k: v for k, v in vars(filter).items() if k != "failure"})
+    assert len(lacking(broken, StageModule)) == 1
+    assert Filled(broken, Stage).ROUNDS == 1
+
+
+def test_types_agree_with_the_contracts(tmp_path: Path) -> None:
+    """mypy takes every file for what its shelf says, and refuses one whose types differ."""
+    lines = ["from tasks.plugins import contracts"]
+    for number, (shelf, use) in enumerate(ON_SHELVES):
+        lines.append(f"import tasks.{shelf}.{use} as m{number}")
+        lines.append(f"c{number}: contracts.{CONTRACTS[shelf].module.__name__} = m{number}")
+    good = tmp_path / "good_plugins.py"
+    good.write_text("\n".join(lines) + "\n")
+    bad = tmp_path / "bad_plugins.py"
+    bad.write_text(
+        "from tasks.plugins import contracts\nfrom tasks.levels import peak\n"
+        "level: contracts.ResamplerModule = peak\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", str(good), str(bad)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    told = [line for line in done.stdout.splitlines() if ": error:" in line]
+    assert len(told) == 1, done.stdout + done.stderr
+    assert "bad_plugins.py:3" in told[0]

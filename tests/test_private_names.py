@@ -1,0 +1,135 @@
+"""Private names of libraries that flows/ uses, and foreign state that it restores."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import multiprocessing.popen_spawn_posix
+import multiprocessing.spawn
+import os
+import re
+import signal
+from importlib.metadata import version
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+import pytest
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogWorker, PrefectConsoleHandler
+
+from flows import cli
+from flows.cluster import spawning
+from flows.server import console, history
+from flows.server.replaced import replaced
+
+ROOT = Path(__file__).parents[1]
+
+#: Name, its package, and what uses it.
+PRIVATE = [
+    ("multiprocessing.spawn:get_preparation_data", "python", "flows/cluster/spawning.py"),
+    ("distributed:SpecCluster._instances", "distributed", "flows/cluster/local.py"),
+    ("distributed:Status.closing_gracefully", "distributed", "flows/cluster/ending.py"),
+    ("prefect.events.worker:EventsWorker._handle", "prefect", "flows/server/history.py"),
+    ("prefect.logging.handlers:APILogWorker._handle_batch", "prefect", "flows/server/history.py"),
+    ("prefect.server.api.server:create_app", "prefect", "flows/server/_server_child.py"),
+]
+
+
+@pytest.mark.parametrize(("name", "package", "user"), PRIVATE, ids=[n for n, _, _ in PRIVATE])
+def test_the_installed_libraries_have_the_private_names(name: str, package: str, user: str) -> None:
+    try:
+        resolve_name(name)
+    except (AttributeError, ImportError):
+        found = version(package) if package != "python" else "this one"
+        pytest.fail(f"{name} is gone from {package} {found}: {user} needs another way")
+
+
+def test_each_private_name_is_used_where_the_list_says() -> None:
+    for name, _, user in PRIVATE:
+        assert name.rpartition(".")[2].rpartition(":")[2] in (ROOT / user).read_text(), (name, user)
+
+
+def test_what_prefect_calls_takes_one_argument() -> None:
+    assert list(inspect.signature(EventsWorker._handle).parameters)[1:] == ["event"]
+    assert len(inspect.signature(APILogWorker._handle_batch).parameters) == 2
+
+
+def test_multiprocessing_looks_its_function_up_at_each_start() -> None:
+    assert "spawn.get_preparation_data(" in inspect.getsource(multiprocessing.popen_spawn_posix)
+
+
+def test_workers_alone_are_spawned_without_the_main_module() -> None:
+    original = multiprocessing.spawn.get_preparation_data
+    main = set(original("x")) & set(spawning.MAIN_KEYS)
+    assert main, "control: this process has a main module"
+    with spawning.without_main():
+        with spawning.without_main():
+            pass
+        prepared = multiprocessing.spawn.get_preparation_data
+        assert not set(prepared("Dask Worker process (from Nanny)")) & set(spawning.MAIN_KEYS)
+        assert set(prepared("a user's own process")) & set(spawning.MAIN_KEYS) == main
+    assert multiprocessing.spawn.get_preparation_data is original
+
+
+def test_dask_names_its_workers_so() -> None:
+    import distributed.nanny
+
+    assert re.search(rf'name="[^"]*{spawning.NANNY}', inspect.getsource(distributed.nanny))
+
+
+def test_events_are_discarded_for_a_while_only() -> None:
+    before = (EventsWorker._handle, APILogWorker._handle_batch)
+    with history.discarded():
+        assert (EventsWorker._handle, APILogWorker._handle_batch) != before
+    assert (EventsWorker._handle, APILogWorker._handle_batch) == before
+
+
+def test_a_replaced_name_comes_back_after_an_error_and_must_exist() -> None:
+    class Library:
+        name = "old"
+
+    def fail() -> None:
+        with replaced(Library, "name", "new"):
+            assert Library.name == "new"
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert Library.name == "old"
+    with pytest.raises(AttributeError, match="gone"), replaced(Library, "gone", 1):
+        pass
+
+
+def test_prefects_handlers_are_quiet_for_a_while_only() -> None:
+    handler = PrefectConsoleHandler()
+    handler.setLevel(logging.DEBUG)
+    logger = logging.getLogger("tests.private_names")
+    logger.addHandler(handler)
+    try:
+        with console.quiet():
+            assert (handler.level, len(handler.filters)) == (logging.WARNING, 1)
+        assert (handler.level, handler.filters) == (logging.DEBUG, [])
+    finally:
+        logger.removeHandler(handler)
+
+
+def test_a_command_restores_environment_signals_and_logging(tmp_path: Path, capsys: Any) -> None:
+    def state() -> Any:
+        logger = logging.getLogger("uttermill")
+        return dict(os.environ), signal.getsignal(signal.SIGTERM), logger.level, logger.handlers[:]
+
+    before = state()
+    assert cli.main(["status", str(tmp_path)]) == 2
+    assert "is no OUT of a run" in capsys.readouterr().err
+    assert state() == before
+
+
+def test_the_environment_is_read_in_three_folders_of_flows() -> None:
+    reading = re.compile(r"\bos\.(environ|getenv|putenv)\b")
+    users = {
+        path.relative_to(ROOT).parts[1]
+        for path in (ROOT / "flows").rglob("*.py")
+        if reading.search(path.read_text())
+    }
+    assert users == {"cli", "cluster", "server"}

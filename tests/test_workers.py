@@ -1,0 +1,108 @@
+"""Which workers a scheduler elsewhere has: as of its last event, with few requests to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flows.cluster import workers
+from flows.cluster.fleet import CPU, GPU
+from flows.cluster.placement import Placement
+from flows.cluster.workers import SchedulerElsewhere
+
+
+class Client:
+    """Stands for `distributed.Client`: counts requests, and lets a test send events."""
+
+    def __init__(self, **resources: dict[str, float]) -> None:
+        self.workers = dict(resources)
+        self.requests = 0
+        self.during: Callable[[], object] = lambda: None
+        self._handler: Any = None
+
+    def subscribe_topic(self, topic: str, handler: Any) -> None:
+        assert topic == "all"
+        self._handler = handler
+
+    def scheduler_info(self) -> dict[str, Any]:
+        self.requests += 1
+        found = {name: {"resources": held} for name, held in self.workers.items()}
+        self.during()
+        return {"workers": found}
+
+    def joins(self, name: str, **resources: float) -> None:
+        self.workers[name] = resources
+        self._handler((0.0, {"action": "add-worker", "worker": name}))
+
+    def leaves(self, name: str) -> None:
+        del self.workers[name]
+        self._handler((0.0, {"action": "remove-worker", "worker": name}))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    now = SimpleNamespace(s=100.0)
+    monkeypatch.setattr(workers, "monotonic", lambda: now.s)
+    return now
+
+
+def test_many_questions_are_one_request(clock: SimpleNamespace) -> None:
+    client = Client(a={}, b={"GPU": 1.0})
+    view = SchedulerElsewhere(client)
+    for _ in range(100):
+        assert view.resources() == {"a": {}, "b": {"GPU": 1.0}}
+    assert client.requests == 1
+
+
+def test_who_leaves_is_dropped_at_once_and_who_joins_within_a_second(
+    clock: SimpleNamespace,
+) -> None:
+    client = Client(a={}, b={})
+    view = SchedulerElsewhere(client)
+    assert set(view.resources()) == {"a", "b"}
+    client.leaves("a")
+    assert set(view.resources()) == {"b"}
+    assert client.requests == 1
+    for name in ("c", "d"):
+        client.joins(name)
+    assert set(view.resources()) == {"b"}, "at most one request a second"
+    clock.s += workers.ASK_S + 0.1
+    assert set(view.resources()) == {"b", "c", "d"}
+    assert client.requests == 2
+
+
+def test_who_leaves_during_a_request_does_not_come_back(clock: SimpleNamespace) -> None:
+    client = Client(a={}, b={})
+    client.during = lambda: client.leaves("a") if "a" in client.workers else None
+    view = SchedulerElsewhere(client)
+    assert set(view.resources()) == {"b"}
+
+
+def test_the_list_is_read_again_now_and_then_and_when_asked(clock: SimpleNamespace) -> None:
+    client = Client(a={})
+    view = SchedulerElsewhere(client)
+    view.resources()
+    client.workers["b"] = {}  # its event was lost
+    clock.s += workers.REFRESH_S + 1
+    assert set(view.resources()) == {"a", "b"}
+    client.workers["c"] = {}
+    view.refresh()
+    assert set(view.resources()) == {"a", "b", "c"}
+
+
+def test_gpu_workers_that_join_later_are_used_and_stay_known(clock: SimpleNamespace) -> None:
+    client = Client(a={})
+    placement = Placement(SchedulerElsewhere(client), None, separate=None)
+    assert list(placement.kinds) == [CPU]
+    assert placement.there(CPU) == ["a"]
+    client.joins("b", GPU=1.0)
+    clock.s += workers.ASK_S + 0.1
+    assert list(placement.kinds) == [CPU, GPU]
+    assert (placement.there(CPU), placement.there(GPU)) == (["a"], ["b"])
+    client.leaves("b")  # it may be restarting: what needs a GPU waits for it
+    assert list(placement.kinds) == [CPU, GPU]
+    assert placement.there(GPU) == []
+    assert placement.restrictions(GPU) == {"resources": {GPU: 1}}

@@ -24,14 +24,13 @@ from flows.run.caller import ClusterCaller, opened
 from flows.run.progress import Progress
 from flows.server import artifacts, posting
 from flows.settings import PrepareSettings, check
-from tasks import masking, pipeline, storage
+from tasks import masking, package, pipeline, storage
 from tasks.callers import Observer
 from tasks.dataset import versions
 from tasks.estimating import forecast, sample, trial
 from tasks.estimating.forecast import Costs, Forecast, Sizes
 from tasks.estimating.sample import Member
 from tasks.job import Done, Job, Spent
-from tasks.packaging import shards as output_shards
 from tasks.settings import (
     FilterSettings,
     PackageSettings,
@@ -226,8 +225,8 @@ def _packaged(
             alone = caller.metrics.table()["wall_seconds"][since - 1].as_py()
             kept = sum(seen[m.recording].kept for m in chosen if m.recording in seen)
             costs.gather = alone / max(kept, planned["seconds"])
-            caller.map(output_shards.write, numbers)
-            caller.map(output_shards.check, numbers)
+            caller.map(package.write, numbers)
+            caller.map(package.check, numbers)
             walls = caller.metrics.table().slice(since)["wall_seconds"]
             costs.package = (pc.sum(walls).as_py() or 0.0) / planned["seconds"]
             found = {**trial.bytes_of(staging), "tables": planned["tables"]}

@@ -223,7 +223,7 @@ def _index(place: list[Any], key: str, assignment: str) -> int:
 def check(settings: PrepareSettings) -> Job:
     """Everything that can be known before a worker starts; ConfigError in one sentence."""
     from tasks import recipe
-    from tasks.packaging import sharing
+    from tasks.packaging import selection
 
     job = settings.job()
     for path in (settings.out, *(source.path for source in settings.sources)):
@@ -247,7 +247,7 @@ def check(settings: PrepareSettings) -> Job:
             recipe.of_plugin(shelf, plugin)  # which looks for its model, too
     for _, source, source_settings in plugins.datasets(job.sources):
         next(iter(source.recordings(source_settings)), None)  # raises when it cannot be listed
-    sharing.check(job)
+    selection.check(job)
     recipe.weights(job.transcribe)
     settings.cluster.check()
     fleet.check(job, settings.cluster)

@@ -14,8 +14,7 @@ from tasks.checkpoints import manifest
 from tasks.dataset import versions
 from tasks.errors import CorruptManifest, MillError
 from tasks.job import Done, Job
-from tasks.packaging import decided, plan
-from tasks.packaging import shards as output_shards
+from tasks.packaging import plan, shard_decisions
 from tasks.results import Published
 from tasks.settled import Settled, Version
 
@@ -43,8 +42,8 @@ def publish(
         return _unchanged(job, known, began)
     try:
         shards = sorted(shards)
-        if parts := decided.batches(shards, scratch):
-            caller.map(decided.save, [(job, some, home) for home, some in parts])
+        if parts := shard_decisions.batches(shards, scratch):
+            caller.map(shard_decisions.save, [(job, some, home) for home, some in parts])
             lap("decide")
         gathered = caller.call(package.gather, job, shards, scratch)
         for home, _ in parts:
@@ -61,10 +60,10 @@ def publish(
         staging = storage.place(gathered["staging"])
         planned = plan.all_shards(staging)
         numbers = range(len(planned))
-        linked = caller.map(output_shards.write, [(job, staging, number) for number in numbers])
+        linked = caller.map(package.write, [(job, staging, number) for number in numbers])
         lap("write")
         written = [number for number, old in zip(numbers, linked, strict=True) if not old]
-        caller.map(output_shards.check, [(job, staging, number) for number in written])
+        caller.map(package.check, [(job, staging, number) for number in written])
         lap("verify")
         path = package.publish(job, gathered)
         state.save(version, gathered["changed"])

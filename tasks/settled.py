@@ -18,7 +18,7 @@ from tasks import plugins, recipe
 from tasks.checkpoints.index import Index, Notes, digest
 from tasks.dataset import datacard, versions
 from tasks.job import Done, Job
-from tasks.packaging import split_lists
+from tasks.settings import split_lists
 from tasks.stages import stage
 
 
@@ -70,7 +70,7 @@ class Settled:
     def decide(self) -> None:
         """All stages have run, and package is about to read what they made and the splits' lists:
         whatever changes from now on is gathered by the next run."""
-        self._lists = [listed.sha256 for listed in split_lists.read(self._job.package)]
+        self._lists = [each.sha256 for each in split_lists.read(self._job.package)]
         if self._looked:
             self._index.refresh()
         if self._ran:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from flows.cli.show import runs
-from tasks.accounting import summary
-from tasks.packaging import balance, layout
+from tasks.accounting.summary import seconds_of
+from tasks.packaging import balance, layout, seeded
 from tasks.settings import PackageSettings
 from tests import fuzz
 
@@ -44,7 +44,7 @@ def test_tars_are_even_and_the_same_in_any_order(
     settings = PackageSettings(tar_hours=30 / 3600, readers=readers)
     rows = rows_of(lengths, [("train", "dev")[n % 3 == 0] for n in range(len(lengths))])
     groups = layout.lay_out(rows, settings, 1)
-    seconds = summary.seconds_of(rows)
+    seconds = seconds_of(rows)
     for split, loads in layout.loads_of(groups, seconds).items():
         mine = seconds[np.array(rows["split"].to_pylist()) == split]
         assert max(loads) - min(loads) <= mine.max() + 1e-6
@@ -70,16 +70,16 @@ def test_a_split_that_became_uneven_does_not_move_the_others() -> None:
     assert {g.generation for g in groups if g.split == "dev"} == {2}
     assert all(g.whole and g.generation == 1 for g in groups if g.split == "train")
     assert sorted(np.concatenate([g.rows for g in groups]).tolist()) == list(range(210))
-    skew = layout.skews(layout.loads_of(groups, summary.seconds_of(now)), 4)
+    skew = layout.skews(layout.loads_of(groups, seconds_of(now)), 4)
     assert skew["dev"][1] < 0.2
-    assert layout.worst(layout.loads_of(groups, summary.seconds_of(now)), 4) == max(skew.values())
+    assert layout.worst(layout.loads_of(groups, seconds_of(now)), 4) == max(skew.values())
 
 
 @fuzz.cases(40)
 @given(LENGTHS, st.integers(1, 12))
 def test_a_deal_holds_every_clip_once(lengths: list[int], tars: int) -> None:
-    keys = balance.draws("0", map(str, range(len(lengths))))
-    groups = balance.deal(np.array(lengths, np.float64), keys, tars)
+    keys = seeded.draws("0", map(str, range(len(lengths))))
+    groups = balance.distribute(np.array(lengths, np.float64), keys, tars)
     assert len(groups) == tars
     assert sorted(np.concatenate(groups).tolist()) == list(range(len(lengths)))
     for group in groups:
@@ -89,7 +89,7 @@ def test_a_deal_holds_every_clip_once(lengths: list[int], tars: int) -> None:
 def test_many_clips_are_even_within_two_percent() -> None:
     chance = np.random.default_rng(0)
     seconds = chance.gamma(3.0, 3.0, 20_000)
-    groups = balance.deal(seconds, balance.draws("0", map(str, range(20_000))), 64)
+    groups = balance.distribute(seconds, seeded.draws("0", map(str, range(20_000))), 64)
     loads = np.array([seconds[group].sum() for group in groups])
     assert np.ptp(loads) / loads.mean() < 0.002
 
@@ -99,9 +99,9 @@ def test_speakers_and_datasets_are_spread_over_tars_and_within() -> None:
     count, speakers, tars = 12_000, 20, 16
     speaker = np.arange(count) * speakers // count
     dataset = speaker // 10
-    keys = balance.draws("0", (f"s{s}-{n:05d}" for n, s in enumerate(speaker)))
+    keys = seeded.draws("0", (f"s{s}-{n:05d}" for n, s in enumerate(speaker)))
     seconds = np.random.default_rng(0).gamma(3.0, 3.0, count) * (1 + dataset)
-    groups = balance.deal(seconds, keys, tars)
+    groups = balance.distribute(seconds, keys, tars)
     shares = np.array([np.bincount(speaker[group], minlength=speakers) for group in groups])
     expected = count / speakers / tars
     # As spread as a random deal: a standard deviation is 6 of 37.5.
@@ -117,8 +117,8 @@ def test_draws_are_sha256_and_depend_on_nothing_else() -> None:
     import hashlib
 
     first = hashlib.sha256(b"0:a").digest()[:8]
-    assert balance.draws("0", ["a"]).tolist() == [int.from_bytes(first, "big")]
-    assert balance.draws("0", []).tolist() == []
+    assert seeded.draws("0", ["a"]).tolist() == [int.from_bytes(first, "big")]
+    assert seeded.draws("0", []).tolist() == []
 
 
 @fuzz.cases(40)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tasks import package, pipeline
+from tasks import pipeline
 from tasks.callers import Here
 from tasks.checkpoints import manifest
 from tasks.corpuswide import decisions
-from tasks.packaging import decided
+from tasks.packaging import contents, shard_decisions
 from tests import corpus
 
 COUNT = 40
@@ -55,12 +55,12 @@ def test_workers_decide_what_one_process_would(home: Path, tmp_path: Path) -> No
     job = corpus.job(home, out=tmp_path / "out", **chosen())
     corpus.run(job)
     shards = sorted(manifest.shards(job.out))
-    assert len(shards) > 2 * decided.AT_ONCE
-    alone = package.decide(job, shards)
-    for where, some in decided.batches(shards, tmp_path / "scratch"):
-        assert len(some) <= decided.AT_ONCE
-        decided.save(job, some, where)
-    together = package.decide(job, shards, tmp_path / "scratch")
+    assert len(shards) > 2 * shard_decisions.AT_ONCE
+    alone = contents.decide(job, shards)
+    for where, some in shard_decisions.batches(shards, tmp_path / "scratch"):
+        assert len(some) <= shard_decisions.AT_ONCE
+        shard_decisions.save(job, some, where)
+    together = contents.decide(job, shards, tmp_path / "scratch")
     for one, other in zip(alone[:3], together[:3], strict=True):
         assert one.equals(other)
     assert one.num_rows == 0 or one.schema == decisions.schema_of(job)
@@ -73,10 +73,10 @@ def test_versions_do_not_tell_how_they_were_decided(
     counted = Counted()
     monkeypatch.setattr(pipeline, "Here", lambda: counted)
     many = corpus.run(corpus.job(home, out=tmp_path / "many", **chosen()))[0]
-    assert counted.names.count("save") == -(-COUNT // decided.AT_ONCE)
+    assert counted.names.count("save") == -(-COUNT // shard_decisions.AT_ONCE)
     assert counted.names.count("gather") == 1
     assert not list((tmp_path / "many/manifests/.listing").rglob("*.arrow"))
-    monkeypatch.setattr(decided, "AT_ONCE", COUNT)
+    monkeypatch.setattr(shard_decisions, "AT_ONCE", COUNT)
     few = corpus.run(corpus.job(home, out=tmp_path / "few", **chosen()))[0]
     assert corpus.content(many.path) == corpus.content(few.path)
     assert counted.names.count("save") == -(-COUNT // 16)
@@ -87,8 +87,8 @@ def test_a_shard_of_nothing_has_its_place(home: Path, tmp_path: Path) -> None:
     job = corpus.job(home, out=tmp_path / "out", **chosen())
     corpus.run(job)
     shards = sorted(manifest.shards(job.out))
-    decided.save(job, shards, tmp_path / "all")
-    parts = decided.load(shards, tmp_path / "all")
+    shard_decisions.save(job, shards, tmp_path / "all")
+    parts = shard_decisions.load(shards, tmp_path / "all")
     assert list(parts) == shards
     counts = [(part.rows.num_rows, part.ledger.num_rows) for part in parts.values()]
     assert (0, 1) in counts

@@ -19,9 +19,8 @@ from flows.demo.encoding import encode
 from flows.demo.sentences import ENGLISH
 from flows.demo.speech import Line, speak
 from tasks.audio import Clip, open_stream
-from tasks.filters import _copies as duplicates
-from tasks.filters import _fingerprint as print_
-from tasks.filters import duplicate
+from tasks.filters import _fingerprint, duplicate
+from tasks.filters._duplicates import Copies, find_copies
 from tasks.recording import Locator
 from tests import fuzz
 from tests.corpus import speech
@@ -39,12 +38,15 @@ def print_of(samples: NDArray[Any], rate: int = RATE) -> bytes:
 def find(
     prints: list[bytes], rank: list[float] | None = None, published: list[bool] | None = None,
     ids: list[str] | None = None, limits: dict[str, float] | None = None,
-) -> duplicates.Found:  # fmt: skip
+) -> Copies:  # fmt: skip
     count = len(prints)
-    return duplicates.find(
-        prints, ids or [f"u{n:04d}" for n in range(count)], rank or [0.0] * count,
-        published or [False] * count, duplicate.Settings.model_validate(limits or {}),
-    )  # fmt: skip
+    return find_copies(
+        pa.array(prints, pa.binary()),
+        pa.array(ids or [f"u{n:04d}" for n in range(count)], pa.string()),
+        np.array(rank or [0.0] * count, float),
+        np.array(published or [False] * count, bool),
+        duplicate.Settings.model_validate(limits or {}).thresholds(),
+    )
 
 
 def decoded(data: bytes, folder: Path) -> tuple[Samples, int]:
@@ -200,7 +202,7 @@ def test_clips_of_no_sound_have_only_exact_copies() -> None:
     clips += [np.ones(1, np.float32), np.full(RATE, np.nan, np.float32), np.full(RATE, 1e30)]
     prints = [print_of(clip) for clip in clips]
     found = find(prints)
-    assert {len(each) for each in prints} == {print_.HEADER.size}
+    assert {len(each) for each in prints} == {_fingerprint.HEADER.size}
     assert found.original.tolist() == [-1, -1, 1, -1, -1, 3, -1, -1, -1]
     assert (found.error[found.exact] == 0).all()
 
@@ -244,7 +246,9 @@ def test_rows_without_a_print_and_all_kinds_of_arrays(originals: list[bytes]) ->
         pa.array(rows, pa.binary()), pa.array([b"xy", *rows], pa.large_binary()).slice(1),
         pa.chunked_array([rows[:2], rows[2:]], pa.binary()),
     ):  # fmt: skip
-        found = duplicates.find(array, pa.array(list("abcd")), [0] * 4, [False] * 4)
+        found = find_copies(
+            array, pa.array(list("abcd")), np.zeros(4), np.zeros(4, bool), SETTINGS.thresholds()
+        )
         assert found.original.tolist() == [-1, -1, -1, 1]
     assert len(find([]).original) == 0
 

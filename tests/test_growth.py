@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks import pipeline
-from tasks.accounting import summary
+from tasks.accounting.summary import seconds_of
 from tasks.callers import Here
 from tasks.checkpoints import manifest
 from tasks.packaging import layout
@@ -278,8 +278,8 @@ def test_a_layout_holds_every_clip_once(then: list[int], new: list[int], gone: s
     assert rows == list(range(table.num_rows))
     assert [g.number for g in groups] == list(range(len(groups)))
     for some, table_ in ((first, before_rows), ([g for g in groups if g.generation == 2], table)):
-        loads = [float(summary.seconds_of(table_)[g.rows].sum()) for g in some]
-        longest = max((float(summary.seconds_of(table_)[g.rows].max()) for g in some), default=0)
+        loads = [float(seconds_of(table_)[g.rows].sum()) for g in some]
+        longest = max((float(seconds_of(table_)[g.rows].max()) for g in some), default=0)
         assert max(loads, default=0) - min(loads, default=0) <= longest + 1e-9
     same = layout.same_as(groups, table, before, ("id", "num_samples"))
     assert [number is not None for number in same] == [g.whole for g in groups]

@@ -336,7 +336,7 @@ def test_noise_and_silence_are_no_speech() -> None:
 
 def test_windows_are_counted_by_their_probability(monkeypatch: pytest.MonkeyPatch) -> None:
     found = np.array([0.1, 0.5, 0.49, 0.9], np.float32)
-    monkeypatch.setattr("tasks.filters._derived.speech", lambda clip: found)
+    monkeypatch.setattr("tasks.filters._derived.speech_probabilities", lambda clip: found)
     clip = Clip.of(noise(0.128), 16_000)
     assert measured(speech_ratio, clip) == {"speech_ratio": 0.5}
     assert measured(speech_ratio, clip, threshold=0.4) == {"speech_ratio": 0.75}

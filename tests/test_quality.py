@@ -153,7 +153,7 @@ def noisy(samples: Floats, ratio: float, rate: int = RATE) -> Floats:
     size = round(0.032 * rate)
     whole = len(samples) // size
     powers = np.square(samples[: whole * size].astype(np.float64)).reshape(whole, size).mean(axis=1)
-    spoken = derived.speech(Clip.of(samples, rate))[:whole] >= 0.5
+    spoken = derived.speech_probabilities(Clip.of(samples, rate))[:whole] >= 0.5
     level = np.sqrt(powers[spoken].mean() / 10 ** (ratio / 10))
     noise = np.random.default_rng(len(samples)).standard_normal(len(samples))
     mixed: Floats = (samples + level * noise).astype(np.float32)
@@ -185,7 +185,8 @@ def test_snr_is_that_of_added_noise(voices: list[Floats]) -> None:
 
 def test_snr_needs_no_pause(voices: list[Floats]) -> None:
     for voice in voices[:4]:
-        loud = np.repeat(derived.speech(Clip.of(voice, RATE)) > 0.9, 512)[: len(voice)]
+        found = derived.speech_probabilities(Clip.of(voice, RATE))
+        loud = np.repeat(found > 0.9, 512)[: len(voice)]
         tight = np.tile(voice[loud], 2)
         for ratio in (20, 10):
             assert value(snr, noisy(tight, ratio)) == pytest.approx(ratio, abs=3)
@@ -198,7 +199,7 @@ def test_snr_of_real_clips_is_that_of_added_noise() -> None:
         size = round(0.032 * rate)
         whole = len(samples) // size
         powers = np.square(samples[: whole * size]).reshape(whole, size).mean(axis=1)
-        spoken = derived.speech(Clip.of(samples, rate))[:whole] >= 0.5
+        spoken = derived.speech_probabilities(Clip.of(samples, rate))[:whole] >= 0.5
         if spoken.sum() < 20:
             continue
         if powers[spoken].mean() > 10**4.5 * np.quantile(powers, 0.05):
@@ -356,7 +357,7 @@ def test_dnsmos_on_a_gpu_or_not_at_all(
     assert dnsmos.wants_gpu(on_gpu)
     assert not dnsmos.wants_gpu(dnsmos.Settings())
     assert "onnxruntime-gpu" in (dnsmos.gpu_fault(on_gpu) or "")
-    with pytest.raises(RunError, match="device: cuda, but ONNX Runtime could not use it"):
+    with pytest.raises(RunError, match="device: cuda, but ONNX Runtime cannot use it"):
         dnsmos.measure(Clip.of(voices[0], RATE), on_gpu)
     assert set(asked) == {"CUDAExecutionProvider"}
     plugin = Plugin.model_validate({"use": "dnsmos", "device": "cuda"})
@@ -377,9 +378,9 @@ def test_another_model_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     (tmp_path / "dnsmos_models" / "sig_bak_ovr.onnx").write_bytes(b"\x08\x07")
     spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
     monkeypatch.setattr(_dnsmos, "find_spec", lambda _: spec)
-    with pytest.raises(ConfigError, match="not the model known here"):
+    with pytest.raises(ConfigError, match="not the expected model"):
         dnsmos.identity(dnsmos.Settings())
-    with pytest.raises(ValueError, match="no ONNX model"):
+    with pytest.raises(ValueError, match="not an ONNX model"):
         _onnx_cut.part(b"\x0f", "a", "b")
 
 

@@ -16,12 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows import settings as flow_settings
-from tasks import package
 from tasks.checkpoints import manifest
-from tasks.corpuswide import decisions, late
+from tasks.corpuswide import decisions, outcomes
 from tasks.errors import ConfigError, RunError
 from tasks.estimating import what_if
-from tasks.packaging import dealing, sharing, splits, weights
+from tasks.packaging import contents, selection, split_allocation, splits, weights
 from tasks.schema import SPLITS
 from tasks.settings import PackageSettings
 from tasks.upkeep.verify import verify
@@ -54,7 +53,7 @@ def asked(**package: Any) -> PackageSettings:
 
 def sides(
     clips: list[Clip], before: pa.Table = NOTHING, **package: Any
-) -> tuple[dict[str, str], splits.Sides]:
+) -> tuple[dict[str, str], splits.SplitAssignment]:
     """Split of each clip by id ('' where it is dropped), and everything else."""
     rows = table(clips)
     found = splits.assign(asked(**package), rows, before)
@@ -242,7 +241,7 @@ def test_random_growth(versions: list[set[tuple[int, int, int]]], seed: int, ran
 def test_hours_are_within_one_group(lengths: list[int], dev: float, test: float) -> None:
     sizes = np.array(lengths, np.int64)
     lacking = np.rint(sizes.sum() * np.array([dev, test, 0])).astype(np.int64)
-    found = dealing.deal(sizes, lacking, np.zeros(3, np.int64), 2)
+    found = split_allocation.allocate(sizes, lacking, np.zeros(3, np.int64), 2)
     got = np.bincount(found, sizes, 3)
     assert got[2] > 0
     for side in (0, 1):
@@ -283,7 +282,7 @@ def test_a_list_takes_the_whole_group_and_published_clips_stay(tmp_path: Path) -
     grown = [*clips, ("u99", "r99", "s9", "p99", 1.0)]
     then, again = sides(grown, found.table, splits=late)
     assert then == {**where, "u99": "test"}
-    assert "3 clips that it names" in again.notes[0]
+    assert "3 of the clips it names" in again.notes[0]
 
 
 def test_lists_that_cannot_hold_are_refused(tmp_path: Path) -> None:
@@ -291,7 +290,7 @@ def test_lists_that_cannot_hold_are_refused(tmp_path: Path) -> None:
     one, two = listed(tmp_path, "u1", name="1"), listed(tmp_path, "u2", name="2")
     with pytest.raises(RunError, match="nothing is left for train"):
         sides(clips, splits={"test": {"list": one}})
-    with pytest.raises(RunError, match="never parted"):
+    with pytest.raises(RunError, match="never separated"):
         sides(clips, splits={"test": {"list": one}, "dev": {"list": two}})
     with pytest.raises(ConfigError, match="in the list of dev as well"):
         sides(clips, splits={"test": {"list": one}, "dev": {"list": one}})
@@ -331,10 +330,10 @@ def test_what_is_known_early_is_refused_early(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"splits\.test\.list.*cannot be read"):
         check("package.splits.test.list=/no/such/list")
     (tmp_path / "empty").write_text("\n \n")
-    with pytest.raises(ConfigError, match="names nothing"):
+    with pytest.raises(ConfigError, match="is empty"):
         check(f"package.splits.test.list={tmp_path / 'empty'}")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\xfa")
-    with pytest.raises(ConfigError, match="no UTF-8 text"):
+    with pytest.raises(ConfigError, match="not UTF-8 text"):
         check(f"package.splits.test.list={tmp_path / 'bytes'}")
 
 
@@ -351,7 +350,7 @@ def test_a_weight_keeps_its_share_and_raising_it_only_adds() -> None:
     rows = table(singles(4000))
     kept = {}
     for weight in (0.2, 0.5, 1.0):
-        draw, limit = weights.chances(asked(weights={"c": weight, "other": 0.1}), rows)
+        draw, limit = weights.draws(asked(weights={"c": weight, "other": 0.1}), rows)
         out = draw >= limit
         kept[weight] = set(rows["id"].filter(pa.array(~out)).to_pylist())
     assert kept[0.2] < kept[0.5] < kept[1.0]
@@ -486,7 +485,7 @@ def test_weights_drop_by_a_draw_that_the_ledger_names(tmp_path: Path) -> None:
 
 def test_the_share_is_in_the_order_of_ids(tmp_path: Path) -> None:
     job = corpus.job(tmp_path, package={"splits": {"dev": 0.3}, "weights": {"c": 0.5}})
-    shared = sharing.share(job, table(singles(200)), None)
+    shared = selection.select(job, table(singles(200)), None)
     assert shared.rows.num_rows + len(shared.verdicts) == 200
     assert {v.reason for v in shared.verdicts.values()} == {"weight"}
     assert set(shared.rows["split"].to_pylist()) == {"train", "dev"}
@@ -518,14 +517,14 @@ def test_late_verdicts_are_as_if_all_were_decided_again(
     done, _ = corpus.run(job)
     assert verify(done.path) == []
     shards = manifest.shards(job.out)
-    found = package.decide(job, shards)
+    found = contents.decide(job, shards)
     lost = found.ledger.filter(pc.equal(found.ledger["reason"], "weight"))
     assert 0 < lost.num_rows < 12
-    overlap = late.overlapping(found.ledger).to_pylist()
+    overlap = outcomes.overlapping(found.ledger).to_pylist()
     assert len(overlap) == 1
     assert overlap[0] in lost["recording"].to_pylist()
-    monkeypatch.setattr(late, "overlapping", lambda ledger: pc.unique(ledger["recording"]))
-    whole = package.decide(job, shards)
+    monkeypatch.setattr(outcomes, "overlapping", lambda ledger: pc.unique(ledger["recording"]))
+    whole = contents.decide(job, shards)
     assert whole.ledger.equals(found.ledger)
     assert whole.utterances.equals(found.utterances)
     assert whole.rows.equals(found.rows)

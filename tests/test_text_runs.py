@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.cli import queries
-from tasks import package
 from tasks.checkpoints.manifest import shards
 from tasks.checkpoints.texts import final_text, text_columns
 from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.corpuswide import decisions
 from tasks.estimating import what_if
 from tasks.job import Job
+from tasks.packaging import contents
 from tasks.settings import Plugin, TranscribeSettings
 from tests import corpus
 
@@ -117,7 +117,7 @@ def test_what_a_table_lacks_is_answered_from_the_shards(base: Path) -> None:
     assert decisions.load(few) is not None
     assert decisions.load(more) is None
     assert what_if.kept(few, more)[1]["items"] == 0
-    assert package.decide(more, shards(more.out)).rows.num_rows == 0
+    assert contents.decide(more, shards(more.out)).rows.num_rows == 0
 
 
 @pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set")

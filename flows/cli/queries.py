@@ -11,14 +11,14 @@ import pyarrow as pa
 from flows.cli import items as naming
 from flows.run import runs
 from flows.settings import assign, parse
-from tasks import package, plugins, schema, shard, shelves, storage
+from tasks import plugins, schema, shard, shelves, storage
 from tasks.accounting import summary
 from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
 from tasks.dataset import datacard, versions
 from tasks.errors import CODES, ConfigError
 from tasks.estimating.what_if import kept
-from tasks.packaging import weights
+from tasks.packaging import contents, weights
 from tasks.settled import Settled
 from tasks.stages import stage
 from tasks.storage import tables
@@ -86,7 +86,7 @@ def _ledger(out: Path) -> tuple[pa.Table, Path | None]:
     newest = versions.newest(out)
     if newest and storage.exists(last / "summary.json"):
         return tables.read(newest / "ledger.parquet"), newest
-    return package.decide(runs.settings_of(out).job(), manifest.shards(out)).ledger, None
+    return contents.decide(runs.settings_of(out).job(), manifest.shards(out)).ledger, None
 
 
 def what_if(out: Path, sets: Sequence[str]) -> dict[str, Any]:

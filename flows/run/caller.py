@@ -27,7 +27,7 @@ from tasks.stages.gauge import Gauge
 STEPS = {
     "tasks.shard.probe": ("shard", "probe"),
     "tasks.package.gather": ("package", "gather"),
-    "tasks.packaging.decided.save": ("package", "decide"),
+    "tasks.packaging.shard_decisions.save": ("package", "decide"),
     "tasks.packaging.shards.write": ("package", "write"),
     "tasks.packaging.shards.check": ("package", "check"),
     "tasks.estimating.trial.plan": ("package", "plan"),

@@ -96,9 +96,10 @@ def _facts(path: Path) -> Any:
 
 def request(job: Job, folder: Path) -> Any:
     """What the report shows: the newest version, or before the first one what is done so far."""
-    from tasks import package, report
+    from tasks import report
     from tasks.accounting import metrics, summary
     from tasks.checkpoints import manifest
+    from tasks.packaging import contents
 
     told = folder / "summary.json"
     facts = json.loads(told.read_text()) if told.is_file() else {}
@@ -123,7 +124,7 @@ def request(job: Job, folder: Path) -> Any:
             described["libraries"],
             measured,
         )
-    decided = package.decide(job, manifest.shards(job.out))
+    decided = contents.decide(job, manifest.shards(job.out))
     counts = summary.of_ledger(decided.ledger)
     return report.Request(
         job,

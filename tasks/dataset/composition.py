@@ -1,4 +1,4 @@
-"""What a version holds, in numbers: hours, durations, speakers. Over columns, never row by row."""
+"""A version's hours, durations and speakers, computed over columns, never row by row."""
 
 from __future__ import annotations
 
@@ -33,22 +33,26 @@ def of_utterances(kept: pa.Table) -> dict[str, Any]:
 
 def _split(part: pa.Table) -> dict[str, Any]:
     return {
-        "utterances": part.num_rows, "hours": _hours(part), "durations": durations(part),
+        "utterances": part.num_rows,
+        "hours": _hours(part),
+        "durations": durations(part),
         "speakers": speakers(part),
-    }  # fmt: skip
+    }
 
 
 def durations(kept: pa.Table) -> dict[str, Any]:
-    """Least, mean, median, greatest, and a histogram; s, rounded to µs. None of no utterances."""
+    """Minimum, mean, median, maximum and a histogram; s, rounded to µs. None without utterances."""
     seconds = summary.seconds_of(kept)
     if not len(seconds):
         return {"min": None, "mean": None, "median": None, "max": None, "histogram": []}
     counts = np.diff(np.searchsorted(np.sort(seconds), [*EDGES, np.inf]))
     found = {
-        "min": seconds.min(), "median": np.median(seconds), "max": seconds.max(),
-        # Of exact integers: a sum of floats depends on its order.
+        "min": seconds.min(),
+        "median": np.median(seconds),
+        "max": seconds.max(),
+        # From exact integers: a sum of floats depends on its order.
         "mean": _hours(kept) * 3600 / len(seconds),
-    }  # fmt: skip
+    }
     return {
         **{name: round(float(value), 6) for name, value in found.items()},
         "histogram": [
@@ -59,8 +63,8 @@ def durations(kept: pa.Table) -> dict[str, Any]:
 
 
 def speakers(kept: pa.Table) -> dict[str, Any]:
-    """Speakers that sources state, and hours of known and unknown ones. Two datasets never share a
-    speaker: their names are their own."""
+    """Number of speakers that the sources name, and hours of known and unknown ones. Names belong
+    to their dataset: two datasets never share a speaker."""
     known = kept.filter(pc.is_valid(kept["speaker"]))
     return {
         "count": known.group_by(["dataset", "speaker"]).aggregate([]).num_rows,

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import package, storage
+from tasks import storage
 from tasks.checkpoints import manifest
 from tasks.estimating.sample import Member, member
 from tasks.job import Job
-from tasks.packaging import layout, weights
+from tasks.packaging import contents, layout, weights
 from tasks.packaging import plan as packaging_plan
 from tasks.stages import contract, stage
 from tasks.stages.stage import view_of
@@ -147,7 +147,7 @@ def plan(job: Job, shards: Sequence[str], staging: Path) -> dict[str, Any]:
     """
     bare = job.package.model_copy(update={"splits": {}, "weights": {}})
     job = replace(job, package=bare)
-    rows = package.decide(job, shards).rows
+    rows = contents.decide(job, shards).rows
     rows = rows.take(pc.sort_indices(rows["sha256"]))
     seconds = pc.divide(pc.cast(rows["num_samples"], pa.float64()), rows["sample_rate"])
     before = pc.subtract(pc.cumulative_sum(seconds), seconds)

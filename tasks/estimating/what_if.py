@@ -7,12 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import corpuswide, package
+from tasks import corpuswide
 from tasks.checkpoints import manifest
 from tasks.checkpoints.verdicts import rules_of
 from tasks.corpuswide import decisions
 from tasks.job import Job
-from tasks.packaging import weights
+from tasks.packaging import contents, weights
 from tasks.stages import contract
 from tasks.stages.stage import view_of
 
@@ -38,7 +38,7 @@ def of_table(job: Job, table: pa.Table) -> dict[str, Any]:
     across = pc.and_(pc.equal(table["outcome"], "dropped"), pc.equal(table["stage"], "package"))
     across = pc.and_(across, pc.not_equal(table["reason"], "weight"))
     failed = pc.or_(pc.equal(table["outcome"], "failed"), across)
-    draw, weight = weights.chances(job.package, table)
+    draw, weight = weights.draws(job.package, table)
     good = decisions.passes(table, rules_of("filters", job.filter.filters))
     good = pc.and_(good, pc.invert(failed))
     waiting = pc.and_(good, pc.invert(table["heard"]))
@@ -55,7 +55,7 @@ def of_table(job: Job, table: pa.Table) -> dict[str, Any]:
 def of_shards(job: Job) -> dict[str, Any]:
     """The same by the manifests; `unmeasured` recordings lack a measure that the job asks for."""
     items, seconds, waiting, waiting_seconds, unmeasured = 0, 0.0, 0, 0.0, 0
-    verdicts = package.corpus_verdicts(job, manifest.shards(job.out))
+    verdicts = contents.corpus_verdicts(job, manifest.shards(job.out))
     for each in manifest.shards(job.out):
         view = view_of(job, each)
         unmeasured += sum(not unit.spared for unit in contract.find("filter").todo(view)[0])

@@ -1,7 +1,7 @@
-"""What several measures need of one clip, made once: its mono signal, at 16 kHz, where speech is.
+"""Signals that several measures derive from a clip: mono, mono at 16 kHz, speech probabilities.
 
-Everything here is kept with the clip for as long as that lives, up to `KEPT_SECONDS`; of a longer
-clip it is made block by block, so that memory does not grow with its length.
+For clips of up to `KEPT_SECONDS` they are computed once and cached on the clip; for longer ones
+they are computed block by block, so that memory does not grow with the length.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from tasks.audio.channels import mean
 from tasks.speech import silero as _silero
 
 Floats = NDArray[np.float32]
-Made = TypeVar("Made")
+T = TypeVar("T")
 
 RATE = 16_000  # Hz, of the models
 KEPT_SECONDS = 120.0
 
 
-def once(clip: Clip, name: str, make: Callable[[], Made]) -> Made:
-    """`make()` for the first measure that asks for it under this name, the same to the others."""
-    held = clip.__dict__.setdefault("_derived", {})
-    if name not in held:
-        held[name] = make()
-    return cast(Made, held[name])
+def cached(clip: Clip, name: str, compute: Callable[[], T]) -> T:
+    """`compute()`, once per clip and name; the result lives as long as the clip."""
+    cache = clip.__dict__.setdefault("_derived", {})
+    if name not in cache:
+        cache[name] = compute()
+    return cast(T, cache[name])
 
 
 def mono_blocks(clip: Clip) -> Iterator[Floats]:
@@ -47,21 +47,21 @@ def blocks_16k(clip: Clip) -> Iterator[Floats]:
 
 
 def mono_16k(clip: Clip) -> Floats:
-    """The same in one piece, float32 [n]; ValueError for clips of more than KEPT_SECONDS."""
+    """The same in one piece, float32 [n]. ValueError for clips longer than KEPT_SECONDS."""
     if clip.seconds > KEPT_SECONDS:
         raise ValueError(f"a clip of {clip.seconds:.0f} s is measured block by block")
-    return once(clip, "mono_16k", lambda: _joined(list(_resampled(clip))))
+    return cached(clip, "mono_16k", lambda: _joined(list(_resampled(clip))))
 
 
-def speech(clip: Clip) -> Floats:
-    """Silero's probability of speech in each 32 ms window (512 samples at 16 kHz), float32 [n]."""
+def speech_probabilities(clip: Clip) -> Floats:
+    """Silero's speech probability of each 32 ms window (512 samples at 16 kHz), float32 [n]."""
 
     def run() -> Floats:
         model = _silero.Probabilities(clip.rate)
         found = [model.push(block) for block in clip.blocks()]
         return _joined([*found, model.finish()])
 
-    return once(clip, "speech", run)
+    return cached(clip, "speech", run)
 
 
 def _resampled(clip: Clip) -> Iterator[Floats]:

@@ -1,16 +1,16 @@
-"""DNSMOS P.835 by ONNX Runtime, each second of sound computed once instead of in nine windows.
+"""DNSMOS P.835 by ONNX Runtime, computing each second once instead of in nine windows.
 
-The weights lie in speechmos's wheel, which is found without being imported. A window is 9.01 s
-long and begins a second after the one before, so most of the network's work repeats. Nearly all
-of that lies in layers that see 15 frames (10 ms each) of their input, and the windows' starts fall
-on the same grid of pooled frames. So the model is cut in two at the second pooling:
+The weights are in speechmos's wheel, which is located without being imported. A window is 9.01 s
+long and starts one second after the window before it, so most of the work repeats. Nearly all of
+it is in layers that see only 15 frames (10 ms each) of their input, and all windows start on the
+same grid of pooled frames. So the model is split in two at its second pooling:
 
     body   frames of 20 ms -> 32 channels x 40 bands for every 4 frames; run once over the clip
     head   225 such columns of one window -> three raw scores
 
-A column is the same in every window but at a window's ends, where the network sees zeros instead
-of neighbours: two columns a side, computed anew from 16 frames. (Raw scores are within 5e-7 of what
-the whole model says, measured.)
+A column is the same in every window except at a window's ends, where the network sees zeros instead
+of neighbours: two columns on each side, recomputed from 16 frames. Raw scores are within 5e-7 of
+the whole model's (measured).
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ SHA256 = "269fbebdb513aa23cddfbb593542ecc540284a91849ac50516870e1ac78f6edd"
 INSTALL = "pip install 'uttermill[dnsmos]' (speechmos 0.0.1.1)"
 
 HOP, FRAME = 160, 320  # samples
-FRAMES = 900  # of a window: from the first whole one to the last
+FRAMES = 900  # whole frames in a window
 STEP = RATE // HOP  # frames from one window to the next
-POOL = 4  # frames of a column
+POOL = 4  # frames per column
 COLUMNS = FRAMES // POOL
-AROUND = 8  # frames on both sides of a column's own that it sees: 6, in whole columns
-EDGE, STRIP = 2, 16  # columns at a window's end that see it; frames that they are computed from
-CHUNK = 75  # columns of one run: 26 MB in the widest layer; a third of a window
-GROUP = 8  # windows of one run of the head
+AROUND = 8  # frames beside its own that a column sees on each side: 6, in whole columns
+EDGE, STRIP = 2, 16  # columns affected by a window's end; frames that they are computed from
+CHUNK = 75  # columns per run of the body: 26 MB in the widest layer; a third of a window
+GROUP = 8  # windows per run of the head
 
 _FRAMES = "mos_estimator_logpow/concat:0"
 _POOLED = "mos_estimator_logpow/max_pooling2d/MaxPool_1_conv0"
@@ -51,32 +51,32 @@ _SCORES = "Identity:0"
 
 
 def weights() -> Path:
-    """The model's file, checked. ConfigError with the remedy when it is missing or another one."""
+    """The model's file, checked. ConfigError if it is missing or a different model."""
     spec = find_spec("speechmos")
     if spec is None or not spec.origin:
-        raise ConfigError(f"the filter dnsmos needs the package that holds its model: {INSTALL}")
+        raise ConfigError(f"the filter dnsmos needs the package with its model: {INSTALL}")
     path = Path(spec.origin).parent / "dnsmos_models" / "sig_bak_ovr.onnx"
     if not path.is_file():
-        raise ConfigError(f"the filter dnsmos: {path} is missing: {INSTALL}")
+        raise ConfigError(f"the filter dnsmos: {path} is missing; {INSTALL}")
     if hashlib.sha256(path.read_bytes()).hexdigest() != SHA256:
-        raise ConfigError(f"the filter dnsmos: {path} is not the model known here: {INSTALL}")
+        raise ConfigError(f"the filter dnsmos: {path} is not the expected model; {INSTALL}")
     return path
 
 
-#: ONNX Runtime's names. Where one cannot be used it takes the CPU and does not say so.
+#: ONNX Runtime's names. It silently falls back to the CPU if it cannot use one.
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
 @lru_cache(maxsize=2)
 def _sessions(device: str) -> tuple[Any, Any]:
-    """Body and head, one of each a process; they may be shared by threads. RunError when a GPU is
-    wanted and cannot be used."""
+    """Body and head, one of each per process; threads may share them. RunError if a GPU is asked
+    for and cannot be used."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    # With its own arena, 60 MB stay allocated; without, a tenth of the time goes into page faults.
+    # Its own arena keeps 60 MB allocated; without it, page faults take a tenth of the time.
     options.enable_mem_pattern = False
     options.log_severity_level = 4
     model = weights().read_bytes()
@@ -90,8 +90,8 @@ def _sessions(device: str) -> tuple[Any, Any]:
     )
     if PROVIDERS[device] not in body.get_providers():
         raise RunError(
-            f"the filter dnsmos has device: {device}, but ONNX Runtime could not use it: it may "
-            "lack CUDA's or cuDNN's libraries here; set device: cpu, or install them"
+            f"the filter dnsmos has device: {device}, but ONNX Runtime cannot use it; CUDA's or "
+            "cuDNN's libraries may be missing: install them, or set device: cpu"
         )
     return body, head
 
@@ -104,11 +104,11 @@ def windows(
 ) -> Iterator[Floats]:
     """Raw scores SIG, BAK, OVRL [n, 3] of the windows of a stream of at least 9.01 s, in order.
 
-    Counted as the reference does: window i, but the first, needs that 10 + i whole seconds exist.
-    Groups of windows of which `keep` wants none are not run; none but what it wants is given.
+    As in the reference, window i exists if the stream has 10 + i whole seconds; the first always
+    does. Yields only the windows that `keep` accepts; groups without any are not computed.
     """
     held: list[Floats] = []
-    size, at = 0, 0  # samples held, from the start of window `at`
+    size, at = 0, 0  # samples held; they start at window `at`
     stream = _Stream(device)
     for block in blocks:
         held.append(block)
@@ -126,18 +126,18 @@ def windows(
 
 
 class _Stream:
-    """Groups of consecutive windows; what the body found for one group serves the next."""
+    """Scores groups of consecutive windows; shared columns are kept from one group to the next."""
 
     def __init__(self, device: str) -> None:
         self._body, self._head = _sessions(device)
-        self._columns: Floats | None = None  # [32, n, 40] from the next group's first frame on
+        self._columns: Floats | None = None  # [32, n, 40], from the next group's first frame
 
     def run(
         self, samples: Floats, count: int, keep: Callable[[int], bool] | None, index: int
     ) -> Floats:
-        """Raw scores [n, 3] of windows that begin at 0, 16000, ... of these samples.
+        """Raw scores [n, 3] of the `count` windows that start at 0, 16000, ... in `samples`.
 
-        The first of them is window `index` of the stream.
+        The first is window `index` of the stream.
         """
         wanted = [keep is None or keep(index + i) for i in range(count)]
         if not any(wanted):
@@ -151,7 +151,7 @@ class _Stream:
         for i in range(count):
             at = i * STEP // POOL
             stack[i] = columns[:, at : at + COLUMNS]
-            # The ends of what the body ran over are ends of a window already.
+            # The ends of the body's own input are ends of a window already.
             if i or not first:
                 stack[i, :, :EDGE] = sides[2 * i][:, :EDGE]
             if i < count - 1:
@@ -161,7 +161,7 @@ class _Stream:
         return found[wanted]
 
     def _extended(self, frames: Floats) -> Floats:
-        """Columns of all the frames: those known, and the rest in runs of at most CHUNK."""
+        """Columns of all frames: the known ones, and the rest in runs of at most CHUNK."""
         known = [] if self._columns is None else [self._columns]
         total = len(frames) // POOL
         at = known[0].shape[1] if known else 0
@@ -175,7 +175,7 @@ class _Stream:
         return np.concatenate(known, axis=1)
 
     def _sides(self, frames: Floats, count: int) -> Floats:
-        """Columns of the first and the last 16 frames of each window [2 * count, 32, 4, 40]."""
+        """Columns [2 * count, 32, 4, 40] of the first and the last 16 frames of each window."""
         if count == 1 and self._columns is None:
             return np.empty((0, 0, 0, 0), np.float32)
         strips = [

@@ -1,24 +1,24 @@
-"""The acoustic print of a clip: what it sounds like, in 100 bytes a second.
+"""Acoustic fingerprints: what a clip sounds like, in 100 bytes per second.
 
-After Haitsma and Kalker, "A Highly Robust Audio Fingerprinting System" (ISMIR 2002): a bit says
-whether the difference of the energies of two neighbouring bands rises or falls from one frame to
-a later one. Level, filters and most of what a codec does to a signal leave that sign alone. What
-differs from theirs, and why (measured on speech, see `tests/test_duplicates.py`):
+After Haitsma and Kalker, "A Highly Robust Audio Fingerprinting System" (ISMIR 2002): each bit says
+whether the energy difference of two neighbouring bands rises or falls from one frame to a later
+one. Gain, filters and most of what a codec does preserve that sign. Differences from the paper
+(measured on speech, see `tests/test_duplicates.py`):
 
-- 17 mel bands from 300 to 3000 Hz, 16 bits a frame: a telephone passes no more.
+- 17 mel bands from 300 to 3000 Hz, 16 bits per frame: a telephone passes no more.
 - Frames of 64 ms every 20 ms instead of 370 every 12, compared over 40 ms: two recordings of one
-  sentence differ in their timing, and long frames do not see it.
-- Energies are logarithms above a floor 35 dB below the loudest frame, and frames that lie 30 dB
-  below it are silent: their word is 0 and takes no part. What a codec makes of a pause is chance.
-- Clips are not looked up by these words: in a word of 32 bits one is soon wrong. Keys for that are
-  made of 8 wide bands over 60 ms, 7 bits at three moments, and only where the least sure of the 21
-  bits is surer than around it.
+  sentence differ in timing, which long frames do not resolve.
+- Log energies have a floor 35 dB below the loudest frame. Frames 30 dB below it are silent: their
+  word is 0 and is not compared, as what a codec makes of a pause is chance.
+- Clips are not looked up by these words, since one bit in 32 is soon wrong. Keys for the look-up,
+  "anchors", use 8 wide bands over 60 ms, 7 bits at three moments, only at places where the least
+  certain of the 21 bits is a local maximum of certainty.
 
-The layout, little-endian, 28 bytes, 2 for each frame and 6 for each anchor:
+Layout, little-endian: 28 bytes, 2 per frame and 6 per anchor:
 
     version uint8, anchors uint8, 0 uint16, frames uint32, duration in ms uint32, digest 16 bytes,
-    a uint16 word for each frame from the clip's start to the last that sounds,
-    for each anchor, in order of time, three uint16: low and high half of its key, its frame
+    a uint16 word per frame from the clip's start to the last that sounds,
+    per anchor, in order of time, three uint16: low and high half of its key, its frame
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ import hashlib
 import struct
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,47 +43,49 @@ SAMPLE_RATE = derived.RATE
 FRAME = 1024  # samples: 64 ms
 HOP = 320  # samples: 20 ms
 HOP_SECONDS = HOP / SAMPLE_RATE
-BATCH = 512  # frames that go through one transform
+BATCH = 512  # frames per FFT call
 BANDS = 17
 LOWEST, HIGHEST = 300.0, 3000.0  # Hz
-LAG = 2  # frames between which energies are compared
+LAG = 2  # frames over which energies are compared
 FLOOR_DB, SILENT_DB = 35.0, 30.0  # below the loudest frame
 BITS = BANDS - 1
-ANCHORS = 24  # at most: the surest
-KEY_BANDS, KEY_BAND_STEP = 3, 2  # bands that are one wide band, and from one to the next
-KEY_FRAMES, KEY_LAG = 3, 4  # frames that are one, and between which energies are compared
+MAX_ANCHORS = 24  # the most certain ones
+KEY_BANDS, KEY_BAND_STEP = 3, 2  # bands in a wide band, and from one to the next
+KEY_FRAMES, KEY_LAG = 3, 4  # frames summed, and over which energies are compared
 KEY_STEPS = (0, 5, 10)  # frames: the three moments of a key
-MOST_FRAMES = 30_000  # 600 s: frame numbers of anchors fit 16 bits
+MAX_FRAMES = 30_000  # 600 s: frame numbers of anchors fit 16 bits
 FAINTEST = 1e-12  # power in the loudest frame's bands below which a clip is silence
 
 
 def fingerprint(clip: Clip, seconds: float) -> bytes:
-    """The print of a clip, of which the sound of the first `seconds` counts, and the digest of
-    all; memory does not grow with the clip's length."""
-    most = min(MOST_FRAMES, int(seconds / HOP_SECONDS))
+    """Fingerprint of the first `seconds` of a clip, with the digest of all of it.
+
+    Memory does not grow with the clip's length.
+    """
+    most = min(MAX_FRAMES, int(seconds / HOP_SECONDS))
     words, anchors = encode(_energies(derived.blocks_16k(clip), most))
     milliseconds = min(round(1000 * clip.num_samples / clip.rate), 2**32 - 1)
     return pack(words, anchors, milliseconds, digest(clip))
 
 
 def pack(words: Words, anchors: Words, milliseconds: int, digest: bytes) -> bytes:
-    """The bytes of a print of words [n] and anchors [k, 3]."""
+    """The bytes of a fingerprint of words [n] and anchors [k, 3]."""
     head = HEADER.pack(LAYOUT, len(anchors), 0, len(words), milliseconds, digest)
     return head + words.astype("<u2").tobytes() + anchors.astype("<u2").tobytes()
 
 
 def digest(clip: Clip) -> bytes:
-    """16 bytes of SHA-256 over rate, channels and the samples as float32: what decodes to the same
-    PCM has the same, whatever file it came in."""
+    """16 bytes of SHA-256 over rate, channels and float32 samples: equal for equal PCM, whatever
+    file it came in."""
     state = hashlib.sha256(struct.pack("<QQ", clip.rate, clip.channels))
     for block in clip.blocks():
-        # -0 and 0 are one sample, and decoders differ in which they give.
+        # Adding 0 turns -0 into 0: decoders differ in which they give.
         state.update(np.ascontiguousarray(block + np.float32(0), dtype="<f4").data)
     return state.digest()[:16]
 
 
 def encode(energies: Floats) -> tuple[Words, Words]:
-    """Band energies [n, BANDS] to (words [m], anchors [k, 3]); none where nothing sounds."""
+    """Band energies [n, BANDS] to (words [m], anchors [k, 3]); both empty for silence."""
     totals = energies.sum(axis=1, dtype=np.float64)
     loudest = float(totals.max(initial=0.0))
     if len(energies) <= LAG or loudest < FAINTEST:
@@ -98,15 +99,15 @@ def encode(energies: Floats) -> tuple[Words, Words]:
     return words[: np.flatnonzero(sounds)[-1] + 1], _anchors(energies, floor)
 
 
-def _rises(energies: NDArray[Any], lag: int) -> NDArray[np.float64]:
-    """By how much the step from each band to the next one above grows within `lag` frames."""
+def _rises(energies: NDArray[np.floating], lag: int) -> NDArray[np.float64]:
+    """By how much the step from each band to the next higher one grows within `lag` frames."""
     steps = np.diff(np.log(energies.astype(np.float64)), axis=1)
     rises: NDArray[np.float64] = steps[lag:] - steps[:-lag]
     return rises
 
 
 def _anchors(energies: Floats, floor: float) -> Words:
-    """Key and frame of the places where the least sure bit is the surest, uint16 [k, 3]."""
+    """(low half of key, high half, frame) where the least certain bit is locally most certain."""
     if len(energies) < KEY_FRAMES + KEY_LAG + KEY_STEPS[-1]:
         return np.empty((0, 3), np.uint16)
     count = len(energies) - KEY_FRAMES + 1
@@ -120,7 +121,7 @@ def _anchors(energies: Floats, floor: float) -> Words:
     sure = np.abs(moments).min(axis=1)
     padded = np.pad(sure, 1)
     peaks = np.flatnonzero((sure > 0) & (sure >= padded[:-2]) & (sure >= padded[2:]))
-    surest = np.sort(peaks[np.argsort(-sure[peaks], kind="stable")[:ANCHORS]])
+    surest = np.sort(peaks[np.argsort(-sure[peaks], kind="stable")[:MAX_ANCHORS]])
     keys = (moments[surest] > 0) @ (1 << np.arange(moments.shape[1]))
     return np.stack([keys & 0xFFFF, keys >> 16, surest], axis=1).astype(np.uint16)
 
@@ -128,12 +129,12 @@ def _anchors(energies: Floats, floor: float) -> Words:
 def _energies(blocks: Iterable[Floats], most: int) -> Floats:
     """Energy of each band in each frame, float32 [n, BANDS]; frame k starts at k hops.
 
-    Only whole frames: silence put before a clip with an offset would begin with a click.
+    Only whole frames: zero padding would click if the clip has a constant offset.
     """
     window, bands = _analysis()
     found = []
     for frames in _batches(blocks, most):
-        # What is no number, or too large, is taken for silence.
+        # NaN and infinity count as silence.
         with np.errstate(over="ignore", invalid="ignore"):
             spectra = np.fft.rfft(frames * window)
             powers = (spectra.real**2 + spectra.imag**2) @ bands
@@ -142,8 +143,8 @@ def _energies(blocks: Iterable[Floats], most: int) -> Floats:
 
 
 def _batches(blocks: Iterable[Floats], most: int) -> Iterator[Floats]:
-    """Frames [n, FRAME], always cut into the same batches: the last bits of a sum may depend on
-    how many rows are summed at once."""
+    """Frames [n, FRAME], always in the same batches: the last bits of a sum may depend on how many
+    rows are summed at once."""
     size = (BATCH - 1) * HOP + FRAME
     held: list[Floats] = []
     count = 0

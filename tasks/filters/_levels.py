@@ -1,7 +1,7 @@
-"""Statistics of a clip's samples that several filters look at, made in one pass.
+"""Statistics of a clip's samples that several filters share, computed in one pass.
 
-A stream is gathered into chunks of one length before anything is summed, so that a number is the
-same to the last bit however the clip is cut into blocks.
+The stream is regrouped into chunks of one length before summing, so that results do not depend on
+the block size, to the last bit.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from tasks.filters import _derived as derived
 Floats = NDArray[np.float32]
 Wide = NDArray[np.float64]
 
-#: What digital silence reads, dBFS: far below a bit of 24-bit samples (-138), and a number that
-#: limits can be set on.
+#: Level of digital silence, dBFS: a number for limits, far below one bit of 24-bit samples (-138).
 FLOOR_DB = -200.0
-NOTHING = 1e-14  # of a power: float64 has 16 digits
+ROUNDING = 1e-14  # relative error of a power; float64 has 16 digits
 
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Full scale is 1; `variance` is a mean square without the constant offset."""
+    """Full scale is 1. `variance` is the mean square without the constant offset."""
 
     peak: float
     mean: Wide  # [channels]
@@ -37,8 +36,8 @@ class Levels:
 
 
 def levels(clip: Clip) -> Levels | None:
-    """Of the whole clip; None where it has no samples or one that is not finite."""
-    return derived.once(clip, "levels", lambda: _levels(clip))
+    """Of the whole clip; None if it has no samples or one that is not finite."""
+    return derived.cached(clip, "levels", lambda: _levels(clip))
 
 
 def _levels(clip: Clip) -> Levels | None:
@@ -49,29 +48,29 @@ def _levels(clip: Clip) -> Levels | None:
         if not math.isfinite(highest):
             return None
         count, peak = count + len(chunk), max(peak, highest)
-        rows = np.ascontiguousarray(chunk.T, dtype=np.float64)  # one a channel: sums go along them
+        rows = np.ascontiguousarray(chunk.T, dtype=np.float64)  # [channels, n]: sums run along rows
         total += rows.sum(axis=1)
-        # Not by BLAS: its threads would be busy waiting for each other.
+        # einsum, not BLAS, whose threads would only wait for each other.
         power += np.einsum("ij,ij->i", rows, rows)
         mixed = rows.sum(axis=0)
         sum_power += float(np.einsum("i,i", mixed, mixed))
     if not count:
         return None
     mean, power = total / count, power / count
-    # What rounding leaves of a variance beside a large offset is no signal.
-    variance = np.maximum(power - mean**2 - NOTHING * power, 0.0)
-    rest = sum_power / count - float(mean.sum()) ** 2 - NOTHING * sum_power / count
+    # Subtract what rounding leaves beside a large offset.
+    variance = np.maximum(power - mean**2 - ROUNDING * power, 0.0)
+    rest = sum_power / count - float(mean.sum()) ** 2 - ROUNDING * sum_power / count
     return Levels(peak, mean, power, variance, max(rest, 0.0))
 
 
 def chunks(clip: Clip, step: int = 1) -> Iterator[Floats]:
-    """float32 [n, channels]: all of one length, a multiple of `step`, but the last one."""
+    """float32 [n, channels], all of one length, a multiple of `step`, except the last."""
     frames = min(BLOCK_FRAMES, BLOCK_VALUES // max(clip.channels, 1))
     return regroup(clip.blocks(), step * max(frames // step, 1))
 
 
 def regroup(blocks: Iterable[Floats], size: int) -> Iterator[Floats]:
-    """The same samples in pieces of `size`, the last one shorter."""
+    """The same samples in pieces of `size`; the last one may be shorter."""
     held: list[Floats] = []
     count = 0
     for block in blocks:
@@ -89,7 +88,7 @@ def regroup(blocks: Iterable[Floats], size: int) -> Iterator[Floats]:
 
 
 def decibels(power: float) -> float | None:
-    """10 log10 of a power ratio, `FLOOR_DB` and up; None where it is not finite."""
+    """10 log10 of a power ratio, at least `FLOOR_DB`; None if it is not finite."""
     if not math.isfinite(power):
         return None
     return max(10 * math.log10(power), FLOOR_DB) if power > 0 else FLOOR_DB

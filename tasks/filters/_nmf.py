@@ -1,13 +1,13 @@
-"""Two-component NMF of a magnitude spectrogram, and the power of what each component sounds like.
+"""Two-component NMF of a magnitude spectrogram, and the power of each component's signal.
 
 The same numbers as librosa's `decompose` (scikit-learn's NMF: coordinate descent, squared error,
-random start from seed 0, no shuffle) and librosa's `istft`, from less work:
+random start from seed 0, no shuffle) and librosa's `istft`, with less work:
 
-- A coordinate's update needs its own row only, so a block of frames is updated, and used for the
-  other factor's update, while it is in the cache; and nothing is checked between the rounds.
-- A component is one spectrum times an activation a frame. Without phases, what it sounds like is
-  one waveform of 2048 samples, added every 512 with these weights: one inverse FFT, not one a
-  frame, and its power is a quadratic form of four weights at a time.
+- A coordinate's update needs only its own row. So a block of frames is updated, and used for the
+  other factor's update, while it is in the cache; nothing is checked between the rounds.
+- A component is one spectrum times one activation per frame. With phase zero, its signal is one
+  waveform of 2048 samples, added every 512 with the activations as weights. So one inverse FFT is
+  enough, and the power is a quadratic form of four weights at a time.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Floats = NDArray[np.float32]
 
 FFT, HOP = 2048, 512  # samples: librosa's defaults
 BINS = FFT // 2 + 1
-PARTS = FFT // HOP  # frames that each sample lies in
+PARTS = FFT // HOP  # frames that contain each sample
 ITERATIONS, TOLERANCE = 500, 1e-4
-FRAMES = 64  # of one batch of FFTs: half a megabyte
-BLOCK = 256  # frames of one step of the factors: 1 MB, what the cache of one core holds
+FRAMES = 64  # per FFT call: half a megabyte
+BLOCK = 256  # frames updated at once: 1 MB, which fits the cache of one core
 
 
 @lru_cache(maxsize=1)
@@ -37,9 +37,9 @@ def _window() -> Floats:
 
 
 def magnitudes(blocks: Iterable[Floats], count: int) -> Floats:
-    """|STFT| of `count` samples in blocks, float32 [frames, 1025], centred, zeros beyond the ends.
+    """|STFT| of `count` samples in blocks, float32 [frames, 1025], centred, padded with zeros.
 
-    Frames are gathered into fixed steps, so the numbers do not depend on the blocks.
+    Frames are transformed in fixed batches, so the numbers do not depend on the block size.
     """
     found = np.empty((1 + count // HOP, BINS), np.float32)
     step = HOP * FRAMES
@@ -99,7 +99,7 @@ def factors(spectrogram: Floats) -> tuple[Floats, Floats]:
 
 @lru_cache(maxsize=1)
 def _compiled() -> Callable[[Floats, Floats, Floats], float]:
-    """`_descend` in machine code: half a second, once a process."""
+    """`_descend` compiled by Numba: half a second, once per process."""
     from numba import njit
 
     fast = {"reassoc", "contract", "nsz"}  # sums in any order; NaN stays NaN
@@ -110,10 +110,9 @@ def _compiled() -> Callable[[Floats, Floats, Floats], float]:
 
 
 def _descend(factor: Floats, gram: Floats, projected: Floats) -> float:
-    """One coordinate step of each value of `factor` [2, n] in place; how far it was from optimal.
-
-    With V the spectrogram and G the other factor, `gram` is GᵀG and `projected` GᵀV.
-    """
+    """One coordinate step of each value of `factor` [2, n], in place; returns the violation of the
+    optimality conditions. With V the spectrogram and G the other factor, `gram` is GᵀG and
+    `projected` GᵀV."""
     zero = np.float32(0)
     violation = 0.0
     for this in range(2):
@@ -122,7 +121,7 @@ def _descend(factor: Floats, gram: Floats, projected: Floats) -> float:
         for i in range(factor.shape[1]):
             value = factor[this, i]
             gradient = first * factor[0, i] + second * factor[1, i] - projected[this, i]
-            if value != 0 or gradient < 0:  # what is zero cannot go below
+            if value != 0 or gradient < 0:  # a zero cannot decrease
                 distance += abs(gradient)
             if slope != 0:
                 factor[this, i] = max(value - gradient / slope, zero)
@@ -131,11 +130,11 @@ def _descend(factor: Floats, gram: Floats, projected: Floats) -> float:
 
 
 def power(activations: Floats, spectrum: Floats) -> float:
-    """Mean square of the signal of one component, whose frames all have phase zero.
+    """Mean square of one component's signal with phase zero.
 
-    The inverse STFT with window w is sum_t a_t g(n - 512 t) / sum_t w²(n - 512 t), where g is w
-    times the inverse FFT of the spectrum. In blocks of 512 samples, block k has frames k-3 to k;
-    centring leaves blocks 2 to T, of which the first and the last lack a frame.
+    With window w, the inverse STFT is sum_t a_t g(n - 512 t) / sum_t w²(n - 512 t), where g is w
+    times the inverse FFT of the spectrum. In blocks of 512 samples, block k overlaps frames k-3 to
+    k. Centring keeps blocks 2 to T, of which the first and the last lack one frame.
     """
     frames = len(activations)
     window = _window().astype(np.float64).reshape(PARTS, HOP)
@@ -149,7 +148,7 @@ def power(activations: Floats, spectrum: Floats) -> float:
     if frames >= PARTS:
         inner = wave / np.square(window).sum(axis=0)
         gram = inner @ inner.T
-        # Row k holds the weights of frames k-3 to k; in `wave`, the newest frame comes first.
+        # Row k: the weights of frames k-3 to k, reversed, as `wave` has the newest frame first.
         four = np.lib.stride_tricks.sliding_window_view(weights, PARTS)[:, ::-1]
         total += float(np.einsum("kj,kj->", four @ gram, four))
     return total / (HOP * (frames - 1))

@@ -1,8 +1,8 @@
-"""A part of an ONNX model, from one named tensor to another, as a model of its own.
+"""Extract a part of an ONNX model, from one named tensor to another, as a model of its own.
 
-An ONNX file is a protocol-buffer message. Cutting it needs four of its fields and no library:
-nodes between the two tensors are kept with all initialisers they read, byte for byte; the part's
-input and output are declared as float32 of any shape.
+An ONNX file is a protocol-buffer message, so this needs no library. The nodes between the two
+tensors and the initialisers they read are copied byte for byte; input and output are declared as
+float32 of any shape.
 
     ModelProto  7 graph      GraphProto  1 node, 5 initializer, 11 input, 12 output
     NodeProto   1 input, 2 output        TensorProto  8 name
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 _MODEL_GRAPH = 7
 _NODE, _INITIALIZER, _INPUT, _OUTPUT = 1, 5, 11, 12
 _NODE_INPUT, _NODE_OUTPUT, _TENSOR_NAME = 1, 2, 8
-_VALUE_INFO = 13  # shapes of tensors in between: they are told by the input
+_VALUE_INFO = 13  # shapes of inner tensors, dropped: they follow from the input
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
@@ -31,7 +31,7 @@ def _graph(graph: bytes, source: str, target: str) -> bytes:
     nodes = [value for number, _, _, value in _fields(graph) if number == _NODE]
     kept: set[int] = set()
     wanted = {target.encode()}
-    for index in range(len(nodes) - 1, -1, -1):  # nodes stand in the order they run in
+    for index in range(len(nodes) - 1, -1, -1):  # nodes are in order of execution
         if wanted & set(_values(nodes[index], _NODE_OUTPUT)):
             kept.add(index)
             wanted |= set(_values(nodes[index], _NODE_INPUT)) - {source.encode()}
@@ -58,7 +58,7 @@ def _values(message: bytes, wanted: int) -> list[bytes]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
-    """(number, wire type, the field with its tag, its bytes) of each field, in order."""
+    """(number, wire type, field with its tag, its bytes) of each field, in order."""
     at = 0
     while at < len(message):
         begin = at
@@ -73,7 +73,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
         elif wire in (_FIXED64, _FIXED32):
             at += 8 if wire == _FIXED64 else 4
         else:
-            raise ValueError(f"wire type {wire} at byte {begin}: this is no ONNX model")
+            raise ValueError(f"wire type {wire} at byte {begin}: this is not an ONNX model")
         yield number, wire, message[begin:at], message[start:at]
 
 

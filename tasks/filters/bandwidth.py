@@ -1,18 +1,18 @@
-"""Up to which frequency there is speech, in Hz: what a rate promises and the audio may not hold.
+"""Highest frequency with speech, in Hz: reveals audio that was upsampled.
 
-Audio of 8 kHz that was upsampled has nothing but dither, rounding or codec noise above 4 kHz,
-whatever its rate says now. The mean of the channels is cut into frames of 32 ms (Hann, half
-overlapping) and their power is summed in bands of 200 Hz. Speech comes and goes, noise floors stay:
-a band holds speech when the level that 5 % of the frames exceed lies 12 dB or more above the one
-that 90 % exceed, counting from 75 dB below the strongest band (resamplers leak further below) or
-from 10 dB above what rounding to the clip's own smallest step leaves (it comes and goes, too). The
-upper edge of the highest such band is the bandwidth; in noise, that is where speech stands out of
-it. A clip that is steady throughout (noise, a tone) ends where its spectrum breaks off: at the
-highest band 15 dB or more above all that lie 400 Hz and further above it, or at half the rate.
+Upsampled 8 kHz audio has only dither, rounding or codec noise above 4 kHz, whatever its rate. The
+channel mean is cut into frames of 32 ms (Hann, half overlapping) and its power summed in bands of
+200 Hz. Speech comes and goes, noise floors stay: a band holds speech if the level that 5 % of the
+frames exceed is at least 12 dB above the level that 90 % exceed. Both are limited from below to
+75 dB under the strongest band (below, resamplers leak) and to 10 dB above the noise of rounding to
+the clip's smallest step (which comes and goes, too). The bandwidth is the upper edge of the highest
+such band; in noise, that is where speech rises above it. A clip that is steady throughout (noise, a
+tone) ends where its spectrum breaks off: at the highest band 15 dB or more above all bands from
+400 Hz above it, or at half the rate.
 
-Null where nothing sounds and below 1 s, which may hold one vowel. Simple resamplers leave images of
-what lay just below the old limit: up to 4.8 kHz by FFmpeg or SciPy, 5.6 by torchaudio; one without
-a filter (linear) is not found out. The formula is this project's own.
+Null for silence, and below 1 s, which may hold one vowel. Simple resamplers leave images of what
+was just below the old limit: up to 4.8 kHz by FFmpeg or SciPy, 5.6 by torchaudio. Linear
+interpolation is not detected. The formula is this project's own.
 """
 
 from __future__ import annotations
@@ -33,25 +33,27 @@ VERSION = 1
 COLUMNS = {"bandwidth": ("Hz", "highest frequency with speech")}
 
 FRAME_SECONDS = 0.032
-SHORTEST = 1.0  # s; of half a second of speech, one in eight holds nothing above 4 kHz
+SHORTEST = 1.0  # s; one in eight half seconds of speech has nothing above 4 kHz
 BAND = 200.0  # Hz; wide enough that noise varies by less than LIFT
 LIFT = 12.0  # dB; steady noise has 6
-RANGE = 75.0  # dB; at 60, clips that go up to 16 kHz seem to end at 7
-ROUNDING = 10.0  # dB; some frames have more of it than others, and means of channels finer steps
+RANGE = 75.0  # dB; with 60, clips that reach 16 kHz seem to end at 7
+ROUNDING = 10.0  # dB; it varies between frames, and channel means have finer steps
 BREAK = 15.0  # dB
 APART = 2  # bands
-MOST_FRAMES = 4096  # 65 s; of longer clips as many, evenly spread
-CHUNK = 64  # frames that are transformed at once
-TINY = 1e-30  # a power, so that zero has a logarithm
+MAX_FRAMES = 4096  # 65 s; of longer clips as many, evenly spread
+CHUNK = 64  # frames per FFT call
+TINY = 1e-30  # least power, so that zero has a logarithm
 
 
 class Settings(StageSettings):
     """Limits on the bandwidth; none unless asked for."""
 
     min: float | None = Field(
-        None, ge=0, json_schema_extra=THRESHOLD,
-        description="Lowest bandwidth kept, Hz; 6000 drops what was 8 kHz once.",
-    )  # fmt: skip
+        None,
+        ge=0,
+        json_schema_extra=THRESHOLD,
+        description="Lowest bandwidth kept, Hz; 6000 drops audio that was once 8 kHz.",
+    )
     max: float | None = Field(
         None, ge=0, json_schema_extra=THRESHOLD, description="Highest bandwidth kept, Hz."
     )
@@ -69,27 +71,29 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     low, high = np.maximum(low, floor), np.maximum(high, floor)
     speech = np.flatnonzero(high - low >= LIFT)
     top = speech[-1] if len(speech) else _break(high)
-    # The last band has the rest up to half the rate in it.
+    # The last band reaches up to half the rate.
     return {"bandwidth": clip.rate / 2 if top == len(high) - 1 else float(top + 1) * BAND}
 
 
 def _break(levels: Wide) -> int:
-    """The band at which the spectrum breaks off; the last one if it does not."""
+    """The band where the spectrum breaks off; the last one if it does not."""
     above = np.maximum.accumulate(levels[::-1])[::-1]  # the highest level from a band upwards
     ends = np.flatnonzero(levels[:-APART] - above[APART:] >= BREAK)
     return int(ends[-1]) if len(ends) else len(levels) - 1
 
 
 def _band_powers(clip: Clip) -> tuple[Wide, Wide]:
-    """Power [frames, bands] of the frames that are looked at and are not constant, and that of
-    rounding [bands]: white noise of a twelfth of the square of the smallest step."""
+    """(power [frames, bands] of frames that are not constant, power of rounding noise [bands]).
+
+    Rounding noise is white; its power is the square of the clip's smallest step, divided by 12.
+    """
     hop = max(round(clip.rate * FRAME_SECONDS / 2), 1)
     size = fft.next_fast_len(2 * hop, real=True)
     window = np.hanning(2 * hop + 1)[:-1].astype(np.float32)
     bands = max(int(clip.rate / 2 / BAND), 1)
-    # Each band's first bin; the one that lies on an edge belongs to the band below it.
+    # Each band's first bin; a bin on an edge belongs to the band below it.
     first = np.floor(np.arange(bands) * BAND * size / clip.rate).astype(int) + 1
-    step = hop * max(math.ceil(clip.num_samples / hop / MOST_FRAMES), 1)
+    step = hop * max(math.ceil(clip.num_samples / hop / MAX_FRAMES), 1)
     found, rest, smallest = [np.empty((0, bands))], np.empty(0, np.float32), math.inf
     with np.errstate(over="ignore", invalid="ignore"):
         for chunk in regroup(derived.mono_blocks(clip), step * max(CHUNK * hop // step, 1)):

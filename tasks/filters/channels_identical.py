@@ -1,9 +1,9 @@
-"""How alike the channels are: the share of their energy that is left in their mean.
+"""How similar the channels are: the share of their energy that remains in their mean.
 
-Of n channels it is the variance of their sum, divided by n times the sum of their variances; for
-two of them, the energy of mid / (mid + side). It is 1 when all channels are the same (mono sold as
-stereo), 1/n when they have nothing in common or only one is alive, 0 when they cancel each other,
-so that the mono mean is silent. Null for one channel and for silence.
+For n channels, the variance of their sum divided by n times the sum of their variances; for two,
+the energy of mid / (mid + side). 1: all channels are the same (mono stored as stereo). 1/n: they
+are unrelated, or only one is not silent. 0: they cancel, so that the mono mean is silent. Null for
+one channel and for silence.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ COLUMNS = {"channels_identical": ("1", "share of the energy that the mean of the
 
 
 class Settings(StageSettings):
-    """Limits on the likeness; copies are harmless to a mono mean, channels that cancel are not."""
+    """Limits on the share. Equal channels do not harm a mono mean, channels that cancel do."""
 
     min: float | None = Field(
         0.01, ge=0, le=1, json_schema_extra=THRESHOLD, description="Least share kept in the mean."
     )
     max: float | None = Field(
-        None, ge=0, le=1, json_schema_extra=THRESHOLD,
-        description="Largest share kept; 0.9999 drops mono sold as stereo.",
-    )  # fmt: skip
+        None,
+        ge=0,
+        le=1,
+        json_schema_extra=THRESHOLD,
+        description="Largest share kept; 0.9999 drops mono stored as stereo.",
+    )
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

@@ -1,9 +1,9 @@
-"""Flat tops: samples that stay at a clip's own extreme value.
+"""Clipping: runs of samples at a channel's own highest or lowest value ("flat tops").
 
-A channel's highest and lowest values are its ceiling and floor. A run of three or more equal
-samples there is clipping, at full scale or below it: a recording that was clipped and then made
-quieter has its flat tops at a lower level. A signal that merely peaks touches its extreme once or
-twice. Values below `MIN_LEVEL` are not looked at: quiet or digital silence has equal samples.
+Three or more equal samples in a row at the extreme are clipping, at full scale or below: a clipped
+recording that was made quieter has its flat tops at a lower level. A signal that merely peaks
+touches its extreme once or twice. Extremes below `MIN_LEVEL` are ignored, as silence also has equal
+samples.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ class Settings(StageSettings):
 
 @dataclass(slots=True)
 class _Peak:
-    """Flat tops of one channel on one side, over a stream; `sign` -1 turns the signal over."""
+    """Flat tops of one channel on one side of a stream; `sign` -1: on the negative side."""
 
     sign: int
     level: float = MIN_LEVEL
-    open: int = 0  # length of the run that the stream's end so far lies in
+    open: int = 0  # length of the run that the last block ended in
     clipped: int = 0
     longest: int = 0
 
     def push(self, samples: NDArray[np.float32]) -> None:
         extreme = float(samples.max() if self.sign > 0 else -samples.min())
         if extreme > self.level:
-            # A higher level: what was found below it were no flat tops of this clip.
+            # A new extreme: earlier runs were below it, so they were not clipping.
             self.level, self.open, self.clipped, self.longest = extreme, 0, 0, 0
-        elif extreme != self.level:  # lower, or not a number
+        elif extreme != self.level:  # lower, or NaN
             self.end()
             return
         where = np.flatnonzero(samples == np.float32(self.sign * self.level))  # at least one
@@ -64,18 +64,18 @@ class _Peak:
         last = np.concatenate([where[gaps], where[-1:]])
         lengths = last - first + 1
         if first[0] == 0:
-            lengths[0] += self.open  # it goes on from the block before
+            lengths[0] += self.open  # continued from the block before
             self.open = 0
         self.end()
         if last[-1] == len(samples) - 1:
-            self.open = int(lengths[-1])  # it may go on in the next block
+            self.open = int(lengths[-1])  # may continue in the next block
             lengths = lengths[:-1]
         flat = lengths[lengths >= MIN_RUN]
         self.clipped += int(flat.sum())
         self.longest = max(self.longest, int(flat.max(initial=0)))
 
     def end(self) -> None:
-        """Settle the run that was left open."""
+        """Count the open run."""
         if self.open >= MIN_RUN:
             self.clipped += self.open
             self.longest = max(self.longest, self.open)
@@ -104,7 +104,7 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
 
 
 def _lower(block: NDArray[np.float32], peaks: list[_Peak]) -> bool:
-    """Whether no channel comes up to its levels: most blocks, told by two passes over all."""
+    """Whether no channel reaches its extremes. True for most blocks, and cheap to tell."""
     top = min(peak.level for peak in peaks if peak.sign > 0)
     bottom = max(-peak.level for peak in peaks if peak.sign < 0)
     return float(block.max()) < top and float(block.min()) > bottom

@@ -1,6 +1,6 @@
-"""Constant offset that a broken sound card adds: the mean of the samples, full scale is 1.
+"""Constant (DC) offset, as a broken sound card adds it: the mean of the samples; full scale is 1.
 
-Of several channels the worst one counts: two offsets of opposite sign do not cancel.
+The worst channel counts, so that offsets of opposite sign do not cancel.
 """
 
 from __future__ import annotations

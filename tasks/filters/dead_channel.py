@@ -1,8 +1,8 @@
-"""A channel that carries nothing: how far the weakest channel lies below the strongest, in dB.
+"""Dead channels: the level of the strongest channel above the weakest, in dB.
 
-Levels are RMS without the channel's constant offset, so a channel that is stuck at some value is
-dead as well, and so is one that holds only hiss far below the others. A channel of digital silence
-reads as -200 dBFS. Null for one channel; 0 when all are silent (see `silence`).
+Levels are RMS without the constant offset, so a channel stuck at one value is dead, as is one with
+only hiss far below the others. Digital silence counts as -200 dBFS. Null for one channel; 0 if all
+are silent (see `silence`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Faults that the utterance has a part in: decoders complained there, or samples are missing.
+"""Number of decode faults that touch the utterance: damage, or missing samples.
 
-A fault is a stretch of the recording: a page or frame whose checksum is wrong, a packet that the
-decoder rejects, a hole in the times of a stream, an error that a decoder went on after. A hole of
-known length is filled with silence, so that what follows keeps its time; where its length is
-unknown, or nobody can say where in the recording it is, all that follows counts as damaged, too.
-Formats without checksums and times (WAV, AAC) show only what breaks their decoder, or the lengths
-in their headers.
+A fault is a span of the recording: a page or frame with a wrong checksum, a packet that the decoder
+rejects, a gap in a stream's timestamps, an error after which a decoder continued. A gap of known
+length is filled with silence, so that what follows keeps its time. If the length or place of a
+fault is unknown, everything after it counts as damaged. Formats without checksums and timestamps
+(WAV, AAC) show only what breaks their decoder, or contradicts the lengths in their headers.
 """
 
 from __future__ import annotations
@@ -22,16 +21,20 @@ COLUMNS = {"decode_faults": ("1", "faults of the recording that the utterance to
 
 
 class Settings(StageSettings):
-    """Limits on the number of faults; without `max` damaged audio is kept."""
+    """Limits on the number of faults. With `max: null`, damaged audio is kept."""
 
     min: float | None = Field(
-        None, ge=0, json_schema_extra=THRESHOLD,
-        description="Fewest faults in an utterance that is kept: to look at damaged audio alone.",
-    )  # fmt: skip
+        None,
+        ge=0,
+        json_schema_extra=THRESHOLD,
+        description="Fewest faults in an utterance that is kept: to study only damaged audio.",
+    )
     max: float | None = Field(
-        0, ge=0, json_schema_extra=THRESHOLD,
+        0,
+        ge=0,
+        json_schema_extra=THRESHOLD,
         description="Most faults in an utterance that is kept; null: any number.",
-    )  # fmt: skip
+    )
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

@@ -1,20 +1,20 @@
-"""DNSMOS P.835: predicted opinions of the speech, the background and the whole, 1 to 5.
+"""DNSMOS P.835: predicted opinion scores of speech, background and overall quality, 1 to 5.
 
 Model `sig_bak_ovr.onnx` (Reddy, Gopal and Cutler 2022, doi 10.1109/ICASSP43922.2022.9746108) on
-the channel mean at 16 kHz, clipped to ±1. A clip shorter than 9.01 s is doubled until it is as
-long. Windows of 9.01 s begin every second; there are floor(seconds) - 9 of them, at least one. Of
-a window's raw scores r come
+the channel mean at 16 kHz, clipped to ±1. A clip shorter than 9.01 s is doubled until it is long
+enough. Windows of 9.01 s start every second: floor(seconds) - 9 of them, at least one. A window's
+raw scores r give
 
     OVRL  -0.06766283 r² + 1.11546468 r + 0.04602535
     SIG   -0.08397278 r² + 1.22083953 r + 0.0052439
     BAK   -0.13166888 r² + 1.60915514 r - 0.39604546
 
-and a clip's scores are the means over its windows. The reference cuts windows at
-`int((i + 9.01) * 16000)`, which is a sample short for i from 7 to 23 and a few later ones, and
-skips those: it judges a clip of 17 to 33 s by its first 15 s. Here every window counts;
-`compat: emilia` skips them too.
+and a clip's scores are the means over its windows. The reference ends windows at
+`int((i + 9.01) * 16000)`, which is one sample short for i from 7 to 23 and a few later ones, and
+skips those: it judges a clip of 17 to 33 s by its first 15 s. Here every window counts, unless
+`compat: emilia` asks for the reference's behaviour.
 
-Null for a clip without a sample at 16 kHz, or with samples that are not finite.
+Null for a clip without samples at 16 kHz, or with samples that are not finite.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ COLUMNS = {
     "dnsmos_bak": ("MOS", "predicted unobtrusiveness of the background, DNSMOS P.835"),
     "dnsmos_ovrl": ("MOS", "predicted overall quality, DNSMOS P.835"),
 }
-#: Of r², r and 1, in the order of the model's scores.
+#: Coefficients of r², r and 1, in the order of the model's scores.
 _FIT = np.array(
-    [[-0.08397278, 1.22083953, 0.0052439],
-     [-0.13166888, 1.60915514, -0.39604546],
-     [-0.06766283, 1.11546468, 0.04602535]]
-)  # fmt: skip
+    [
+        [-0.08397278, 1.22083953, 0.0052439],
+        [-0.13166888, 1.60915514, -0.39604546],
+        [-0.06766283, 1.11546468, 0.04602535],
+    ]
+)
 
 
 class Settings(StageSettings):
@@ -54,9 +56,10 @@ class Settings(StageSettings):
         None, description="emilia: skip the windows that the reference implementation loses."
     )
     device: Literal["cpu", "cuda"] = Field(
-        "cpu", json_schema_extra=TRANSIENT,
-        description="cuda: on workers with a GPU, by a build of ONNX Runtime for it.",
-    )  # fmt: skip
+        "cpu",
+        json_schema_extra=TRANSIENT,
+        description="cuda: on workers with a GPU, which need ONNX Runtime's GPU build.",
+    )
     min_sig: float | None = Field(None, json_schema_extra=THRESHOLD)
     max_sig: float | None = Field(None, json_schema_extra=THRESHOLD)
     min_bak: float | None = Field(None, json_schema_extra=THRESHOLD)
@@ -72,14 +75,14 @@ def wants_gpu(settings: Settings) -> bool:
 
 
 def gpu_fault(settings: Settings) -> str | None:
-    """What ONNX Runtime lacks here to use a GPU; see `tasks.plugins.gpu`."""
+    """Why ONNX Runtime cannot use a GPU here, or None; see `tasks.plugins.gpu`."""
     from tasks.plugins import gpu
 
     return gpu.onnxruntime_fault()
 
 
 def identity(settings: Settings) -> str:
-    """sha256 of the model. ConfigError when it is missing or another one."""
+    """sha256 of the model. ConfigError if it is missing or a different model."""
     _dnsmos.weights()
     return _dnsmos.SHA256
 
@@ -102,7 +105,7 @@ class _NotFiniteError(Exception):
 
 
 def _signal(clip: Clip) -> Iterator[NDArray[np.float32]]:
-    """What is judged, block by block: 16 kHz mono in ±1, at least 9.01 s; nothing of nothing."""
+    """The model's input in blocks: 16 kHz mono in ±1, at least 9.01 s; none for an empty clip."""
     if clip.seconds > KEPT_SECONDS:
         yield from map(_limited, blocks_16k(clip))
         return

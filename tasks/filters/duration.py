@@ -1,7 +1,7 @@
-"""Length of the utterance as decoded, in seconds, and by how much the recording's header is wrong.
+"""Decoded length of the utterance, in seconds, and the error of the recording's header.
 
-A header speaks of the whole recording: the difference is that of the recording for each clip of it,
-and null where the header says nothing.
+The difference is that of the whole recording, the same for each of its utterances; null if the
+header gives no length.
 """
 
 from __future__ import annotations

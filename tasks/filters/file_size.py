@@ -1,4 +1,4 @@
-"""Size of the encoded recording that the utterance comes from, in bytes."""
+"""Size of the utterance's encoded recording, in bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tasks.settings import THRESHOLD, StageSettings
 VERSION = 1
 COLUMNS = {"file_size": ("bytes", "encoded size of the whole recording")}
 
-#: Powers of 1000 as in SI, powers of 1024 with the `i`; the letter alone is SI as well.
+#: Powers of 1000 (`k`, `kB`) and, with an `i`, of 1024 (`Ki`, `KiB`).
 _UNITS = {"": 1} | {
     prefix + tail: base**power
     for power, prefix in enumerate("kmgt", start=1)
@@ -24,7 +24,7 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kmgt]?i?)b?(?:ytes?)?\s*", re.
 
 
 def parse_size(value: object) -> object:
-    """Bytes from `20KiB`, `1.5MB`, `800` or a number; anything else is left to be refused.
+    """Bytes from `20KiB`, `1.5MB` or `800`; what is not text is returned for pydantic to check.
 
     >>> parse_size("1.5MB"), parse_size("20KiB"), parse_size(7)
     (1500000, 20480, 7)
@@ -33,7 +33,7 @@ def parse_size(value: object) -> object:
         return value
     match = _SIZE.fullmatch(value)
     if match is None or match[2].lower() not in _UNITS:
-        raise ValueError(f"{value!r} is no size; write 1500000, 1.5MB or 20KiB")
+        raise ValueError(f"{value!r} is not a size; write 1500000, 1.5MB or 20KiB")
     return round(float(match[1]) * _UNITS[match[2].lower()])
 
 

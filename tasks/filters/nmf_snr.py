@@ -4,13 +4,13 @@
     V ≈ w₀h₀ + w₁h₁                            NMF of two components, seed 0, at most 500 rounds
     nmf_snr = 10 lg (mean s² / mean n²)        s, n: inverse STFT of w₀h₀ and w₁h₁, phase zero
 
-It is here to compare with corpora that were filtered by it, and equals Data-Juicer's to 0.01 dB.
-It is not a signal-to-noise ratio: nothing tells which of the two components is speech, another
-seed can turn its sign, and noise at 0 dB hardly moves it. `snr` is the measure to filter by.
+For comparison with corpora that were filtered by it; equal to Data-Juicer's to 0.01 dB. It is not a
+signal-to-noise ratio: nothing says which component is speech, another seed can change the sign, and
+noise at 0 dB hardly changes the value. Filter by `snr` instead.
 
-Null where no ratio exists: one component is silent (for silence Data-Juicer says 1.8e308, which
-would spoil every mean taken over the column), a clip of fewer than 512 samples, samples that are
-not finite. Null, too, for clips of more than 600 s, whose spectrogram is not held in memory.
+Null if there is no ratio: one component is silent (for silence Data-Juicer gives 1.8e308, which
+would spoil every mean over the column), fewer than 512 samples, samples that are not finite. Also
+null above 600 s, where the spectrogram would not fit in memory.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
 def _ratio(clip: Clip) -> float | None:
     if clip.num_samples < _nmf.HOP or clip.seconds > MATERIALISE_SECONDS:
         return None
-    with np.errstate(all="ignore"):  # floats near the end of their range; told by the result
+    with np.errstate(all="ignore"):  # overflow shows in the result
         spectrogram = _nmf.magnitudes(mono_blocks(clip), clip.num_samples)
         if not math.isfinite(float(spectrogram.sum(dtype=np.float64))):
             return None

@@ -1,7 +1,6 @@
-"""Sample peak, in dBFS: 20 log10 of the largest magnitude of any channel, where 1 is full scale.
+"""Sample peak, in dBFS: 20 log10 of the largest magnitude in any channel; full scale is 1.
 
-Digital silence reads -200. Peaks between samples, which a converter may bring out, are not looked
-for: this is no true peak.
+Digital silence is -200. This is not a true peak: peaks between samples are not measured.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Root mean square of all samples of all channels, in dBFS: 10 log10 of their mean square.
+"""Root mean square over all samples and channels, in dBFS: 10 log10 of the mean square.
 
-1 is full scale, so a sine that just reaches it reads -3.01 (AES17 would call that 0). Silence in
-the clip and a constant offset count; digital silence throughout reads -200.
+Full scale is 1, so a full-scale sine is -3.01 (0 by AES17). Pauses and a constant offset count.
+Digital silence throughout is -200.
 """
 
 from __future__ import annotations

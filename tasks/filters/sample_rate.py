@@ -1,7 +1,7 @@
 """Native sample rate of the recording, in Hz, as decoded.
 
-The column is not called `sample_rate`, which is the rate of the packaged audio. What the rate
-promises and the audio holds are two things: see `bandwidth`.
+The column is not called `sample_rate`, which is the rate of the packaged audio. Whether the audio
+uses the rate is another question: see `bandwidth`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""How much of an utterance is silent, by the level of 20 ms frames.
+"""Silence in an utterance, by the level of 20 ms frames.
 
-A frame is silent when its RMS over all channels is below `threshold_db` (dBFS), or more than
-`range_db` below the loudest frame. The second test finds the pauses of a recording whose noise
-floor is high; the first one keeps an utterance that is silence throughout from having a "loud"
-part of its own.
+A frame is silent if its RMS over all channels is below `threshold_db` (dBFS), or more than
+`range_db` below the loudest frame. The second test finds pauses above a high noise floor; the first
+makes sure that an utterance of nothing but silence has no "loud" frames.
 """
 
 from __future__ import annotations
@@ -50,14 +49,14 @@ class Settings(StageSettings):
 def frame_powers(clip: Clip) -> NDArray[np.float64]:
     """Mean square of each 20 ms frame over all channels; the last frame may be shorter.
 
-    Frames are counted from the clip's start, whatever blocks it comes in.
+    Does not depend on the block size.
     """
     size = max(round(clip.rate * FRAME_SECONDS), 1)
     powers: list[NDArray[np.float64]] = []
     rest = np.empty((0, clip.channels), np.float32)
     for block in clip.blocks():
         at = 0
-        if len(rest):  # the frame that the block before began
+        if len(rest):  # complete the frame that the last block began
             at = size - len(rest)
             rest = np.concatenate([rest, block[:at]])
             if len(rest) < size:
@@ -73,12 +72,12 @@ def frame_powers(clip: Clip) -> NDArray[np.float64]:
 
 
 def _mean_square(frames: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Row by row, so that a frame's number does not depend on its neighbours."""
+    """Row by row, so that a frame's result does not depend on its neighbours."""
     sums: NDArray[np.float64]
-    with np.errstate(over="ignore"):  # in float32: right to 1e-6, a hundred-thousandth of a dB
+    with np.errstate(over="ignore"):  # in float32: accurate to 1e-6, or 1e-5 dB
         sums = np.vecdot(frames, frames).astype(np.float64)
     beyond = ~np.isfinite(sums)
-    if beyond.any():  # samples beyond 1e19: their squares are no float32
+    if beyond.any():  # samples beyond 1e19, whose squares overflow float32
         wide = frames[beyond].astype(np.float64)
         sums[beyond] = np.vecdot(wide, wide)
     sums /= frames.shape[1]

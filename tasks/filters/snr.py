@@ -4,16 +4,16 @@
     N  power of the steady noise, a sum over bands of 250 Hz
     snr = 10 lg (S / N), within -20 to 100 dB
 
-Frames are 32 ms (Hann) every 16 ms of the channel mean at the native rate, without what lies below
-about 60 Hz. The noise of a band is found where speech leaves it: speech never fills all bands at
-once, so this needs no pause, and it does not ask the detector what is noise. Of the band's power,
-smoothed over three frames, the lowest twentieth is 0.56 of the mean if all is white noise; from
-that start on, the noise is the mean over frames of at most 1.7 times the noise, eight times over
-(minimum statistics, Martin 2001, doi 10.1109/89.928915, with a quantile in place of the minimum).
-Clips are taken in parts of up to 30 s, so noise may change slowly, and memory is bounded.
+Frames of 32 ms (Hann) every 16 ms, of the channel mean at the native rate, without what is below
+about 60 Hz. Noise is measured per band where speech leaves the band: speech never fills all bands
+at once, so neither pauses nor the speech detector are needed for that. Smoothed over three frames,
+the 5 % quantile of white noise's power is 0.56 of its mean, which gives the first estimate. It is
+then replaced eight times by the mean over the frames with at most 1.7 times the estimate (minimum
+statistics, Martin 2001, doi 10.1109/89.928915, with a quantile instead of the minimum). Parts of up
+to 30 s are measured separately, so noise may change slowly, and memory is bounded.
 
-What this does not see: noise that comes and goes (a bark, a second voice), and reverberation.
-Null with less than 0.2 s of speech, or samples that are not finite.
+Not seen: noise that comes and goes (a bark, a second voice), and reverberation. Null for less than
+0.2 s of speech, or samples that are not finite.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ FRAME_SECONDS = 0.032  # the voice detector's window, too
 PART_SECONDS = 30.0
 SPEECH = 0.5  # least probability of a speech frame
 LEAST_SPEECH = 12  # frames: 0.2 s
-FIRST_BIN, BAND_BINS = 2, 8  # of 31.25 Hz each; a constant offset reaches bins 0 and 1
+FIRST_BIN, BAND_BINS = 2, 8  # of 31.25 Hz each; a constant offset affects bins 0 and 1
 SMOOTHED = 3  # frames
-QUANTILE, OF_MEAN = 0.05, 0.56  # of white noise in such bands, smoothed so; measured
+QUANTILE, OF_MEAN = 0.05, 0.56  # the ratio is measured on white noise
 NOISE_BELOW, ROUNDS = 1.7, 8
 LOWEST, HIGHEST = -20.0, 100.0  # dB
-STEP = 256  # frames of one batch of FFTs
+STEP = 256  # frames per FFT call
 
 
 class Settings(StageSettings):
@@ -75,8 +75,8 @@ def _ratio(clip: Clip) -> float | None:
         powers = bands.sum(axis=1)
         if not np.isfinite(powers).all():
             return None
-        if probabilities is None:  # asked for only now: the detector must not see NaN
-            probabilities = derived.speech(clip)
+        if probabilities is None:  # only now: the detector must not see NaN
+            probabilities = derived.speech_probabilities(clip)
         window = (centres[done : done + len(bands)] / FRAME_SECONDS).astype(np.int64)
         done += len(bands)
         speech = probabilities[np.minimum(window, len(probabilities) - 1)] >= SPEECH
@@ -88,7 +88,7 @@ def _ratio(clip: Clip) -> float | None:
     if count < LEAST_SPEECH or not total > 0:
         return None
     signal = max(total - noise, 0.0)
-    # Compared as products: neither may be zero in a quotient or a logarithm.
+    # Compared as products, as either may be zero.
     if signal <= noise * 10 ** (LOWEST / 10):
         return LOWEST
     if signal * 10 ** (-HIGHEST / 10) >= noise:
@@ -117,7 +117,7 @@ def _parts(clip: Clip, size: int, frames: int) -> Iterator[Doubles]:
     def samples_of(count: int) -> int:
         return (count - 1) * hop + size
 
-    with np.errstate(all="ignore"):  # NaN and what is too large are told by the sums
+    with np.errstate(all="ignore"):  # NaN and overflow show in the sums
         blocks = derived.mono_blocks(clip)
         ended = False
         while not ended:
@@ -129,7 +129,7 @@ def _parts(clip: Clip, size: int, frames: int) -> Iterator[Doubles]:
             joined: Floats | None = None
             at = 0
             while True:
-                # Steps end where a part does, so that they do not depend on the blocks.
+                # Batches end with their part, so they do not depend on the block size.
                 step = min(STEP, frames - known)
                 if ended:
                     step = min(step, (length - at - size) // hop + 1)
@@ -148,7 +148,7 @@ def _parts(clip: Clip, size: int, frames: int) -> Iterator[Doubles]:
 
 
 def _noise(bands: Doubles) -> float:
-    """Power of the steady noise in frames [n, bands], none of them digital silence."""
+    """Power of the steady noise in frames [n, bands] without digital silence."""
     sums = np.cumsum(np.vstack([np.zeros((1, bands.shape[1])), bands]), axis=0)
     at = np.arange(len(bands))
     first, last = np.maximum(at - SMOOTHED // 2, 0), np.minimum(at + SMOOTHED // 2 + 1, len(bands))

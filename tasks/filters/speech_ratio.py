@@ -1,8 +1,8 @@
-"""Share of an utterance in which somebody speaks, by the Silero voice detector (v6).
+"""Share of an utterance that is speech, by the Silero voice activity detector (v6).
 
-The mean of the channels at 16 kHz is looked at in windows of 32 ms, the last one filled up with
-zeros; a window is speech when its probability is `threshold` or more. The model's state is carried
-from the clip's first sample, not from the recording's.
+In: the channel mean at 16 kHz in windows of 32 ms, the last one padded with zeros. A window is
+speech if its probability is at least `threshold`. The model's state starts at the clip's first
+sample, not the recording's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Settings(StageSettings):
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     with np.errstate(invalid="ignore"):  # infinite samples are refused elsewhere
-        found = derived.speech(clip)
+        found = derived.speech_probabilities(clip)
     return {"speech_ratio": float((found >= settings.threshold).mean()) if len(found) else None}
 
 

@@ -1,8 +1,8 @@
 """The level rule of Applio: three quarters of the way to a peak of 0.9.
 
-y = x / max|x| * 0.9 * 0.75 + x * 0.25, so that a quiet utterance gets loud and still is a little
-quieter than a loud one. One whose peak is above 2.5 is refused (ItemError `over_full_scale`), as it
-is there; only a source of floats can hold such a one. Silence stays silence.
+y = x / max|x| * 0.9 * 0.75 + x * 0.25, so that a quiet utterance becomes loud, but stays a little
+quieter than a loud one. As in Applio, a peak above 2.5 is refused (ItemError `over_full_scale`);
+only float sources can have one. Silence stays silence.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""The level rule of Emilia-Pipe: 3 dB at most towards -20 dBFS, then the peak to full scale.
+"""The level rule of Emilia-Pipe: at most 3 dB towards -20 dBFS, then the peak to full scale.
 
-The gain g = clip(-20 - dBFS, -3, 3) dB is applied to int16 samples with saturation, and all is
-divided by the loudest. So the peak ends at full scale whatever the gain was (a sine ends at
--3.0 dBFS from any level): the gain only shows in what int16 rounds off and clips. Of a loud
-utterance that is nothing, as its gain is negative; a quiet one with high peaks is clipped.
+The gain g = clip(-20 - dBFS, -3, 3) dB is applied to int16 samples with saturation, and the result
+divided by its peak. So the peak is always at full scale (a sine ends at -3.0 dBFS from any level),
+and the gain only affects what int16 rounds and clips: nothing for a loud utterance, whose gain is
+negative; a quiet one with high peaks is clipped.
 
-dBFS is that of pydub, 20 log10(RMS / 32768), the RMS cut to a whole number; products are rounded
-down. Emilia does this once to the whole recording, before it is cut, and scales each clip to full
-scale again when it writes it; here it is done to each utterance. Silence, which becomes NaN there,
-stays silence.
+dBFS is pydub's, 20 log10(RMS / 32768) with the RMS rounded down to a whole number; products are
+rounded down. Emilia does this once to the whole recording, and scales each clip to full scale again
+on writing; here it is done per utterance. Silence stays silence; in Emilia it becomes NaN.
 """
 
 from __future__ import annotations

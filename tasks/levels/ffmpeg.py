@@ -1,13 +1,13 @@
-"""A chain of FFmpeg's audio filters, written as for `ffmpeg -af`: `highpass=f=80,loudnorm`.
+"""A chain of FFmpeg audio filters, written as for `ffmpeg -af`: `highpass=f=80,loudnorm`.
 
-Filters follow one another; graphs with branches (`;`, `[labels]`) are refused. A comma inside an
-argument is written `\\,`. The chain gets mono floats at the target rate and gives the same number
-of samples back: up to 20 ms that it swallows or adds at the end are made up for, more is an
-ItemError `unsupported` (`atempo`, `silenceremove`, `aecho` change the length). Filters that read or
-write files or wait for commands are refused, as what they read is in no recipe.
+Graphs with branches (`;`, `[labels]`) are refused. A comma inside an argument is written `\\,`. The
+chain gets mono float32 at the target rate and must return the same number of samples: up to 20 ms
+more or less at the end are trimmed or padded with zeros; more is an ItemError `unsupported`
+(`atempo`, `silenceremove` and `aecho` change the length). Filters that read or write files, or wait
+for commands, are refused, as their input is not part of the recipe.
 
-Whether a chain can be made is tried when the settings are read. What a filter computes depends on
-the version of FFmpeg that PyAV's wheel holds.
+The chain is built once when the settings are read, so mistakes show before any work. Results depend
+on the FFmpeg version in PyAV's wheel.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +24,31 @@ from pydantic import Field, field_validator
 from tasks.errors import ItemError
 from tasks.settings import StageSettings
 
+if TYPE_CHECKING:
+    from av.filter import Graph
+
 VERSION = 1
-BLOCK = 4096  # samples that are pushed at once
+BLOCK = 4096  # samples pushed at once
 SLACK_SECONDS = 0.02
 TRIED_AT = 16_000  # Hz
-OUTSIDE = {
-    "abench", "agraphmonitor", "ametadata", "amovie", "arealtime", "arnndn", "asendcmd", "azmq",
-    "ladspa", "lv2", "metadata", "movie", "sendcmd", "sofalizer", "zmq",
-}  # fmt: skip
+#: Filters that depend on more than the audio.
+REFUSED = {
+    "abench",
+    "agraphmonitor",
+    "ametadata",
+    "amovie",
+    "arealtime",
+    "arnndn",
+    "asendcmd",
+    "azmq",
+    "ladspa",
+    "lv2",
+    "metadata",
+    "movie",
+    "sendcmd",
+    "sofalizer",
+    "zmq",
+}
 
 Chain = tuple[tuple[str, str], ...]  # (filter, its arguments)
 
@@ -47,29 +64,29 @@ class Settings(StageSettings):
         import av
 
         try:
-            _made(chain(text), TRIED_AT)
+            _build(chain(text), TRIED_AT)
         except av.FFmpegError as error:
             raise ValueError(f"FFmpeg refuses {text!r}: {error.strerror}") from None
         return text
 
 
 def chain(text: str) -> Chain:
-    """`highpass=f=80,loudnorm` to (("highpass", "f=80"), ("loudnorm", "")); ValueError."""
+    """`highpass=f=80,loudnorm` to (("highpass", "f=80"), ("loudnorm", "")), or ValueError."""
     found = []
     for part in re.findall(r"(?:\\.|[^,\\])+", text, re.DOTALL):
         name, _, arguments = part.strip().partition("=")
         if not re.fullmatch(r"[a-z0-9_]+", name):
-            raise ValueError(f"{part.strip()!r} is no filter; write filters after one another")
-        if name in OUTSIDE:
+            raise ValueError(f"{part.strip()!r} is not a filter; write filters separated by commas")
+        if name in REFUSED:
             raise ValueError(f"the filter {name} is refused: it depends on more than the audio")
         found.append((name, arguments))
     if not found:
-        raise ValueError("a chain of filters has one at least")
+        raise ValueError("the chain is empty; `anull` does nothing")
     return tuple(found)
 
 
-def _made(filters: Chain, rate: int) -> Any:
-    """A filter graph, configured. ValueError for an unknown filter, FFmpegError for the rest."""
+def _build(filters: Chain, rate: int) -> Graph:
+    """A configured graph. ValueError for an unknown filter, FFmpegError for other mistakes."""
     import av
 
     av.logging.set_level(None)
@@ -105,10 +122,13 @@ def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArra
     return result[: len(samples)].copy()
 
 
-def _filtered(samples: NDArray[np.float32], rate: int, filters: Chain) -> Iterator[Any]:
+def _filtered(
+    samples: NDArray[np.float32], rate: int, filters: Chain
+) -> Iterator[NDArray[np.float32]]:
+    """The chain's output in pieces."""
     import av
 
-    graph = _made(filters, rate)
+    graph = _build(filters, rate)
     for at in range(0, len(samples), BLOCK):
         block = np.ascontiguousarray(samples[None, at : at + BLOCK])
         frame = av.AudioFrame.from_ndarray(block, format="flt", layout="mono")
@@ -119,8 +139,8 @@ def _filtered(samples: NDArray[np.float32], rate: int, filters: Chain) -> Iterat
     yield from _pulled(graph)
 
 
-def _pulled(graph: Any) -> Iterator[Any]:
-    """What has come out of a graph so far."""
+def _pulled(graph: Graph) -> Iterator[NDArray[np.float32]]:
+    """The graph's output so far."""
     import av
 
     while True:
@@ -128,4 +148,4 @@ def _pulled(graph: Any) -> Iterator[Any]:
             frame = graph.pull()
         except (av.BlockingIOError, av.EOFError):
             return
-        yield frame.to_ndarray().reshape(-1)
+        yield frame.to_ndarray().reshape(-1).astype(np.float32, copy=False)

@@ -1,10 +1,9 @@
-"""White Gaussian noise at a random distance below the speech: augmentation, the same at every run.
+"""White Gaussian noise at a random SNR: augmentation that is the same in every run.
 
 The noise's power is the utterance's mean power divided by 10^(SNR / 10); the SNR is uniform in dB
-between two limits. Everything random comes from `seed` and the samples themselves, so equal audio
-gets equal noise, on whichever worker and in whatever order. Data-Juicer's mapper draws an amplitude
-instead, whatever the level of the speech, from a generator that its caller seeds. Silence has no
-power that noise could be a part of, and stays silence.
+between two limits. All randomness comes from `seed` and the samples, so equal audio gets equal
+noise, on any worker and in any order. (Data-Juicer's mapper draws an amplitude instead, whatever
+the level of the speech, from a generator that its caller seeds.) Silence stays silence.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Settings(StageSettings):
     min_snr_db: float = Field(10.0, ge=-30, le=100, description="Most noise, dB.")
     max_snr_db: float = Field(30.0, ge=-30, le=100, description="Least noise, dB.")
     probability: float = Field(1.0, ge=0, le=1, description="Share of utterances that get noise.")
-    seed: int = Field(0, ge=0, description="Another one gives other noise.")
+    seed: int = Field(0, ge=0, description="Another seed gives other noise.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

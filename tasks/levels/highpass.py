@@ -1,7 +1,7 @@
-"""A Butterworth high-pass in one forward pass: rumble and offset out, 5th order at 48 Hz as Applio.
+"""A Butterworth high-pass in one forward pass, against rumble and offset; defaults as in Applio.
 
-In second-order sections. As one quotient of polynomials, which Applio uses, the same filter is the
-same to 2e-6 at 32 to 48 kHz, and loses all its precision at higher rates (1e-3 at 192 kHz).
+In second-order sections. Applio uses one transfer function: the result agrees to 2e-6 at 32 to
+48 kHz, but that form loses its precision at higher rates (1e-3 at 192 kHz).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ VERSION = 1
 
 
 class Settings(StageSettings):
-    """Where it begins, and how steep it is."""
+    """Cutoff and slope; 5th order at 48 Hz as in Applio."""
 
-    cutoff_hz: float = Field(48.0, ge=1, le=1000, description="Frequency that loses 3 dB, Hz.")
-    order: int = Field(5, ge=1, le=10, description="6 dB per octave each.")
+    cutoff_hz: float = Field(48.0, ge=1, le=1000, description="Frequency attenuated by 3 dB, Hz.")
+    order: int = Field(5, ge=1, le=10, description="Each order adds 6 dB per octave.")
 
 
 def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArray[np.float32]:

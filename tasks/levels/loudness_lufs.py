@@ -1,9 +1,9 @@
 """Integrated loudness (ITU-R BS.1770-4) to a target, as far as a ceiling for the peak allows.
 
-One gain for the whole utterance. Where it would lift the loudest sample above the ceiling, the gain
-is lowered until it does not, and the utterance stays below the target; nothing is clipped. The peak
-is that of the samples, not between them. What has no loudness stays as it is: an utterance of which
-every block is below -70 LUFS, or a rate below 4 kHz. `tasks/filters/loudness.py` has the formulas.
+One gain for the whole utterance, limited so that no sample exceeds the ceiling: then the utterance
+stays below the target, and nothing is clipped. The ceiling applies to samples, not to the true peak
+between them. An utterance without a loudness is not changed: every block below -70 LUFS, or a rate
+below 8 kHz. `tasks/filters/loudness.py` has the formulas.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ VERSION = 1
 
 
 class Settings(StageSettings):
-    """How loud, and how high at most."""
+    """Target loudness and peak ceiling."""
 
     target_lufs: float = Field(-23.0, ge=-60, le=0, description="Integrated loudness, LUFS.")
-    ceiling_db: float = Field(-1.0, ge=-60, le=0, description="Highest sample, dBFS.")
+    ceiling_db: float = Field(-1.0, ge=-60, le=0, description="Highest sample allowed, dBFS.")
 
 
 def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArray[np.float32]:
@@ -31,6 +31,6 @@ def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArra
     if measured is None or measured <= loudness.GATE:
         return samples.copy()
     gain = 10 ** ((settings.target_lufs - measured) / 20)
-    ceiling = 10 ** (settings.ceiling_db / 20) * (1 - 2**-22)  # a hair below: float32 rounds
+    ceiling = 10 ** (settings.ceiling_db / 20) * (1 - 2**-22)  # slightly lower, as float32 rounds
     gain = min(gain, ceiling / float(np.abs(samples).max()))
     return (samples.astype(np.float64) * gain).astype(np.float32)

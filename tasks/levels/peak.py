@@ -1,4 +1,4 @@
-"""The loudest sample to a level in dBFS. Silence stays silence."""
+"""Scale the loudest sample to a level in dBFS. Silence stays silence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VERSION = 1
 
 
 class Settings(StageSettings):
-    """Where the peak goes."""
+    """Target of the peak."""
 
     target_db: float = Field(-1.0, ge=-60, le=0, description="Level of the loudest sample, dBFS.")
 
@@ -21,6 +21,6 @@ def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArra
     peak = float(np.abs(samples).max())
     if peak == 0:
         return samples.copy()
-    # In float64, so that a peak too small for a float32 gain comes out right.
+    # In float64, as the gain of a tiny peak overflows float32.
     scaled = samples.astype(np.float64) * (10 ** (settings.target_db / 20) / peak)
     return scaled.astype(np.float32)

@@ -1,63 +1,49 @@
-"""Clips to tars: equal in duration, shuffled by seed, the same whatever the work shards were."""
+"""Clips to tar shards: equal in duration, shuffled by seed, independent of the work shards."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from heapq import heapify, heapreplace
 
 import numpy as np
 from numpy.typing import NDArray
 
 
-def draws(head: str, names: Iterable[str]) -> NDArray[np.uint64]:
-    """A number for each name that looks random and depends on nothing but `head` and the name:
-    the first eight bytes of the sha256 of `<head>:<name>`."""
-    start = hashlib.sha256(f"{head}:".encode())
-    found = bytearray()
-    for name in names:
-        state = start.copy()
-        state.update(name.encode())
-        found += state.digest()[:8]
-    return np.frombuffer(bytes(found), ">u8").astype(np.uint64)
-
-
 def count(seconds: float, hours: float, clips: int, readers: int = 1) -> int:
-    """Number of tars of about `hours` each for so much audio: a multiple of the readers where
-    there are clips enough, at most one a clip, at least one."""
+    """Number of tar shards of about `hours` each: a multiple of the readers if there are enough
+    clips, at most one a clip, at least one."""
     wanted = max(1, round(seconds / 3600 / hours))
     return max(1, min(-(-wanted // readers) * readers, clips))
 
 
-def deal(
-    seconds: NDArray[np.float64], keys: NDArray[np.uint64], tars: int
+def distribute(
+    seconds: NDArray[np.float64], keys: NDArray[np.uint64], shards: int
 ) -> list[NDArray[np.int64]]:
-    """Clips `0..n-1` dealt to `tars` groups, each in the order of its keys.
+    """Clips `0..n-1` distributed over `shards` groups, in each ordered by their keys.
 
-    The longest clips are dealt first, each to the lightest group: any two groups differ by at
-    most one longest clip, and there is no tiny last one. Ties go by key, then by place, so that
-    neighbours in a recording, or clips of a speaker, spread over the groups; in a group they lie
-    as their keys shuffle them.
+    The longest clip goes first, each to the lightest group: any two groups differ by at most one
+    longest clip, and no small last group remains. Ties go by key, then by position, so that
+    neighbours in a recording, or clips of a speaker, spread over the groups.
     """
     order = np.lexsort((keys, -seconds))
     # A clip of no length counts a little, so that no group stays empty.
     lengths = np.maximum(seconds[order], 1e-9).tolist()
-    heap = [(0.0, index) for index in range(tars)]
+    heap = [(0.0, index) for index in range(shards)]
     heapify(heap)
-    dealt = []
+    chosen = []
     for length in lengths:
         load, index = heap[0]
-        dealt.append(index)
+        chosen.append(index)
         heapreplace(heap, (load + length, index))
     group = np.empty(len(order), np.int64)
-    group[order] = dealt
+    group[order] = chosen
     shuffled = np.lexsort((keys, group))
-    ends = np.cumsum(np.bincount(group, minlength=tars))
+    ends = np.cumsum(np.bincount(group, minlength=shards))
     return np.split(shuffled, ends[:-1])
 
 
 def skew(loads: Sequence[float], readers: int) -> float:
-    """How much more than the mean the worst of `readers` gets, in the unit of `loads`, when tar
-    `i` goes to reader `i % readers` (as WeNet's loader deals them)."""
+    """How much more than the mean the most loaded of `readers` gets, in the unit of `loads`, when
+    tar `i` goes to reader `i % readers`, as in WeNet's loader."""
     shares = [sum(loads[reader::readers]) for reader in range(readers)]
     return max(shares) - sum(shares) / readers

@@ -1,8 +1,8 @@
-"""Which clip lies in which tar, from one version to the next.
+"""Which clip lies in which output shard, from one version to the next.
 
-A tar of the last version stays where its clips are still packaged; clips that are gone leave it,
-and new ones go into a generation of tars of their own. So adding little writes little: a tar
-whose clips are all as they were is not written again. A full layout deals all clips anew.
+A shard of the previous version keeps its clips that are still packaged; new clips go into shards of
+a new generation. So a small addition writes little: a shard with unchanged clips is not written
+again. A full layout distributes all clips anew.
 """
 
 from __future__ import annotations
@@ -16,28 +16,27 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks.accounting import summary
-from tasks.packaging import balance
+from tasks.packaging import balance, seeded
 from tasks.settings import PackageSettings
 
-#: What a layout depends on; another value deals all clips anew.
+#: What a layout depends on; another value means a full layout.
 LAYOUT_SETTINGS = ("seed", "tar_hours", "readers")
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The clips of one tar: rows of the table, in order. `before`: the tar's number in the last
-    version when it comes from there; `whole`: no clip has left it since."""
+    """The clips of one output shard, which is the same in every format."""
 
     split: str
-    number: int
-    generation: int
-    rows: NDArray[np.int64]
-    before: int | None = None
-    whole: bool = False
+    number: int  # in its split
+    generation: int  # the version that made it
+    rows: NDArray[np.int64]  # of the table, in order
+    before: int | None = None  # its number in the previous version, if it was there
+    whole: bool = False  # no clip has left it since
 
 
 def groups_of(table: pa.Table) -> list[tuple[str, int, int, int]]:
-    """(split, number, first row, rows) of each tar of a published `utterances.parquet`."""
+    """(split, number, first row, rows) of each group of a published `utterances.parquet`."""
     if not table.num_rows:
         return []
     shards = table["shard"].combine_chunks()
@@ -59,12 +58,12 @@ def lay_out(
     before: pa.Table | None = None,
     before_settings: dict[str, Any] | None = None,
 ) -> list[Group]:
-    """Groups of all rows of `table` (columns id, split, num_samples, sample_rate), by split and
-    number, numbers without gaps.
+    """Groups of all rows of `table` (columns id, split, num_samples, sample_rate), sorted by split
+    and number; the numbers have no gaps.
 
-    `before` is the last version's utterances, in its order, and `before_settings` its package
-    settings: without them, with other settings of the layout, or on `rebalance: full`, all clips
-    are dealt anew; and those of a split of which the worst of the readers would get too much.
+    `before` is the previous version's utterances, in its order, and `before_settings` its package
+    settings. Without them, with other LAYOUT_SETTINGS or `rebalance: full`, all clips are laid out
+    anew; otherwise only those of a split whose most loaded reader would get too much.
     """
     seconds = summary.seconds_of(table)
     rewrite = (
@@ -74,7 +73,7 @@ def lay_out(
         or any(getattr(settings, n) != before_settings.get(n) for n in LAYOUT_SETTINGS)
     )
     if before is None or rewrite:
-        return _dealt(table, np.arange(table.num_rows), seconds, settings, generation, {})
+        return _new_groups(table, np.arange(table.num_rows), seconds, settings, generation, {})
     grown = _grow(table, seconds, settings, generation, before)
     above = {
         split: fraction
@@ -82,9 +81,9 @@ def lay_out(
         if fraction > settings.rebalance_above
     }
     uneven = pc.is_in(table["split"], pa.array(list(above), pa.string())).to_numpy()
-    full = _dealt(table, np.flatnonzero(uneven), seconds, settings, generation, {})
+    full = _new_groups(table, np.flatnonzero(uneven), seconds, settings, generation, {})
     best = skews(loads_of(full, seconds), settings.readers)
-    # Few clips for many readers are uneven however they are dealt: that is no reason.
+    # Few clips for many readers stay uneven in any layout: no reason for a new one.
     anew = {s for s in above if above[s] > best[s][1] + settings.rebalance_above}
     chosen = [group for group in grown if group.split not in anew]
     chosen += [group for group in full if group.split in anew]
@@ -98,9 +97,9 @@ def _grow(
     generation: int,
     before: pa.Table,
 ) -> list[Group]:
-    """The tars of before with what is left of them, then tars with what is new."""
+    """The previous groups without the clips that are gone, then groups of what is new."""
     now = pc.index_in(before["id"], table["id"]).to_numpy(zero_copy_only=False)
-    # A clip that changed sides is new where it comes to, and gone where it was.
+    # A clip that moved to another split is gone from its old one and new in the other.
     index = np.where(np.isnan(now), -1, now).astype(np.int64) if len(now) else np.zeros(0, int)
     names = pc.unique(before["split"])
     split_now = pc.index_in(table["split"], names).fill_null(-1).to_numpy()
@@ -122,11 +121,11 @@ def _grow(
     fresh = np.ones(table.num_rows, bool)
     fresh[index[stays]] = False
     first_numbers = {split: number + 1 for split, number in numbers.items()}
-    new = _dealt(table, np.flatnonzero(fresh), seconds, settings, generation, first_numbers)
+    new = _new_groups(table, np.flatnonzero(fresh), seconds, settings, generation, first_numbers)
     return sorted([*kept, *new], key=lambda group: (group.split, group.number))
 
 
-def _dealt(
+def _new_groups(
     table: pa.Table,
     rows: NDArray[np.int64],
     seconds: NDArray[np.float64],
@@ -134,7 +133,7 @@ def _dealt(
     generation: int,
     first_numbers: dict[str, int],
 ) -> list[Group]:
-    """One generation of tars of equal duration per split, from these rows."""
+    """One generation of groups of equal duration per split, from these rows."""
     coded = table["split"].combine_chunks().dictionary_encode()
     names = coded.dictionary.to_pylist()
     splits = coded.indices.to_numpy(zero_copy_only=False)[rows]
@@ -142,20 +141,19 @@ def _dealt(
     found = []
     for split in sorted(names[code] for code in np.unique(splits)):
         chosen = rows[splits == names.index(split)]
-        keys = balance.draws(str(settings.seed), ids.take(chosen).to_pylist())
+        keys = seeded.draws(str(settings.seed), ids.take(chosen).to_pylist())
         lengths = seconds[chosen]
-        # A generation that is added need not serve all readers; the first one does.
+        # Only the first generation has to serve all readers.
         readers = 1 if split in first_numbers else settings.readers
-        tars = balance.count(sum(lengths.tolist()), settings.tar_hours, len(lengths), readers)
-        for number, group in enumerate(
-            balance.deal(lengths, keys, tars), first_numbers.get(split, 0)
-        ):
+        count = balance.count(sum(lengths.tolist()), settings.tar_hours, len(lengths), readers)
+        groups = balance.distribute(lengths, keys, count)
+        for number, group in enumerate(groups, first_numbers.get(split, 0)):
             found.append(Group(split, number, generation, chosen[group]))
     return found
 
 
 def loads_of(groups: list[Group], seconds: NDArray[np.float64]) -> dict[str, list[float]]:
-    """Seconds of each tar, by split, in the order of their numbers."""
+    """Seconds of each group, by split, in the order of their numbers."""
     loads: dict[str, list[float]] = {}
     for group in groups:
         loads.setdefault(group.split, []).append(float(seconds[group.rows].sum()))
@@ -163,7 +161,7 @@ def loads_of(groups: list[Group], seconds: NDArray[np.float64]) -> dict[str, lis
 
 
 def skews(loads: dict[str, list[float]], readers: int) -> dict[str, tuple[float, float]]:
-    """(seconds, fraction of the mean share) that the worst reader of each split has too much."""
+    """By how much the most loaded reader of each split exceeds the mean: (seconds, fraction)."""
     return {
         split: (extra, extra * readers / sum(tars) if sum(tars) else 0.0)
         for split, tars in loads.items()
@@ -172,15 +170,15 @@ def skews(loads: dict[str, list[float]], readers: int) -> dict[str, tuple[float,
 
 
 def worst(loads: dict[str, list[float]], readers: int) -> tuple[float, float]:
-    """The same of the split where it is most seconds."""
+    """The same for the worst split."""
     return max(skews(loads, readers).values(), default=(0.0, 0.0))
 
 
 def same_as(
     groups: list[Group], table: pa.Table, before: pa.Table | None, columns: tuple[str, ...]
 ) -> list[int | None]:
-    """For each group the number of the last version's tar whose clips equal it in all of `columns`
-    (what a format writes), or None."""
+    """For each group the number of the previous group with the same clips, equal in all `columns`
+    (what a format writes); None if there is none."""
     both = set(before.column_names) & set(table.column_names) if before is not None else set()
     if before is None or not set(columns) <= both:
         return [None] * len(groups)

@@ -1,10 +1,10 @@
 """Dataset weights: which share of a dataset's clips is packaged.
 
-`package.weights: {podcasts: 0.3}` packages 0.3 of what all verdicts leave of the dataset, and drops
-the rest as `package.weight` with its draw as value and the weight as threshold. A clip's draw comes
-from the seed and its id alone: it stays from version to version, and raising a weight only adds.
-Data-Juicer mixes datasets by such weights too, but takes a clip twice where a weight is above 1;
-here a dataset never holds a clip twice, so that its ids are unique.
+`package.weights: {podcasts: 0.3}` packages 0.3 of the clips of the dataset that passed all verdicts
+and drops the others as `package.weight`, with the clip's draw as value and the weight as threshold.
+A clip's draw depends on the seed and its id alone: it is the same in every version, and a higher
+weight only adds clips. Data-Juicer mixes datasets by such weights too, but repeats clips for
+weights above 1; here a dataset never holds a clip twice, so that ids are unique.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from tasks import plugins
 from tasks.errors import ConfigError
 from tasks.job import Job
-from tasks.packaging import balance
+from tasks.packaging import seeded
 from tasks.settings import PackageSettings
 
 
 def check(job: Job) -> None:
-    """ConfigError when a weight is for no source of this run."""
-    known = (
-        [dataset.name for dataset in plugins.datasets(job.sources)] if job.package.weights else []
-    )
+    """ConfigError for a weight of a dataset that is not among the sources."""
+    if not job.package.weights:
+        return
+    known = [dataset.name for dataset in plugins.datasets(job.sources)]
     for name in job.package.weights:
         if name not in known:
             raise ConfigError(
@@ -41,17 +41,14 @@ def keeps(settings: PackageSettings, dataset: str, utterance: str) -> bool:
 
 
 def _draws(settings: PackageSettings, ids: Iterable[str]) -> NDArray[np.float64]:
-    """From 0 to 1, of each id."""
-    found: NDArray[np.float64] = balance.draws(f"{settings.seed}:weight", ids) / 2**64
+    """A number from 0 to 1 for each id."""
+    found: NDArray[np.float64] = seeded.draws(f"{settings.seed}:weight", ids) / 2**64
     return found
 
 
-def chances(settings: PackageSettings, rows: pa.Table) -> tuple[NDArray[np.float64], ...]:
-    """(draw, weight) of each row (columns dataset and, with any weights, id): it is packaged where
-    draw < weight.
-
-    The draw is NaN, and the weight 1, where every clip of the dataset is packaged.
-    """
+def draws(settings: PackageSettings, rows: pa.Table) -> tuple[NDArray[np.float64], ...]:
+    """(draw, weight) of each row (columns dataset and, with any weights, id): a clip is packaged if
+    draw < weight. Where every clip of the dataset is, the draw is NaN and the weight 1."""
     weight = np.ones(rows.num_rows)
     dataset = rows["dataset"].combine_chunks().dictionary_encode()
     codes = dataset.indices.to_numpy(zero_copy_only=False)

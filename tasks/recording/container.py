@@ -126,7 +126,7 @@ def _fetched(url: str, offset: int | None = None, length: int | None = None) -> 
     except FileNotFoundError as error:
         raise ItemError("missing", "no such object") from error
     except storage.Archived as error:
-        raise ItemError("unreadable", "it is in cold storage; restore it first") from error
+        raise ItemError("unreadable", "it is in cold storage; restore it") from error
 
 
 def size_of(file: BinaryIO) -> int:

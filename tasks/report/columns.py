@@ -106,7 +106,7 @@ class Columns:
         across = pc.and_(across, pc.not_equal(table["reason"], "weight"))
         found = _flags(pc.or_(pc.equal(table["outcome"], "failed"), across))
         if any(weight < 1 for weight in self.job.package.weights.values()):
-            draw, weight = weights.chances(self.job.package, self.read("id", "dataset"))
+            draw, weight = weights.draws(self.job.package, self.read("id", "dataset"))
             found |= (draw >= weight) & self.heard
         return found
 

@@ -1,4 +1,4 @@
-"""libsoxr at any quality: what `soxr_hq` and `soxr_vhq` share. Not a plug-in."""
+"""libsoxr at any quality, for `soxr_hq` and `soxr_vhq`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def resample(
 def stream(
     blocks: Iterable[NDArray[np.float32]], src_hz: int, dst_hz: int, quality: str
 ) -> Iterator[NDArray[np.float32]]:
-    """As `resample`, for clips too long to hold twice; blocks in, blocks out."""
+    """As `resample`, for clips too long to hold twice; any blocks in, blocks out."""
     engine = soxr.ResampleStream(src_hz, dst_hz, 1, dtype="float32", quality=quality)
     for block in blocks:
         yield engine.resample_chunk(block)

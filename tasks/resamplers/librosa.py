@@ -1,4 +1,4 @@
-"""`librosa.resample` with those of its engines that suppress aliases, for parity with a recipe."""
+"""`librosa.resample` with any of its engines that suppress aliases, to match existing recipes."""
 
 from __future__ import annotations
 
@@ -16,26 +16,34 @@ VERSION = 1
 
 class Settings(StageSettings):
     res_type: Literal[
-        "soxr_vhq", "soxr_hq", "soxr_mq", "kaiser_best", "kaiser_fast",
-        "sinc_best", "sinc_medium", "sinc_fastest", "fft", "polyphase",
+        "soxr_vhq",
+        "soxr_hq",
+        "soxr_mq",
+        "kaiser_best",
+        "kaiser_fast",
+        "sinc_best",
+        "sinc_medium",
+        "sinc_fastest",
+        "fft",
+        "polyphase",
     ] = Field(
         default="soxr_hq",
         description="Engine, by librosa's name; linear, zero_order_hold, soxr_lq and soxr_qq "
         "are not offered, since they let aliases through.",
-    )  # fmt: skip
+    )
 
 
 def resample(
     samples: NDArray[np.float32], src_hz: int, dst_hz: int, settings: Settings
 ) -> NDArray[np.float32]:
     """float32 [n] to float32 [ceil(n * dst / src)], which is librosa's length."""
-    # Seconds and 90 MB: checking settings must not wait for that. Workers preload it.
+    # Takes seconds and 90 MB: not for checking settings. Workers preload it.
     from librosa.core.audio import resample as librosa_resample
 
-    # To a whole number of periods of the ratio: at other lengths `fft` stretches time by up to a
-    # sample. And resampy refuses a clip that would give no sample at all.
+    # Pad to a whole number of periods of the ratio: at other lengths `fft` stretches time by up to
+    # a sample. At least one period, as resampy refuses a clip that would give no sample.
     step = src_hz // gcd(src_hz, dst_hz)
     padded = np.pad(samples, (0, step + -len(samples) % step))
     result = librosa_resample(padded, orig_sr=src_hz, target_sr=dst_hz, res_type=settings.res_type)
-    due = -(-len(samples) * dst_hz // src_hz)
-    return np.asarray(result[:due], dtype=np.float32)
+    length = -(-len(samples) * dst_hz // src_hz)
+    return np.asarray(result[:length], dtype=np.float32)

@@ -1,4 +1,4 @@
-"""resampy, kaiser_best: the resampler that older librosa recipes were trained with."""
+"""resampy, kaiser_best: the default resampler of librosa before 0.10, for older recipes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def resample(
     samples: NDArray[np.float32], src_hz: int, dst_hz: int, settings: Settings
 ) -> NDArray[np.float32]:
     """float32 [n] to float32 [about n * dst / src]."""
-    # Numba comes with it (0.5 s): checking settings must not wait for that. Workers preload it.
+    # Imports Numba (0.5 s): not for checking settings. Workers preload it.
     import resampy
 
-    # It rounds its length down and refuses a clip that would give no sample at all.
+    # Padded, because resampy rounds its length down and refuses a clip that would give no sample.
     padded = np.pad(samples, (0, -(-src_hz // dst_hz)))
     result = resampy.resample(padded, src_hz, dst_hz, filter="kaiser_best")
-    due = -(-len(samples) * dst_hz // src_hz)
-    return np.asarray(result[:due], dtype=np.float32)
+    length = -(-len(samples) * dst_hz // src_hz)
+    return np.asarray(result[:length], dtype=np.float32)

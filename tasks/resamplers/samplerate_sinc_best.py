@@ -1,4 +1,4 @@
-"""libsamplerate, sinc_best: 144 dB of signal to noise, slow."""
+"""libsamplerate, sinc_best: a signal-to-noise ratio of 144 dB, slow."""
 
 from __future__ import annotations
 

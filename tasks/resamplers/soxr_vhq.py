@@ -1,4 +1,4 @@
-"""libsoxr, very high quality: for targets of more than 16 bits; slower than `soxr_hq`."""
+"""libsoxr, very high quality: for targets above 16 bits; slower than `soxr_hq`."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 from tests.bench import _cut_ways
 from tests.bench._cut_scores import Score, score
 from tests.bench._mixture import Recording
-from tests.bench._sentences import Floats
+from tests.bench.corpus_speech import Floats
 
 
 class Clock:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from tasks.segmenters import vad
-from tests.bench._sentences import RATE, Floats
+from tests.bench.corpus_speech import RATE, Floats
 
 Range = tuple[int, int]
 Way = Callable[[Iterable[Floats]], list[Range]]

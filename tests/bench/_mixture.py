@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-import soundfile as sf
-import soxr
 from numpy.typing import NDArray
 
-from tests.bench._sentences import FRAME, RATE, Floats, Sentence
+from tests.bench._sentences import FRAME, Sentence
+from tests.bench.corpus_speech import RATE, Floats, read
 
 FLOOR_DB = -72.0  # dBFS, of the noise that lies under everything that is called clean
 
@@ -165,14 +164,9 @@ def _piece(sound: Floats, rng: np.random.Generator) -> Floats:
 
 def other_sounds(corpus: Path) -> dict[str, Floats]:
     """Sounds without speech: the corpus's, and made ones; 16 kHz, mono."""
-    found = {path.stem: _read(path) for path in sorted((corpus / "noise").iterdir())
+    found = {path.stem: read(path) for path in sorted((corpus / "noise").iterdir())
              if path.stem.startswith(("moh", "sb_noise", "esc10", "dtmf", "three"))}  # fmt: skip
     return {**found, **{name: make() for name, make in MADE.items()}}
-
-
-def _read(path: Path) -> Floats:
-    samples, rate = sf.read(path, dtype="float32", always_2d=True)
-    return np.asarray(soxr.resample(samples.mean(axis=1), rate, RATE, "HQ"), np.float32)
 
 
 def _coloured(slope: float) -> Callable[[], Floats]:

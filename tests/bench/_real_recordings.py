@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import soxr
 
-from tasks import audio
-from tasks.recording import Locator
 from tests.bench import _sentences
 from tests.bench._mixture import Made, Placed, Recording
-from tests.bench._sentences import FRAME, RATE, Floats, Sentence
+from tests.bench._sentences import FRAME, Sentence
+from tests.bench.corpus_speech import RATE, Floats, read
 
 EDGE = 30  # frames at each end of a real segment that stand for its first and last word
 
@@ -32,18 +30,15 @@ class Decoded(Recording):
 
 def real(path: Path) -> Decoded:
     """A long recording of the corpus with its segments."""
-    with audio.open_stream(Locator(str(path))) as stream:
-        samples = np.concatenate([block.mean(axis=1) for block in stream.blocks()])
-        if stream.rate != RATE:
-            samples = soxr.resample(samples, stream.rate, RATE, "HQ")
+    samples = read(path)
     placed = []
     for row in map(json.loads, path.with_suffix(".segments.jsonl").read_text().splitlines()):
         start = round(row["start"] * 100)
-        piece = samples[start * FRAME : round(row["end"] * 100) * FRAME].astype(np.float32)
+        piece = samples[start * FRAME : round(row["end"] * 100) * FRAME]
         active = _sentences.active_frames(piece)
         where = np.flatnonzero(active)
         first, end = int(where[0]), int(where[-1]) + 1
         words = ((first, first + EDGE), (end - EDGE, end))
         sentence = Sentence(row["source"], "", row["text"] or "", piece, active, words)
         placed.append(Placed(start, piece, 1.0, sentence))
-    return Decoded(path.name, samples.astype(np.float32), placed)
+    return Decoded(path.name, samples, placed)

@@ -18,17 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soundfile as sf
-import soxr
 from numpy.typing import NDArray
 
-RATE = 16_000
+from tests.bench.corpus_speech import RATE, Floats, read, transcribed
+
 FRAME = RATE // 100  # samples of a 10 ms frame
 MARGIN = 15  # frames kept of a clip around its speech
 FOLDERS = ("en/librispeech", "en/ljspeech", "en/asterisk", "en/librivox", "en/cards", "es/asterisk",
            "zh/aishell", "zh/hsk_words", "de/kerstin", "en/fsdd")  # fmt: skip
 
-Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]
 
 
@@ -96,9 +94,9 @@ def load(corpus: Path, shortest: float = 0.2, longest: float = 10.0) -> list[Sen
     """Clean sentences of one speaker of so many seconds of speech, in the manifest's order."""
     times = _WordTimes()
     found = []
-    for row in map(json.loads, (corpus / "manifest.jsonl").read_text().splitlines()):
-        if row["kind"] == "speech" and row["text"] and row["path"].startswith(FOLDERS):
-            samples = _read(corpus / row["path"])
+    for row in transcribed(corpus):
+        if row["path"].startswith(FOLDERS):
+            samples = read(corpus / row["path"])
             active = active_frames(samples)
             where = np.flatnonzero(active)
             if len(where) and shortest <= (where[-1] + 1 - where[0]) / 100 <= longest:
@@ -106,12 +104,6 @@ def load(corpus: Path, shortest: float = 0.2, longest: float = 10.0) -> list[Sen
                 found.append(_trim(row, samples, active, aligned))
     times.save()
     return found
-
-
-def _read(path: Path) -> Floats:
-    samples, rate = sf.read(path, dtype="float32", always_2d=True)
-    mono = samples.mean(axis=1)
-    return np.asarray(soxr.resample(mono, rate, RATE, "HQ"), np.float32) if rate != RATE else mono
 
 
 def _trim(row: dict[str, Any], samples: Floats, active: Flags, aligned: list[int]) -> Sentence:

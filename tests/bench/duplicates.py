@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.filters import _copies as duplicates
-from tasks.filters import _fingerprint as print_
+from tasks.filters import _fingerprint, duplicate
+from tasks.filters._duplicates import find_copies
 
 COPIES = 0.1
 WRONG = 0.06  # of the bits of a copy
@@ -35,14 +35,14 @@ def pool() -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
     """Words [n] and keys [m, 2] of noise whose band energies change as those of speech do."""
     chance = np.random.default_rng(0)
     words, keys = [], []
-    shape = np.linspace(0, -4, print_.BANDS)
+    shape = np.linspace(0, -4, _fingerprint.BANDS)
     for _ in range(POOL):
-        steps = chance.standard_normal((120, print_.BANDS)) @ np.tri(print_.BANDS) * 0.5
+        steps = chance.standard_normal((120, _fingerprint.BANDS)) @ np.tri(_fingerprint.BANDS) * 0.5
         for at in range(1, len(steps)):  # correlated over about 100 ms
             steps[at] += 0.85 * steps[at - 1]
         syllables = 2 * np.sin(2 * np.pi * np.arange(120) / 12)[:, None]
         energies = np.exp((shape + syllables + steps * 0.5).clip(-15, 8)).astype(np.float32)
-        found, anchors = print_.encode(energies)
+        found, anchors = _fingerprint.encode(energies)
         words.append(found[found != 0])
         keys.append(anchors[:, :2])
     found = np.concatenate(keys)
@@ -64,8 +64,8 @@ def corpus(count: int, same_length: bool) -> tuple[pa.Array, NDArray[np.int64]]:
     copy_of[copies] = chance.integers(0, count - copies.sum(), copies.sum())
     root = np.where(copies, copy_of, np.arange(count))
     frames = (np.full(count, 200) if same_length else chance.integers(50, 550, count))[root]
-    k = print_.ANCHORS
-    size = print_.HEADER.size + 2 * frames + 6 * k
+    k = _fingerprint.MAX_ANCHORS
+    size = _fingerprint.HEADER.size + 2 * frames + 6 * k
     ends = np.cumsum(size)
     data = np.zeros(ends[-1], np.uint8)
     offsets = np.r_[0, ends]
@@ -84,8 +84,8 @@ def corpus(count: int, same_length: bool) -> tuple[pa.Array, NDArray[np.int64]]:
             sound[:padding] = 0
             key = np.where(chance.random((k, 1)) < LOST, key ^ np.uint16(1), key)
             at = at + np.uint16(padding)
-        head = print_.HEADER.pack(
-            print_.LAYOUT, k, 0, n, 20 * int(n + padding), row.to_bytes(16, "little")
+        head = _fingerprint.HEADER.pack(
+            _fingerprint.LAYOUT, k, 0, n, 20 * int(n + padding), row.to_bytes(16, "little")
         )
         begin = offsets[row]
         data[begin : begin + len(head)] = np.frombuffer(head, np.uint8)
@@ -100,13 +100,14 @@ def corpus(count: int, same_length: bool) -> tuple[pa.Array, NDArray[np.int64]]:
 
 def main() -> None:
     same_length = "--same-length" in sys.argv
+    thresholds = duplicate.Settings().thresholds()
     for text in [a for a in sys.argv[1:] if a.isdigit()] or ["10000", "100000"]:
         count = int(text)
         prints, copy_of = corpus(count, same_length)
         ids = pa.array([f"{n:09d}" for n in range(count)])
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         began = time.perf_counter()
-        found = duplicates.find(prints, ids, np.zeros(count), np.zeros(count, bool))
+        found = find_copies(prints, ids, np.zeros(count), np.zeros(count, bool), thresholds)
         wall = time.perf_counter() - began
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         copies = copy_of >= 0

@@ -35,7 +35,7 @@ from flows.cluster.dask_config import DASK_CONFIG
 from tasks import audio
 from tasks.checkpoints import blobs
 from tasks.job import Job
-from tasks.packaging import decided, layout, plan, shards
+from tasks.packaging import layout, plan, shard_decisions, shards
 
 RATE = 16000
 SECONDS = 5.0  # of a clip, about
@@ -69,7 +69,7 @@ def prepare(out: Path) -> tuple[Job, pa.Table, list[layout.Group]]:
                 "work_shard": shard, "blob": "all.pcm", "blob_offset": offset,
             }
         )  # fmt: skip
-    table = pa.Table.from_pylist(rows, schema=decided.row_schema(job))
+    table = pa.Table.from_pylist(rows, schema=shard_decisions.row_schema(job))
     return job, table, layout.lay_out(table, job.package, 1)
 
 

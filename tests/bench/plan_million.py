@@ -58,7 +58,7 @@ def timed(name: str, work: Callable[[], Any]) -> Any:
     return found
 
 
-def with_splits(rows: pa.Table, sides: splits.Sides) -> pa.Table:
+def with_splits(rows: pa.Table, sides: splits.SplitAssignment) -> pa.Table:
     kept = sides.split >= 0
     column = pa.array(sides.names).take(pa.array(sides.split[kept]))
     return rows.filter(pa.array(kept)).append_column("split", column)
@@ -68,7 +68,7 @@ def main() -> None:
     rows = table(ROWS)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     began, cpu = time.perf_counter(), time.process_time()
-    draw, weight = timed("weights", lambda: weights.chances(SETTINGS, rows))
+    draw, weight = timed("weights", lambda: weights.draws(SETTINGS, rows))
     rows = rows.filter(pa.array(~(draw >= weight)))
     nothing = SPLITS.empty_table()
     sides = timed("splits, all new", lambda: splits.assign(SETTINGS, rows, nothing))

@@ -6,22 +6,18 @@ silence is rare in recordings and easy for a recogniser. Everything follows from
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import numpy as np
-import soundfile as sf
-import soxr
-from numpy.typing import NDArray
 
-RATE = 16_000  # Hz
+from tests.bench.corpus_speech import RATE as RATE
+from tests.bench.corpus_speech import Floats, read, transcribed
+
 ROOM_DBFS = -65.0  # level of the noise in pauses
 LEVEL_DBFS = -23.0  # RMS that every sentence is brought to
-
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +60,13 @@ class Mixture:
 def sentences(corpus: Path) -> tuple[Sentence, ...]:
     """Every clean utterance of 1 to 16 s with a text that the corpus's list names as speech."""
     found = []
-    for row in map(json.loads, (corpus / "manifest.jsonl").read_text().splitlines()):
+    for row in transcribed(corpus):
         plain = row["path"].split("/")[0] == row["language"]  # not `formats`, not `degraded`
-        clean = plain and row["kind"] == "speech" and row["text"] and not row["transform"]
+        clean = plain and not row["transform"]
         if clean and 1.0 <= row["seconds"] <= 16.0 and row["sample_rate"] >= 8000:
-            samples, rate = sf.read(corpus / row["path"], dtype="float32", always_2d=True)
-            mono = soxr.resample(samples.mean(axis=1), rate, RATE, quality="HQ")
+            samples = levelled(read(corpus / row["path"]))
             speaker = row["speaker"] or row["path"].rsplit("/", 1)[0]
-            found.append(Sentence(levelled(mono), row["text"], row["language"], speaker))
+            found.append(Sentence(samples, row["text"], row["language"], speaker))
     return tuple(found)
 
 

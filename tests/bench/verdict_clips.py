@@ -15,10 +15,9 @@ import soxr
 from flows.demo import corpus as demo
 from flows.demo.speech import Line, speak
 from flows.demo.voice import RATE as VOICE_RATE
-from tasks.audio import open_stream
-from tasks.recording import Locator
+from tests.bench.corpus_speech import RATE, Floats, listed, read, transcribed
 from tests.bench.verdict_sentences import CLOSE
-from tests.bench.verdict_sounds import MADE, RATE, Floats, babble, levelled, mixed
+from tests.bench.verdict_sounds import MADE, babble, levelled, mixed
 
 LONGEST = 30.0  # s: one window of Whisper
 LEVELS = (20, 10, 5, 0, -5)  # dB
@@ -51,23 +50,12 @@ def corpus() -> Path:
     return Path(os.environ["UTTERMILL_CORPUS"])
 
 
-def read(path: Path) -> Floats:
-    """Mean of the channels at 16 kHz."""
-    with open_stream(Locator(str(path))) as stream:
-        samples = np.concatenate(list(stream.blocks())).mean(axis=1)
-        rate = stream.rate
-    if rate != RATE:
-        samples = soxr.resample(samples, rate, RATE, "HQ")
-    return np.asarray(samples, np.float32)
-
-
 def clean(every: int = 1) -> Iterator[Said]:
     """Transcribed recordings of the corpus; of each language every so many."""
-    lines = (corpus() / "manifest.jsonl").read_text().splitlines()
     seen: dict[str, int] = {}
-    for row in map(json.loads, lines):
+    for row in transcribed(corpus()):
         folder = row["path"].split("/")[0]
-        if row["kind"] != "speech" or not row["text"] or not 0.2 <= row["seconds"] <= LONGEST:
+        if not 0.2 <= row["seconds"] <= LONGEST:
             continue
         if folder in ("noise", "degraded") or (folder == "formats" and row["language"] != "ja"):
             continue
@@ -162,7 +150,7 @@ def sounds(each: int) -> Iterator[Said]:
         rng = np.random.default_rng(seed)
         samples = babble(rng, length(rng, seed), voices, 6 + 2 * (seed % 4))
         yield Said(f"babble{seed}", "sound", "babble", samples)
-    for row in map(json.loads, (corpus() / "manifest.jsonl").read_text().splitlines()):
+    for row in listed(corpus()):
         if row["kind"] == "nonspeech" and row["path"].startswith("noise/"):
             yield from pieces(row["path"], "music" if row["path"] == MUSIC else "real")
 

@@ -21,8 +21,8 @@ from tasks.checkpoints.verdicts import rules_of
 from tasks.plugins.rules import judge
 from tasks.settings import FilterSettings, Plugin, TranscribeSettings
 from tasks.text import Heard
+from tests.bench.corpus_speech import RATE
 from tests.bench.verdict_clips import Said
-from tests.bench.verdict_sounds import RATE
 
 Values = dict[str, Any]
 BEAM = 5  # the default

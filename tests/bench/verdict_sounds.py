@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-RATE = 16_000
-Floats = NDArray[np.float32]
+from tests.bench.corpus_speech import RATE, Floats
+
 NYQUIST = RATE / 2
 SPEECH_RMS = 0.05  # of full scale: what all sounds are brought to
 PEAK = 0.95

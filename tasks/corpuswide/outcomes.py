@@ -1,7 +1,7 @@
-"""Verdicts that need the whole corpus, put into tables that were made before them.
+"""Corpus-wide verdicts entered into tables that were made before them.
 
-Deciding a shard again costs as much as deciding it once, and weights touch all of them. Where spans
-of a recording do not overlap, a verdict on one of them changes nothing but its own row.
+Deciding a shard again costs as much as deciding it the first time, and weights touch every shard.
+Where the spans of a recording do not overlap, a verdict on one changes only its own row.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from tasks.corpuswide import Verdicts
 COLUMNS = ("outcome", "stage", "reason", "value", "threshold", "detail")  # of an Outcome
 
 
-def put(table: pa.Table, key: str, verdicts: Verdicts) -> pa.Table:
-    """The table with the outcomes of those rows that were packaged so far; ids are in `key`."""
+def enter(table: pa.Table, key: str, verdicts: Verdicts) -> pa.Table:
+    """The table with the outcomes of those rows that were packaged so far; `key` names the column
+    of ids."""
     if not verdicts:
         return table
     at = pc.index_in(table[key], pa.array(list(verdicts), pa.string()))
@@ -24,14 +25,14 @@ def put(table: pa.Table, key: str, verdicts: Verdicts) -> pa.Table:
         if name not in table.column_names:
             continue
         field = table.schema.field(name)
-        told = [getattr(verdict, name) for verdict in verdicts.values()]
+        values = [getattr(verdict, name) for verdict in verdicts.values()]
         if name == "detail":
-            told = [text or None for text in told]
-        new = pc.if_else(hit, pa.array(told, field.type).take(at), table[name])
+            values = [text or None for text in values]
+        new = pc.if_else(hit, pa.array(values, field.type).take(at), table[name])
         table = table.set_column(table.column_names.index(name), field, new)
     return table
 
 
 def overlapping(ledger: pa.Table) -> pa.Array:
-    """Recordings whose spans overlap: there a verdict moves samples from one span to another."""
+    """Recordings with overlapping spans: a verdict there moves samples from one span to another."""
     return pc.unique(ledger["recording"].filter(pc.greater(ledger["overlap_samples"], 0)))

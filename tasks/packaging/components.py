@@ -1,7 +1,7 @@
-"""What is never parted by splits: clips that share a recording, a speaker or their samples.
+"""Components: clips connected by a shared recording, speaker or equal samples.
 
-Speakers, recordings and PCM are nodes; a row joins its own three. All over columns: a million rows
-take seconds.
+A component is never divided between splits. Speakers, recordings and PCM are nodes of a graph; a
+row connects its own three. Everything is columns: a million rows take seconds.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Bools = NDArray[np.bool_]
 
 
 class Nodes(NamedTuple):
-    """Speakers, recordings and PCM; each has a number. `of_row` [3, rows], -1: there is none."""
+    """Speakers, recordings and PCM, numbered."""
 
-    kind: NDArray[np.int8]
-    name: pa.Array
-    of_row: Ints
+    kind: NDArray[np.int8]  # [nodes], index of KINDS
+    name: pa.Array  # [nodes]
+    of_row: Ints  # [3, rows]; -1: there is none
 
 
 def nodes_of(rows: pa.Table) -> Nodes:
@@ -47,24 +47,25 @@ def nodes_of(rows: pa.Table) -> Nodes:
     return Nodes(np.concatenate(kinds), pa.concat_arrays(names), np.stack(numbers))
 
 
-def sides_before(nodes: Nodes, before: pa.Table, names: list[str]) -> Ints:
-    """Side of each node, -1 where it was never on one."""
-    side = np.full(len(nodes.kind), -1, np.int64)
+def published_splits(nodes: Nodes, published: pa.Table, names: list[str]) -> Ints:
+    """The split of each node by `splits.parquet`, as an index of `names`; -1: it has none yet."""
+    split = np.full(len(nodes.kind), -1, np.int64)
     for number, kind in enumerate(KINDS):
         mine = nodes.kind == number
-        then = before.filter(pc.equal(before["kind"], kind))
+        then = published.filter(pc.equal(published["kind"], kind))
         at = pc.index_in(nodes.name.filter(pa.array(mine)), then["name"])
         number_of = pc.index_in(then["split"], pa.array(names, pa.string())).take(at)
-        side[mine] = number_of.fill_null(-1).to_numpy()
-    return side
+        split[mine] = number_of.fill_null(-1).to_numpy()
+    return split
 
 
-def groups_of(nodes: Nodes, side: Ints, kept: Bools) -> Ints:
-    """Group of each row: rows that share a node that was on no side before are in one."""
+def components_of(nodes: Nodes, split: Ints, kept: Bools) -> Ints:
+    """The component of each row: rows that share a node without a split are in one; -1: all of a
+    row's nodes have a split."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    new = np.where((nodes.of_row >= 0) & (side[nodes.of_row] < 0) & kept, nodes.of_row, -1)
+    new = np.where((nodes.of_row >= 0) & (split[nodes.of_row] < 0) & kept, nodes.of_row, -1)
     ends = [(new[a], new[b]) for a, b in ((0, 1), (1, 2), (0, 2))]
     one, other = (
         np.concatenate([pair[end][(pair[0] >= 0) & (pair[1] >= 0)] for pair in ends])
@@ -74,14 +75,14 @@ def groups_of(nodes: Nodes, side: Ints, kept: Bools) -> Ints:
     graph = coo_array((np.ones(len(one), bool), (one, other)), (count, count))
     _, component = connected_components(graph, directed=False)
     any_new = new.max(axis=0, initial=-1)
-    group: Ints = np.where(any_new >= 0, component[any_new], -1).astype(np.int64)
-    return group
+    found: Ints = np.where(any_new >= 0, component[any_new], -1).astype(np.int64)
+    return found
 
 
-def agreed(group: Ints, side: Ints, count: int) -> tuple[Ints, Bools]:
-    """The side that rows of each group have, -1 where none has one; and whether two differ."""
-    has = (group >= 0) & (side >= 0)
+def agreed(component: Ints, split: Ints, count: int) -> tuple[Ints, Bools]:
+    """The split that the rows of each component have (-1: none), and whether they differ."""
+    has = (component >= 0) & (split >= 0)
     most, least = np.full(count + 1, -1, np.int64), np.full(count + 1, np.iinfo(np.int64).max)
-    np.maximum.at(most, group[has], side[has])
-    np.minimum.at(least, group[has], side[has])
+    np.maximum.at(most, component[has], split[has])
+    np.minimum.at(least, component[has], split[has])
     return most, most > least

@@ -1,7 +1,7 @@
-"""What is decided on the utterances of one shard: by this shard alone, on any worker.
+"""The decisions on the utterances of one work shard, which depend on that shard alone.
 
-A million utterances take two minutes of Python, so that of many shards the workers decide some at
-once. What they find lies in the run's scratch, a record batch for each shard:
+A million utterances take two minutes of Python, so the workers decide larger corpora, several
+shards a call. Their results lie in the run's scratch folder, a record batch for each shard:
 
     <n>/rows.arrow, ledger.arrow, utterances.arrow, heard.arrow
 """
@@ -27,34 +27,37 @@ from tasks.schema import LEDGER, UTTERANCES
 from tasks.stages.stage import view_of
 from tasks.storage import tables
 
-AT_ONCE = 16  # shards that a worker is given
+AT_ONCE = 16  # shards of a worker call
 
 
-class Part(NamedTuple):
-    """The shard's share of `package.Decided`."""
+class ShardDecisions(NamedTuple):
+    """What is decided on the utterances of one shard."""
 
-    rows: pa.Table
-    ledger: pa.Table
-    utterances: pa.Table
-    heard: pa.Table  # what corpus-wide verdicts are taken from
+    rows: pa.Table  # to package; `row_schema`
+    ledger: pa.Table  # LEDGER
+    utterances: pa.Table  # all, with their measures; `decisions.schema_of`
+    heard: pa.Table  # what corpus-wide verdicts are based on; `corpuswide.ROW`
 
 
 def of_shard(
     job: Job, shard: str, verdicts: corpuswide.Verdicts | None = None, strict: bool = False
-) -> Part:
-    """`verdicts` are those of the whole corpus, which come last. For a version one has to be
-    `strict`: what a damaged manifest held is made again, not taken for something that changed."""
+) -> ShardDecisions:
+    """Decide one shard; `verdicts` are the corpus-wide ones, which come last.
+
+    `strict` is for versions: a damaged manifest raises CorruptManifest, so that its content is
+    computed again, instead of counting as changed.
+    """
     known = view_of(job, shard, strict)
     utterances = []
     for utterance in known.decided():
-        if utterance.outcome.outcome == "pending":  # its file changed under the run
+        if utterance.outcome.outcome == "pending":  # its file changed during the run
             utterance.outcome = Outcome("failed", utterance.outcome.stage, "changed")
         elif verdicts and utterance.outcome.outcome == "packaged":
             utterance.outcome = verdicts.get(utterance.id, utterance.outcome)
         utterances.append(utterance)
     rows = [_row(job, shard, u) for u in utterances if u.outcome.outcome == "packaged"]
     heard = corpuswide.rows(job, shard, utterances) if corpuswide.takes_part(job) else []
-    return Part(
+    return ShardDecisions(
         pa.Table.from_pylist(rows, schema=row_schema(job)),
         pa.Table.from_pylist(ledger.of_shard(known, utterances), schema=LEDGER),
         pa.Table.from_pylist(decisions.rows(job, utterances), schema=decisions.schema_of(job)),
@@ -63,14 +66,14 @@ def of_shard(
 
 
 def batches(shards: Sequence[str], scratch: Path) -> list[tuple[Path, Sequence[str]]]:
-    """Where `save` puts what it finds of which shards; nothing where they are too few."""
+    """(folder for `save`, shards) of each worker call; empty if one call would be enough."""
     starts = range(0, len(shards), AT_ONCE)
     found = [(scratch / f"decided-{low:06d}", shards[low : low + AT_ONCE]) for low in starts]
     return found if len(found) > 1 else []
 
 
 def save(job: Job, shards: Sequence[str], home: Path) -> None:
-    """On a worker: decide these shards, one by one."""
+    """On a worker: decide these shards, one by one, into the folder `home`."""
     with storage.of(home).writing(home) as folder, ExitStack() as stack:
         writers = {
             name: stack.enter_context(tables.writing(folder / f"{name}.arrow", schema))
@@ -78,31 +81,52 @@ def save(job: Job, shards: Sequence[str], home: Path) -> None:
         }
         for shard in shards:
             for name, table in of_shard(job, shard, strict=True)._asdict().items():
-                [batch] = table.combine_chunks().to_batches() or [_none(table.schema)]
+                [batch] = table.combine_chunks().to_batches() or [_empty(table.schema)]
                 writers[name].write_batch(batch)
 
 
-def load(shards: Sequence[str], home: Path) -> dict[str, Part]:
-    """What `save` found, shard by shard."""
+def load(shards: Sequence[str], home: Path) -> dict[str, ShardDecisions]:
+    """What `save` wrote, by shard."""
     found: dict[str, list[pa.Table]] = {}
-    for name in Part._fields:
+    for name in ShardDecisions._fields:
         with tables.arrow(home / f"{name}.arrow") as file:
             held = pa.ipc.open_file(file)
             batches = [held.get_batch(at) for at in range(held.num_record_batches)]
         found[name] = [pa.Table.from_batches([batch]) for batch in batches]
     parts = zip(*found.values(), strict=True)
-    return {shard: Part(*part) for shard, part in zip(shards, parts, strict=True)}
+    return {shard: ShardDecisions(*part) for shard, part in zip(shards, parts, strict=True)}
 
 
-def _none(schema: pa.Schema) -> pa.RecordBatch:
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], schema=schema)
 
 
 def _schemas(job: Job) -> dict[str, pa.Schema]:
     return {
-        "rows": row_schema(job), "ledger": LEDGER, "utterances": decisions.schema_of(job),
+        "rows": row_schema(job),
+        "ledger": LEDGER,
+        "utterances": decisions.schema_of(job),
         "heard": corpuswide.ROW,
-    }  # fmt: skip
+    }
+
+
+#: Columns of a packaged row that are those of its transcript.
+HEARD = (
+    "language",
+    "language_probability",
+    "avg_logprob",
+    "no_speech_probability",
+    "compression_ratio",
+    "words",
+    "word_errors",
+    "chars",
+    "char_errors",
+    "detected_language",
+    "detected_probability",
+    "speech_seconds",
+    "speech_after_text",
+    "word_times",
+)
 
 
 def _row(job: Job, shard: str, u: Utterance) -> Row:
@@ -110,27 +134,35 @@ def _row(job: Job, shard: str, u: Utterance) -> Row:
     assert u.heard is not None
     text, source = texts.final_text(job, u)
     heard = u.heard
-    same = ("language", "language_probability", "avg_logprob", "no_speech_probability",
-            "compression_ratio", "words", "word_errors", "chars", "char_errors",
-            "detected_language", "detected_probability", "speech_seconds",
-            "speech_after_text")  # fmt: skip
+    computed = (*texts.DERIVED, *texts.text_columns(job.transcribe.verdicts))
     return {
-        **u.measures, **{name: heard.get(name) for name in same},
-        **{name: u.texts[name] for name in texts.DERIVED},
-        **{name: u.texts[name] for name in texts.text_columns(job.transcribe.verdicts)},
-        "id": u.id, "source_id": u.source_id, "dataset": u.recording["dataset"], "split": "train",
-        "recording": u.recording["recording"], "source_path": u.recording["source_path"],
-        "start": u.start / u.rate, "end": u.end / u.rate, "num_samples": u.pcm["num_samples"],
-        "sample_rate": u.pcm["rate"], "text": text, "text_source": source,
+        **u.measures,
+        **{name: heard.get(name) for name in HEARD},
+        **{name: u.texts[name] for name in computed},
+        "id": u.id,
+        "source_id": u.source_id,
+        "dataset": u.recording["dataset"],
+        "split": "train",
+        "recording": u.recording["recording"],
+        "source_path": u.recording["source_path"],
+        "start": u.start / u.rate,
+        "end": u.end / u.rate,
+        "num_samples": u.pcm["num_samples"],
+        "sample_rate": u.pcm["rate"],
+        "text": text,
+        "text_source": source,
         "normalised": heard["reference_normalised" if source == "reference" else "normalised"],
-        "hypothesis": heard["text"], "speaker": u.speaker, "sha256": u.pcm["sha256"],
-        "word_times": heard.get("word_times"),
-        "work_shard": shard, "blob": u.pcm["blob"], "blob_offset": u.pcm["offset"],
-    }  # fmt: skip
+        "hypothesis": heard["text"],
+        "speaker": u.speaker,
+        "sha256": u.pcm["sha256"],
+        "work_shard": shard,
+        "blob": u.pcm["blob"],
+        "blob_offset": u.pcm["offset"],
+    }
 
 
 def row_schema(job: Job) -> pa.Schema:
-    """Columns of a row before it is laid out: those published, the measures, where its PCM is."""
+    """Columns of a row before the layout: the published ones, the measures, where its PCM is."""
     fields = [field for field in UTTERANCES if field.name not in plan.LAYOUT_COLUMNS]
     columns = [plugins.load("filters", plugin.use).COLUMNS for plugin in job.filter.filters]
     for found in (*columns, texts.text_columns(job.transcribe.verdicts)):

@@ -1,0 +1,180 @@
+"""Compare pairs of clips in all frames, and keep those that are copies.
+
+Two clips are copies if, at their best alignment, few bits differ; if they have nearly the same
+duration; if they sound in nearly the same places; and if they stay in step: the offset at which
+each quarter matches best must not drift. Slow and fast renderings by one synthetic voice differ in
+little else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.filters import _fingerprint
+from tasks.filters._duplicates_table import (
+    ALIGN_FRAMES,
+    Fingerprints,
+    Ints,
+    Pairs,
+    Reals,
+    Thresholds,
+    numbers,
+)
+
+QUARTERS = 4
+MIN_COMMON = 0.75  # least share of the frames sounding in either clip that sound in both
+FRAMES_AT_ONCE = 1 << 21
+
+
+class Comparison(NamedTuple):
+    """One value per pair."""
+
+    error: Reals  # bit error rate at the best alignment
+    drift: Reals  # s, between the best alignments of the quarters
+    common: Reals  # share of the sounding frames that sound in both clips
+    sound: Reals  # s that sound in both
+    offset: Ints  # the best alignment
+
+    def take(self, which: Ints) -> Comparison:
+        return Comparison(
+            self.error[which],
+            self.drift[which],
+            self.common[which],
+            self.sound[which],
+            self.offset[which],
+        )
+
+    @classmethod
+    def joined(cls, parts: list[Comparison]) -> Comparison:
+        none, no_offset = np.empty(0), np.empty(0, np.int64)
+        columns = zip(cls(none, none, none, none, no_offset), *parts, strict=True)
+        return cls(*(np.concatenate(column) for column in columns))
+
+
+def copies(prints: Fingerprints, pairs: Pairs, thresholds: Thresholds) -> tuple[Pairs, Comparison]:
+    """The pairs that are copies, and how they compare."""
+    kept: list[Pairs] = []
+    compared: list[Comparison] = []
+    for part in _portions(prints, pairs):
+        result = _compare(prints, part)
+        moved = np.flatnonzero(result.offset != part.offset)
+        if len(moved):  # once more around the better alignment
+            nearer = part.take(moved)._replace(offset=result.offset[moved])
+            for column, again in zip(result, _compare(prints, nearer), strict=True):
+                column[moved] = again
+        padding = np.abs(prints.seconds[part.one] - prints.seconds[part.other])
+        good = np.flatnonzero(
+            (result.error <= thresholds.max_error)
+            & (result.drift <= thresholds.max_drift)
+            & (result.common >= MIN_COMMON)
+            & (result.sound >= thresholds.min_sound)
+            & (padding <= thresholds.max_padding)
+        )
+        kept.append(part.take(good))
+        compared.append(result.take(good))
+    return Pairs.joined(kept), Comparison.joined(compared)
+
+
+def _portions(prints: Fingerprints, pairs: Pairs) -> Iterator[Pairs]:
+    """The pairs in portions of about `FRAMES_AT_ONCE` frames."""
+    ends = np.cumsum(prints.frames[pairs.one])
+    portion = ends // FRAMES_AT_ONCE
+    for part in np.split(numbers(ends), np.flatnonzero(np.diff(portion)) + 1):
+        if len(part):
+            yield pairs.take(part)
+
+
+def _compare(prints: Fingerprints, pairs: Pairs) -> Comparison:
+    """Compare all frames at each alignment within `ALIGN_FRAMES` of the given one."""
+    count = len(pairs.one)
+    pair, at = _frames_of(prints, pairs.one)
+    first = prints.words[prints.first[pairs.one][pair] + at]
+    pair, at, first = (column[first != 0] for column in (pair, at, first))
+    begin, limit = prints.first[pairs.other][pair], prints.frames[pairs.other][pair]
+    place = at - pairs.offset[pair]
+
+    def second(shift: int) -> NDArray[np.uint16]:
+        where = place - shift
+        inside = (where >= 0) & (where < limit)
+        return np.where(inside, prints.words[np.where(inside, begin + where, 0)], 0)
+
+    cell = pair * QUARTERS + _quarters(pair, second(0) != 0, count)
+    wrong, seen = _bit_errors(first, second, cell, count)
+    rates = wrong.sum(axis=2) / np.maximum(seen.sum(axis=2) * _fingerprint.BITS, 1)
+    rates[seen.sum(axis=2) == 0] = 1.0
+    best = _central_minimum(rates)
+    rows = numbers(pairs.one)
+    frames = seen.sum(axis=2)[best, rows]
+    sounding = np.maximum(np.bincount(pair, minlength=count), _sounding(prints, pairs.other))
+    return Comparison(
+        error=rates[best, rows],
+        drift=_drift(wrong / np.maximum(seen * _fingerprint.BITS, 1)),
+        common=frames / np.maximum(sounding, 1),
+        sound=frames * _fingerprint.HOP_SECONDS,
+        offset=pairs.offset + best - ALIGN_FRAMES,
+    )
+
+
+def _frames_of(prints: Fingerprints, clips: Ints) -> tuple[Ints, Ints]:
+    """(index into `clips`, frame number) of all frames of these clips, in order."""
+    lengths = prints.frames[clips]
+    index = np.repeat(numbers(clips), lengths)
+    return index, np.arange(len(index)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+def _quarters(pair: Ints, both: NDArray[np.bool_], count: int) -> Ints:
+    """For each frame, in which quarter it is of its pair's frames that sound in both clips."""
+    totals = np.bincount(pair[both], minlength=count)
+    before = np.repeat(np.r_[0, np.cumsum(totals)][:-1], np.bincount(pair, minlength=count))
+    number = np.cumsum(both) - before
+    quarters: Ints = (number - 1) * QUARTERS // np.maximum(totals, 1)[pair]
+    return np.clip(quarters, 0, QUARTERS - 1)
+
+
+def _bit_errors(
+    first: NDArray[np.uint16], second: Callable[[int], NDArray[np.uint16]], cell: Ints, count: int
+) -> tuple[Reals, Reals]:
+    """(wrong bits, compared frames), each [shifts, pairs, quarters]."""
+    shifts = range(-ALIGN_FRAMES, ALIGN_FRAMES + 1)
+    wrong = np.zeros((len(shifts), count, QUARTERS))
+    seen = np.zeros_like(wrong)
+    for index, shift in enumerate(shifts):
+        other = second(shift)
+        both = other != 0
+        bad = np.bitwise_count(first[both] ^ other[both])
+        wrong[index] = np.bincount(cell[both], bad, count * QUARTERS).reshape(count, QUARTERS)
+        seen[index] = np.bincount(cell[both], minlength=count * QUARTERS).reshape(count, QUARTERS)
+    return wrong, seen
+
+
+def _central_minimum(rates: Reals) -> Ints:
+    """Index of the minimum along the first axis; of equal ones, the nearest to the middle."""
+    order = np.array(sorted(range(len(rates)), key=lambda index: abs(index - ALIGN_FRAMES)))
+    smallest: Ints = order[np.argmin(rates[order], axis=0)]
+    return smallest
+
+
+def _sounding(prints: Fingerprints, clips: Ints) -> Ints:
+    """Number of sounding frames of each clip."""
+    clip, at = _frames_of(prints, clips)
+    words = prints.words[prints.first[clips][clip] + at]
+    return np.bincount(clip[words != 0], minlength=len(clips))
+
+
+def _drift(rates: Reals) -> Reals:
+    """Seconds between the earliest and the latest best alignment of a pair's quarters.
+
+    `rates` [shifts, pairs, quarters]. A parabola through the minimum and its neighbours gives each
+    alignment to a fraction of a frame.
+    """
+    best = np.clip(_central_minimum(rates), 1, len(rates) - 2)[None]
+    before, here, after = (np.take_along_axis(rates, best + step, 0)[0] for step in (-1, 0, 1))
+    bend = before - 2 * here + after
+    shift = np.where(bend > 0, (before - after) / np.where(bend > 0, 2 * bend, 1), 0.0)
+    offset = best[0] + np.clip(shift, -1, 1)
+    drift: Reals = np.ptp(offset, axis=1) * _fingerprint.HOP_SECONDS
+    return drift

@@ -1,0 +1,110 @@
+"""The fingerprints of all clips as arrays, and pairs of clips to compare.
+
+Clips are numbered best first: published before any other, then highest in rank, then smallest id.
+So of a pair the clip with the smaller number is the better one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.filters import _fingerprint
+
+Ints = NDArray[np.int64]
+Reals = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+ALIGN_FRAMES = 2  # frames on both sides of an alignment that a comparison tries
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """What counts as a copy; see the settings of `duplicate`."""
+
+    max_error: float
+    max_drift: float  # s
+    max_padding: float  # s
+    min_sound: float  # s
+
+    @property
+    def max_offset(self) -> int:
+        """Frames by which copies may be offset to each other."""
+        return min(round(self.max_padding / _fingerprint.HOP_SECONDS) + ALIGN_FRAMES, 127)
+
+
+class Fingerprints(NamedTuple):
+    """All fingerprints, in one buffer."""
+
+    words: NDArray[np.uint16]  # the bytes of all fingerprints as uint16
+    first: Ints  # where a clip's words begin in `words`
+    frames: Ints  # number of its words
+    anchors: Ints  # number of its anchors, which follow the words
+    seconds: Reals
+    digest: NDArray[np.uint64]  # [n, 2]: equal for clips of the same samples
+
+
+class Pairs(NamedTuple):
+    """Frame i of clip `one`, the better one, may match frame i - offset of clip `other`."""
+
+    one: Ints
+    other: Ints
+    offset: Ints
+
+    def take(self, which: Ints | Bools) -> Pairs:
+        return Pairs(self.one[which], self.other[which], self.offset[which])
+
+    @classmethod
+    def joined(cls, parts: list[Pairs]) -> Pairs:
+        none = np.empty(0, np.int64)
+        columns = zip(cls(none, none, none), *parts, strict=True)
+        return cls(*(np.concatenate(column) for column in columns))
+
+
+def numbers(array: NDArray[np.generic]) -> Ints:
+    """0 to the array's length."""
+    return np.arange(len(array), dtype=np.int64)
+
+
+def first_of_runs(*columns: NDArray[np.generic]) -> Bools:
+    """For sorted columns, whether each row differs from the row before it."""
+    changes = np.zeros(max(len(columns[0]) - 1, 0), bool)
+    for column in columns:
+        changes |= column[1:] != column[:-1]
+    first: Bools = np.r_[True, changes][: len(columns[0])]
+    return first
+
+
+def read(blob: pa.LargeBinaryArray, order: Ints) -> Fingerprints:
+    """The fingerprints of the rows `order`, in that order, without copying their words.
+
+    ValueError if one is damaged or of another version.
+    """
+    buffers = blob.buffers()
+    offsets = np.frombuffer(buffers[1], np.int64)[blob.offset : blob.offset + len(blob) + 1]
+    size = _fingerprint.HEADER.size
+    data = np.frombuffer(buffers[2] or b"", np.uint8)
+    data = data[: len(data) // 2 * 2]
+    first, length = offsets[order], np.diff(offsets)[order]
+    if (length < size).any() or (offsets[order] % 2).any():
+        raise ValueError("a fingerprint is damaged")
+    heads = np.empty((len(order), size), np.uint8)
+    for at in range(size):
+        heads[:, at] = data[first + at]
+    frames = heads[:, 4:8].copy().view("<u4")[:, 0].astype(np.int64)
+    anchors = heads[:, 1].astype(np.int64)
+    expected = size + 2 * frames + 6 * anchors
+    if (heads[:, 0] != _fingerprint.LAYOUT).any() or (length != expected).any():
+        raise ValueError("a fingerprint is damaged, or of another version")
+    return Fingerprints(
+        words=data.view("<u2"),
+        first=(first + size) // 2,
+        frames=frames,
+        anchors=anchors,
+        seconds=heads[:, 8:12].copy().view("<u4")[:, 0] / 1000,
+        digest=heads[:, 12:28].copy().view("<u8"),
+    )

@@ -1,0 +1,116 @@
+"""What the next version holds: every utterance decided, over the whole corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import corpuswide
+from tasks.corpuswide import Verdicts, decisions, outcomes
+from tasks.dataset import versions
+from tasks.errors import RunError
+from tasks.job import Job
+from tasks.packaging import selection, shard_decisions
+from tasks.packaging.shard_decisions import ShardDecisions
+from tasks.schema import LEDGER
+from tasks.storage import tables
+
+
+class Contents(NamedTuple):
+    """All utterances decided, or those of some shards."""
+
+    rows: pa.Table  # to package, by id; `shard_decisions.row_schema`
+    ledger: pa.Table  # of all recordings, in the order of names
+    utterances: pa.Table  # all, with their measures; `decisions.schema_of`
+    frozen: dict[str, Any]  # bounds of corpus-wide verdicts
+    splits: pa.Table | None  # `splits.parquet`, if splits are asked for
+    split_lists: dict[str, Any]  # of dataset.json
+    changed: list[str]  # shards with recordings that changed during the run
+
+
+def decide(
+    job: Job, shards: Sequence[str], scratch: Path | None = None, strict: bool = False
+) -> Contents:
+    """Decide all utterances of the shards. `scratch` holds what workers decided, if they did; for
+    `strict` see `shard_decisions.of_shard`. RunError if two utterances have one id."""
+    decided: dict[str, ShardDecisions] = {}
+    for home, some in shard_decisions.batches(shards, scratch) if scratch else []:
+        decided |= shard_decisions.load(some, home)
+    if not decided:
+        decided = {shard: shard_decisions.of_shard(job, shard, strict=strict) for shard in shards}
+    heard = _stacked(corpuswide.ROW, [each.heard for each in decided.values()])
+    verdicts, frozen = _corpus_wide(job, heard)
+    passed = _stacked(shard_decisions.row_schema(job), [each.rows for each in decided.values()])
+    passed = passed.take(pc.sort_indices(passed["id"])).combine_chunks()
+    _check_ids(passed)
+    rest = passed.filter(pc.invert(_among(passed["id"], verdicts)))
+    selected = selection.select(job, rest, versions.newest(job.out))
+    verdicts = {**verdicts, **selected.verdicts}
+    rejected = passed.filter(_among(passed["id"], verdicts))
+    overlapping = outcomes.overlapping(_ledger(decided))
+    again = rejected["work_shard"].filter(pc.is_in(rejected["recording"], overlapping))
+    for shard in pc.unique(again).to_pylist():
+        decided[shard] = shard_decisions.of_shard(job, shard, verdicts, strict)
+    ledger = outcomes.enter(_ledger(decided), "utterance", verdicts)
+    by = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
+    ledger = ledger.take(pc.sort_indices(ledger, sort_keys=by))
+    utterances = [each.utterances for each in decided.values()]
+    return Contents(
+        selected.rows,
+        ledger,
+        outcomes.enter(_stacked(decisions.schema_of(job), utterances), "id", verdicts),
+        frozen,
+        selected.splits,
+        selected.lists,
+        [shard for shard, each in decided.items() if _has_changed(each.ledger)],
+    )
+
+
+def corpus_verdicts(job: Job, shards: Sequence[str]) -> Verdicts:
+    """Only the corpus-wide verdicts, by id."""
+    if not corpuswide.takes_part(job):
+        return {}
+    heard = [shard_decisions.of_shard(job, shard).heard for shard in shards]
+    return _corpus_wide(job, _stacked(corpuswide.ROW, heard))[0]
+
+
+def _corpus_wide(job: Job, heard: pa.Table) -> tuple[Verdicts, dict[str, Any]]:
+    """Verdicts by id, and the bounds that are frozen with the next version."""
+    newest = versions.newest(job.out)
+    frozen: dict[str, Any] = versions.described(newest)["frozen"] if newest else {}
+    if not corpuswide.takes_part(job):
+        return {}, frozen
+    published = tables.read(newest / "utterances.parquet")["id"] if newest else pa.array([])
+    return corpuswide.verdicts(job, heard, published.to_pylist(), frozen)
+
+
+def _stacked(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables([schema.empty_table(), *tables])
+
+
+def _ledger(decided: dict[str, ShardDecisions]) -> pa.Table:
+    return _stacked(LEDGER, [each.ledger for each in decided.values()])
+
+
+def _among(ids: pa.ChunkedArray, chosen: Iterable[str]) -> pa.ChunkedArray:
+    return pc.is_in(ids, pa.array(list(chosen), pa.string()))
+
+
+def _has_changed(ledger: pa.Table) -> bool:
+    return bool(pc.any(pc.equal(ledger["reason"], "changed")).as_py())
+
+
+def _check_ids(rows: pa.Table) -> None:
+    """RunError if two rows, in the order of ids, have the same id."""
+    ids = rows["id"]
+    twice = pc.equal(ids[1:], ids[:-1]).to_pylist() if len(ids) > 1 else []
+    if True in twice:
+        row = rows.slice(twice.index(True), 1).to_pylist()[0]
+        raise RunError(
+            f"two utterances have the id {row['id']}; give the segments of {row['recording']} "
+            "different ids"
+        )

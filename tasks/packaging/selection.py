@@ -1,0 +1,86 @@
+"""Which of the clips that passed all verdicts are packaged, and in which split.
+
+First the dataset weights, then the split assignment.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tasks import storage
+from tasks.checkpoints.utterance import Outcome
+from tasks.corpuswide import Verdicts
+from tasks.job import Job
+from tasks.packaging import splits, weights
+from tasks.packaging.components import Bools
+from tasks.settings import split_lists
+from tasks.settings.portions import REST
+from tasks.storage import tables
+
+log = logging.getLogger("uttermill")
+
+
+class Selection(NamedTuple):
+    rows: pa.Table  # to package, with their `split`
+    verdicts: Verdicts  # on the others
+    splits: pa.Table | None  # `splits.parquet`, if splits are asked for
+    lists: dict[str, Any]  # `split_lists` of dataset.json
+
+
+def check(job: Job) -> None:
+    """ConfigError for what is wrong before anything is computed."""
+    weights.check(job)
+    split_lists.read(job.package)
+
+
+def select(job: Job, rows: pa.Table, newest: Path | None) -> Selection:
+    """Select from `rows` (columns of `utterances.parquet`, in the order of ids)."""
+    weights.check(job)
+    verdicts: Verdicts = {}
+    if job.package.weights:
+        draw, weight = weights.draws(job.package, rows)
+        out = draw >= weight
+        for row, key in zip(np.flatnonzero(out).tolist(), _ids(rows, out), strict=True):
+            verdicts[key] = Outcome(
+                "dropped", "package", "weight", float(draw[row]), float(weight[row])
+            )
+        rows = rows.filter(pa.array(~out))
+    if not job.package.splits:
+        _warn_of_lost_splits(newest)
+        return Selection(rows, verdicts, None, {})
+    before = splits.published(None if job.package.resplit else newest)
+    assigned = splits.assign(job.package, rows, before)
+    for note in assigned.notes:
+        log.warning("%s", note)
+    out = assigned.split < 0
+    for row, key in zip(np.flatnonzero(out).tolist(), _ids(rows, out), strict=True):
+        verdicts[key] = Outcome("dropped", "package", "split_conflict", detail=assigned.joins[row])
+    rows = rows.filter(pa.array(~out))
+    found = pa.array(assigned.names).take(pa.array(assigned.split[~out]))
+    rows = rows.set_column(rows.column_names.index("split"), rows.schema.field("split"), found)
+    return Selection(rows, verdicts, assigned.table, assigned.lists)
+
+
+def _ids(rows: pa.Table, which: Bools) -> list[str]:
+    ids: list[str] = rows["id"].filter(pa.array(which)).to_pylist()
+    return ids
+
+
+def _warn_of_lost_splits(newest: Path | None) -> None:
+    """Without `package.splits`, everything becomes train."""
+    if newest is None or not storage.exists(newest / splits.FILE):
+        return
+    held = tables.read(newest / "utterances.parquet", columns=["split"])["split"].unique()
+    others = sorted({*held.to_pylist()} - {REST})
+    if others:
+        log.warning(
+            "package.splits is not set: what %s has as %s becomes %s",
+            newest.name,
+            " and ".join(others),
+            REST,
+        )

@@ -1,0 +1,52 @@
+"""Fixed lists of splits: `package: {splits: {test: {list: test.txt}}}`.
+
+One name a line, UTF-8: the id of an utterance, a recording (`dataset/path`), the source's own key,
+or a speaker (with or without `dataset/`). A named clip brings along every clip that must stay
+in its split (`tasks/packaging/splits.py`). A version depends on what a list says, not on its path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.errors import ConfigError
+from tasks.settings.portions import Split
+from tasks.settings.stages import PackageSettings
+
+
+@dataclass(frozen=True, slots=True)
+class SplitList:
+    """The names on one split's list, each once, sorted."""
+
+    split: str
+    names: tuple[str, ...]
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256("\n".join(self.names).encode()).hexdigest()
+
+
+def read(settings: PackageSettings) -> list[SplitList]:
+    """All lists, sorted by split. ConfigError for a list that cannot be read, is empty, or shares a
+    name with another."""
+    lists = []
+    owner: dict[str, str] = {}
+    for split, share in sorted(settings.splits.items()):
+        if not isinstance(share, Split) or share.list is None:
+            continue
+        where = f"package.splits.{split}.list"
+        try:
+            text = Path(share.list).read_text(encoding="utf-8-sig")
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise ConfigError(f"{where}: {share.list} cannot be read: {why}") from None
+        names = sorted({line.strip() for line in text.splitlines()} - {""})
+        if not names:
+            raise ConfigError(f"{where}: {share.list} is empty")
+        for name in names:
+            if owner.setdefault(name, split) != split:
+                raise ConfigError(f"{where}: {name} is in the list of {owner[name]} as well")
+        lists.append(SplitList(split, tuple(names)))
+    return lists

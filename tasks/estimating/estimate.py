@@ -104,10 +104,14 @@ def collapsed(strata: Sequence[Stratum]) -> list[Stratum]:
         while sum(len(s.x) for s in few) < LEAST and full:
             few.append(full.pop())
         if sum(len(s.x) for s in few):
-            full.append(Stratum(
-                np.concatenate([s.x for s in few]), np.concatenate([s.y for s in few]),
-                sum(s.rest for s in few), sum(s.count for s in few),
-            ))  # fmt: skip
+            full.append(
+                Stratum(
+                    np.concatenate([s.x for s in few]),
+                    np.concatenate([s.y for s in few]),
+                    sum(s.rest for s in few),
+                    sum(s.count for s in few),
+                )
+            )
     return [s for s in full if s.count]
 
 
@@ -129,8 +133,9 @@ def _pooled(cells: Sequence[Stratum], ratios: Sequence[float], share: bool) -> f
     n = sum(len(c.x) for c in cells)
     squares = sum(
         float(np.square((c.y - r * c.x) / (c.x if share else r * c.x)).sum())
-        for r, c in zip(ratios, cells, strict=True) if share or r
-    )  # fmt: skip
+        for r, c in zip(ratios, cells, strict=True)
+        if share or r
+    )
     # A single recording says nothing of the spread: it may be as large as the ratio.
     found = squares / (n - len(cells)) if n > len(cells) else 1.0
     if not share:

@@ -78,9 +78,13 @@ class Forecast:
     """
 
     def __init__(
-        self, held: Mapping[Key, Sequence[Member]], drawn: Mapping[Key, Sequence[Member]],
-        seen: Mapping[str, Seen], spent: Costs, sizes: Sizes,
-    ) -> None:  # fmt: skip
+        self,
+        held: Mapping[Key, Sequence[Member]],
+        drawn: Mapping[Key, Sequence[Member]],
+        seen: Mapping[str, Seen],
+        spent: Costs,
+        sizes: Sizes,
+    ) -> None:
         self.held, self.drawn, self.seen = held, drawn, seen
         self.spent, self.sizes = spent, sizes
         self.members = [m for some in held.values() for m in some]
@@ -104,12 +108,14 @@ class Forecast:
             return self.seen[m.recording].kept if dataset in (None, m.dataset) else 0.0
 
         there = sum(value(m) or 0.0 for m in self.members if m.recording in self.seen)
-        if dataset is None or all(len({m.dataset for m in some}) == 1
-                                  for some in self.held.values()):  # fmt: skip
+        if dataset is None or all(
+            len({m.dataset for m in some}) == 1 for some in self.held.values()
+        ):
             strata = [
-                s for s, some in zip(self.strata(value), self.held.values(), strict=True)
+                s
+                for s, some in zip(self.strata(value), self.held.values(), strict=True)
                 if dataset in (None, some[0].dataset)
-            ]  # fmt: skip
+            ]
         else:
             strata = self.strata(value)
         return estimate.total(strata, there, share=True)
@@ -220,13 +226,11 @@ class Forecast:
             "disk_bytes": disk.as_dict(0),
             "disk_parts": {
                 "audio": round(audio.expected),
-                "package": {
-                    name: round(size * later) for name, size in self.sizes.formats.items()
-                },
+                "package": {name: round(size * later) for name, size in self.sizes.formats.items()},
             },
             "confidence": estimate.CONFIDENCE,
             "leaves_out": list(LEFT_OUT),
-        }  # fmt: skip
+        }
 
     def _stage(self, stage: str) -> dict[str, Any]:
         """Work of one stage that is still to do, and its speed."""

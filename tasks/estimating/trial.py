@@ -26,8 +26,16 @@ from tasks.stages import contract, stage
 from tasks.stages.stage import view_of
 
 PACKAGED = 3600.0  # s of the sample that are packaged on trial, about
-FRAME = ["recording", "dataset", "path", "format", "size", "header_seconds", "error_code",
-         "present"]  # fmt: skip
+FRAME = [
+    "recording",
+    "dataset",
+    "path",
+    "format",
+    "size",
+    "header_seconds",
+    "error_code",
+    "present",
+]
 
 
 @dataclass(slots=True)
@@ -113,9 +121,10 @@ def told(sampled: Iterable[Seen]) -> dict[str, Any]:
             entry["items"] += items
             entry["seconds"] = round(entry["seconds"] + seconds, 6)
     return {
-        "reasons": dict(sorted(lost.items())), "scored": scored,
+        "reasons": dict(sorted(lost.items())),
+        "scored": scored,
         "wer": errors / words if words else None,
-    }  # fmt: skip
+    }
 
 
 def manifest_bytes(job: Job, shards: Sequence[str]) -> tuple[int, float]:
@@ -126,8 +135,11 @@ def manifest_bytes(job: Job, shards: Sequence[str]) -> tuple[int, float]:
         schema = contract.find(name).SCHEMA
         bare = _parquet(schema.empty_table())
         empty += bare
-        tables = [part.table.cast(schema) for shard in shards
-                  for part in manifest.read(job.out, name, shard)]  # fmt: skip
+        tables = [
+            part.table.cast(schema)
+            for shard in shards
+            for part in manifest.read(job.out, name, shard)
+        ]
         if tables:
             rows += max(0, _parquet(pa.concat_tables(tables)) - bare)
     return rows, float(empty)
@@ -158,9 +170,11 @@ def plan(job: Job, shards: Sequence[str], staging: Path) -> dict[str, Any]:
     groups = layout.lay_out(rows, job.package, 1, None, None)
     published = packaging_plan.write(job, staging, groups, rows, None)
     return {
-        "shards": len(packaging_plan.all_shards(staging)), "clips": rows.num_rows,
-        "seconds": float(pc.sum(seconds).as_py()), "tables": _parquet(published),
-    }  # fmt: skip
+        "shards": len(packaging_plan.all_shards(staging)),
+        "clips": rows.num_rows,
+        "seconds": float(pc.sum(seconds).as_py()),
+        "tables": _parquet(published),
+    }
 
 
 def bytes_of(staging: Path) -> dict[str, int]:

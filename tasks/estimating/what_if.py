@@ -75,7 +75,8 @@ def _counted(
     items: int, seconds: float, waiting: int, waiting_seconds: float, unmeasured: int
 ) -> dict[str, Any]:
     return {
-        "items": items + waiting, "hours": round((seconds + waiting_seconds) / 3600, 6),
+        "items": items + waiting,
+        "hours": round((seconds + waiting_seconds) / 3600, 6),
         "not_yet_transcribed": {"items": waiting, "hours": round(waiting_seconds / 3600, 6)},
         "unmeasured": unmeasured,
-    }  # fmt: skip
+    }

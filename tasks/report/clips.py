@@ -130,8 +130,9 @@ def media(mono: Samples) -> Media:
     pcm = (mono * 32767).round().clip(-32768, 32767).astype(np.int16)
     return Media(
         address("audio/mpeg", audio.write_mp3_bytes(pcm, RATE, BIT_RATE)),
-        address("image/png", png(spectrogram(mono))), len(mono) / RATE,
-    )  # fmt: skip
+        address("image/png", png(spectrogram(mono))),
+        len(mono) / RATE,
+    )
 
 
 def _passing(stream: audio.Stream, wanted: Sequence[Sample]) -> Iterator[tuple[Sample, Samples]]:

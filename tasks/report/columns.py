@@ -49,10 +49,12 @@ def asked_of(job: Job) -> list[Asked]:
 def units(job: Job) -> dict[str, tuple[str, str]]:
     """(unit, meaning) of every measure."""
     found = {
-        f.name: ((f.metadata or {}).get(b"unit", b"").decode(),
-                 (f.metadata or {}).get(b"doc", b"").decode())
+        f.name: (
+            (f.metadata or {}).get(b"unit", b"").decode(),
+            (f.metadata or {}).get(b"doc", b"").decode(),
+        )
         for f in schema.TRANSCRIPTS
-    }  # fmt: skip
+    }
     found["text_chars"] = ("characters", "length of the text")
     found["wer"] = ("", "word errors / words of the reference")
     found["cer"] = ("", "character errors / characters of the reference")

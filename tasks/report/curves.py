@@ -42,9 +42,14 @@ def sliders(columns: Columns, name: str, low: float, high: float) -> list[dict[s
 
 
 def _curve(
-    columns: Columns, asked: Asked, side: str, today: float | None, reason: str,
-    low: float, high: float,
-) -> dict[str, Any]:  # fmt: skip
+    columns: Columns,
+    asked: Asked,
+    side: str,
+    today: float | None,
+    reason: str,
+    low: float,
+    high: float,
+) -> dict[str, Any]:
     rule = asked.rule
     assert isinstance(rule, Limit)
     values, seconds = columns.values(rule.column), columns.seconds
@@ -72,11 +77,16 @@ def _curve(
         items, kept = count.cumsum(), length.cumsum()
         positions.append(None)
     return {
-        "use": asked.use, "shelf": asked.shelf, "side": side, "reason": reason, "today": today,
-        "at": positions.index(today), "positions": positions,
+        "use": asked.use,
+        "shelf": asked.shelf,
+        "side": side,
+        "reason": reason,
+        "today": today,
+        "at": positions.index(today),
+        "positions": positions,
         "hours": short((kept + seconds[sure].sum()) / 3600, 9),
         "items": [int(n) for n in items + int(sure.sum())],
-    }  # fmt: skip
+    }
 
 
 def _steps(low: float, high: float, today: float | None) -> NDArray[np.float64]:

@@ -18,13 +18,32 @@ MOST_BEYOND = 1.0  # an axis is stretched by at most its length to show a limit
 
 #: What people look for first, in this order; whatever else was measured follows.
 FIRST = (
-    "duration", "seconds", "snr", "nmf_snr", "dnsmos_ovrl", "dnsmos_sig", "dnsmos_bak", "loudness",
-    "bandwidth", "char_rate_alphabetic", "char_rate_syllabic", "chars_per_second", "wer", "cer",
-)  # fmt: skip
+    "duration",
+    "seconds",
+    "snr",
+    "nmf_snr",
+    "dnsmos_ovrl",
+    "dnsmos_sig",
+    "dnsmos_bak",
+    "loudness",
+    "bandwidth",
+    "char_rate_alphabetic",
+    "char_rate_syllabic",
+    "chars_per_second",
+    "wer",
+    "cer",
+)
 CHARS_PER_SECOND = ("1/s", "characters of the text a second")
 NOT_MEASURES = {
-    "id", "dataset", "recording", "language", "outcome", "stage", "reason", "heard",
-}  # fmt: skip
+    "id",
+    "dataset",
+    "recording",
+    "language",
+    "outcome",
+    "stage",
+    "reason",
+    "heard",
+}
 
 
 def shown(columns: Columns) -> list[str]:
@@ -90,8 +109,11 @@ def of(columns: Columns, name: str) -> dict[str, Any] | None:
     def of_rows(rows: Any) -> dict[str, Any]:
         there = known[rows]
         bars = np.bincount(bins[rows][there], columns.seconds[rows][there] / 3600, 2 * BINS)
-        return {"kept": short(bars[BINS:]), "other": short(bars[:BINS]),
-                **quantiles(values[rows][there], columns.packaged[rows][there])}  # fmt: skip
+        return {
+            "kept": short(bars[BINS:]),
+            "other": short(bars[:BINS]),
+            **quantiles(values[rows][there], columns.packaged[rows][there]),
+        }
 
     groups = [{"kind": "all", "name": "", **of_rows(slice(None))}]
     for kind, group, rows in columns.groups:
@@ -99,9 +121,13 @@ def of(columns: Columns, name: str) -> dict[str, Any] | None:
         if about["items"]:
             groups.append({"kind": kind, "name": group, **about})
     return {
-        "name": name, "low": low, "high": high, "groups": groups,
-        "missing": int(len(values) - len(found)), "known": len(found),
-    }  # fmt: skip
+        "name": name,
+        "low": low,
+        "high": high,
+        "groups": groups,
+        "missing": int(len(values) - len(found)),
+        "known": len(found),
+    }
 
 
 def quantiles(values: NDArray[np.float64], kept: Flags) -> dict[str, Any]:
@@ -111,8 +137,12 @@ def quantiles(values: NDArray[np.float64], kept: Flags) -> dict[str, Any]:
         return np.quantile(some, (0.05, 0.5, 0.95)).tolist() if len(some) else None
 
     good = values[kept]
-    return {"items": len(values), "spread": three(values), "items_kept": len(good),
-            "spread_kept": three(good)}  # fmt: skip
+    return {
+        "items": len(values),
+        "spread": three(values),
+        "items_kept": len(good),
+        "spread_kept": three(good),
+    }
 
 
 def short(numbers: NDArray[Any], digits: int = 5) -> list[float]:

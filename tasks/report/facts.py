@@ -109,13 +109,20 @@ def funnel(counts: Mapping[str, Any]) -> list[dict[str, Any]]:
         taken = 0.0 if gone else entry["seconds"]
         steps.append(
             {
-                "stage": stage, "reason": reason, "name": name, "items": entry["items"],
-                "seconds": entry["seconds"], "after": max(left - taken, 0.0),
-                "small": name not in large, "share": taken / whole if whole else 0.0, "gone": gone,
-                "meaning": "no longer in its source; not part of the hours in" if gone
+                "stage": stage,
+                "reason": reason,
+                "name": name,
+                "items": entry["items"],
+                "seconds": entry["seconds"],
+                "after": max(left - taken, 0.0),
+                "small": name not in large,
+                "share": taken / whole if whole else 0.0,
+                "gone": gone,
+                "meaning": "no longer in its source; not part of the hours in"
+                if gone
                 else CODES.get(reason, MEANINGS.get(reason, "")),
             }
-        )  # fmt: skip
+        )
         left = max(left - taken, 0.0)
     return steps
 
@@ -157,8 +164,9 @@ def shares(ledger: Ledger, column: str) -> list[dict[str, Any]]:
     table = table.filter(pc.not_equal(pc.cast(table["reason"], pa.string()), REMOVED))
     found: dict[str | None, dict[str, Any]] = {}
     for row in summary.hours_by(_plain(table), column, "outcome"):
-        entry = found.setdefault(row[column], {"name": row[column], "in": 0.0, "packaged": 0.0,
-                                               "items": 0, "names": 1})  # fmt: skip
+        entry = found.setdefault(
+            row[column], {"name": row[column], "in": 0.0, "packaged": 0.0, "items": 0, "names": 1}
+        )
         entry["in"] += row["hours"]
         if row["outcome"] == "packaged":
             entry["packaged"], entry["items"] = row["hours"], row["items"]

@@ -53,13 +53,20 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
     _explain(job, steps)
     rows = [listen.row_of(sample, about) for sample in found]
     context = {
-        "asked": asked, "steps": steps, "tiles": _tiles(asked), "words": words,
+        "asked": asked,
+        "steps": steps,
+        "tiles": _tiles(asked),
+        "words": words,
         "shares": [(kind, facts.shares(ledger, kind)) for kind in ("dataset", "language")],
-        "measured": None if columns is None else _measured(columns, asked, about), "now": None,
-        "settings": masking.text(asked.settings)[:SETTINGS], "rows": rows,
-        "reasons": listen.groups(asked.counts, found), "work": workers.of(asked.metrics),
-        "kilobits": clips.BIT_RATE // 1000, "megabytes": BYTES // 1_000_000,
-    }  # fmt: skip
+        "measured": None if columns is None else _measured(columns, asked, about),
+        "now": None,
+        "settings": masking.text(asked.settings)[:SETTINGS],
+        "rows": rows,
+        "reasons": listen.groups(asked.counts, found),
+        "work": workers.of(asked.metrics),
+        "kilobits": clips.BIT_RATE // 1000,
+        "megabytes": BYTES // 1_000_000,
+    }
     for row in rows:
         row["media"] = clips.Media(why="-" * 90)
     bare = _render({**context, "left_out": len(rows)})
@@ -75,17 +82,29 @@ def _tiles(asked: Request) -> list[tuple[str, str, str]]:
     share = words.percent(seconds["packaged"] / whole) if whole else "–"
     tiles = [
         (words.length(whole), "audio in", f"{recordings['in']:,} recordings"),
-        (words.length(seconds["packaged"]), "packaged" if asked.version else "ready to package",
-         f"{utterances['packaged']:,} utterances"),
+        (
+            words.length(seconds["packaged"]),
+            "packaged" if asked.version else "ready to package",
+            f"{utterances['packaged']:,} utterances",
+        ),
         (share, "of the audio kept", f"{utterances['dropped']:,} utterances dropped"),
-        (f"{recordings['failed']:,}", "recordings failed",
-         "none" if not recordings["failed"] else
-         f"{words.percent(recordings['failed'] / max(recordings['in'], 1))} of them"),
-    ]  # fmt: skip
+        (
+            f"{recordings['failed']:,}",
+            "recordings failed",
+            "none"
+            if not recordings["failed"]
+            else f"{words.percent(recordings['failed'] / max(recordings['in'], 1))} of them",
+        ),
+    ]
     for name, title in (("wer", "word error rate"), ("cer", "character error rate")):
         if asked.scores.get(name) is not None:
-            tiles.append((words.percent(asked.scores[name]), title,
-                          f"{asked.scores['scored']:,} packaged with references"))  # fmt: skip
+            tiles.append(
+                (
+                    words.percent(asked.scores[name]),
+                    title,
+                    f"{asked.scores['scored']:,} packaged with references",
+                )
+            )
     return tiles
 
 
@@ -122,8 +141,9 @@ def _measured(
             sliders = [c for c in sliders if c["today"] is not None]
         unit, meaning = about.get(name, ("", ""))
         unit = "" if unit == "1" else unit
-        measures.append({**found, "unit": unit, "meaning": meaning, "first": first,
-                         "curves": sliders})  # fmt: skip
+        measures.append(
+            {**found, "unit": unit, "meaning": meaning, "first": first, "curves": sliders}
+        )
     now = curves.now(columns)
     packaged = asked.counts["seconds"]["packaged"] / 3600
     groups = [
@@ -131,17 +151,25 @@ def _measured(
         for kind in ("dataset", "language")
     ]
     same = abs(now["hours"] - packaged) <= 1e-6 * max(packaged, 1.0)
-    return {"measures": measures, "now": now, "groups": [g for g in groups if g[1]], "same": same,
-            "packaged": packaged}  # fmt: skip
+    return {
+        "measures": measures,
+        "now": now,
+        "groups": [g for g in groups if g[1]],
+        "same": same,
+        "packaged": packaged,
+    }
 
 
 def _render(context: Mapping[str, Any]) -> bytes:
     import jinja2
 
     environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
         loader=jinja2.FunctionLoader(_file),
-    )  # fmt: skip
+    )
     script = _file("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     measured = context["measured"]
@@ -159,11 +187,13 @@ def _charts(measured: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "now": measured["now"],
         "measures": [
-            {**{key: m[key] for key in ("name", "low", "high", "curves")},
-             "groups": [{key: group[key] for key in drawn} for group in m["groups"]]}
+            {
+                **{key: m[key] for key in ("name", "low", "high", "curves")},
+                "groups": [{key: group[key] for key in drawn} for group in m["groups"]],
+            }
             for m in measured["measures"]
         ],
-    }  # fmt: skip
+    }
 
 
 def _work(work: Mapping[str, Any] | None) -> dict[str, Any]:

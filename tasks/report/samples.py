@@ -73,8 +73,9 @@ def look_up(job: Job, samples: Sequence[Sample]) -> None:
         view.recordings = [r for r in view.recordings if r["recording"] in names]
         here = [s for r in view.recordings for s in wanted[r["recording"]]]
         locators = {r["recording"]: Locator.loads(r["locator"]) for r in view.recordings}
-        utterances = {u.id: u for u in view.decided()} if any(
-            s.row["utterance"] for s in here) else {}  # fmt: skip
+        utterances = (
+            {u.id: u for u in view.decided()} if any(s.row["utterance"] for s in here) else {}
+        )
         for sample in here:
             sample.shard, sample.locator = shard, locators[sample.row["recording"]]
             utterance = utterances.get(sample.row["utterance"])

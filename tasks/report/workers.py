@@ -49,12 +49,17 @@ def of(path: Path | None) -> dict[str, Any] | None:
     shown = [i for i in range(len(STAGES)) if busy[i].any()]
     lanes = _lanes(calls, step)
     return {
-        "seconds": whole, "step": step, "slowest": _slowest(table),
+        "seconds": whole,
+        "step": step,
+        "slowest": _slowest(table),
         "stages": [_stage(table, STAGES[i], whole) for i in shown],
-        "busy": [{"stage": STAGES[i], "mean": [round(float(x), 3) for x in busy[i]]}
-                 for i in shown],
-        "lanes": lanes[:LANES], "more": max(0, len(lanes) - LANES), "workers": len(lanes),
-    }  # fmt: skip
+        "busy": [
+            {"stage": STAGES[i], "mean": [round(float(x), 3) for x in busy[i]]} for i in shown
+        ],
+        "lanes": lanes[:LANES],
+        "more": max(0, len(lanes) - LANES),
+        "workers": len(lanes),
+    }
 
 
 def _calls(table: pa.Table) -> _Calls | None:
@@ -72,8 +77,11 @@ def _calls(table: pa.Table) -> _Calls | None:
     order = {stage: i for i, stage in enumerate(STAGES)}
     return _Calls(
         np.array([place[pair] for pair in pairs]),
-        np.array([order[stage] for stage in table["stage"].to_pylist()]), begin, end, names,
-    )  # fmt: skip
+        np.array([order[stage] for stage in table["stage"].to_pylist()]),
+        begin,
+        end,
+        names,
+    )
 
 
 def _spread(calls: _Calls, chosen: NDArray[np.bool_], step: float) -> NDArray[np.float64]:
@@ -101,8 +109,9 @@ def _lanes(calls: _Calls, step: float) -> list[dict[str, Any]]:
     whole = float(calls.end.max())
     for number, (worker, host) in enumerate(calls.names):
         mine = calls.worker == number
-        rows = np.stack([_spread(calls, mine & (calls.stage == i), step)
-                         for i in range(len(STAGES))])  # fmt: skip
+        rows = np.stack(
+            [_spread(calls, mine & (calls.stage == i), step) for i in range(len(STAGES))]
+        )
         stage = np.where(rows.sum(axis=0) > 0.05, rows.argmax(axis=0), -1)
         spans, start = [], 0
         for at in range(1, BINS + 1):
@@ -111,8 +120,15 @@ def _lanes(calls: _Calls, step: float) -> list[dict[str, Any]]:
                     spans.append([start, at, STAGES[stage[start]]])
                 start = at
         share = float((calls.end - calls.begin)[mine].sum()) / whole
-        found.append({"worker": worker or "the run itself", "host": host, "calls": int(mine.sum()),
-                      "share": share, "spans": spans})  # fmt: skip
+        found.append(
+            {
+                "worker": worker or "the run itself",
+                "host": host,
+                "calls": int(mine.sum()),
+                "share": share,
+                "spans": spans,
+            }
+        )
     return sorted(found, key=lambda lane: (-lane["share"], lane["worker"]))
 
 
@@ -126,11 +142,15 @@ def _stage(table: pa.Table, stage: str, whole: float) -> dict[str, Any]:
     wall = total("wall_seconds")
     waits = rows["queue_seconds"].drop_null()
     return {
-        "stage": stage, "calls": rows.num_rows, "wall": wall, "cpu": total("cpu_seconds"),
-        "busy": wall / whole, "memory": pc.max(rows["rss_peak"]).as_py() or 0,
+        "stage": stage,
+        "calls": rows.num_rows,
+        "wall": wall,
+        "cpu": total("cpu_seconds"),
+        "busy": wall / whole,
+        "memory": pc.max(rows["rss_peak"]).as_py() or 0,
         "wait": float(pc.quantile(waits, 0.5)[0].as_py()) if len(waits) else 0.0,
         "gpu": pc.mean(rows["gpu_percent"]).as_py(),
-    }  # fmt: skip
+    }
 
 
 def _slowest(table: pa.Table) -> Sequence[dict[str, Any]]:

@@ -38,13 +38,15 @@ class RunError(MillError):
 
 
 class NothingLeft(RunError):
-    """Nothing is left to package; `reasons` as in a summary (`<stage>.<reason>`: items, seconds),
-    and how much was `ignored` while listing, by reason."""
+    """Nothing is left to package. `reasons` as in a summary (`<stage>.<reason>`: items, seconds);
+    `ignored`: how much was left out of the listing, by reason."""
 
     def __init__(
-        self, message: str, reasons: dict[str, Any] | None = None,
+        self,
+        message: str,
+        reasons: dict[str, Any] | None = None,
         ignored: dict[str, int] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(message, reasons, ignored)
         self.reasons, self.ignored = reasons or {}, ignored or {}
 
@@ -60,7 +62,7 @@ class Held(MillError):
 
 
 class CorruptManifest(MillError):
-    """A file that is not what was committed; `path` is to be set aside."""
+    """The file `path` is not what was committed; it is to be set aside."""
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(message, path)
@@ -77,13 +79,12 @@ class ConservationError(MillError):
 class ItemError(MillError):
     """One bad item. `code` is stable and goes to the ledger; `detail` is for people.
 
-    `decoded` counts the samples (native rate) that were decoded before the break, so that
-    they can be accounted for as failed.
+    `decoded`: samples (native rate) decoded before the error; they are accounted for as failed.
     """
 
     def __init__(self, code: str, detail: str = "", decoded: int = 0, rate: int = 0) -> None:
         detail = masking.text(detail)  # it is kept in manifests
-        # All arguments go to Exception, else the error does not survive pickling.
+        # Exception needs all arguments; otherwise the error does not survive pickling.
         super().__init__(code, detail, decoded, rate)
         self.code = code
         self.detail = detail
@@ -114,6 +115,6 @@ CODES = {
     "asr_error": "the recogniser refused it",
 }
 
-#: Codes of what may be the machine's fault, and is tried again when a run is told to. A recogniser
-#: may be a remote server, whose faults pass.
+#: Codes of failures that may pass, because the machine, or a remote recogniser, caused them; such
+#: items are tried again on `shard.retry`.
 MAY_PASS = ("crashed", "timeout", "out_of_memory", "asr_error")

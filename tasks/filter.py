@@ -1,8 +1,8 @@
 """Stage filter: recordings in, utterances with measures out; one streaming decode each.
 
 An item is a recording. Before: a row of the shard's recordings. After: one row of kind `recording`
-(decoded length, or the error), and one row a span; utterances carry their measures. Verdicts are
-not stored: the view takes them from the measures at every run.
+(decoded length, or the error), and one row a span; utterances have their measures. Verdicts are not
+stored: `tasks.checkpoints` applies the limits to the measures at every run.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ SCHEMA = CUTS
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One recording to cut (`spans` None), or to measure more of: spans of its stored cuts, each
-    with the filters that it lacks."""
+    """A recording to cut (`spans` None), or spans of its stored cuts to measure, each with the
+    filters that it lacks."""
 
     recording: Row
     cut: str
     spans: tuple[tuple[Span, tuple[Plugin, ...]], ...] | None
-    stored: frozenset[str] = frozenset()  # recipes of the shard's PCM that needs no hand-over
+    stored: frozenset[str] = frozenset()  # recipes of the shard's PCM, which needs no handover
     decoded: int = 0  # samples of the whole recording, where its cuts are known
-    faults: tuple[Fault, ...] = ()  # the same of its faults
+    faults: tuple[Fault, ...] = ()  # its faults, where its cuts are known
 
     @property
     def name(self) -> str:
@@ -55,7 +55,7 @@ class Unit:
 
     @property
     def spared(self) -> bool:
-        """Whether nothing is lacking but costly measures that a threshold spared so far."""
+        """Whether it lacks only costly measures, which a threshold made unnecessary so far."""
         lacking = [plugin for _, missing in self.spans or () for plugin in missing]
         return self.spans is not None and all(map(verdicts.costly, lacking))
 
@@ -65,7 +65,7 @@ class Unit:
 
 
 def meta(job: Job) -> dict[str, Any]:
-    """Footer of a part: which measures its rows hold, by recipe."""
+    """Footer of a part: the recipe of each measure that its rows hold."""
     wanted = {p.use: recipe.of_plugin("filters", p) for p in job.filter.filters}
     return {"measures": wanted}
 
@@ -107,109 +107,138 @@ def _lacking(cut: cuts.Cut, job: Job) -> tuple[tuple[Span, tuple[Plugin, ...]], 
 def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
     """Rows of each unit, in order. A bad recording gives the row of its failure."""
     for unit in units:
-        offers = handover.Offers(job, str(unit.recording["content"]), unit.stored)
+        handed = handover.Writer(job, str(unit.recording["content"]), unit.stored)
         try:
-            rows = _cut(unit, job, offers)
+            rows = _cut(unit, job, handed)
         except (ItemError, MemoryError) as error:
-            offers.withdraw()
+            handed.discard()
             if isinstance(error, ItemError):
                 rows = failure(unit, error.code, error.detail, error.decoded, error.rate)
             else:
                 rows = failure(unit, "out_of_memory", str(error))
         except BaseException:
-            offers.withdraw()
+            handed.discard()
             raise
         locator = Locator.loads(unit.recording["locator"])
-        # Whatever was read of a file that changed meanwhile is not what its digest names.
+        # If the file changed meanwhile, what was read does not belong to its digest.
         if cutting.unchanged(locator, unit.recording["guard"]):
-            offers.publish()
+            handed.publish()
         else:
             rows = []
-            offers.withdraw()
+            handed.discard()
         yield rows
 
 
 def failure(unit: Unit, code: str, detail: str, decoded: int = 0, rate: int = 0) -> list[Row]:
-    """The one row of a recording that cannot be used; its decoded prefix is counted as failed."""
+    """The row of a recording that cannot be used; its decoded prefix is counted as failed."""
     return [
         {
-            "cut": unit.cut, "recording": unit.name, "kind": "recording", "start": 0,
-            "end": decoded, "rate": rate, "channels": 0, "decoded": decoded, "error_code": code,
-            "error_detail": detail[:500], "measures": [],
+            "cut": unit.cut,
+            "recording": unit.name,
+            "kind": "recording",
+            "start": 0,
+            "end": decoded,
+            "rate": rate,
+            "channels": 0,
+            "decoded": decoded,
+            "error_code": code,
+            "error_detail": detail[:500],
+            "measures": [],
         }
-    ]  # fmt: skip
+    ]
 
 
-def _cut(unit: Unit, job: Job, offers: handover.Offers) -> list[Row]:
+def _cut(unit: Unit, job: Job, handed: handover.Writer) -> list[Row]:
     segmenter, settings = plugins.resolve("segmenters", job.filter.segmenter)
     given = cuts.segments_of(unit.recording)
     rules = verdicts.filter_rules(job.filter.filters)
     known = None if unit.spans is None else dict(unit.spans)
-    walk = cutting.Walk()
+    facts = cutting.StreamFacts()
     rows: list[Row] = []
     locator = Locator.loads(unit.recording["locator"])
 
     def begin(rate: int, at: int) -> Segmenter:
         if known is None:
             return segmenter.start(settings, rate, given or ())
-        return cutting.Known(list(known), at)
+        return cutting.KnownSpans(list(known), at)
 
     first = min((span.start for span in known or ()), default=0)
-    for span, clip in cutting.spans(locator, walk, begin, first):
-        taken = Taken({}, {})
+    for span, clip in cutting.spans(locator, facts, begin, first):
+        found = Measured({}, {})
         if clip is not None:
             clip = clip.of_recording(None, unit.recording["size"])
             filters = job.filter.filters if known is None else known[span]
-            taken = measured(clip, filters, job.filter.measure_all)
-            if known is None and judge(taken.measures, rules) is None:
-                offers.add(span.start, span.end, clip)
+            found = measured(clip, filters, job.filter.measure_all)
+            if known is None and judge(found.measures, rules) is None:
+                handed.add(span.start, span.end, clip)
         rows.append(
             {
-                "cut": unit.cut, "recording": unit.name, "kind": span.kind, "start": span.start,
-                "end": span.end, "given": span.given, "reason": span.reason, "rate": walk.rate,
-                "channels": walk.channels, "measures": taken.measures,
-                "prints": list(taken.prints.items()), "turn": span.turn,
+                "cut": unit.cut,
+                "recording": unit.name,
+                "kind": span.kind,
+                "start": span.start,
+                "end": span.end,
+                "given": span.given,
+                "reason": span.reason,
+                "rate": facts.rate,
+                "channels": facts.channels,
+                "measures": found.measures,
+                "prints": list(found.fingerprints.items()),
+                "turn": span.turn,
             }
-        )  # fmt: skip
-    whole = Whole(unit.decoded, unit.faults)
+        )
+    whole = WholeRecording(unit.decoded, unit.faults)
     if known is None:
-        whole = Whole(walk.decoded, tuple(walk.faults))
+        whole = WholeRecording(facts.decoded, tuple(facts.faults))
     for row in rows:
         if row["kind"] == "utterance" and row["end"] > row["start"]:
             key = Span(row["start"], row["end"], "utterance", row["given"])
             filters = job.filter.filters if known is None else known[key]
             row["measures"].update(_after_all(row, unit.recording, whole, filters))
             if known is None and judge(row["measures"], rules) is not None:
-                offers.drop(row["start"], row["end"])
+                handed.drop(row["start"], row["end"])
         row["measures"] = list(row["measures"].items())
     if known is not None:
         return rows
-    ledger.check_cover(unit.name, walk.decoded, [(r["start"], r["end"]) for r in rows])
+    ledger.check_cover(unit.name, facts.decoded, [(r["start"], r["end"]) for r in rows])
     recording = {
-        "cut": unit.cut, "recording": unit.name, "kind": "recording", "start": 0,
-        "end": walk.decoded, "rate": walk.rate, "channels": walk.channels,
-        "decoded": walk.decoded, "measures": [], "decode_faults": len(walk.faults),
-        "faults": [asdict(fault) for fault in walk.faults], "notes": walk.notes,
-    }  # fmt: skip
+        "cut": unit.cut,
+        "recording": unit.name,
+        "kind": "recording",
+        "start": 0,
+        "end": facts.decoded,
+        "rate": facts.rate,
+        "channels": facts.channels,
+        "decoded": facts.decoded,
+        "measures": [],
+        "decode_faults": len(facts.faults),
+        "faults": [asdict(fault) for fault in facts.faults],
+        "notes": facts.notes,
+    }
     return [recording, *rows]
 
 
-class Whole(NamedTuple):
-    """What is known of a recording once all of it is decoded."""
+class WholeRecording(NamedTuple):
+    """What is known of a recording once it is decoded to its end."""
 
     decoded: int
     faults: tuple[Fault, ...]
 
 
 def _after_all(
-    row: Row, recording: Row, whole: Whole, filters: Sequence[Plugin]
+    row: Row, recording: Row, whole: WholeRecording, filters: Sequence[Plugin]
 ) -> dict[str, float | None]:
     """Measures of an utterance that need the whole recording, but none of its samples."""
     start, end = row["start"], row["end"]
     clip = Clip(
-        row["rate"], row["channels"], end - start, recording["header_seconds"], recording["size"],
-        recording_samples=whole.decoded, faults=touching(whole.faults, start, end),
-    )  # fmt: skip
+        row["rate"],
+        row["channels"],
+        end - start,
+        recording["header_seconds"],
+        recording["size"],
+        recording_samples=whole.decoded,
+        faults=touching(whole.faults, start, end),
+    )
     found: dict[str, float | None] = {}
     for plugin in filters:
         module, settings = plugins.resolve("filters", plugin)
@@ -218,22 +247,22 @@ def _after_all(
     return found
 
 
-class Taken(NamedTuple):
-    """What was measured of one clip: numbers by column, prints by filter."""
+class Measured(NamedTuple):
+    """What was measured of one clip: numbers by column, fingerprints by filter."""
 
     measures: dict[str, float | None]
-    prints: dict[str, bytes]
+    fingerprints: dict[str, bytes]
 
 
-def measured(clip: Clip, filters: Sequence[Plugin], measure_all: bool = False) -> Taken:
+def measured(clip: Clip, filters: Sequence[Plugin], measure_all: bool = False) -> Measured:
     """Run filters on a clip, cheap ones first; costly ones only if those reject nothing."""
-    taken = Taken({}, {})
+    found = Measured({}, {})
     rules = verdicts.cheap_rules(tuple(filters))
     for plugin in sorted(filters, key=verdicts.costly):
-        if verdicts.costly(plugin) and not measure_all and judge(taken.measures, rules) is not None:
+        if verdicts.costly(plugin) and not measure_all and judge(found.measures, rules) is not None:
             break
         module, settings = plugins.resolve("filters", plugin)
-        taken.measures.update(module.measure(clip, settings))
+        found.measures.update(module.measure(clip, settings))
         if module.fingerprint:
-            taken.prints[plugin.use] = module.fingerprint(clip, settings)
-    return taken
+            found.fingerprints[plugin.use] = module.fingerprint(clip, settings)
+    return found

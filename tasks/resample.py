@@ -1,8 +1,8 @@
 """Stage resample: kept utterances in, int16 PCM at the target rate out, exact to the sample.
 
-An item is an utterance; a unit is some minutes of a recording's utterances that lack PCM; the units
+An item is an utterance. A unit is some minutes of a recording's utterances that lack PCM; all units
 of a recording share one decode. Before: a span of a recording. After: a row with `num_samples`, the
-PCM's hash, and where it lies in a blob.
+PCM's hash, and its place in a blob.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Wanted = tuple[int, int, str]  # start, end (samples at native rate), recipe of 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A recording and spans of it to convert, by end, with the recipes of their PCM."""
+    """Spans of a recording to convert, ordered by end, with the recipes of their PCM."""
 
     recording: Row
     spans: tuple[Wanted, ...]
@@ -62,7 +62,7 @@ def meta(job: Job) -> dict[str, Any]:
 
 
 def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
-    """Recordings with kept utterances that lack PCM, and how many utterances have it."""
+    """Units of kept utterances that lack PCM, and how many utterances have it."""
     missing: dict[str, list[Utterance]] = {}
     reused = 0
     seen: set[str] = set()
@@ -78,13 +78,13 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
             lost.add(shard.lost.get(utterance.audio, ""))
             missing.setdefault(utterance.recording["recording"], []).append(utterance)
     for blob in sorted(lost - {""}):
-        log.warning("audio blob %s is gone or cut short; its items are computed again", blob)
+        log.warning("audio blob %s is missing or truncated; its items are computed again", blob)
     units = [unit for few in missing.values() for unit in _units(few)]
     return units, reused
 
 
 def _units(utterances: list[Utterance]) -> Iterator[Unit]:
-    """A recording's utterances by end, in pieces of UNIT_SECONDS: their PCM is held in memory."""
+    """A recording's utterances by end, in units of UNIT_SECONDS: a unit's PCM is held in memory."""
     recording, rate = utterances[0].recording, utterances[0].rate
     piece: list[Wanted] = []
     held = 0
@@ -109,20 +109,24 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
 def failure(unit: Unit, code: str, detail: str) -> list[Row]:
     return [
         {
-            "audio": recipe, "recording": unit.name, "start": start, "end": end,
-            "error_code": code, "error_detail": detail[:500],
+            "audio": recipe,
+            "recording": unit.name,
+            "start": start,
+            "end": end,
+            "error_code": code,
+            "error_detail": detail[:500],
         }
         for start, end, recipe in unit.spans
-    ]  # fmt: skip
+    ]
 
 
 def _convert(units: list[Unit], job: Job) -> Iterator[list[Row]]:
-    """Rows of the units of one recording. Where decoding breaks, all spans from there on fail."""
+    """Rows of the units of one recording. After a decoding error all later spans fail."""
     spans = [span for unit in units for span in unit.spans]
     recording = units[0].recording
     locator = Locator.loads(recording["locator"])
     absent = {span: None for span in spans if not handover.holds(job, span[2])}
-    clips = _clips(locator, list(absent))  # opens the recording when it is first asked
+    clips = _clips(locator, list(absent))  # a generator: opens the recording at the first `next`
     broken: tuple[str, str] | None = None
     for unit in units:
         rows = []
@@ -135,7 +139,7 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[Row]]:
                     clip = next(clips if shared else _clips(locator, [span]))
                 except (ItemError, MemoryError) as error:
                     fault = _code(error)
-                    broken = fault if shared else None  # nothing more comes of the shared decode
+                    broken = fault if shared else None  # the shared decode has ended
                 else:
                     try:
                         samples = pcm.of_clip(clip, job.resample)
@@ -147,7 +151,7 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[Row]]:
             else:
                 assert fault is not None
                 rows += failure(replace(unit, spans=(span,)), *fault)
-        # Whatever was read of a file that changed meanwhile is not what its digest names.
+        # If the file changed meanwhile, what was read does not belong to its digest.
         yield rows if cutting.unchanged(locator, recording["guard"]) else []
 
 
@@ -161,8 +165,10 @@ def _clips(locator: Locator, spans: list[Wanted]) -> Iterator[audio.Clip]:
     """A clip of each span, in order, from one decode."""
     first = min(start for start, _, _ in spans)
     wanted = [Span(start, end) for start, end, _ in spans]
-    walk = cutting.Walk()
-    for _, clip in cutting.spans(locator, walk, lambda _, at: cutting.Known(wanted, at), first):
+    facts = cutting.StreamFacts()
+    for _, clip in cutting.spans(
+        locator, facts, lambda _, at: cutting.KnownSpans(wanted, at), first
+    ):
         assert clip is not None
         yield clip
 
@@ -171,6 +177,12 @@ def _row(unit: Unit, span: Wanted, held: tuple[blobs.Pcm, str], job: Job) -> Row
     samples, sha256 = held
     start, end, recipe = span
     return {
-        "audio": recipe, "recording": unit.name, "start": start, "end": end,
-        "rate": job.resample.rate, "num_samples": len(samples), "sha256": sha256, "pcm": samples,
-    }  # fmt: skip
+        "audio": recipe,
+        "recording": unit.name,
+        "start": start,
+        "end": end,
+        "rate": job.resample.rate,
+        "num_samples": len(samples),
+        "sha256": sha256,
+        "pcm": samples,
+    }

@@ -1,9 +1,9 @@
 """Stage shard: sources in, balanced shards of probed recordings out; append-only.
 
-An item is a recording. `survey` lists the sources and compares them with what is known; `probe`
-(on the workers) reads headers and content digests of what is new or changed; `settle` groups new
-recordings into shards of about equal duration by header, longest first, and commits. A recording
-stays in its shard for ever; one that left its source is only marked.
+An item is a recording. `survey` lists the sources and compares them with the known recordings;
+`probe` (on the workers) reads headers and content digests of new and changed ones; `settle` groups
+new recordings into shards of about equal duration by header, longest first, and commits. A
+recording stays in its shard for ever; one that has left its source is only marked.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LEAST, LEAST_UNHEARD = MINUTE, 15 * MINUTE
 
 
 class LeftAside(NamedTuple):
-    """Something that a source holds and that is no recording of it, with the reason."""
+    """An entry of a source that is not used as a recording, with the reason."""
 
     dataset: str
     source_path: str
@@ -50,7 +50,7 @@ class LeftAside(NamedTuple):
 
 @dataclass(slots=True)
 class Survey:
-    """What the sources hold now, against what is known. Rows are of schema RECORDINGS."""
+    """What the sources hold now, compared with what is known. Rows are of schema RECORDINGS."""
 
     known: dict[str, list[Row]] = field(default_factory=dict)  # shard: its rows, updated
     touched: set[str] = field(default_factory=set)  # shards whose rows changed
@@ -61,7 +61,7 @@ class Survey:
 
     @property
     def ignored(self) -> dict[str, int]:
-        """How much was left aside, by reason."""
+        """How many entries were left aside, by reason."""
         return dict(sorted(Counter(each.reason for each in self.left).items()))
 
     def present(self, shard: str) -> list[Row]:
@@ -94,9 +94,11 @@ def survey(job: Job) -> Survey:
             old = result.known[place[0]][place[1]] if place else None
             again = job.shard.retry and old is not None and old["error_code"] in MAY_PASS
             if (
-                old and old["guard"] == row["guard"] and old["locator"] == row["locator"]
+                old
+                and old["guard"] == row["guard"]
+                and old["locator"] == row["locator"]
                 and not again
-            ):  # fmt: skip
+            ):
                 result.reused += 1
                 _refresh(result, place, old, row)
             else:
@@ -112,7 +114,7 @@ def survey(job: Job) -> Survey:
 
 
 def _in_source(settings: SourceSettings, path: str) -> str:
-    """Where something lies that a source left aside: below its folder, or beside its list."""
+    """Path of an entry that a source left aside: below its folder, or beside its list."""
     home = storage.normal(settings.path) if storage.is_url(settings.path) else settings.path
     if not storage.is_url(home):
         home = os.path.abspath(home)
@@ -121,29 +123,49 @@ def _in_source(settings: SourceSettings, path: str) -> str:
 
 
 def still_written(row: Row) -> LeftAside:
-    """A recording that changed while it was looked at; the next run takes it."""
+    """A recording that changed while it was read; the next run takes it."""
     return LeftAside(row["dataset"], row["source_path"], "still_written")
 
 
 def _row(name: str, settings: SourceSettings, r: Recording) -> Row:
-    segments = None if r.segments is None else [
-        {"start": s.start, "end": s.end, "source_id": s.source_id, "text": s.text,
-         "speaker": s.speaker, "language": s.language} for s in r.segments
-    ]  # fmt: skip
+    segments = (
+        None
+        if r.segments is None
+        else [
+            {
+                "start": s.start,
+                "end": s.end,
+                "source_id": s.source_id,
+                "text": s.text,
+                "speaker": s.speaker,
+                "language": s.language,
+            }
+            for s in r.segments
+        ]
+    )
     row: Row = {
-        "recording": f"{name}/{r.path}", "dataset": name, "path": r.path,
-        "source_path": r.source_path, "locator": r.locator.dumps(), "size": r.size,
-        "guard": r.guard, "source_id": r.source_id, "text": r.text, "speaker": r.speaker,
-        "language": r.language or settings.language, "segments": segments, "present": True,
+        "recording": f"{name}/{r.path}",
+        "dataset": name,
+        "path": r.path,
+        "source_path": r.source_path,
+        "locator": r.locator.dumps(),
+        "size": r.size,
+        "guard": r.guard,
+        "source_id": r.source_id,
+        "text": r.text,
+        "speaker": r.speaker,
+        "language": r.language or settings.language,
+        "segments": segments,
+        "present": True,
         "error_code": r.error[0] if r.error else None,
         "error_detail": r.error[1] if r.error else None,
-    }  # fmt: skip
+    }
     row["listed"] = digest({k: v for k, v in row.items() if k not in ("guard", "size")})
     return row
 
 
 def _refresh(result: Survey, place: tuple[str, int] | None, old: Row, row: Row) -> None:
-    """The bytes are the same; take over what the source now says of them (texts, segments)."""
+    """Update what the source says of unchanged bytes: texts, segments."""
     assert place is not None
     if old["listed"] == row["listed"] and old["present"]:
         return
@@ -158,8 +180,8 @@ def _refresh(result: Survey, place: tuple[str, int] | None, old: Row, row: Row) 
 def _settle_time(
     settings: ShardSettings, fresh: list[tuple[str | None, int, Row]], result: Survey
 ) -> None:
-    """Keep what is not being written any more; the rest is left for the next run. An object is
-    there only when it is complete."""
+    """Wait, and leave files that are still being written for the next run. Objects in a store are
+    always complete."""
     wait = 0.0
     for _, _, row in fresh:
         path = Locator.loads(row["locator"]).path
@@ -181,7 +203,7 @@ def _settle_time(
             now = row["guard"]
         if wait and now != row["guard"] and not row["error_code"]:
             result.left.append(still_written(row))
-            if shard is not None:  # what was known of it is no longer true
+            if shard is not None:  # what was known of it no longer holds
                 result.known[shard][index]["present"] = False
                 result.touched.add(shard)
         else:
@@ -189,7 +211,7 @@ def _settle_time(
 
 
 def save_listing(rows: Sequence[Row], path: Path) -> None:
-    """Rows to probe, for the workers: the scheduler carries only a path and two numbers."""
+    """Write the rows to probe for the workers: the scheduler carries a path and two numbers."""
     table = pa.Table.from_pylist(list(rows), schema=RECORDINGS)
     written = io.BytesIO()
     pq.write_table(table, written)
@@ -202,8 +224,8 @@ def load_listing(path: Path) -> list[Row]:
 
 
 def probe(job: Job, listing: Path, low: int, high: int, isolate: bool = False) -> Path:
-    """On a worker: read header and digest of rows `low` to `high`; returns the result's path. With
-    `isolate` each in a disposable process: what kills it is quarantined."""
+    """On a worker: read header and digest of rows `low` to `high`; returns the path of the result.
+    With `isolate` each runs in a disposable process: one that kills it is quarantined."""
     from tasks.stages import isolate as isolation
     from tasks.stages import probe as probing  # decodes: heavy to import, and only workers do it
 
@@ -215,10 +237,10 @@ def probe(job: Job, listing: Path, low: int, high: int, isolate: bool = False) -
 
 
 def settle(job: Job, found: Survey, rows: Sequence[Row]) -> list[str]:
-    """Commit: changed rows into their shards, new ones into new shards. Returns all shards.
+    """Commit changed rows to their shards and new ones to new shards. Returns all shards.
 
-    A new recording whose bytes had another name, which is gone, joins the shard that knows them: a
-    source that was moved, or that is listed in another way, is neither cut nor heard again.
+    A new recording whose bytes were known under a name that is gone joins the shard that knows
+    them: a source that was moved or is listed differently is neither cut nor transcribed again.
     """
     places = {row["recording"]: shard for shard, row in found.probe}
     new = [
@@ -245,8 +267,8 @@ def settle(job: Job, found: Survey, rows: Sequence[Row]) -> list[str]:
 
 
 def _joined(found: Survey, new: list[Row]) -> list[Row]:
-    """Put new recordings into the shards that know their bytes under a name that is gone; the
-    others are returned."""
+    """Add new recordings to the shards that know their bytes under a name that is gone; returns
+    the others."""
     homes: dict[str, str] = {}
     for shard in sorted(found.known):
         for row in found.known[shard]:
@@ -264,9 +286,9 @@ def _joined(found: Survey, new: list[Row]) -> list[Row]:
 
 
 def least(job: Job) -> float:
-    """Seconds of audio that a shard has at least by default."""
-    module, _ = plugins.resolve("asr", job.transcribe.backend)
-    return LEAST if module.Backend.RATE else LEAST_UNHEARD
+    """Least audio of a shard by default, s."""
+    recogniser = plugins.load("asr", job.transcribe.backend.use)
+    return LEAST if recogniser.Backend.RATE else LEAST_UNHEARD
 
 
 def grouped(rows: Sequence[Row], hours: float | None, smallest: float = LEAST) -> list[list[Row]]:
@@ -287,6 +309,6 @@ def grouped(rows: Sequence[Row], hours: float | None, smallest: float = LEAST) -
 
 
 def seconds_of(row: Row) -> float:
-    """Duration by header, else guessed from the size at 128 kbit/s; for balance only."""
+    """Duration by header, else estimated from the size at 128 kbit/s; for balance only, s."""
     seconds = row["header_seconds"]
     return float(seconds) if seconds is not None else row["size"] / 16000

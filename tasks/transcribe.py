@@ -1,6 +1,6 @@
 """Stage transcribe: PCM in, text out, in batches across the files of a shard.
 
-An item is an utterance. Before: a row with its PCM in a blob. After: a row with what was heard, the
+An item is an utterance. Before: a row with its PCM in a blob. After: a row with the text, the
 language, the recogniser's own scores, and exact error counts against the source's text.
 """
 
@@ -25,14 +25,14 @@ from tasks.schema import TRANSCRIPTS
 from tasks.settings import Plugin
 
 SCHEMA = TRANSCRIPTS
-CHUNK_SECONDS = 300.0  # audio that is held in memory at once
-ROUNDS = 2  # clips that the vote on their recording's language overrules are heard once more
-BATCHED = True  # what one unit takes cannot be told from the others' of its call
+CHUNK_SECONDS = 300.0  # audio in memory at once
+ROUNDS = 2  # a second one for clips whose language the vote of their recording overrules
+BATCHED = True
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One utterance to hear: its PCM row, the recipe of its transcript, its reference."""
+    """One utterance to transcribe: its PCM row, the recipe of its transcript, its reference."""
 
     transcript: str
     pcm: Row
@@ -62,7 +62,7 @@ def meta(job: Job) -> dict[str, Any]:
 
 
 def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
-    """Utterances that were not heard yet, in length order, and how many were."""
+    """Utterances without a transcript, longest first, and how many have one."""
     units: dict[str, Unit] = {}
     reused = 0
     for utterance in shard.decided():
@@ -70,7 +70,7 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
             reused += 1
         elif utterance.outcome.stage == "transcribe" and utterance.pcm is not None:
             recipe = shard.transcript_recipe(utterance)
-            reused += recipe in units  # equal samples are heard once
+            reused += recipe in units  # equal samples are transcribed once
             units[recipe] = Unit(
                 recipe, utterance.pcm, shard.shard, utterance.forced, utterance.reference
             )
@@ -79,7 +79,7 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
 
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
-    """One row a unit, in order. PCM is read chunk by chunk, so memory stays bounded."""
+    """One row a unit, in order. PCM is read in chunks of CHUNK_SECONDS: memory stays bounded."""
     backend = _backend(job.transcribe.backend)
     listens = backend.RATE == speech.RATE and texts.listens(job)
     for chunk in _chunks(units):
@@ -89,22 +89,24 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
 
 
 def load(job: Job) -> None:
-    """Have the model in memory; otherwise the first chunk loads it."""
+    """Load the model now; otherwise the first chunk does."""
     _backend(job.transcribe.backend)
 
 
 def failure(unit: Unit, code: str, detail: str) -> list[Row]:
     return [
         {
-            "transcript": unit.transcript, "audio": unit.pcm["audio"],
-            "error_code": code, "error_detail": detail[:500],
+            "transcript": unit.transcript,
+            "audio": unit.pcm["audio"],
+            "error_code": code,
+            "error_detail": detail[:500],
         }
-    ]  # fmt: skip
+    ]
 
 
 @lru_cache(maxsize=1)
 def _backend(plugin: Plugin) -> Backend:  # itself: as JSON its secrets would be hidden
-    """The model of this worker process: loaded and warmed before its first shard, then kept."""
+    """The model of this worker process: loaded and warmed up once, then kept."""
     recogniser, settings = plugins.resolve("asr", plugin)
     if recogniser.wants_gpu(settings):
         gpu.load_libraries()
@@ -142,20 +144,24 @@ def _row(unit: Unit, heard: Transcript, clip: SpeechClip | None) -> Row:
     if heard.error:
         return failure(unit, "asr_error", heard.error)[0]
     row: Row = {
-        "transcript": unit.transcript, "audio": unit.pcm["audio"], "raw_text": heard.text,
-        "language": heard.language, "language_probability": heard.language_probability,
-        "avg_logprob": heard.avg_logprob, "no_speech_probability": heard.no_speech_probability,
+        "transcript": unit.transcript,
+        "audio": unit.pcm["audio"],
+        "raw_text": heard.text,
+        "language": heard.language,
+        "language_probability": heard.language_probability,
+        "avg_logprob": heard.avg_logprob,
+        "no_speech_probability": heard.no_speech_probability,
         "compression_ratio": heard.compression_ratio,
         "detected_language": heard.detected_language,
         "detected_probability": heard.detected_probability,
         **_speech(heard, clip),
         "word_times": None if heard.words is None else [asdict(word) for word in heard.words],
-    }  # fmt: skip
+    }
     return scoring.scored(row, unit.reference, unit.language)
 
 
 def _speech(heard: Transcript, clip: SpeechClip | None) -> Row:
-    """Seconds of detected speech, in the clip and behind the last word; null: not known."""
+    """Seconds of detected speech, in the clip and after the last word; null: not known."""
     if clip is None or heard.text is None:
         return {"speech_seconds": None, "speech_after_text": None}
     length = len(clip.samples) / speech.RATE

@@ -167,9 +167,9 @@ def test_a_clip_in_pieces_gives_the_same_pcm(filtered: Job) -> None:
     clip = Clip.of_pieces(pieces, 44_100)
     assert np.array_equal(pcm.of_clip(clip, filtered.resample), whole)
     assert np.array_equal(clip.samples(), samples)
-    offers = handover.Offers(filtered, "content")
-    offers.add(0, len(samples), clip)
-    offers.publish()
+    handed = handover.Writer(filtered, "content")
+    handed.add(0, len(samples), clip)
+    handed.publish()
     name = recipe.of_audio(filtered.resample, "content", 0, len(samples))
     held = handover.take(filtered, name)
     assert held is not None
@@ -182,13 +182,13 @@ def test_what_is_pending_counts_and_a_dead_workers_is_removed(
 ) -> None:
     job = replace(filtered, cache_bytes=sum(p.stat().st_size for p in entries(filtered)) + 3000)
     clip = Clip.of(np.zeros((1000, 1), np.float32), 11_025)
-    one, two = handover.Offers(job, "one"), handover.Offers(job, "two")
+    one, two = handover.Writer(job, "one"), handover.Writer(job, "two")
     monkeypatch.setattr(handover, "_room", handover._Room())
     one.add(0, 1000, clip)  # 2,032 bytes, pending
     handover._room.looked = float("-inf")  # a second later
     two.add(0, 1000, clip)
     assert len(entries(job)) == 7, "there was no room for the second"
-    one.withdraw()
+    one.discard()
     assert len(entries(job)) == 6
     dead = entries(job)[0].with_suffix(f".{2**22 + 1}{handover.PENDING}")
     dead.write_bytes(bytes(5000))
@@ -208,14 +208,14 @@ def test_a_recording_that_fails_leaves_nothing(
     (tmp_path / "out").mkdir()
     job = corpus.job(tmp_path, scratch=tmp_path / "scratch")
     pipeline.run_shard_stage(job, pipeline.Here(), tmp_path / "listing")
-    real = handover.Offers.add
+    real = handover.Writer.add
 
-    def broken(self: handover.Offers, *given: Any) -> None:
+    def broken(self: handover.Writer, *given: Any) -> None:
         real(self, *given)
         assert self._made
         raise error
 
-    monkeypatch.setattr(handover.Offers, "add", broken)
+    monkeypatch.setattr(handover.Writer, "add", broken)
     with suppress(KeyError):
         stage.run("filter", job, SHARD)
     assert entries(job) == []

@@ -27,8 +27,8 @@ from tasks.errors import ConfigError, RunError
 from tasks.job import Cost, Done, Job
 from tasks.packaging import shards
 from tasks.schema import METRICS
-from tasks.stages import gauge
-from tasks.stages.gauge import Gauge
+from tasks.stages import cost as metering
+from tasks.stages.cost import CostMeter
 
 
 def cost(wall: float = 1.0, started: float = 100.0, worker: str = "w") -> Cost:
@@ -44,9 +44,9 @@ def table(rows: list[Any]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=METRICS)
 
 
-def test_a_gauge_sees_cpu_of_children_and_memory_that_is_free_again() -> None:
+def test_a_meter_sees_cpu_of_children_and_memory_that_is_free_again() -> None:
     code = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
-    with Gauge("w1") as one:
+    with CostMeter("w1") as one:
         held = np.ones(60_000_000, np.uint8)
         del held
         subprocess.run([sys.executable, "-c", code], check=True)
@@ -54,7 +54,7 @@ def test_a_gauge_sees_cpu_of_children_and_memory_that_is_free_again() -> None:
     assert one.cost.wall >= 0.3
     assert one.cost.rss_peak >= one.cost.rss_before + 50_000_000
     assert (one.cost.worker, one.cost.gpu, one.cost.gpu_percent) == ("w1", None, None)
-    with Gauge() as other:
+    with CostMeter() as other:
         time.sleep(0.01)
     assert other.cost.cpu < 0.3
     if sys.platform == "linux":  # the peak is this call's, not the process's
@@ -64,8 +64,8 @@ def test_a_gauge_sees_cpu_of_children_and_memory_that_is_free_again() -> None:
 def test_without_a_writable_proc_the_peak_is_of_begin_and_end(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(gauge, "_CLEAR", tmp_path / "no" / "file")
-    with Gauge() as one:
+    monkeypatch.setattr(metering, "_CLEAR", tmp_path / "no" / "file")
+    with CostMeter() as one:
         pass
     assert one.cost.rss_peak >= one.cost.rss_before > 0
 
@@ -88,11 +88,13 @@ def nvml(busy: list[int] | None, memory: list[int] | None) -> SimpleNamespace:
         return str(name)
 
     return SimpleNamespace(
-        NVMLError=NVMLError, nvmlInit=lambda: None, nvmlDeviceGetHandleByIndex=handle,
+        NVMLError=NVMLError,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByIndex=handle,
         nvmlDeviceGetHandleByUUID=handle,
         nvmlDeviceGetUtilizationRates=lambda h: SimpleNamespace(gpu=next_of(busy)),
         nvmlDeviceGetMemoryInfo=lambda h: SimpleNamespace(used=next_of(memory)),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,12 +113,12 @@ def test_gpu_use_is_what_nvml_says(
     monkeypatch: pytest.MonkeyPatch, known: Any, visible: str | None, found: tuple[Any, ...]
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", known)
-    monkeypatch.setattr(gauge, "GPU_EVERY", 0.02)
+    monkeypatch.setattr(metering, "GPU_EVERY", 0.02)
     if visible is None:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    with Gauge() as one:
+    with CostMeter() as one:
         time.sleep(0.03)
     name, busy, memory = one.cost.gpu, one.cost.gpu_percent, one.cost.gpu_memory
     assert (name, memory) == (found[0], found[2])
@@ -133,12 +135,19 @@ def test_a_straggler_is_above_three_medians_of_its_stage() -> None:
     rows += [stage_row("transcribe", n, 60, 6 + 40 * (n == 2)) for n in range(3)]  # too few
     found = metrics.stragglers(table(rows))
     assert [(s["shard"], s["times_median"]) for s in found] == [
-        ("shard-000006", 10.0), ("shard-000005", 3.17)
-    ]  # fmt: skip
+        ("shard-000006", 10.0),
+        ("shard-000005", 3.17),
+    ]
     assert found[0] == {
-        "stage": "filter", "shard": "shard-000006", "seconds_per_audio_second": 1.0,
-        "times_median": 10.0, "wall_seconds": 30.0, "worker": "w", "host": "here", "deaths": 0,
-    }  # fmt: skip
+        "stage": "filter",
+        "shard": "shard-000006",
+        "seconds_per_audio_second": 1.0,
+        "times_median": 10.0,
+        "wall_seconds": 30.0,
+        "worker": "w",
+        "host": "here",
+        "deaths": 0,
+    }
 
 
 def test_fixed_cost_makes_no_straggler() -> None:
@@ -235,9 +244,11 @@ def test_every_call_of_the_pipeline_is_placed() -> None:
     assert caller.call(sorted, [2, 1]) == [1, 2]  # here: no worker was started
     rows = caller.metrics.table().to_pylist()
     assert [(r["stage"], r["step"], r["shard"], r["kind"]) for r in rows] == [
-        ("shard", "probe", "0-50", "CPU"), ("package", "write", "3", "CPU"),
-        ("filter", "run", "shard-000001", "CPU"), ("", "sorted", "", ""),
-    ]  # fmt: skip
+        ("shard", "probe", "0-50", "CPU"),
+        ("package", "write", "3", "CPU"),
+        ("filter", "run", "shard-000001", "CPU"),
+        ("", "sorted", "", ""),
+    ]
     assert rows[-1]["worker"] == ""
     assert [r["audio_seconds"] for r in rows] == [None, None, 9.0, None]
 
@@ -252,9 +263,15 @@ def test_a_call_that_raises_leaves_its_row() -> None:
 
 
 def test_at_most_three_stragglers_are_told() -> None:
-    one = {"stage": "filter", "shard": "shard-000001", "seconds_per_audio_second": 0.5,
-           "times_median": 4.25, "wall_seconds": 31.0, "worker": "cpu-1",
-           "host": "node7"}  # fmt: skip
+    one = {
+        "stage": "filter",
+        "shard": "shard-000001",
+        "seconds_per_audio_second": 0.5,
+        "times_median": 4.25,
+        "wall_seconds": 31.0,
+        "worker": "cpu-1",
+        "host": "node7",
+    }
     assert collecting.lines([]) == []
     assert collecting.lines([one]) == [
         "Straggler: filter of shard-000001 took 4.2 × the median, 0.5 s per second of audio, 31 s "

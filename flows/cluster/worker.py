@@ -18,7 +18,7 @@ from distributed import get_worker
 
 from tasks.job import Cost, Done, Job
 from tasks.stages import stage
-from tasks.stages.gauge import Gauge
+from tasks.stages.cost import CostMeter
 
 TOPIC = "uttermill-progress"
 HANDOVER = "uttermill"  # in a worker's temporary directory: PCM that filter leaves for resample
@@ -39,17 +39,17 @@ def run_stage(name: str, job: Job, shard: str, isolate: bool = False) -> Done:
             worker.log_event(TOPIC, {"stage": name, "shard": shard, "seconds": waiting})
             waiting, sent = 0.0, time.monotonic()
 
-    with Gauge(str(worker.name)) as gauge:
+    with CostMeter(str(worker.name)) as meter:
         done = stage.run(name, job, shard, isolate, progress)
     progress(0.0, last=True)
-    return replace(done, cost=gauge.cost)
+    return replace(done, cost=meter.cost)
 
 
 def run_call(function: Callable[..., Any], *args: Any, **options: Any) -> tuple[Any, Cost]:
     """Return `function(*args, **options)`, run on this worker, and what it cost."""
-    with Gauge(str(get_worker().name)) as gauge:
+    with CostMeter(str(get_worker().name)) as meter:
         result = function(*args, **options)
-    return result, gauge.cost
+    return result, meter.cost
 
 
 def adapted(job: Job, worker: Any) -> Job:

@@ -21,7 +21,7 @@ from tasks import storage
 from tasks.accounting.metrics import Place, Trace
 from tasks.job import Done, Job
 from tasks.plugins import gpu
-from tasks.stages.gauge import Gauge
+from tasks.stages.cost import CostMeter
 
 #: Stage and step of the pipeline's other calls, by module and name.
 STEPS = {
@@ -75,9 +75,9 @@ class ClusterCaller:
         # A run with nothing to do starts no worker.
         if self.cluster.started:
             return self._on_worker(work, args)
-        with Gauge() as gauge:
+        with CostMeter() as meter:
             result = work(*args)
-        self.metrics.call(place_of(work, args, ""), Trace(gauge.cost.started, 1), gauge.cost)
+        self.metrics.call(place_of(work, args, ""), Trace(meter.cost.started, 1), meter.cost)
         return result
 
     def kind(self, name: str, job: Job) -> str:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,12 +22,9 @@ from tasks.recording.names import display_text, safe_name
 from tasks.settings import SourceSettings
 from tasks.sources._containers import containers
 from tasks.sources._lists import failed, text_field
+from tasks.sources._parquet_columns import DEFAULTS, Columns, find_columns
 from tasks.sources._paths import display_path, resolve, source_root
 from tasks.storage import urls
-
-TEXT = ("text", "sentence", "transcription", "transcript", "normalized_text")
-SPEAKER = ("speaker", "speaker_id")
-LANGUAGE = ("language", "lang", "locale")
 
 #: Rows per batch: of the small columns, and of audio.
 ROWS, AUDIO_ROWS = 1024, 8
@@ -42,20 +38,12 @@ class Settings(SourceSettings):
         None, description="Folder that relative paths in cells start from; default: the file's."
     )
     audio_column: str | None = Field(None, description="Default: the first struct(bytes, path).")
-    text_column: str | None = Field(None, description=f"Default: the first of {', '.join(TEXT)}.")
+    text_column: str | None = Field(
+        None, description=f"Default: the first of {', '.join(DEFAULTS['text'])}."
+    )
     id_column: str | None = Field(None, description="Default: id, else the path in the audio.")
     speaker_column: str | None = Field(None, description="Default: speaker, speaker_id.")
     language_column: str | None = Field(None, description="Default: language, lang, locale.")
-
-
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    audio: str
-    has_path: bool
-    text: str | None
-    id: str | None
-    speaker: str | None
-    language: str | None
 
 
 def recordings(settings: Settings) -> Listed:
@@ -67,7 +55,7 @@ def recordings(settings: Settings) -> Listed:
     try:
         # Open one file now, so that a wrong column is reported before anything runs.
         with _open(found.files[0][1]) as file:
-            _columns(file.schema_arrow, settings)
+            _columns(file, settings)
     except ItemError as error:
         if len(found.files) == 1 or error.code == "unsupported":
             name = display_text(found.files[0][1])
@@ -107,60 +95,24 @@ def _short(error: BaseException) -> str:
     return display_text(str(error)).splitlines()[0][:200] if str(error) else type(error).__name__
 
 
-def _columns(schema: pa.Schema, settings: Settings) -> _Columns:
-    """The column of each role. ItemError `unsupported` if audio or a named column is missing."""
-    for wanted in (
-        settings.text_column,
-        settings.id_column,
-        settings.speaker_column,
-        settings.language_column,
-    ):
-        if wanted is not None and wanted not in schema.names:
-            raise ItemError("unsupported", f"no column {wanted!r}; it has {_names(schema)}")
-    audio = settings.audio_column or next((f.name for f in schema if _is_audio(f.type)), None)
-    if audio is None or audio not in schema.names or not _is_audio(schema.field(audio).type):
-        wanted = f"column {audio!r} of" if audio else "column of type"
-        raise ItemError("unsupported", f"no {wanted} struct(bytes, path); it has {_names(schema)}")
-
-    def first(given: str | None, names: tuple[str, ...]) -> str | None:
-        usable = (n for n in names if n in schema.names and _is_value(schema.field(n).type))
-        return given or next(usable, None)
-
-    return _Columns(
-        audio=audio,
-        has_path=schema.field(audio).type.get_field_index("path") >= 0,
-        text=first(settings.text_column, TEXT),
-        id=first(settings.id_column, ("id",)),
-        speaker=first(settings.speaker_column, SPEAKER),
-        language=first(settings.language_column, LANGUAGE),
-    )
-
-
-def _names(schema: pa.Schema) -> str:
-    return ", ".join(schema.names) or "none"
-
-
-def _is_audio(kind: pa.DataType) -> bool:
-    if not pa.types.is_struct(kind) or kind.get_field_index("bytes") < 0:
-        return False
-    inner = kind.field("bytes").type
-    return bool(pa.types.is_binary(inner) or pa.types.is_large_binary(inner))
-
-
-def _is_value(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)
-    )
+def _columns(file: pq.ParquetFile, settings: Settings) -> Columns:
+    named = {
+        "text": settings.text_column,
+        "id": settings.id_column,
+        "speaker": settings.speaker_column,
+        "language": settings.language_column,
+    }
+    return find_columns(file.schema_arrow, settings.audio_column, named)
 
 
 def _file(name: str, path: str, settings: Settings, root: str) -> Listed:
     with _open(path) as file:
         mark = file_state(path).guard
-        columns = _columns(file.schema_arrow, settings)
+        columns = _columns(file, settings)
         row = 0
         for group in range(file.metadata.num_row_groups):
             size, nulls = _group(file, group, columns.audio)
-            held = _held(file, group, columns.audio, nulls)
+            held = _has_bytes(file, group, columns.audio, nulls)
             for values in _rows(file, group, columns):
                 yield _recording(
                     name, path, root, columns, row, values, next(held, False), size, mark
@@ -180,7 +132,7 @@ def _group(file: pq.ParquetFile, group: int, audio: str) -> tuple[int, int | Non
     return 0, None
 
 
-def _held(file: pq.ParquetFile, group: int, audio: str, nulls: int | None) -> Iterator[bool]:
+def _has_bytes(file: pq.ParquetFile, group: int, audio: str, nulls: int | None) -> Iterator[bool]:
     """For each row of a group, whether its cell holds bytes; reads audio only if it has to."""
     rows = file.metadata.row_group(group).num_rows
     if nulls in (0, rows):
@@ -202,14 +154,9 @@ def _batches(
         raise ItemError("unreadable", detail) from None
 
 
-def _rows(file: pq.ParquetFile, group: int, columns: _Columns) -> Iterator[dict[str, Any]]:
+def _rows(file: pq.ParquetFile, group: int, columns: Columns) -> Iterator[dict[str, object]]:
     """Each row's values by role: text, id, speaker, language, path."""
-    roles = {
-        role: name
-        for role in ("text", "id", "speaker", "language")
-        if (name := getattr(columns, role)) is not None
-    }
-    names = sorted({*roles.values()})
+    names = sorted({*columns.roles.values()})
     if columns.has_path:
         names.append(f"{columns.audio}.path")
     if not names:
@@ -222,7 +169,7 @@ def _rows(file: pq.ParquetFile, group: int, columns: _Columns) -> Iterator[dict[
         except ValueError:
             raise ItemError("unreadable", f"row group {group}: a text is not UTF-8") from None
         for values in cells:
-            found = {role: values.get(name) for role, name in roles.items()}
+            found = {role: values.get(name) for role, name in columns.roles.items()}
             found["path"] = (values.get(columns.audio) or {}).get("path")
             yield found
 
@@ -231,9 +178,9 @@ def _recording(
     name: str,
     path: str,
     root: str,
-    columns: _Columns,
+    columns: Columns,
     row: int,
-    values: dict[str, Any],
+    values: dict[str, object],
     held: bool,
     size: int,
     mark: str,

@@ -1,4 +1,4 @@
-"""Walk one recording once, in blocks, and hand out the samples of its spans as they settle."""
+"""Decode a recording once, in blocks, and yield each span with its samples once it is final."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tasks.recording.faults import Fault
 from tasks.recording.guard import current_guard
 from tasks.segmenters import Segmenter, Span
 
-HELD_SECONDS = 120.0  # longest utterance that is held in memory; longer ones are read again
+HELD_SECONDS = 120.0  # longest utterance that is kept in memory; longer ones are decoded again
 
 Samples = NDArray[np.float32]
 
 
 @dataclass(slots=True)
-class Walk:
-    """What one pass over a recording found out. Filled while `spans` is iterated."""
+class StreamFacts:
+    """What decoding a recording showed; filled in while `spans` is iterated."""
 
     rate: int = 0
     channels: int = 0
@@ -43,7 +43,7 @@ class _Tail:
         self.blocks.append(block)
         self.end += len(block)
 
-    def let_go(self, before: int) -> None:
+    def release(self, before: int) -> None:
         while self.blocks and self.start + len(self.blocks[0]) <= before:
             self.start += len(self.blocks.popleft())
 
@@ -58,8 +58,8 @@ class _Tail:
         return pieces
 
 
-class Known:
-    """A segmenter that gives back spans that are known already (utterances of a stored cut)."""
+class KnownSpans:
+    """A segmenter that repeats spans which are known already: utterances of a stored cut."""
 
     def __init__(self, spans: Sequence[Span], at: int = 0) -> None:
         self.waiting = deque(sorted(spans, key=lambda s: s.end))
@@ -90,39 +90,38 @@ class Known:
 
 
 def spans(
-    locator: Locator, walk: Walk, begin: Callable[[int, int], Segmenter], first: int = 0
+    locator: Locator, facts: StreamFacts, begin: Callable[[int, int], Segmenter], first: int = 0
 ) -> Iterator[tuple[Span, audio.Clip | None]]:
-    """Decode once; yield every span as it settles, utterances with their clip.
+    """Decode once; yield every span as soon as it is final, utterances with their clip.
 
-    `begin(rate, at)` makes the segmenter once the rate is known and the sample at which decoding
-    begins: `first`, before which nothing is wanted, where the format can seek exactly, else 0.
-    Raises ItemError when the recording
-    cannot be decoded to its end.
+    `begin(rate, at)` makes the segmenter; decoding starts at sample `at`: `first`, before which
+    nothing is wanted, where the format can seek exactly, else 0. Raises ItemError when the
+    recording cannot be decoded to its end.
     """
     tail = _Tail()
     with audio.open_stream(locator) as stream:
-        walk.rate, walk.channels = stream.rate, stream.channels
+        facts.rate, facts.channels = stream.rate, stream.channels
         at = first if first and stream.skip_to(first) else 0
-        tail.start = tail.end = walk.decoded = at
+        tail.start = tail.end = facts.decoded = at
         segmenter = begin(stream.rate, at)
         held = int(HELD_SECONDS * stream.rate)
         for block in stream.blocks():
             tail.push(block)
-            walk.decoded += len(block)
+            facts.decoded += len(block)
             for span in segmenter.push(block):
-                yield span, _clip(span, tail, walk, locator)
-            tail.let_go(max(segmenter.needed_from, tail.end - held))
-        walk.faults, walk.notes = stream.faults, stream.notes
+                yield span, _clip(span, tail, facts, locator)
+            tail.release(max(segmenter.needed_from, tail.end - held))
+        facts.faults, facts.notes = stream.faults, stream.notes
         for span in segmenter.finish():
-            yield span, _clip(span, tail, walk, locator)
+            yield span, _clip(span, tail, facts, locator)
 
 
-def _clip(span: Span, tail: _Tail, walk: Walk, locator: Locator) -> audio.Clip | None:
+def _clip(span: Span, tail: _Tail, facts: StreamFacts, locator: Locator) -> audio.Clip | None:
     if span.kind != "utterance" or span.end <= span.start:
         return None
     if span.start >= tail.start:
-        return audio.Clip.of_pieces(tail.cut(span.start, span.end), walk.rate)
-    return audio.Clip.lazy(locator, span.start, span.end, walk.rate, walk.channels)
+        return audio.Clip.of_pieces(tail.cut(span.start, span.end), facts.rate)
+    return audio.Clip.lazy(locator, span.start, span.end, facts.rate, facts.channels)
 
 
 def unchanged(locator: Locator, known: str) -> bool:

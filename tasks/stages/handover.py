@@ -1,10 +1,10 @@
-"""Filter hands resample its PCM, so that a recording is decoded once, not twice.
+"""The handover cache: filter leaves its PCM for resample, so that a recording is decoded once.
 
-While filter has a kept utterance in memory, the samples are converted as resample would do it (one
-channel at the target rate in int16: a tenth of what was decoded) and put on the worker's local disk
-(in practice: the page cache) under the recipe of that PCM, so that a changed setting never finds a
-stale one. Resample takes it, checks its hash, and stores it. Losing an entry costs a second decode
-and nothing else; what does not fit, or cannot be converted, is not kept: resample meets it itself.
+While filter has a kept utterance in memory, it converts the samples as resample would (one channel
+at the target rate in int16: a tenth of what was decoded) and writes them to the worker's local disk
+(in practice the page cache) under the recipe of that PCM, so that a changed setting never finds a
+stale entry. Resample takes the entry, checks its hash and stores it. A lost entry costs a second
+decode and nothing else. What does not fit or cannot be converted is left to resample.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tasks.checkpoints import blobs
 from tasks.job import Job
 from tasks.stages import pcm
 
-PENDING = "-pending"  # end of names of what is of a recording that is still being read
+PENDING = "-pending"  # suffix of entries of a recording that is still being decoded
 DIGEST_BYTES = 32  # sha256 of the PCM, before it in the file
 
 
 @dataclass(slots=True)
-class Offers:
-    """What filter hands over of one recording; `stored` holds the recipes of PCM that is there."""
+class Writer:
+    """Writes the entries of one recording; `stored` has the recipes of PCM that exists already."""
 
     job: Job
     content: str
@@ -40,7 +40,7 @@ class Offers:
     _made: dict[Path, Path] = field(default_factory=dict)  # temporary name by final name
 
     def add(self, start: int, end: int, clip: Clip) -> None:
-        """Keep the PCM of a clip that is in memory for `take`, where there is room."""
+        """Write the PCM of a clip that is in memory, where there is room."""
         audio = recipe.of_audio(self.job.resample, self.content, start, end)
         path = _path(self.job, audio)
         if path is None or clip.is_lazy or audio in self.stored:
@@ -51,7 +51,7 @@ class Offers:
             return
         try:
             samples = pcm.of_clip(clip, self.job.resample)
-        except Exception:  # whatever it is, it is resample's: raised again there, and said there
+        except Exception:  # resample will meet the same error, and report it
             return
         temp = path.with_suffix(f".{os.getpid()}{PENDING}")
         try:
@@ -64,33 +64,33 @@ class Offers:
             temp.unlink(missing_ok=True)
 
     def drop(self, start: int, end: int) -> None:
-        """Forget a clip that turned out not to be kept."""
+        """Remove a clip that turned out to be rejected."""
         path = _path(self.job, recipe.of_audio(self.job.resample, self.content, start, end))
         if path is not None and (temp := self._made.pop(path, None)) is not None:
             temp.unlink(missing_ok=True)
 
     def publish(self) -> None:
-        """The recording did not change while it was read: they are of its content."""
+        """Make the entries visible: the recording did not change while it was read."""
         for path, temp in self._made.items():
             with suppress(OSError):
                 os.replace(temp, path)
         self._made.clear()
 
-    def withdraw(self) -> None:
-        """It did change, or it cannot be used: forget them."""
+    def discard(self) -> None:
+        """Remove the entries: the recording changed while it was read, or cannot be used."""
         for temp in self._made.values():
             temp.unlink(missing_ok=True)
         self._made.clear()
 
 
 def holds(job: Job, audio: str) -> bool:
-    """Whether there is something for `take` under this recipe; it may yet prove damaged."""
+    """Whether there is an entry under this recipe; it may yet prove damaged."""
     path = _path(job, audio)
     return path is not None and path.exists()
 
 
 def take(job: Job, audio: str) -> tuple[blobs.Pcm, str] | None:
-    """PCM of a recipe with its sha256 in hex, and forget it; None: decode again."""
+    """Remove an entry and return its PCM with the sha256 in hex; None: decode again."""
     path = _path(job, audio)
     if path is None:
         return None
@@ -111,7 +111,7 @@ def _path(job: Job, audio: str) -> Path | None:
 
 
 class _Room:
-    """How full the cache is: looked up once a second, counted on in between."""
+    """How full the cache is: measured once a second, estimated in between."""
 
     def __init__(self) -> None:
         self.looked = float("-inf")

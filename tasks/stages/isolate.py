@@ -1,8 +1,8 @@
 """Run units one by one in a disposable process, to find the one that kills it.
 
-The parent sends units, the child sends back the rows of each; when the child dies, hangs, or grows
-beyond the memory limit, the unit that it was at is quarantined and a new child goes on after it.
-Cost of a culprit: one start of an interpreter (a second or two); for a hang, the item's timeout.
+The parent sends units; the child returns the rows of each. When the child dies, hangs or exceeds
+the memory limit, its current unit is quarantined and a new child continues with the next one. Each
+culprit costs one start of an interpreter (a second or two), and a hang the item's timeout.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tasks.stages import contract
 
 log = logging.getLogger("uttermill")
 
-POLL = 0.2  # s between looks at the child's memory
-START = 120.0  # s that a new process may take until it is at its first unit
-LENGTH = 8  # bytes of the number that goes before each answer
+POLL = 0.2  # s between checks of the child's memory
+START = 120.0  # s that a new process may take to reach its first unit
+LENGTH = 8  # bytes of the size that precedes each answer
 
 
 def results(stage: str, job: Job, units: Sequence[contract.Work]) -> Iterator[list[Row]]:
@@ -56,8 +56,11 @@ class _Child:
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tasks.stages.isolate", str(os.getpid())],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=env,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env=env,
+        )
         assert self.process.stdin
         assert self.process.stdout
         self.answers = self.process.stdout
@@ -66,13 +69,13 @@ class _Child:
             while task:
                 task = task[self.process.stdin.write(task) or 0 :]
         except BrokenPipeError:
-            pass  # it died at once: next() finds out and names the first unit
+            pass  # it died at once: `next` notices, and names the first unit
         finally:
             self.process.stdin.close()
 
     def next(self) -> tuple[list[Row], str | None, str]:
         """(rows, None, "") or ([], code, detail) of the next unit."""
-        if not self.ready:  # the first unit is not charged for the start of an interpreter
+        if not self.ready:  # the start of the interpreter is not counted against the first unit
             _, code, detail = self._answer(max(START, self.job.item_timeout))
             if code:
                 return [], code, detail
@@ -102,7 +105,7 @@ class _Child:
 
     def _take(self, count: int) -> bytes:
         """Exactly `count` bytes: reading ahead would hide a finished answer from `select`, and
-        the unit after it would be blamed on the one before."""
+        the next unit would be blamed for it."""
         pieces = []
         while count:
             piece = os.read(self.answers.fileno(), count)
@@ -133,7 +136,7 @@ def main() -> None:
 
     process.die_with_parent(int(sys.argv[1]))
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints must not land between the answers
+    os.dup2(2, 1)  # what a library prints must not end up between the answers
     stage, job, units = pickle.load(sys.stdin.buffer)
     module = contract.worker(stage)
     _send(answers, [])
@@ -152,7 +155,7 @@ def _send(answers: BinaryIO, answer: Any) -> None:
 
 
 def _pickled(answer: Any) -> bytes:
-    """An error that does not survive pickling goes as its words: our bugs stay loud."""
+    """An error that cannot be pickled is sent as its message: our bugs stay loud."""
     try:
         data = pickle.dumps(answer)
         if isinstance(answer, Exception):

@@ -1,7 +1,7 @@
-"""What is found out of a recording before it has a shard: content digest and header, one by one.
+"""Probe recordings that have no shard yet: content digest and header, one by one.
 
-It is shaped like a stage, so that a recording that kills its worker here is found and quarantined
-as it is there.
+The module is shaped like a stage, so that a recording that kills its worker is found and
+quarantined in the same way.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Unit:
 
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
-    """One row of each unit: with content digest and header, or with the error that they gave."""
+    """One row of each unit: with content digest and header, or with the error."""
     for unit in units:
         yield [_probed(unit.row)]
 
@@ -56,6 +56,9 @@ def _probed(row: Row) -> Row:
         return {**row, "error_code": "unreadable", "error_detail": error.strerror or str(error)}
     seconds = header.frames / header.rate if header.frames is not None else None
     return {
-        **row, "header_rate": header.rate, "header_channels": header.channels,
-        "header_seconds": seconds, "format": header.format,
-    }  # fmt: skip
+        **row,
+        "header_rate": header.rate,
+        "header_channels": header.channels,
+        "header_seconds": seconds,
+        "format": header.format,
+    }

@@ -1,4 +1,4 @@
-"""What a process can find out about itself, for workers that must be fresh interpreters.
+"""Checks that a worker process makes on itself: workers must be fresh interpreters.
 
 fork copies locks that a thread of the parent holds, OpenMP pools and CUDA contexts: the child
 hangs or crashes. So uttermill's workers are spawned, and each of them checks that it was.

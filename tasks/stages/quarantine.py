@@ -1,7 +1,7 @@
-"""Forget what was quarantined for a death, so that it is tried again.
+"""Lift the quarantine of items whose failure may pass, so that they are tried again.
 
-A crash, a hang or a memory overrun may be the machine's fault: a full one, a smaller one, an older
-library. What an item itself is at fault for (undecodable, NaN) comes out the same each time.
+A crash, a hang or a memory overrun may be the machine's fault: it was full, too small, or had an
+older library. A fault of the item itself (undecodable, NaN) would only be found again.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tasks.stages import contract
 
 
 def forget(out: Path) -> int:
-    """Take the rows of such items out of the manifests; their number. Only while holding OUT's
-    lock. A part is first written again without them and then removed: a kill in between costs
+    """Remove the rows of such items from the manifests; returns how many. Only while holding OUT's
+    lock. A part is written again without them before it is removed: a kill in between loses
     nothing."""
     count = 0
     for name in contract.PER_SHARD:

@@ -1,7 +1,7 @@
-"""Run one stage for one shard: what is there stays, what is missing is computed and committed.
+"""Run one stage for one shard: what exists is reused, what is missing is computed and committed.
 
-The only checkpoint logic. A stage module gives `todo(view)`, `compute(units, job)`, `failure(unit,
-code, detail)`, `meta(job)` and SCHEMA; this file gives reuse, commit, quarantine and counts.
+The only checkpoint logic. `tasks.stages.contract` says what a stage provides; this file adds reuse,
+commits, quarantine and counts.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from tasks.settings import TranscribeSettings
 from tasks.stages import contract
 from tasks.stages.contract import PER_SHARD as PER_SHARD
 from tasks.stages.contract import Stage, Unit
-from tasks.stages.gauge import cpu_seconds
+from tasks.stages.cost import cpu_seconds
 
 log = logging.getLogger("uttermill")
 
-COMMIT_EVERY = 120.0  # s; a kill costs at most this much work of a long shard
-COMMIT_BYTES = 16 * 2**20  # PCM that is held in memory at most, and one unit's
+COMMIT_EVERY = 120.0  # s; a kill loses at most this much work of a long shard
+COMMIT_BYTES = 16 * 2**20  # most PCM held in memory, beside one unit's
 
 
 def weights_of(job: Job) -> str:
-    """The recogniser's weights, as this process goes by them."""
+    """Identity of the recogniser's model, looked up once a process."""
     return _weights(job.transcribe)
 
 
@@ -48,7 +48,7 @@ def view_of(job: Job, shard: str, strict: bool = False) -> ShardView:
 
 
 def pending(stage: str, job: Job, shard: str) -> tuple[int, int]:
-    """(items that the stage would compute for the shard now, items that it would reuse)."""
+    """(items that the stage would compute for the shard, items that it would reuse)."""
     units, reused = contract.find(stage).todo(view_of(job, shard))
     return sum(unit.items for unit in units), reused
 
@@ -60,7 +60,7 @@ def run(
     isolate: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> Done:
-    """Compute what the shard lacks, commit it, and say how much that was.
+    """Compute and commit what the shard lacks.
 
     With `isolate` every unit runs in a disposable process, one after the other: the culprit of a
     crash, a hang or a memory overrun is quarantined and the rest completes.
@@ -71,7 +71,7 @@ def run(
         if not done.computed:
             break
         more = _round(stage, job, shard, isolate, progress)
-        # Its items were counted already: they are done once more.
+        # Its items were counted in the first round: they are computed once more.
         done = replace(done, seconds=done.seconds + more.seconds, spent=done.spent + more.spent)
     return replace(done, wall=time.monotonic() - began)
 
@@ -79,7 +79,7 @@ def run(
 def _round(
     stage: str, job: Job, shard: str, isolate: bool, progress: Callable[[float], None] | None
 ) -> Done:
-    """Compute and commit what can be told now to be missing."""
+    """Compute and commit what is known to be missing now."""
     began = time.monotonic()
     module = contract.find(stage)
     units, reused = module.todo(view_of(job, shard))
@@ -101,10 +101,10 @@ def _round(
             clock.start()
         sink.commit()
     except CorruptManifest as fault:
-        log.warning("%s; what it held is made again", fault)
+        log.warning("%s; its contents are computed again", fault)
         manifest.discard(storage.place(fault.path))
         raise
-    except RunError:  # a server is away, say: what it gave until then is kept
+    except RunError:  # such as a server that is down: what it gave until then is kept
         sink.commit()
         raise
     computed = sum(unit.items for unit in units)
@@ -114,17 +114,17 @@ def _round(
 
 
 def _load(module: Stage[Any], job: Job) -> float:
-    """Seconds until a stage that has a model has it in memory."""
+    """Seconds that loading the stage's model took."""
     began = time.monotonic()
     module.load(job)
     return time.monotonic() - began
 
 
-_warm: set[str] = set()  # stages that this process has done a unit of
+_warm: set[str] = set()  # stages of which this process has computed a unit
 
 
 class Clock:
-    """What each unit of a sample takes: the time between `start` and `lap`."""
+    """The time that each unit of a sample takes, between `start` and `lap`."""
 
     def __init__(self, stage: str) -> None:
         self.stage = stage
@@ -158,7 +158,7 @@ def _results(
     if isolate:
         from tasks.stages import isolate as isolation
 
-        # No hand-over: an item that kills a resampler is to die in the resampler's own stage.
+        # No handover: an item that kills a resampler has to do so in the resampler's own stage.
         return isolation.results(stage, replace(job, scratch=None), units)
     return module.compute(units, job)
 

@@ -1,11 +1,11 @@
-"""What a call costs the process that it runs in: time, CPU, memory, GPU.
+"""Measures what a call costs its process: time, CPU, memory, GPU.
 
-    with Gauge("worker-0") as gauge:
+    with CostMeter("worker-0") as meter:
         work()
-    gauge.cost
+    meter.cost
 
-One call at a time in a process, as workers have it: CPU and memory are the whole process's, with
-what Dask does beside the call (some ms each second).
+CPU and memory are those of the whole process, so only one call may run at a time, as on workers.
+They include what Dask does meanwhile (some ms each second).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import psutil
 
 from tasks.job import Cost
 
-GPU_WAIT = 5.0  # s for the last look at it
-GPU_EVERY = 0.5  # s between looks at the GPU; NVML's own figure covers 1/6 to 1 s
+GPU_WAIT = 5.0  # s to wait for the last sample
+GPU_EVERY = 0.5  # s between samples of the GPU; NVML's own figure covers 1/6 to 1 s
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-class Gauge:
+class CostMeter:
     """A context manager around a call; `cost` when it has ended."""
 
     cost: Cost
@@ -73,7 +73,7 @@ def cpu_seconds() -> float:
 
 
 def _reset_peak() -> bool:
-    """Let the kernel begin anew with this process's peak (proc_pid_clear_refs(5), value 5)."""
+    """Reset the kernel's record of this process's peak (proc_pid_clear_refs(5), value 5)."""
     try:
         _CLEAR.write_text("5")
     except OSError:  # another system, or a /proc that cannot be written to
@@ -91,7 +91,7 @@ def _peak() -> int | None:
 
 
 class _Gpu:
-    """The first GPU that this process may see, looked at by a thread until `end`."""
+    """The first GPU that this process may see, sampled by a thread until `end`."""
 
     def __init__(self, nvml: Any, handle: Any, name: str) -> None:
         self.name = name
@@ -99,7 +99,7 @@ class _Gpu:
         self._busy: list[float] = []
         self._memory: list[int] = []
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="gpu-gauge", daemon=True)
+        self._thread = threading.Thread(target=self._look, name="gpu-meter", daemon=True)
         self._thread.start()
 
     @classmethod
@@ -122,7 +122,7 @@ class _Gpu:
 
     def _look(self) -> None:
         while True:
-            # A slice of a divided GPU (MIG) tells its memory only.
+            # A slice of a divided GPU (MIG) reports only its memory.
             with suppress(self._nvml.NVMLError):
                 self._busy.append(self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu)
             with suppress(self._nvml.NVMLError):
@@ -131,8 +131,8 @@ class _Gpu:
                 return
 
     def end(self) -> tuple[str, float | None, int | None]:
-        """(name, mean percent busy, most bytes in use); None for what NVML does not tell."""
+        """(name, mean percent busy, most bytes in use); None for what NVML does not report."""
         self._over.set()
-        self._thread.join(GPU_WAIT)  # a driver that hangs holds up no stage
+        self._thread.join(GPU_WAIT)  # a driver that hangs must not hold up the stage
         busy = sum(self._busy) / len(self._busy) if self._busy else None
         return self.name, busy, max(self._memory, default=None)

@@ -1,4 +1,4 @@
-"""Histograms of measures, weighted by hours: all, by dataset, by language; kept and not kept."""
+"""Histograms of measures, weighted by hours: all, by dataset, by language; kept and other."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tasks.plugins.rules import Limit
 from tasks.report.columns import Columns, Flags
 
 BINS = 40
-EDGES = (0.005, 0.995)  # quantiles between which an axis runs; what lies beyond is in the end bins
-MOST_BEYOND = 1.0  # an axis is stretched by at most its length to show a limit
+EDGES = (0.005, 0.995)  # quantiles at the ends of an axis; values beyond are in the end bins
+MOST_BEYOND = 1.0  # an axis grows by at most its length to show a limit
 
-#: What people look for first, in this order; whatever else was measured follows.
+#: The measures shown first, in this order; all others follow.
 FIRST = (
     "duration",
     "seconds",
@@ -47,7 +47,7 @@ NOT_MEASURES = {
 
 
 def shown(columns: Columns) -> list[str]:
-    """The measures that a report shows, the first ones first: every one that was taken."""
+    """All measures of the table, those in FIRST first."""
     names = [name for name in columns.names if name not in NOT_MEASURES]
     if "duration" in names:
         names.remove("seconds")  # the same number
@@ -58,7 +58,7 @@ def shown(columns: Columns) -> list[str]:
 
 
 def values_of(columns: Columns, name: str) -> NDArray[np.float64]:
-    """A measure of each utterance, NaN where it has none; float64 [rows]."""
+    """A measure of each utterance, NaN for none; float64 [rows]."""
     if name != "chars_per_second":
         return columns.values(name)
     chars, seconds = columns.values("text_chars"), columns.seconds
@@ -66,7 +66,7 @@ def values_of(columns: Columns, name: str) -> NDArray[np.float64]:
 
 
 def axis(values: NDArray[np.float64], limits: Iterable[float]) -> tuple[float, float]:
-    """(lowest, highest) of a readable axis over finite values and, where near, limits."""
+    """(lowest, highest) of a readable axis over finite values and nearby limits."""
     low, high = (float(v) for v in np.quantile(values, EDGES))
     if high <= low:
         low, high = float(values.min()), float(values.max())
@@ -86,13 +86,13 @@ def _nice(step: float) -> float:
 
 
 def limits_on(columns: Columns, name: str) -> list[Limit]:
-    """Limits on a measure, of every rule that has some."""
+    """All rules that limit a measure."""
     rules = [asked.rule for asked in columns.asked]
     return [rule for rule in rules if isinstance(rule, Limit) and rule.column == name]
 
 
 def of(columns: Columns, name: str) -> dict[str, Any] | None:
-    """Histogram and quantiles of one measure, or None where no utterance has it.
+    """Histogram and quantiles of one measure, or None if no utterance has it.
 
     `kept` and `other` are hours [bins], for `all` and for each group.
     """
@@ -131,7 +131,7 @@ def of(columns: Columns, name: str) -> dict[str, Any] | None:
 
 
 def quantiles(values: NDArray[np.float64], kept: Flags) -> dict[str, Any]:
-    """Of all and of kept utterances: how many, and the 5 %, 50 % and 95 % quantiles."""
+    """Count and 5 %, 50 % and 95 % quantiles of all and of kept utterances."""
 
     def three(some: NDArray[np.float64]) -> list[float] | None:
         return np.quantile(some, (0.05, 0.5, 0.95)).tolist() if len(some) else None
@@ -146,5 +146,5 @@ def quantiles(values: NDArray[np.float64], kept: Flags) -> dict[str, Any]:
 
 
 def short(numbers: NDArray[Any], digits: int = 5) -> list[float]:
-    """Few digits: what a chart can show, in a file that is to stay small."""
+    """Numbers rounded to what a chart can show, so that the file stays small."""
     return [float(f"{number:.{digits}g}") for number in numbers]

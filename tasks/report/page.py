@@ -1,4 +1,4 @@
-"""All parts as one HTML file: what a template shows, and the budget of bytes."""
+"""All parts as one HTML file, within a budget of bytes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tasks.report.columns import Columns, units
 from tasks.report.facts import Ledger
 
 BYTES = 15_000_000  # of the file, below
-SETTINGS = 200_000  # characters of the settings that are shown
+SETTINGS = 200_000  # characters of settings, at most
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a report is of. Without a version, `ledger` is the table of what is done so far."""
+    """The input of a report. Without a version, `ledger` is the table of what is done so far."""
 
     job: Job
     ledger: Path | pa.Table
@@ -42,7 +42,7 @@ class Request:
 
 
 def build(asked: Request, limit: int = BYTES) -> bytes:
-    """The file, of less than `limit` bytes: clips are left out before it grows beyond."""
+    """The file, smaller than `limit` bytes: clips that do not fit are left out."""
     job, ledger = asked.job, Ledger(asked.ledger)
     path = decisions.where(job)
     columns = None if path is None else Columns(job, path)
@@ -75,7 +75,7 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
 
 
 def _tiles(asked: Request) -> list[tuple[str, str, str]]:
-    """(number, what it is, more about it): what a reader wants to know first."""
+    """(number, title, note) of the facts that a reader wants first."""
     counts = asked.counts
     seconds, recordings, utterances = (counts[k] for k in ("seconds", "recordings", "utterances"))
     whole = seconds["in"]
@@ -109,7 +109,7 @@ def _tiles(asked: Request) -> list[tuple[str, str, str]]:
 
 
 def _explain(job: Job, steps: list[dict[str, Any]]) -> None:
-    """What a limit's reason means, in its own numbers."""
+    """Give the reasons of limits a meaning, with the limit's value."""
     from tasks.report.columns import asked_of
 
     for asked in asked_of(job):
@@ -128,7 +128,7 @@ def _explain(job: Job, steps: list[dict[str, Any]]) -> None:
 def _measured(
     columns: Columns, asked: Request, about: Mapping[str, tuple[str, str]]
 ) -> dict[str, Any]:
-    """Everything about measures; `about` has their units and meanings."""
+    """The section of measures; `about` has their units and meanings."""
     about = {**about, "chars_per_second": distributions.CHARS_PER_SECOND}
     measures = []
     for name in distributions.shown(columns):
@@ -182,7 +182,7 @@ def _render(context: Mapping[str, Any]) -> bytes:
 
 
 def _charts(measured: Mapping[str, Any]) -> dict[str, Any]:
-    """What the script draws: the numbers, no texts but names."""
+    """What the script draws: numbers, and names as the only texts."""
     drawn = ("kind", "name", "kept", "other")
     return {
         "now": measured["now"],
@@ -201,7 +201,7 @@ def _work(work: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _inert(data: str) -> str:
-    """JSON that ends no element and begins no comment, wherever it came from."""
+    """JSON that cannot end its element or begin a comment."""
     return data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 

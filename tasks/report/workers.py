@@ -1,6 +1,6 @@
-"""Where the time of a run went, of metrics.parquet: slow shards, and workers at work over time.
+"""Where the time of a run went, from metrics.parquet: slow shards, and busy workers over time.
 
-Everything is added up before it reaches the page: 100,000 shards take as much of it as ten.
+Everything is summed before it reaches the page: 100,000 shards take as much of it as ten.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from tasks.accounting import metrics
 
 STAGES = ("shard", "filter", "resample", "transcribe", "package")
-SLOWEST = 12  # shards that are listed
+SLOWEST = 12  # shards in the list
 BINS = 120  # steps of time
-LANES = 24  # workers that get a line of their own, the busiest
+LANES = 24  # the busiest workers, which get a line of their own
 
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Every call that came back; times in s from the first one's begin."""
+    """Every call that returned; times in s since the first one began."""
 
     worker: NDArray[np.int64]
     stage: NDArray[np.int64]
@@ -36,7 +36,7 @@ class _Calls:
 
 
 def of(path: Path | None) -> dict[str, Any] | None:
-    """What the page shows; None where there are no metrics, or no call came back."""
+    """What the page shows; None without metrics, or if no call returned."""
     if path is None or not path.is_file():
         return None
     table = pq.read_table(path)
@@ -85,9 +85,9 @@ def _calls(table: pa.Table) -> _Calls | None:
 
 
 def _spread(calls: _Calls, chosen: NDArray[np.bool_], step: float) -> NDArray[np.float64]:
-    """How many of these calls ran at once, on the mean, in each step of time. float64 [BINS].
+    """The mean number of these calls running at once in each step of time; float64 [BINS].
 
-    The integral of calls begun less that of calls ended, from one edge to the next.
+    The integral of begun calls minus that of ended calls, from one edge to the next.
     """
     edges = np.arange(BINS + 1) * step
 
@@ -104,7 +104,7 @@ def _spread(calls: _Calls, chosen: NDArray[np.bool_], step: float) -> NDArray[np
 
 
 def _lanes(calls: _Calls, step: float) -> list[dict[str, Any]]:
-    """Each worker: what it mostly did when, as runs of steps, and its share of time at work."""
+    """Each worker: its main stage over time, as runs of steps, and its share of busy time."""
     found = []
     whole = float(calls.end.max())
     for number, (worker, host) in enumerate(calls.names):
@@ -133,7 +133,7 @@ def _lanes(calls: _Calls, step: float) -> list[dict[str, Any]]:
 
 
 def _stage(table: pa.Table, stage: str, whole: float) -> dict[str, Any]:
-    """Work of a stage; sums over its calls, s, and the most memory of one, bytes."""
+    """Work of a stage: sums over its calls, s, and the largest memory of one, bytes."""
     rows = table.filter(pc.equal(table["stage"], stage))
 
     def total(name: str) -> float:
@@ -154,7 +154,7 @@ def _stage(table: pa.Table, stage: str, whole: float) -> dict[str, Any]:
 
 
 def _slowest(table: pa.Table) -> Sequence[dict[str, Any]]:
-    """The slowest shards by the median of their stage; where no stage has one, by time."""
+    """The slowest shards relative to the median of their stage, then by time."""
     rows = metrics.rates(table)
     rows.sort(key=lambda r: (-(r["times"] or 0.0), -r["wall_seconds"], r["stage"], r["shard"]))
     return rows[:SLOWEST]

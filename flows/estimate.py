@@ -19,9 +19,9 @@ from pydantic import Field
 
 from flows import prepare
 from flows.cluster.cluster import ClusterSettings
+from flows.progress import Progress
 from flows.run import disk, metrics, runs
 from flows.run.caller import ClusterCaller, opened
-from flows.run.progress import Progress
 from flows.server import artifacts, posting
 from flows.settings import PrepareSettings, check
 from tasks import masking, package, prefect_tasks, storage

@@ -19,12 +19,11 @@ from typing import Any
 from prefect import flow
 from prefect.context import FlowRunContext
 
-from flows.cli import items
 from flows.cluster.chains import map_chains
 from flows.cluster.cluster import ClusterSettings
-from flows.run import disk, metrics, report, runs
+from flows.progress import Progress
+from flows.run import disk, items, metrics, report, runs
 from flows.run.caller import ClusterCaller, opened
-from flows.run.progress import Progress
 from flows.server import api, history, posting
 from flows.settings import PrepareSettings, check
 from tasks import pipeline, prefect_tasks
@@ -100,7 +99,7 @@ def prepare(
         with (
             runs.record(job.out, settings) as run,
             runs.scratch() as scratch,
-            posting.Live(job.out) as live,
+            posting.LiveArtifact(job.out) as live,
         ):
             with metrics.recorded(run.folder) as measured:
                 own = replace(job, scratch=scratch)

@@ -1,4 +1,4 @@
-"""Settings of a run: one YAML file = the flow's parameters = the deployment's = the UI's form."""
+"""Settings of a run: the same in YAML files, flow parameters, deployments and the UI's form."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PrepareSettings(StageSettings):
     cluster: ClusterSettings = ClusterSettings()
 
     def rooted(self) -> PrepareSettings:
-        """The same with absolute paths: what is kept of a run is read again from elsewhere."""
+        """The same with absolute paths, because a run's settings are read again from elsewhere."""
         return self.model_copy(
             update={
                 "sources": tuple(map(_rooted, self.sources)),
@@ -58,7 +58,7 @@ class PrepareSettings(StageSettings):
         )
 
     def job(self) -> Job:
-        """What workers are told; checks nothing."""
+        """The job that workers get; checks nothing."""
         job = Job(
             out=storage.place(self.out),
             sources=tuple(map(_rooted, self.sources)),
@@ -81,14 +81,14 @@ class PrepareSettings(StageSettings):
 
 
 def _rooted(source: Source) -> Source:
-    """A source whose paths (`root` too, where its kind has one) start from `/`."""
+    """The source with absolute paths, also of `root` where its kind has one."""
     paths = {"path": source.path, "root": source.options.get("root")}
     local = {k: v for k, v in paths.items() if isinstance(v, str) and v and "://" not in v}
     return source.model_copy(update={k: os.path.abspath(v) for k, v in local.items()})
 
 
 def _with_rooted_lists(package: PackageSettings) -> PackageSettings:
-    """The same with absolute paths of the lists of splits."""
+    """The same with absolute paths of its lists of splits."""
     splits = {
         name: share.model_copy(update={"list": os.path.abspath(share.list)})
         if isinstance(share, Split) and share.list
@@ -99,7 +99,7 @@ def _with_rooted_lists(package: PackageSettings) -> PackageSettings:
 
 
 def _with_threads(settings: TranscribeSettings, threads: int) -> TranscribeSettings:
-    """A recogniser that has a setting `threads` gets the cluster's, unless it names its own."""
+    """The cluster's number of threads for a recogniser that has the setting and leaves it open."""
     backend = settings.backend
     module = plugins.load("asr", backend.use)
     if "threads" not in module.Settings.model_fields or "threads" in backend.options:
@@ -124,7 +124,7 @@ def read(
         if not isinstance(data, dict):
             raise ConfigError(f"settings file {path} must be a mapping with sources and out")
     if sources:
-        # A person who points at a folder wants what is good in it.
+        # A folder given on the command line may hold broken files: take what is good.
         data["sources"] = [{"kind": "folder", "path": s, "expect_broken": True} for s in sources]
     if out is not None:
         data["out"] = out
@@ -142,9 +142,9 @@ def parse(data: dict[str, Any]) -> PrepareSettings:
 
 
 def _refuse_what_json_cannot_hold(value: Any, place: str) -> None:
-    """Settings are kept as JSON, by us and by Prefect: what it would change must not come in.
+    """Settings are stored as JSON, here and in Prefect: refuse values that JSON would change.
 
-    Paths of folders may be any bytes until `check` tells which one has to be renamed.
+    Paths of folders may be any bytes; `check` says which folder has to be renamed.
     """
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -198,7 +198,7 @@ def _defaults() -> dict[str, Any]:
 def _step(place: Any, key: str, assignment: str, default: Any) -> Any:
     if isinstance(place, list):
         index = _index(place, key, assignment)
-        if isinstance(place[index], str):  # a format by its bare name
+        if isinstance(place[index], str):  # a format given by its name only
             place[index] = {"use": place[index]}
         return place[index]
     whole = isinstance(default, list) or (isinstance(default, dict) and "use" in default)
@@ -209,7 +209,7 @@ def _step(place: Any, key: str, assignment: str, default: Any) -> Any:
 
 
 def _index(place: list[Any], key: str, assignment: str) -> int:
-    """A list's entry by number, or a plug-in's by its `use`."""
+    """Index of a list's entry, by its number or by the `use` of a plug-in."""
     for index, entry in enumerate(place):
         if isinstance(entry, dict) and key in (entry.get("use"), entry.get("name")):
             return index
@@ -221,13 +221,13 @@ def _index(place: list[Any], key: str, assignment: str) -> int:
 
 
 def check(settings: PrepareSettings) -> Job:
-    """Everything that can be known before a worker starts; ConfigError in one sentence."""
+    """Check everything that can be checked before a worker starts; ConfigError in one sentence."""
     from tasks import recipe
     from tasks.packaging import selection
 
     job = settings.job()
     for path in (settings.out, *(source.path for source in settings.sources)):
-        if not is_utf8(path):  # Prefect keeps settings as JSON; names inside a source may be so
+        if not is_utf8(path):  # for Prefect, which stores them; names in a source may be any bytes
             raise ConfigError(
                 f"the path {display_text(path)} is not valid UTF-8; rename the folder"
             )
@@ -239,12 +239,14 @@ def check(settings: PrepareSettings) -> Job:
     for plugin in settings.package.formats:
         plugins.resolve("formats", plugin)
     chosen = {
-        "segmenters": [settings.filter.segmenter], "filters": settings.filter.filters,
-        "resamplers": [settings.resample.resampler], "levels": settings.resample.levels,
-    }  # fmt: skip
+        "segmenters": [settings.filter.segmenter],
+        "filters": settings.filter.filters,
+        "resamplers": [settings.resample.resampler],
+        "levels": settings.resample.levels,
+    }
     for shelf, some in chosen.items():
         for plugin in some:
-            recipe.of_plugin(shelf, plugin)  # which looks for its model, too
+            recipe.of_plugin(shelf, plugin)  # also looks for its model
     for _, source, source_settings in plugins.datasets(job.sources):
         next(iter(source.recordings(source_settings)), None)  # raises when it cannot be listed
     selection.check(job)

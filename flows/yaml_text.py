@@ -1,4 +1,4 @@
-"""YAML of settings files and of `--set`: data only, of bounded size, faults in one sentence.
+"""YAML of settings files and `--set`: data only, of bounded size, with errors in one sentence.
 
 The safe loader makes no objects. Aliases are allowed, but a few hundred bytes of them can stand for
 billions of values: what they stand for is counted before anything walks through it.

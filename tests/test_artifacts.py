@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.run.progress import Progress, Standing
+from flows.progress import Progress, Standing
 from flows.server.artifacts import STOOD, WORST, State, escaped, failure, markdown
 from tasks.errors import ConfigError, Held, RunError
 
@@ -93,7 +93,7 @@ def test_nothing_new() -> None:
 @pytest.mark.parametrize(
     ("what", "error", "words"),
     [
-        ("failed", RunError("the disk is full"), ("> the disk is full", "Mend the cause", "Retry")),
+        ("failed", RunError("the disk is full"), ("> the disk is full", "Fix the cause", "Retry")),
         ("failed", ConfigError("no such rate"), ("> no such rate", "start a new run")),
         ("failed", Held("another run holds it"), ("Wait until the other run", "Retry")),
         ("failed", KeyError("x"), ("> KeyError: 'x'", "run.log")),

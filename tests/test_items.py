@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from flows.cli import items
+from flows.run import items
 from tasks import shard
 from tasks.errors import NothingLeft
 from tasks.schema import LEDGER

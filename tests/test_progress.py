@@ -11,8 +11,8 @@ import threading
 
 import pytest
 
-from flows.run import progress
-from flows.run.progress import Progress
+from flows import progress
+from flows.progress import Progress
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*([A-Za-z])")
 

@@ -241,6 +241,26 @@ def test_a_retry_goes_before_calls_that_have_not_been_tried() -> None:
     assert begun.index(0, 1) <= 2, "at most the call that was being submitted went before it"
 
 
+def test_later_stages_of_a_shard_go_before_first_stages_of_later_shards() -> None:
+    workers = FakeWorkers()
+    workers.there[CPU] = 1
+    dispatcher = dispatcher_for(workers)
+    begun: list[tuple[int, str]] = []
+
+    def work(number: int, stage: str, isolate: bool = False) -> None:
+        begun.append((number, stage))
+        time.sleep(0.05)
+
+    def chain(number: int) -> None:
+        for stage in ("filter", "resample", "transcribe"):
+            dispatcher.run(work, number, stage, seconds_of_audio=1)
+
+    map_chains(list(range(8)), chain, 8)
+    assert len(begun) == 24
+    assert begun.index((0, "transcribe")) < begun.index((4, "filter"))
+    assert begun.index((4, "transcribe")) < begun.index((7, "resample"))
+
+
 def test_calls_that_wait_for_one_kind_of_workers_hold_up_no_other_kind() -> None:
     dispatcher = dispatcher_for(FakeWorkers())
     free = threading.Event()

@@ -9,10 +9,10 @@ from typing import Any
 from rich.console import Console
 
 from flows.cli import doctor
-from flows.cli.items import COLUMNS
 from flows.cli.proofs import Finding
 from flows.cli.show import results, runs
-from flows.run.progress import Progress
+from flows.progress import Progress
+from flows.run.items import COLUMNS
 from flows.server.console import quiet
 
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from flows import cli, settings
 from flows.cluster.cluster import Cluster, ClusterSettings
-from flows.cluster.settings import TlsSettings
+from flows.cluster.tls import TlsSettings
 from tasks.errors import ConfigError, RunError
 from tests import certificates, corpus
 

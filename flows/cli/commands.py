@@ -74,8 +74,9 @@ def status(args: argparse.Namespace) -> Exit:
 
 
 def ledger(args: argparse.Namespace) -> Exit:
-    from flows.cli import items, queries
+    from flows.cli import queries
     from flows.cli.show import results
+    from flows.run import items
 
     if not (args.items or args.csv or args.reason or args.dataset):
         return _print(args, queries.ledger(_out(args.out)), results.ledger)

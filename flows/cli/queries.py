@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flows.cli import items as naming
+from flows.run import items as naming
 from flows.run import runs
 from flows.settings import assign, parse
 from tasks import plugins, schema, shard, shelves, storage

@@ -1,9 +1,9 @@
-"""Workers that others started: each one is asked, when it is first seen, whether it may work here.
+"""Admission of workers that others started: each is checked when it is first seen.
 
-A worker of another version would make other rows, one without the preload may fork, or break a
-resampler that two threads load at once, and one that has no OUT in common with us would write where
-nobody looks. So it gets no work, and the log says why. Workers may join at any time: a Slurm job
-that waited, a pod that was added.
+A worker of another version could compute different rows; one without the preload may fork, or break
+a resampler that two threads load at once; one that does not share OUT would write to a place that
+nobody reads. Such a worker gets no work, and the log says why. Workers may join at any time, such
+as a Slurm job that waited or a pod that was added.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from typing import Any
 
 log = logging.getLogger("uttermill")
 
-#: None in a worker that joined before this module was loaded: nobody preloaded it.
+#: None in a worker that joined without this module: it was not preloaded.
 PRELOADED = "tasks.preload:READY_AT"
-ANSWER_S = 20.0  # s that workers may take to answer; who does not is asked again after as many
+ANSWER_S = 20.0  # s that a worker may take to answer, and after which it is asked again
 
 
 class Admission:
     """Which workers of a scheduler may work for this client.
 
-    `common`: a folder that was just made here, and that every worker must see and write to.
+    `common`: a folder that was just made here, and that every worker must be able to write to.
     """
 
     def __init__(self, client: Any, common: Path | None = None) -> None:
@@ -41,8 +41,8 @@ class Admission:
         self._lock = threading.Lock()
 
     def of(self, workers: Collection[str]) -> list[str]:
-        """Addresses of those that may work; who is new is asked, who is refused is logged once."""
-        if self._lock.acquire(blocking=False):  # calls for known workers go on meanwhile
+        """Addresses of those that may work. New workers are asked; refusals are logged once."""
+        if self._lock.acquire(blocking=False):  # calls for known workers continue meanwhile
             try:
                 self._meet(workers)
             finally:
@@ -52,16 +52,18 @@ class Admission:
     def _meet(self, workers: Collection[str]) -> None:
         now = monotonic()
         new = [
-            address for address in workers
+            address
+            for address in workers
             if address not in self._faults and now > self._asked.get(address, 0.0) + ANSWER_S
-        ]  # fmt: skip
+        ]
         answers = self._ask(new)
         for address in new:
             if address not in answers and address not in self._asked:
                 log.warning(
                     "worker %s does not answer and gets no work until it does; can the scheduler "
-                    "reach its port?", address,
-                )  # fmt: skip
+                    "reach its port?",
+                    address,
+                )
             self._asked[address] = monotonic()
         for address, fault in answers.items():
             self._faults[address] = fault
@@ -74,10 +76,10 @@ class Admission:
         return [f"{address}: {fault}" for address, fault in found if fault]
 
     def _ask(self, addresses: Sequence[str]) -> dict[str, str | None]:
-        """Fault or None of each one that answers; who dies meanwhile is not in it."""
-        # Functions of the standard library: they are there whatever the worker has installed.
+        """Fault, or None, of each worker that answers; without workers that die meanwhile."""
+        # Functions of the standard library, which exist whatever the worker has installed.
         asked = [self._run(addresses, version, "uttermill")]
-        heard = list(asked[0])  # who was mute is not waited for again
+        heard = list(asked[0])  # a worker that did not answer is not waited for again
         asked += [self._run(heard, resolve_name, PRELOADED)]
         if self._common is not None:
             asked += [self._run(heard, os.access, str(self._common), os.W_OK)]
@@ -101,14 +103,14 @@ class Admission:
             return answers
         if len(workers) == 1:
             return {}
-        # Where one is mute (a closed port, say) Dask gives nobody's answer: so each one alone.
+        # When one does not answer (a closed port, say), Dask drops all answers: ask one by one.
         with ThreadPoolExecutor(min(len(workers), 64)) as pool:
             alone = pool.map(lambda address: self._run([address], function, *args), workers)
             return {address: answer for one in alone for address, answer in one.items()}
 
 
 def fault(theirs: Any, ready_at: Any, sees: Any = True) -> str | None:
-    """What is wrong with a worker that gave these answers (or errors), and the remedy."""
+    """What is wrong with a worker that gave these answers or errors, and the remedy; else None."""
     ours = version("uttermill")
     if isinstance(theirs, PackageNotFoundError):
         return f"uttermill is not installed there; install {ours}"

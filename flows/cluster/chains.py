@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar, cast
 
+from flows.cluster.call_queue import begin_chain
 from flows.cluster.dispatcher import NotBegun
 
 log = logging.getLogger("uttermill")
@@ -46,6 +47,10 @@ def map_chains(
     stop = threading.Event()
     ended: queue.SimpleQueue[None] = queue.SimpleQueue()
 
+    def begun(shard: Shard) -> Result:
+        begin_chain()
+        return chain(shard)
+
     def work() -> None:
         try:
             while not stop.is_set():
@@ -54,7 +59,7 @@ def map_chains(
                 if index < 0:
                     return
                 # One copy per chain: what a chain sets must not reach the next chain.
-                results[index] = contexts[index].run(chain, cast(Shard, shard))
+                results[index] = contexts[index].run(begun, cast(Shard, shard))
         except BaseException as error:  # raised again in the caller's thread
             with lock:
                 errors.append(error)

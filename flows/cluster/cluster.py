@@ -17,9 +17,10 @@ from typing import Any, Self
 
 from flows.cluster import dask_config, ending, fleet, local, spawning, worker
 from flows.cluster.admission import Admission
+from flows.cluster.classes import cluster_class
 from flows.cluster.fleet import CPU, GPU
 from flows.cluster.placement import Placement, refuse
-from flows.cluster.settings import ClusterSettings, cluster_class
+from flows.cluster.settings import ClusterSettings
 from flows.cluster.workers import SchedulerElsewhere, SchedulerHere
 from tasks.errors import ConfigError, RunError
 

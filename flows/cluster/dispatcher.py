@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from flows.cluster.call_queue import CallQueue, Future
 from flows.cluster.fleet import CPU
 from tasks.accounting.metrics import Trace
 from tasks.errors import RunError
@@ -26,14 +25,6 @@ SHARED_TRIES = 2  # deaths before the shard's items run one by one
 ISOLATED_TRIES = 4  # deaths of the worker itself while it isolates; more is not plausible
 POLL_SECONDS = 0.05  # between two looks for an idle worker, by the call at the head of a queue
 QUEUE_SECONDS = 0.5  # after which a queued call looks whether the run was cancelled
-
-
-class Future(Protocol):
-    """What the dispatcher needs of `distributed.Future`."""
-
-    def result(self, timeout: float | None = None) -> Any: ...
-    def done(self) -> bool: ...
-    def cancel(self) -> object: ...
 
 
 class Workers(Protocol):
@@ -74,51 +65,6 @@ class _NeverStarted(Exception):
     """The deadline passed while the call waited for a worker: nothing is to blame."""
 
 
-class _Queue:
-    """The calls for one kind of worker: those that run, and those that wait for an idle worker.
-
-    First come, first served, but a retry goes before calls that have not been tried yet.
-    """
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self.running: set[Future] = set()
-        self.ended = threading.Event()  # a call has ended since the head of the queue last looked
-        self._lock = threading.Lock()
-        self._waiting: deque[threading.Event] = deque()  # each is set when it comes to the head
-
-    @contextmanager
-    def place(self, retry: bool) -> Iterator[threading.Event]:
-        """A place in the queue; its event is set while it is at the head."""
-        turn = threading.Event()
-        with self._lock:
-            if retry and self._waiting:  # the head may be submitting just now: it stays
-                self._waiting.insert(1, turn)
-            else:
-                self._waiting.append(turn)
-            self._waiting[0].set()
-        try:
-            yield turn
-        finally:
-            with self._lock:
-                self._waiting.remove(turn)
-                if self._waiting:
-                    self._waiting[0].set()
-
-    def started(self, future: Future) -> None:
-        with self._lock:
-            self.running.add(future)
-
-    def finished(self, future: Future) -> None:
-        with self._lock:
-            self.running.discard(future)
-        self.ended.set()
-
-    def snapshot(self) -> list[Future]:
-        with self._lock:
-            return list(self.running)
-
-
 class Dispatcher:
     """Runs calls on the workers, at most one per worker.
 
@@ -140,7 +86,7 @@ class Dispatcher:
         self._cluster = cluster
         self._deadline = deadline
         self._lock = threading.Lock()
-        self._queues: dict[str, _Queue] = {}
+        self._queues: dict[str, CallQueue] = {}
         self._no_worker: RunError | None = None
         self._cancelled = threading.Event()
         self._draining = threading.Event()
@@ -213,14 +159,14 @@ class Dispatcher:
         if self._cancelled.wait(seconds):
             raise KeyboardInterrupt
 
-    def _queue(self, kind: str) -> _Queue:
+    def _queue(self, kind: str) -> CallQueue:
         with self._lock:
-            return self._queues.setdefault(kind, _Queue(kind))
+            return self._queues.setdefault(kind, CallQueue(kind))
 
     def _attempt(
         self,
         trace: Trace,
-        calls: _Queue,
+        calls: CallQueue,
         fn: Callable[..., Any],
         args: tuple[Any, ...],
         seconds: float,
@@ -238,7 +184,7 @@ class Dispatcher:
 
     def _call(
         self,
-        calls: _Queue,
+        calls: CallQueue,
         fn: Callable[..., Any],
         args: tuple[Any, ...],
         seconds: float,
@@ -254,14 +200,14 @@ class Dispatcher:
                 calls.finished(future)
 
     def _submit_in_turn(
-        self, calls: _Queue, fn: Callable[..., Any], args: tuple[Any, ...], retry: bool
+        self, calls: CallQueue, fn: Callable[..., Any], args: tuple[Any, ...], retry: bool
     ) -> Future:
         """Submit when it is this call's turn and a worker is idle.
 
         While a dead worker is being replaced, two calls would otherwise share a worker, and the
         innocent one would die, or miss its deadline, with the other.
         """
-        with calls.place(retry) as turn:
+        with calls.place() as turn:
             while True:
                 if self._cancelled.is_set():
                     raise KeyboardInterrupt
@@ -272,13 +218,15 @@ class Dispatcher:
                 if not turn.wait(QUEUE_SECONDS):
                     continue
                 calls.ended.clear()
-                # With none running it is submitted in any case: Dask waits for a worker to join,
-                # and gives up after its own time-out.
-                busy = len(calls.running)
-                if not busy or busy < self._cluster.live(calls.kind):
-                    future = self._cluster.submit(fn, *args, kind=calls.kind)
-                    calls.started(future)
-                    return future
+                with calls.submitting:
+                    # With none running it is submitted in any case: Dask waits for a worker to
+                    # join, and gives up after its own time-out.
+                    busy = len(calls.running)
+                    idle = not busy or busy < self._cluster.live(calls.kind)
+                    if idle and turn.is_set():  # another call may have come to the head
+                        future = self._cluster.submit(fn, *args, kind=calls.kind)
+                        calls.started(future)
+                        return future
                 calls.ended.wait(POLL_SECONDS)
 
     def _wait(self, future: Future, seconds: float) -> Any:

@@ -1,6 +1,6 @@
-"""What a worker can say about itself: the facts that the doctor's proofs are about.
+"""Facts that a worker reports about itself, for the doctor's proofs.
 
-`gather` runs on each worker, as Dask's `Client.run` calls it, and returns plain values.
+`gather` runs on each worker through Dask's `Client.run` and returns plain values.
 """
 
 from __future__ import annotations
@@ -25,23 +25,36 @@ from tasks.stages.process import command_line
 Facts = Mapping[str, Mapping[str, Any]]
 
 PACKAGES = (
-    "uttermill", "dask", "distributed", "numpy", "scipy", "pyarrow", "pydantic", "librosa", "soxr",
-    "samplerate", "resampy", "soundfile", "av", "onnxruntime", "faster-whisper",
-)  # fmt: skip
-#: Modules that must be loaded, as modules and not as lazy proxies.
+    "uttermill",
+    "dask",
+    "distributed",
+    "numpy",
+    "scipy",
+    "pyarrow",
+    "pydantic",
+    "librosa",
+    "soxr",
+    "samplerate",
+    "resampy",
+    "soundfile",
+    "av",
+    "onnxruntime",
+    "faster-whisper",
+)
+#: Modules that must be loaded as modules, not as lazy proxies.
 ENGINES = ("soxr", "samplerate", "resampy", "librosa.core.audio", "soundfile", "av", "onnxruntime")
 CAPS = tuple(
     name
     for name in DASK_CONFIG["distributed"]["nanny"]["pre-spawn-environ"]
     if name.endswith("_THREADS")
 )
-#: Set on `sys` in the client only: a worker that has it was forked.
+#: Set on `sys` in the client only; a worker that has it was forked.
 SENTINEL = "_uttermill_parent"
 
 
 def gather(dask_worker: Any) -> dict[str, Any]:
-    """All that the proofs need to know about the worker this runs on; plain values."""
-    modules = dict(sys.modules)  # as they are, before anything below imports more
+    """All facts that the proofs need about the worker this runs on, as plain values."""
+    modules = dict(sys.modules)  # before anything below imports more
     preload = modules.get("tasks.preload")
     found: dict[str, Any] = {
         "command": command_line(),
@@ -74,7 +87,7 @@ def gather(dask_worker: Any) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of what shapes results; `absent` for what is not there."""
+    """Versions of Python and of packages that affect results; `absent` for missing ones."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

@@ -1,7 +1,7 @@
-"""The workers of a local cluster: how many of which kind, with how much of the machine each.
+"""The workers of a local cluster: how many of each kind, and their share of the machine.
 
-A GPU worker sees one device and nothing else may run there; a CPU worker sees none. Dask's
-resources of the same names keep calls on workers of their kind, so that the stages of different
+A GPU worker sees one device and runs only calls that need it; a CPU worker sees none. Dask's
+resources of the same names keep calls on workers of their kind, so that stages of different
 shards overlap.
 """
 
@@ -16,7 +16,7 @@ from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.plugins import gpu
 
-CPU, GPU = "CPU", "GPU"  # kinds of workers, and Dask's names of what one of them has
+CPU, GPU = "CPU", "GPU"  # kinds of workers, and the names of their Dask resources
 
 #: A worker's imports take 0.4 GB, a Whisper base model 0.3 GB, blocks and batches the rest.
 LEAST_MEMORY = 1_500_000_000
@@ -39,11 +39,11 @@ class Fleet:
 
 
 def of(settings: ClusterSettings, gpu: bool) -> Fleet:
-    """Local workers. `gpu`: whether any call wants one; else there is nothing for GPU workers.
+    """The local workers. `gpu`: whether any call needs a GPU; otherwise there are no GPU workers.
 
-    A GPU worker's process keeps one CPU busy, and takes memory as every worker.
+    A GPU worker keeps one CPU busy and takes as much memory as any worker.
     """
-    from dask.system import CPU_COUNT  # this and the next know cgroups
+    from dask.system import CPU_COUNT  # respects cgroups, as does MEMORY_LIMIT
     from distributed.system import MEMORY_LIMIT
 
     found = gpus.devices(settings.gpus) if gpu and settings.kind == "local" else ()
@@ -71,10 +71,10 @@ def asr_threads(settings: ClusterSettings, fleet: Fleet, on_gpu: bool) -> int:
 
 
 def check(job: Job, settings: ClusterSettings) -> None:
-    """ConfigError when what wants a GPU could not use the one that it would get, or insists on one
-    where there is none: a run that is meant for a GPU never falls back to the CPU in silence.
+    """ConfigError when a stage could not use the GPU it would get, or requires a GPU where there is
+    none: a run that is meant for a GPU never silently falls back to the CPU.
 
-    Only for local workers: those that others started may be on other machines.
+    Only for local workers, because others may be on other machines.
     """
     wishes = gpu.wishes(job)
     if settings.kind != "local" or not wishes:

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, by the names that CUDA_VISIBLE_DEVICES takes. Never touches CUDA."""
+"""The GPUs of this machine, by their names in CUDA_VISIBLE_DEVICES. Never initialises CUDA."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tasks.errors import ConfigError
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 #: An index, or a UUID of a GPU or of a slice of one (MIG, in its two spellings).
 NAME = re.compile(r"[0-9]+|(GPU|MIG)-[\w/-]+")
-KERNEL = Path("/proc/driver/nvidia/gpus")  # one folder a GPU, where the driver is loaded
+KERNEL = Path("/proc/driver/nvidia/gpus")  # one folder per GPU, where the driver is loaded
 
 Chosen = Literal["auto", "none"] | tuple[int | str, ...]
 
 
 def devices(chosen: Chosen) -> tuple[str, ...]:
-    """The GPUs that the workers get; `auto`: all that this process may see."""
+    """The GPUs for the workers; `auto`: all that this process may see."""
     if chosen == "none":
         return ()
     if chosen != "auto":
@@ -28,7 +28,7 @@ def devices(chosen: Chosen) -> tuple[str, ...]:
 
 
 def check_devices(chosen: Chosen) -> None:
-    """ConfigError when a list names what this process may not see, or what is not there."""
+    """ConfigError when a list names a GPU that this process may not see or that does not exist."""
     if not isinstance(chosen, tuple):
         return
     names = devices(chosen)
@@ -49,9 +49,9 @@ def check_devices(chosen: Chosen) -> None:
 
 
 def visible(value: str | None) -> tuple[str, ...] | None:
-    """Devices that the variable shows, as CUDA reads it: nothing from the first wrong name on.
+    """Devices that the variable makes visible; like CUDA, ignores all from the first bad name on.
 
-    None when it is not set: all are visible.
+    None when the variable is not set: then all are visible.
     """
     if value is None:
         return None
@@ -64,7 +64,7 @@ def visible(value: str | None) -> tuple[str, ...] | None:
 
 
 def installed() -> tuple[str, ...]:
-    """All GPUs of this machine, by NVML's word, else by the kernel's."""
+    """All GPUs of this machine, as NVML lists them, else as the kernel does."""
     found = _by_nvml()
     if found is not None:
         return found
@@ -88,7 +88,7 @@ def _by_nvml() -> tuple[str, ...] | None:
         slices = [_slices(pynvml, handle) for handle in handles]
         if not any(slices):
             return tuple(map(str, range(count)))
-        # CUDA shows one slice only of a divided GPU that is named by its index.
+        # By its index, CUDA would show only one slice of a divided GPU.
         return tuple(
             _text(name)
             for handle, some in zip(handles, slices, strict=True)
@@ -104,12 +104,12 @@ def _slices(pynvml: Any, handle: Any) -> list[Any]:
     try:
         current, _ = pynvml.nvmlDeviceGetMigMode(handle)
         most = pynvml.nvmlDeviceGetMaxMigDeviceCount(handle) if current else 0
-    except pynvml.NVMLError:  # a GPU that cannot be divided
+    except pynvml.NVMLError:  # this GPU cannot be divided
         return []
     for index in range(most):
         try:
             part = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-        except pynvml.NVMLError:  # a free place
+        except pynvml.NVMLError:  # no slice has this index
             continue
         found.append(pynvml.nvmlDeviceGetUUID(part))
     return found

@@ -14,9 +14,9 @@ from flows.cluster.chains import map_chains
 from flows.cluster.cluster import Cluster, ClusterSettings
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU, GPU
+from flows.progress import Progress
 from flows.run import dask_report
 from flows.run.metrics import Metrics
-from flows.run.progress import Progress
 from tasks import storage
 from tasks.accounting.metrics import Place, Trace
 from tasks.job import Done, Job

@@ -1,6 +1,6 @@
-"""Estimates that were made for an OUT, and whether a run's forecast fits its disk.
+"""Estimates made for an OUT, and whether the forecast of a run fits its disk.
 
-OUT/runs/<id>/estimate.json     what `estimate --json` prints, its key, and the sample's costs
+OUT/runs/<id>/estimate.json     what `estimate --json` prints, its key, and the costs of its sample
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOTS = ("manifests", "audio", "datasets")
 
 
 def key(job: Job) -> str:
-    """Same for all settings that give the same dataset."""
+    """A hash that is equal for settings that give the same dataset."""
     return hashlib.sha256(json.dumps(recipe.settings_of(job), sort_keys=True).encode()).hexdigest()
 
 
@@ -39,22 +39,22 @@ def newest(job: Job) -> dict[str, Any] | None:
 
 
 def free(out: Path) -> int | None:
-    """Bytes that are free where OUT lies; None where that is not known (an object store)."""
+    """Bytes free on OUT's disk; None where that is unknown (an object store)."""
     return storage.of(out).free(out)
 
 
 def used(out: Path) -> int:
-    """Bytes of what runs keep in OUT; a file with several names once."""
+    """Bytes that runs keep in OUT; a file with several names counts once."""
     store = storage.of(out)
     files = (file for root in ROOTS for file in store.files(out / root))
     return sum({file.inode: file.size for file in files}.values())
 
 
 def lacking(found: dict[str, Any], out: Path) -> tuple[int, int] | None:
-    """(bytes that a run still needs, bytes that are free) where the disk is too small; else None.
+    """(bytes that a run still needs, bytes free) where the disk is too small; else None.
 
-    The upper bound of the forecast counts: a run that meets a full disk has spent hours on it. What
-    came to OUT since the estimate is taken off, so that a run that was killed half way may go on.
+    The forecast's upper bound counts, because a run that fills the disk has wasted hours. What was
+    added to OUT since the estimate is subtracted, so that a run killed half-way may continue.
     """
     room = free(out)
     need = round(found["disk_bytes"]["high"])
@@ -65,9 +65,10 @@ def lacking(found: dict[str, Any], out: Path) -> tuple[int, int] | None:
 
 
 def check(job: Job, cluster: ClusterSettings) -> None:
-    """ConfigError when the newest estimate of these settings says that the disk will not do.
+    """ConfigError when the disk is too small by the newest estimate of these settings.
 
-    Not once a run ended well after it: what that run left is in no forecast of before.
+    An estimate no longer counts once a later run has ended well: it did not include what that run
+    wrote.
     """
     found = newest(job) if cluster.check_disk and not storage.of(job.out).remote else None
     short = lacking(found, job.out) if found else None

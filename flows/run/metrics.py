@@ -1,4 +1,4 @@
-"""What the calls of a run cost, collected in the flow's process; written once, at its end."""
+"""What the calls of a run cost: collected in the flow's process, written once at the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tasks.job import Cost, Done
 
 log = logging.getLogger("uttermill")
 
-SHOWN = 3  # stragglers that people are told of
+SHOWN = 3  # stragglers that are printed
 
 
 class Metrics:
@@ -29,14 +29,13 @@ class Metrics:
         self._table = metrics.Table()
 
     def stage(self, place: Place, trace: Trace, done: Done | None) -> None:
-        """A stage of a shard came back."""
+        """Record a stage of a shard that has returned."""
         if done is not None and done.cost is not None:
-            self._add(metrics.row(
-                place, trace, done.cost, done.seconds, done.computed, done.reused, done.load
-            ))  # fmt: skip
+            counts = (done.seconds, done.computed, done.reused, done.load)
+            self._add(metrics.row(place, trace, done.cost, *counts))
 
     def call(self, place: Place, trace: Trace, cost: Cost | None) -> None:
-        """Another call came back."""
+        """Record another call that has returned."""
         self._add(metrics.row(place, trace, cost))
 
     def failed(self, place: Place, trace: Trace, error: BaseException) -> None:
@@ -56,7 +55,7 @@ class Metrics:
         return min(rows, key=lambda row: row["started"], default=None)
 
     def gap(self) -> float:
-        """What a worker mostly waits between two stages, s; 0.0 where that is not known."""
+        """Median seconds that a worker waits between two stages; 0.0 when unknown."""
         last: dict[str, float] = {}
         gaps = []
         rows = [r for r in self.table().to_pylist() if r["step"] == "run" and r["wall_seconds"]]
@@ -73,19 +72,19 @@ class Metrics:
 
 @contextmanager
 def recorded(folder: Path) -> Iterator[Metrics]:
-    """Metrics that end up in the run's folder, however the run ends (but by kill -9)."""
+    """Metrics that are written to the run's folder however the run ends, except by kill -9."""
     found = Metrics()
     try:
         yield found
     finally:
         try:
             metrics.save(found.table(), folder / metrics.NAME)
-        except OSError as error:  # the run did its work, or has an error of its own to tell
+        except OSError as error:  # must not hide the run's result, or its own error
             log.warning("no %s was written: %s", metrics.NAME, error)
 
 
 def lines(stragglers: list[dict[str, Any]]) -> list[str]:
-    """At most SHOWN stragglers in words, one a line, and how many more there are."""
+    """A sentence for each of at most SHOWN stragglers, and one for how many more there are."""
     told = [
         f"Straggler: {s['stage']} of {s['shard']} took {s['times_median']:.1f} × the median, "
         f"{s['seconds_per_audio_second']:.3g} s per second of audio, {s['wall_seconds']:.0f} s on "

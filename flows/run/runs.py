@@ -1,4 +1,4 @@
-"""OUT/runs/<id>/: what depends on the clock or the machine stands here, never in a dataset."""
+"""OUT/runs/<id>/: everything that depends on the clock or the machine, and is in no dataset."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tasks.storage import write_atomic
 
 log = logging.getLogger("uttermill")
 
-UNLOCKED_SECONDS = 60.0  # a scratch folder that has no lock for so long never gets one
+UNLOCKED_SECONDS = 60.0  # after which a scratch folder without a lock belongs to a dead run
 REMOVE_SECONDS = 5.0
 
 
 class Run:
-    """One run's folder, in which files are written, and the place where they are found later: the
-    folder itself, unless OUT is remote."""
+    """A run's local `folder`, where files are written, and the `place` where they are found later:
+    the same folder, unless OUT is remote."""
 
     def __init__(self, folder: Path, place: Path) -> None:
         self.folder, self.place = folder, place
@@ -38,14 +38,17 @@ class Run:
 
 @contextmanager
 def record(out: Path, settings: PrepareSettings, name: str = "settings.json") -> Iterator[Run]:
-    """Make the run's folder, keep its settings by a name, and write the log of it there.
+    """Make the run's folder, write its settings to the file `name`, and its log to run.log.
 
-    Under another name the folder is no run's for `newest`. Only while holding OUT's lock.
+    With another file name, `newest` does not count the folder as a run's. Call it while holding
+    OUT's lock.
     """
     place = out / "runs" / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     kept = settings.rooted().model_dump_json(indent=1).encode()
     store = storage.of(out)
-    for temp in [*store.temporaries(out / "runs")]:  # a killed run's; OUT's lock is ours
+    for temp in [
+        *store.temporaries(out / "runs")
+    ]:  # left by a killed run; this run holds OUT's lock
         store.remove(temp)
     write_atomic(place / name, kept)
     with ExitStack() as uploading:
@@ -83,12 +86,12 @@ def _logged(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A disposable folder in TMPDIR; those that killed runs left there are removed first."""
+    """A disposable folder in TMPDIR; removes those that killed runs left there."""
     folder = Path(tempfile.mkdtemp(prefix="uttermill-run-"))
     try:
         with (folder / "lock.new").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            (folder / "lock.new").rename(folder / "lock")  # never seen without being held
+            (folder / "lock.new").rename(folder / "lock")  # locked from the moment it has this name
             for old in folder.parent.glob("uttermill-run-*"):
                 if old != folder:
                     _remove_unheld(old)
@@ -101,7 +104,7 @@ def _remove_unheld(folder: Path) -> None:
     with suppress(OSError):
         try:
             lock = (folder / "lock").open("r+")
-        except FileNotFoundError:  # it is being made just now, or a kill came between
+        except FileNotFoundError:  # it is being made just now, or its run was killed while doing so
             if time.time() - folder.stat().st_mtime > UNLOCKED_SECONDS:
                 _remove(folder)
             return
@@ -111,8 +114,8 @@ def _remove_unheld(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """The lock goes last: what a kill leaves of the rest can then be told from a living run's.
-    Again and again for a while, because a worker that is dying may still write."""
+    """Remove the folder, its lock last, so that a kill meanwhile leaves a folder that is recognised
+    as dead. Repeated for a while, because a dying worker may still write."""
     until = time.monotonic() + REMOVE_SECONDS
     while True:
         with suppress(OSError):
@@ -130,11 +133,11 @@ def _remove(folder: Path) -> None:
 
 
 def newest(out: Path, ended_well: bool = False) -> Path:
-    """Folder of the newest run of OUT; of the newest that ended well, where there is one."""
+    """Folder of OUT's newest run; with `ended_well`, of the newest such run if there is one."""
     found = having(out, "settings.json")
     first = next(found, None)
     if first is None:
-        raise ConfigError(f"{out} holds no run; give the folder that `run` was given as OUT")
+        raise ConfigError(f"{out} holds no run; give the OUT of a run")
     if not ended_well:
         return first
     good = (path for path in having(out, "settings.json") if storage.exists(path / "summary.json"))
@@ -142,14 +145,14 @@ def newest(out: Path, ended_well: bool = False) -> Path:
 
 
 def having(out: Path, name: str) -> Iterator[Path]:
-    """Folders of runs with such a file, the newest first."""
+    """Folders of runs that hold the file `name`, newest first."""
     home = out / "runs"
     folders = (home / name for name in reversed(storage.of(out).folders(home)))
     return (each for each in folders if storage.exists(each / name))
 
 
 def settings_of(out: Path, ended_well: bool = False) -> PrepareSettings:
-    """Settings of the newest run of OUT, for commands that look at what is there."""
+    """Settings of the newest run of OUT, for commands that only read."""
     data = json.loads(storage.read(newest(out, ended_well) / "settings.json"))
     data["out"] = str(out)  # OUT may have been moved
     return parse(data)

@@ -1,8 +1,8 @@
-"""The local Prefect server's own process; started by `flows/server/server.py`, never imported.
+"""The program of a local Prefect server; started by `process.py`, never imported.
 
-It ends with its parent, also when that one is killed: its standard input is a pipe that only
-the parent holds open. (PR_SET_PDEATHSIG would fire when the parent's *thread* ends, and is
-Linux only.) The listening socket comes from the parent, so no other process can take the port.
+It ends with its parent, even when that is killed: its standard input is a pipe that only the
+parent holds open. (PR_SET_PDEATHSIG would fire when the parent's *thread* ends, and exists on
+Linux only.) The parent passes the listening socket, so no other process can take the port.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GRACE_SECONDS = 10.0
 
 
 def watch_parent() -> None:
-    """Ends this process when standard input ends: politely first, then for good."""
+    """End this process when standard input ends: by SIGTERM first, then at once."""
     while os.read(0, 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
@@ -37,8 +37,8 @@ def main(socket_fd: int) -> None:
 
     home = Path(get_current_settings().home)
     home.mkdir(parents=True, exist_ok=True)
-    # Two servers that migrate one new database at the same time break it: one at a time. The
-    # kernel drops the lock with the process, however it ends.
+    # Two servers that migrate one new database at the same time would break it. The kernel drops
+    # the lock when the process ends, however it ends.
     gate = os.open(home / ".uttermill-server.lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(gate, fcntl.LOCK_EX)
 

@@ -1,7 +1,7 @@
-"""Words of a run's artifact in Prefect's UI: how far it is, what came of it, or why it ended.
+"""Text of a run's artifact in Prefect's UI: its progress, its result, or why it ended.
 
-Pure text from facts; `posting.py` sends it. Everything that names things of the user's (paths,
-errors) is escaped and masked: what a file is called is no markup.
+Pure functions; `posting.py` sends the text. Paths and errors are escaped and masked, so that no
+name of a file acts as markup.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.run.progress import Standing, clock, speed_of
+from flows.progress import Standing, clock, speed_of
 from tasks import masking
 from tasks.errors import CODES, ConfigError, Held, MillError
 
 WORST = 10  # reasons that are shown
 DONE = "**Done:"
-STOOD = "### Where it stood"  # what follows is kept when a failure is written above it
+STOOD = "### Where it stood"  # kept, with what follows, when a failure is written above it
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 
-AGAIN = "**Retry**, or a new run, goes on from here: what is done is reused."
+AGAIN = "**Retry**, or a new run, continues from here: finished work is reused."
 
 
 @dataclass(frozen=True)
 class State:
-    """What is known of a run. `seconds`: wall; `result`: what `run --json` prints, at the end."""
+    """What is known of a run. `seconds`: wall time; `result`: what `run --json` prints."""
 
     out: Path | str
     seconds: float
@@ -37,7 +37,7 @@ class State:
 
 
 def markdown(state: State) -> str:
-    """The artifact of a run that goes on, or of one that is done."""
+    """The artifact of a run that is in progress or done."""
     parts = [_done(state.result) if state.result else _running(state)]
     if not state.result and state.stages:
         parts += [STOOD, _stages(state.stages)]
@@ -45,31 +45,31 @@ def markdown(state: State) -> str:
 
 
 def forecast(result: dict[str, Any]) -> str:
-    """The artifact of an estimate: what `estimate --json` prints, each number with its interval."""
+    """The artifact of an estimate, from what `estimate --json` prints; numbers have intervals."""
     sampled, hours = result["sample"], result["hours"]
 
-    def row(name: str, interval: dict[str, float] | None, words: Callable[[float], str]) -> Any:
-        ends = ("expected", "low", "high")
-        return [
-            name,
-            *([words(interval[end]) for end in ends] if interval else ["unknown", "", ""]),
-        ]
+    def row(
+        name: str, interval: dict[str, float] | None, words: Callable[[float], str]
+    ) -> list[str]:
+        if interval is None:
+            return [name, "unknown", "", ""]
+        return [name, *(words(interval[end]) for end in ("expected", "low", "high"))]
 
     rows = [row("hours kept", hours["kept"], _of_hours)]
     if len(result["datasets"]) > 1:
         for name, entry in result["datasets"].items():
             rows.append(row(f"of them {escaped(name)}", entry["kept"], _of_hours))
-    rows += [row("time", result["wall_seconds"], clock),
-             row("CPU time", result["cpu_seconds"], clock),
-             row("disk", result["disk_bytes"], lambda size: f"{size / 1e9:,.2f} GB")]  # fmt: skip
+    rows.append(row("time", result["wall_seconds"], clock))
+    rows.append(row("CPU time", result["cpu_seconds"], clock))
+    rows.append(row("disk", result["disk_bytes"], lambda size: f"{size / 1e9:,.2f} GB"))
     words = [
         f"{DONE} {sampled['recordings']} of {sampled['of']} recordings tried**, "
         f"{hours['in']:.2f} h in all by header.",
         _table(("", "expected", "from", "to (90 %)"), rows),
-        f"Not in it: {escaped('; '.join(result['leaves_out']))}.",
+        f"Not included: {escaped('; '.join(result['leaves_out']))}.",
     ]
     if not result["fits"]:
-        words.append("**The disk is too small: a run is refused.**")
+        words.append("**The disk is too small: a run would be refused.**")
     return "\n\n".join(words) + "\n"
 
 
@@ -78,10 +78,10 @@ def _of_hours(hours: float) -> str:
 
 
 def failure(what: str, error: object, before: str = "") -> str:
-    """The artifact of a run that did not end well: what happened, what to do, where it stood.
+    """The artifact of a run that did not succeed: what happened, what to do, how far it was.
 
-    `what` is `failed`, `crashed` or `was cancelled`; `error` an exception, or a state's message;
-    `before` the artifact as it was.
+    `what` is `failed`, `crashed` or `was cancelled`; `error` an exception or a state's message;
+    `before` the artifact until then.
     """
     sentence = masking.sentence(str(error)) if error else ""
     if isinstance(error, Exception) and not isinstance(error, MillError):
@@ -98,24 +98,24 @@ def failure(what: str, error: object, before: str = "") -> str:
 
 def _remedy(what: str, error: object) -> str:
     if isinstance(error, ConfigError):
-        return "Mend the settings or what they name, and start a new run: a retry has the same."
+        return "Correct the settings or what they name, and start a new run; a retry is no use."
     if isinstance(error, Held):
         return f"Wait until the other run has ended. {AGAIN}"
     if what == "was cancelled":
         return AGAIN
     if what == "crashed":
         return (
-            "Its process ended before its work (killed, out of memory, a power cut): see that the "
-            f"machine has what it needs. {AGAIN}"
+            "Its process ended early (killed, out of memory, a power cut): check that the machine "
+            f"has enough memory. {AGAIN}"
         )
-    return f"Mend the cause; `run.log` in the newest folder of `runs/` in OUT has more. {AGAIN}"
+    return f"Fix the cause; `run.log` in the newest folder of `runs/` in OUT has details. {AGAIN}"
 
 
 def _running(state: State) -> str:
     left = [_left(stage) for stage in state.stages if not stage.finished]
     known = [seconds for seconds in left if seconds is not None]
     words = f"**Running for {clock(state.seconds)}**"
-    if known:  # stages overlap: the slowest one says when it is over
+    if known:  # stages overlap: the slowest one counts
         words += f", about {clock(max(known))} left"
     return words + "."
 
@@ -124,24 +124,23 @@ def _stages(stages: Sequence[Standing]) -> str:
     rows = []
     for stage in stages:
         left = _left(stage)
-        rows.append([
-            stage.name, _hours(stage.done), _hours(max(stage.total, stage.done)),
-            _hours(stage.reused) if stage.reused else "",
-            speed_of(stage.done - stage.reused, stage.seconds),
-            "done" if stage.finished else clock(left) if left is not None else "",
-        ])  # fmt: skip
-    heads = ("stage", "done", "of", "of it reused", "throughput", "time left")
+        row = [stage.name, _hours(stage.done), _hours(max(stage.total, stage.done))]
+        row.append(_hours(stage.reused) if stage.reused else "")
+        row.append(speed_of(stage.done - stage.reused, stage.seconds))
+        row.append("done" if stage.finished else clock(left) if left is not None else "")
+        rows.append(row)
+    heads = ("stage", "done", "of", "reused", "throughput", "time left")
     return _table(heads, rows)
 
 
 def _left(stage: Standing) -> float | None:
-    """Wall seconds until the stage is done at its speed so far; None while that is unknown."""
+    """Wall seconds left at the stage's speed so far; None while that is unknown."""
     rate = (stage.done - stage.reused) / stage.seconds if stage.seconds > 0 else 0.0
     return max(0.0, stage.total - stage.done) / rate if rate > 0 else None
 
 
 def _done(result: dict[str, Any]) -> str:
-    """The true funnel, by the ledger; largest losses first."""
+    """The funnel of the ledger, largest losses first."""
     seconds, whole = result["seconds"], result["seconds"]["in"] or 1.0
     wall = result["wall_seconds"]
     version = Path(result["dataset"]).name
@@ -180,7 +179,7 @@ def _places(state: State) -> str:
         lines.append(f"- dataset: {_code(state.result['dataset'])}")
         lines.append(f"- every item: {_code(f'uttermill ledger {state.out}')}")
     if state.report:
-        lines.append(f"- report, to look, listen and move limits: {_code(state.report)}")
+        lines.append(f"- report, to browse, listen and move limits: {_code(state.report)}")
     if state.link:
         lines.append(f"- [this run's stages, shard by shard]({masking.text(state.link)})")
     return "\n".join(lines)
@@ -198,7 +197,7 @@ def _hours(seconds: float) -> str:
 
 
 def escaped(words: str) -> str:
-    """Text that Markdown shows as it is, HTML included."""
+    """Text that Markdown shows literally, HTML included."""
     return _MARKUP.sub(r"\\\1", words)
 
 

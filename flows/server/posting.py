@@ -1,8 +1,8 @@
-"""The one artifact of a run in Prefect: made when it has gone on for a while, kept up to date, and
-turned into a summary of what happened when the run fails, crashes or is cancelled.
+"""The one artifact of a run in Prefect: created after some seconds, updated during the run, and
+turned into a summary when the run fails, crashes or is cancelled.
 
-Prefect's share limits short runs, so that requests are few (one in a run of some seconds, six a
-minute in a long one) and none of them is waited for but the last one, shortly.
+Requests are few, because they would dominate short runs: one in a run of some seconds, six per
+minute in a long run. Only the last is awaited, briefly.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from prefect.context import FlowRunContext
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.utilities.urls import url_for
 
-from flows.run.progress import Progress
+from flows.progress import Progress
 from flows.server.artifacts import DONE, State, failure, markdown
 
 log = logging.getLogger("uttermill")
 
 KEY = "uttermill-progress"
-FIRST_SECONDS = 4.0  # a run that has nothing to do is over by then
+FIRST_SECONDS = 4.0  # a run with nothing to do is over by then
 EVERY_SECONDS = 10.0
-CLOSE_SECONDS = 5.0  # that the end of a run waits for its last words
+CLOSE_SECONDS = 5.0  # that the end of a run waits for its last update
 CLIENT: dict[str, Any] = {"timeout": 20.0}
 
 
-class Live:
-    """Context manager within a flow run: posts how far it is, in a thread of its own.
+class LiveArtifact:
+    """Context manager within a flow run: posts its progress, in a thread.
 
-    An update that fails is said once in the log and hurts nothing. Outside of a flow run it does
+    The first update that fails is logged; the run continues. Outside of a flow run it does
     nothing.
     """
 
@@ -52,18 +52,18 @@ class Live:
         self._last: tuple[dict[str, Any], Path | None] | None = None
         self._over = threading.Event()
         self._failed = False
-        # In a context of its own the thread would know no API, and Prefect would start one.
+        # In an empty context the thread would know no API, and Prefect would start a server.
         context_of_run = contextvars.copy_context()
         self._thread = threading.Thread(
             target=context_of_run.run, args=(self._keep,), name="artifact", daemon=True
         )
 
     def watch(self, progress: Progress) -> None:
-        """Whose numbers are shown."""
+        """Post the numbers of this progress."""
         self._progress = progress
 
     def finish(self, result: dict[str, Any], report: Path | None) -> None:
-        """The run is done: its last update has the true funnel."""
+        """The run is done: its last update shows the result."""
         self._last = (result, report)
 
     def __enter__(self) -> Self:
@@ -72,9 +72,11 @@ class Live:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._over.set()
         if self._run is not None:
             self._thread.join(CLOSE_SECONDS)
@@ -91,7 +93,7 @@ class Live:
         known: UUID | None = None
         wait = FIRST_SECONDS
         with ExitStack() as stack:
-            # What is lost is posted again in ten seconds: Prefect's client would try for long.
+            # No retries: the next update comes in ten seconds.
             stack.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
             client: SyncPrefectClient | None = None
             while not (over := self._over.wait(wait)) or self._progress is not None:
@@ -101,10 +103,10 @@ class Live:
                         client = stack.enter_context(
                             get_client(httpx_settings=CLIENT, sync_client=True)
                         )
-                    if known is None and self._run.run_count > 1:  # the attempt before had one
+                    if known is None and self._run.run_count > 1:  # an earlier attempt made one
                         known = _id(_found(client, self._run.id))
                     known = _post(client, self._run.id, known, self._text())
-                except Exception as error:  # whatever it is, the run goes on
+                except Exception as error:  # whatever it is, the run continues
                     if not self._failed:
                         log.warning("the run's artifact in Prefect was not updated: %s", error)
                     self._failed = True
@@ -113,14 +115,14 @@ class Live:
 
 
 def _post(client: SyncPrefectClient, run: UUID, known: UUID | None, text: str) -> UUID:
-    # Not the client's own methods: each of those sends an event after it, with the whole text.
+    # Not the client's own methods, which also send an event with the whole text.
     if known is not None:
         reply = client.request(
             "PATCH", "/artifacts/{id}", path_params={"id": known}, json={"data": text}
         )
         reply.raise_for_status()
         return known
-    about = "How far the run is, and what came of it."
+    about = "Progress of the run, and its result."
     made = {"key": KEY, "type": "markdown", "description": about, "data": text}
     reply = client.request("POST", "/artifacts/", json={**made, "flow_run_id": str(run)})
     reply.raise_for_status()
@@ -128,7 +130,7 @@ def _post(client: SyncPrefectClient, run: UUID, known: UUID | None, text: str) -
 
 
 def _found(client: SyncPrefectClient, run: UUID) -> Artifact | None:
-    """The artifact that the flow run has already."""
+    """The artifact that the flow run already has."""
     which = ArtifactFilter.model_validate({"flow_run_id": {"any_": [run]}, "key": {"any_": [KEY]}})
     found = client.read_artifacts(artifact_filter=which, limit=1)
     return found[0] if found else None
@@ -139,7 +141,7 @@ def _id(artifact: Artifact | None) -> UUID | None:
 
 
 def note(text: str) -> None:
-    """The artifact of a flow run that has one thing to say, at its end; outside of one, nothing."""
+    """Make the artifact of a flow run that has one result, at its end; otherwise do nothing."""
     context = FlowRunContext.get()
     if not context or not context.flow_run:
         return
@@ -155,10 +157,10 @@ def note(text: str) -> None:
 
 
 def summarise(flow: Any, flow_run: Any, state: Any) -> None:
-    """Prefect's hook for a flow run that did not end well, in whatever process it is called.
+    """Prefect's hook for a flow run that failed, crashed or was cancelled.
 
-    Prefect calls it for a crash and a cancel in the process of the worker or of `serve`: that of
-    the run is gone then.
+    After a crash or a cancel Prefect calls it in the process of its worker or of `serve`, because
+    the process of the run is gone.
     """
     what = (
         "was cancelled"
@@ -173,8 +175,8 @@ def summarise(flow: Any, flow_run: Any, state: Any) -> None:
             found = _found(client, flow_run.id)
             before = str(found.data) if found else ""
             if what == "was cancelled" and before.startswith(DONE):
-                return  # it had come to its end when Prefect asked
-            error = getattr(state.data, "result", state.data)  # a record of it, most often
+                return  # it had already finished
+            error = getattr(state.data, "result", state.data)  # most often a record of the result
             error = error if isinstance(error, Exception) else state.message
             _post(client, flow_run.id, _id(found), failure(what, error, before))
     except Exception as error:  # the server may be why the run ended

@@ -39,8 +39,8 @@ from flows.demo.encoding import encode
 from flows.demo.sentences import STORY
 from flows.demo.speech import Line, speak
 from flows.prepare import line
+from flows.progress import Progress
 from flows.run.caller import ClusterCaller
-from flows.run.progress import Progress
 from flows.server.server import local_server
 from tasks import audio
 from tasks.job import Job

@@ -160,7 +160,7 @@ def test_retry_of_a_failed_run_through_a_work_pool(
     assert failed.is_failed()
     assert "the recogniser's licence has run out" in str(failed.message)
     assert soon(lambda: not service.still_open(run), 20)
-    summary(run, "## The run failed", "> the recogniser's licence has run out", "Mend the cause")
+    summary(run, "## The run failed", "> the recogniser's licence has run out", "Fix the cause")
     fault.unlink()
     retried(site, run, reference)
 

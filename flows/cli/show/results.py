@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from flows.cli.show.tables import funnel, say, table
-from flows.run.progress import clock
+from flows.progress import clock
 
 
 def status(result: dict[str, Any], console: Console) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 from rich.console import Console
 
 from flows.cli.show.tables import funnel, say, table
+from flows.progress import clock
 from flows.run import metrics
 from flows.run.disk import gigabytes
-from flows.run.progress import clock
 
 IDLE_SHARE = 0.7  # an estimate says that workers waited when they computed for less of the time
 

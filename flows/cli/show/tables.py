@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.run.progress import clock
+from flows.progress import clock
 
 
 class PlainTable(Table):

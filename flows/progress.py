@@ -1,7 +1,7 @@
-"""One line a stage: audio-hours done, speed as a multiple of real time, time left.
+"""One line per stage: hours of audio done, speed as a multiple of real time, time left.
 
-On a terminal these are live bars that share their console with Prefect's log lines; elsewhere
-(CI, a file, a pipe) each stage prints one plain line when it ends. All of it goes to stderr.
+On a terminal these are live bars that share a console with Prefect's log lines; elsewhere (CI, a
+file, a pipe) each stage prints one plain line when it ends. Everything goes to stderr.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Stage:
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a stage is: seconds of audio, but `seconds`, the wall time that it took so far."""
+    """How far a stage is, in seconds of audio; `seconds` is its wall time so far."""
 
     name: str
     total: float
@@ -48,9 +48,8 @@ class Standing:
 class Progress:
     """Bars of a run; a context manager; every method may be called from any thread.
 
-    Seconds are seconds of audio. A stage may be started again with a larger total (recordings
-    are still being found); what was reused counts as done through `advance(..., reused=True)`,
-    which moves the bar and leaves the speed alone.
+    Seconds are seconds of audio. A stage may be started again with a larger total while recordings
+    are still being found. `advance(..., reused=True)` moves the bar without changing the speed.
     """
 
     def __init__(self, quiet: bool = False, stream: TextIO | None = None) -> None:
@@ -82,13 +81,15 @@ class Progress:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._open.close()
 
     def start(self, stage: str, total_seconds: float) -> None:
-        """Shows the stage, or gives it a new total."""
+        """Show the stage, or set its new total."""
         with self._lock:
             known = self._stages.setdefault(stage, _Stage())
             known.total = total_seconds
@@ -97,16 +98,16 @@ class Progress:
             self._show(known)
 
     def advance(self, stage: str, seconds: float, reused: bool = False) -> None:
-        """More audio of the stage is done."""
+        """Add audio that the stage has done."""
         with self._lock:
             known = self._stages.setdefault(stage, _Stage())
             known.done += seconds
-            if reused:  # as if it had never been part of the work whose speed is shown
+            if reused:  # left out of the speed
                 known.reused += seconds
             self._show(known)
 
     def finish(self, stage: str) -> None:
-        """The stage is complete; without a terminal this prints its line."""
+        """Complete the stage; without a terminal this prints its line."""
         with self._lock:
             known = self._stages.setdefault(stage, _Stage())
             if known.finished:
@@ -122,16 +123,20 @@ class Progress:
                 print(line + (f", {speed}" if speed else ""), file=self._stream, flush=True)
 
     def standing(self) -> list[Standing]:
-        """How far each stage is, in the order in which they began."""
+        """How far each stage is, in the order they began."""
         with self._lock:
             now = time.monotonic()
             return [
                 Standing(
-                    name, s.total, s.done, s.reused, s.took if s.finished else now - s.began,
-                    s.finished,
+                    name=name,
+                    total=s.total,
+                    done=s.done,
+                    reused=s.reused,
+                    seconds=s.took if s.finished else now - s.began,
+                    finished=s.finished,
                 )
                 for name, s in self._stages.items()
-            ]  # fmt: skip
+            ]
 
     def on_event(self, event: tuple[float, Any]) -> None:
         """Handler for `Cluster.subscribe`: a worker's `{"stage": str, "seconds": float}`."""
@@ -148,7 +153,7 @@ class Progress:
         left = "" if stage.finished or not rate else clock((stage.total - stage.done) / rate)
         self._bars.update(
             stage.bar,
-            # A total of 0 would show a bar that runs for ever.
+            # A total of 0 would show an endless bar.
             total=max(stage.total, stage.done) or 1.0,
             completed=stage.done if stage.total or stage.done else float(stage.finished),
             hours=f"{stage.done / 3600:.2f}/{hours(max(stage.total, stage.done))}",
@@ -182,8 +187,8 @@ def speed_of(audio_seconds: float, wall_seconds: float) -> str:
 def shared_console(console: Console, stream: TextIO) -> Iterator[None]:
     """Within it, log handlers that write to `stream` print through `console`, above the bars.
 
-    Two writers that move one cursor garble each other. Prefect's handlers have a console of
-    their own; plain ones write to the stream.
+    Otherwise log lines and bars would garble each other. Prefect's handlers have their own
+    console; plain handlers write to the stream.
     """
     with ExitStack() as restore:
         for handler in _handlers():
@@ -199,6 +204,6 @@ def shared_console(console: Console, stream: TextIO) -> Iterator[None]:
 
 def _handlers() -> list[logging.Handler]:
     loggers = [logging.getLogger(), *logging.root.manager.loggerDict.values()]
-    # One handler may serve several loggers; placeholders have none.
+    # One handler may serve several loggers; placeholders in the list have none.
     found = {id(h): h for log in loggers if isinstance(log, logging.Logger) for h in log.handlers}
     return list(found.values())

@@ -35,7 +35,7 @@ os.environ["DO_NOT_TRACK"] = "1"
 os.environ["PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS"] = "2"
 
 
-SOME_KILLS, ALL_KILLS = 8, 60
+SOME_KILLS, ALL_KILLS = 4, 60
 
 
 def kills(config: pytest.Config) -> int:

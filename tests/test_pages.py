@@ -45,3 +45,12 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
         if not target.startswith(("http:", "https:")):
             assert (page.parent / target).exists(), target
+
+
+def test_every_test_file_is_on_the_map() -> None:
+    home = pages.ROOT / "tests"
+    text = (home / "README.md").read_text()
+    files = [*home.glob("test_*.py"), *home.glob("e2e/test_*.py")]
+    assert [f.name for f in files if f"`{f.relative_to(home)}`" not in text] == []
+    named = re.findall(r"`((?:e2e/|faults/)?test_\w+\.py)`", text)
+    assert [name for name in named if not (home / name).exists()] == []

@@ -9,6 +9,7 @@ import os
 import tracemalloc
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,6 +40,7 @@ from tests.test_filters import cut
 RATE = 16_000
 Floats = NDArray[np.float32]
 CORPUS = os.environ.get("UTTERMILL_CORPUS")
+NIGHTLY = partial(pytest.param, marks=pytest.mark.nightly)
 on_corpus = pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set")
 MODULES: list[Any] = [nmf_snr, snr, dnsmos]
 
@@ -115,9 +117,10 @@ def test_nmf_snr_of_speech_is_data_juicers(voices: list[Floats]) -> None:
 
 
 @on_corpus
-def test_nmf_snr_of_real_clips_is_data_juicers() -> None:
+@pytest.mark.parametrize("count", [24, NIGHTLY(60)])
+def test_nmf_snr_of_real_clips_is_data_juicers(count: int) -> None:
     differences = {}
-    for path, samples, rate in real(0.2, 80, 60):
+    for path, samples, rate in real(0.2, 80, count):
         theirs, ours = plain(samples), value(nmf_snr, samples, rate)
         if abs(theirs) > 1e300:
             assert ours is None
@@ -193,9 +196,10 @@ def test_snr_needs_no_pause(voices: list[Floats]) -> None:
 
 
 @on_corpus
-def test_snr_of_real_clips_is_that_of_added_noise() -> None:
+@pytest.mark.parametrize("count", [100, NIGHTLY(400)])
+def test_snr_of_real_clips_is_that_of_added_noise(count: int) -> None:
     clean = []
-    for _, samples, rate in real(1.5, 40, 400, "degraded", "formats"):
+    for _, samples, rate in real(1.5, 40, count, "degraded", "formats"):
         size = round(0.032 * rate)
         whole = len(samples) // size
         powers = np.square(samples[: whole * size]).reshape(whole, size).mean(axis=1)
@@ -281,9 +285,10 @@ def test_dnsmos_counts_the_windows_that_the_reference_loses(
 
 
 @on_corpus
-def test_dnsmos_of_real_clips_is_the_references(reference: Any) -> None:
+@pytest.mark.parametrize("count", [5, NIGHTLY(12)])
+def test_dnsmos_of_real_clips_is_the_references(reference: Any, count: int) -> None:
     worst = 0.0
-    clips = [(samples, rate) for _, samples, rate in real(0.5, 16, 12)]
+    clips = [(samples, rate) for _, samples, rate in real(0.5, 16, count)]
     clips.append((np.concatenate([samples for samples, rate in clips if rate == RATE]), RATE))
     for samples, rate in clips:
         clip = Clip.of(samples, rate)

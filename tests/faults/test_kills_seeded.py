@@ -1,6 +1,8 @@
-"""Kill it anywhere, run it again: `--kills N` kills with -9, of whatever runs, in every stage.
+"""Kill it anywhere, run it again: kills with -9, of whatever runs, in every stage.
 
-    pytest tests/faults/test_kills_seeded.py --kills 60
+    pytest tests/faults/test_kills_seeded.py                        one of each victim
+    pytest tests/faults/test_kills_seeded.py -m nightly             the whole plan
+    pytest tests/faults/test_kills_seeded.py --kills 30 --kills-seed 1
 
 Every few seconds a kill; the plan follows from `--kills-seed`, what it hit from the machine. The
 table at the end of the test run says what it was.
@@ -35,9 +37,7 @@ from tests import corpus
 from tests.conftest import KILLS, SOME_KILLS, kills
 from tests.faults.command import ROOT, Site, Started, differences, soon, still_open
 from tests.faults.kills import (
-    ANY,
     MOMENTS,
-    STAGES,
     VICTIMS,
     Kill,
     Striker,
@@ -214,9 +214,9 @@ def test_the_plan_hits_everybody_everywhere(seed: int) -> None:
     assert len(kills) == 60
     assert {(k.victim, k.moment) for k in kills} == {(v, m) for v in VICTIMS for m in MOMENTS}
     assert plan(60, seed) == chains != plan(60, seed + 1)
-    few = [kill for chain in plan(8, seed) for kill in chain]
-    assert {kill.moment for kill in few} == {ANY, *STAGES}
+    few = [kill for chain in plan(SOME_KILLS, seed) for kill in chain]
     assert {kill.victim for kill in few} == set(VICTIMS)
+    assert len({kill.moment for kill in few}) == SOME_KILLS
     for chain in chains:
         moments = [MOMENTS.index(kill.moment) for kill in chain]
         assert moments == sorted(set(moments))

@@ -62,7 +62,7 @@ def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> dict[str, An
     return {
         "kept": sample.kept,
         "reason": sample.name,
-        "whys": [(KINDS[why.kind], told(why, sample, about)) for why in _once(sample.whys)],
+        "whys": [(KINDS[why.kind], limit_text(why, sample, about)) for why in _once(sample.whys)],
         "dataset": _shown(row["dataset"], NAME),
         "file": _shown(row["source_path"], NAME),
         "start": row["start"],
@@ -92,7 +92,7 @@ def _once(whys: Sequence[Why]) -> list[Why]:
     return list(found.values())
 
 
-def told(why: Why, sample: Sample, about: Mapping[str, tuple[str, str]]) -> str:
+def limit_text(why: Why, sample: Sample, about: Mapping[str, tuple[str, str]]) -> str:
     """Value and limit in words: `duration 0.31 s, limit at least 0.5 (filter.too_short)`."""
     if why.kind == "longest":
         return words.length(sample.seconds)

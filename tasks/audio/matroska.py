@@ -17,9 +17,9 @@ _HEAD = 12  # bytes of an element's ID and size
 
 
 def damaged_spans(file: BinaryIO, size: int) -> list[tuple[float, float | None]]:
-    """(start, end) of clusters whose checksum is wrong, s since the first cluster; the end of the
-    file's last cluster is None. Empty for other files, and where there are no checksums. The position is left at
-    the start."""
+    """(start, end) of clusters whose checksum is wrong, in s since the first cluster; the end of
+    the file's last cluster is None. Empty for other files, and where there are no checksums. The
+    position is left at the start."""
     try:
         return list(_spans(file, size))
     finally:

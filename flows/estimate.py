@@ -24,14 +24,13 @@ from flows.run import disk, metrics, runs
 from flows.run.caller import ClusterCaller, opened
 from flows.server import artifacts, posting
 from flows.settings import PrepareSettings, check
-from tasks import masking, package, prefect_tasks, storage
+from tasks import masking, package, pipeline, storage
+from tasks.callers import Observer
 from tasks.dataset import versions
 from tasks.estimating import forecast, sample, trial
 from tasks.estimating.forecast import Costs, Forecast, Sizes
 from tasks.estimating.sample import Member
 from tasks.job import Done, Job, Spent
-from tasks.pipeline import Sharded
-from tasks.prefect_tasks import value
 from tasks.settings import (
     FilterSettings,
     PackageSettings,
@@ -40,6 +39,7 @@ from tasks.settings import (
     Source,
     TranscribeSettings,
 )
+from tasks.stages.stage import PER_SHARD
 from tasks.storage import lock, write_atomic
 
 log = logging.getLogger("uttermill")
@@ -117,16 +117,13 @@ def line(
     job: Job, caller: ClusterCaller, progress: Progress, fraction: float, least: int
 ) -> tuple[dict[str, Any], Costs]:
     """Run the sample on a cluster, within a flow run; returns the forecast and its costs."""
-    progress.start("shard", 0.0)
-    found: Sharded = value(prefect_tasks.shard(job, caller, caller.listing(job)))
+    observer = prepare.TaskRuns(caller, progress)
+    found = pipeline.sharded(job, caller, observer)
     members, failed = trial.frame(job.out, found.shards)
     wanted = sample.size(len(members), fraction, least)
     drawn = sample.draw(members, wanted, job.package.seed)
     chosen = [m for some in drawn.values() for m in some]
-    progress.start("shard", found.done.seconds)
-    progress.advance("shard", found.done.seconds, reused=not found.done.ran)
-    progress.finish("shard")
-    dones = _sampled(job, chosen, caller, progress)
+    dones = _sampled(job, chosen, caller, observer)
     seen = trial.known(job, found.shards)
     costs = _costs(job, dones, caller)
     sizes = _packaged(job, members, chosen, seen, caller, costs)
@@ -143,8 +140,7 @@ def line(
         "hours": round(sum(m.seconds for m in chosen) / 3600, 6),
         "strata": len(held),
         "items_computed": {
-            stage: sum(d.computed for d in flat if d.stage == stage)
-            for stage in prefect_tasks.PER_SHARD
+            stage: sum(d.computed for d in flat if d.stage == stage) for stage in PER_SHARD
         },
         **trial.told(seen[m.recording] for m in chosen if m.recording in seen),
     }
@@ -161,31 +157,31 @@ def line(
 
 
 def _sampled(
-    job: Job, chosen: list[Member], caller: ClusterCaller, progress: Progress
+    job: Job, chosen: list[Member], caller: ClusterCaller, observer: Observer
 ) -> list[list[Done]]:
     """Run the stages of every shard, for its recordings in the sample only."""
     of: dict[str, list[Member]] = {}
     for m in chosen:
         of.setdefault(m.shard, []).append(m)
     seconds = {shard: sum(m.seconds for m in some) for shard, some in of.items()}
-    for stage in prefect_tasks.PER_SHARD:
-        progress.start(stage, sum(seconds.values()))
+    for stage in PER_SHARD:
+        observer.start(stage, sum(seconds.values()))
 
     def chain(shard: str) -> list[Done]:
         only = frozenset(m.recording for m in of[shard])
-        return prepare.chain(replace(job, only=only), seconds, caller, progress, shard)
+        return pipeline.chain(replace(job, only=only), shard, seconds[shard], caller, observer, {})
 
     order = sorted(of, key=lambda shard: (-seconds[shard], shard))
-    results = prepare.over_shards(order, chain, caller)
-    for stage in prefect_tasks.PER_SHARD:
-        progress.finish(stage)
+    results = observer.chains(order, chain)
+    for stage in PER_SHARD:
+        observer.finish(stage)
     return results
 
 
 def _costs(job: Job, dones: list[list[Done]], caller: ClusterCaller) -> Costs:
     """Costs of the sample: of this run, and of the run that made what is reused."""
     costs = forecast.costs([done for each in dones for done in each])
-    costs.lanes = {stage: caller.kind(stage, job) for stage in prefect_tasks.PER_SHARD}
+    costs.lanes = {stage: caller.kind(stage, job) for stage in PER_SHARD}
     costs.workers = {kind: caller.cluster.count(kind) for kind in sorted(set(costs.lanes.values()))}
     first = caller.metrics.first()
     costs.start = first["queue_seconds"] if first else 0.0

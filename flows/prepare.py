@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +27,11 @@ from flows.server import api, history, posting
 from flows.settings import PrepareSettings, check
 from tasks import pipeline, prefect_tasks
 from tasks.accounting import summary
+from tasks.callers import Chain, Step
 from tasks.dataset import reader_drops, versions
-from tasks.errors import CorruptManifest, MillError, NothingLeft
+from tasks.errors import MillError
 from tasks.job import Done, Job
-from tasks.pipeline import Published, Sharded, Totals
-from tasks.prefect_tasks import value
+from tasks.results import Published, Sharded
 from tasks.settings import (
     FilterSettings,
     PackageSettings,
@@ -41,7 +40,6 @@ from tasks.settings import (
     Source,
     TranscribeSettings,
 )
-from tasks.settled import Settled
 from tasks.storage import lock, tables
 
 log = logging.getLogger("uttermill")
@@ -128,33 +126,8 @@ def line(job: Job, caller: ClusterCaller, progress: Progress, folder: Path) -> d
     Returns what `run --json` prints, without the times. Files that the sources left aside are
     listed in `folder`, the run's folder.
     """
-    totals = Totals()
-    assert job.scratch is not None
-    pipeline.prepare_retry(job)
-    for attempt in range(pipeline.REPAIRS):
-        progress.start("shard", 0.0)
-        found: Sharded = value(prefect_tasks.shard(job, caller, caller.listing(job)))
-        totals.add(found.done)
-        items.write_left_aside(folder, found.left)
-        _show(progress, found)
-        state = Settled(job, found.shards, found.index)
-        _all_chains(job, found, caller, progress, state, totals)
-        progress.start("package", found.done.seconds)
-        try:
-            ended = prefect_tasks.package(job, found.shards, caller, caller.listing(job), state)
-            published: Published = value(ended)
-            break
-        except NothingLeft as error:
-            raise NothingLeft(error.args[0], error.reasons, found.ignored) from None
-        except CorruptManifest as fault:
-            if attempt == pipeline.REPAIRS - 1:
-                raise
-            log.warning("%s; the shard runs again", fault)
-    totals.add(published.done)
-    packaged = published.summary["seconds"]["packaged"]
-    progress.start("package", packaged)
-    progress.advance("package", packaged, reused=not published.new)
-    progress.finish("package")
+    ended = pipeline.run(job, caller, TaskRuns(caller, progress, folder))
+    found, published, totals = ended.sharded, ended.published, ended.totals
     return {
         **_read_back(job, published),
         "dataset": str(published.path),
@@ -188,60 +161,38 @@ def _read_back(job: Job, published: Published) -> dict[str, Any]:
     return {**rates, "splits": told, "reader_drops": drops}
 
 
-def _show(progress: Progress, found: Sharded) -> None:
-    """Fill the shard bar; the other bars start with all audio, by header, as their total."""
-    progress.start("shard", found.done.seconds)
-    progress.advance("shard", found.done.seconds, reused=not found.done.ran)
-    progress.finish("shard")
-    for stage in prefect_tasks.PER_SHARD:
-        progress.start(stage, found.done.seconds)
+class TaskRuns:
+    """The observer of a flow run: its steps are Prefect task runs, and move the progress bars.
 
-
-def _all_chains(
-    job: Job,
-    found: Sharded,
-    caller: ClusterCaller,
-    progress: Progress,
-    state: Settled,
-    totals: Totals,
-) -> None:
-    """Run every shard's chain.
-
-    With more shards than one flow run takes, only shards that may lack something get task runs:
-    nobody reads 30,000 task runs that say "Reused", and each costs 25 ms of CPU.
+    Files that the sources left aside are listed in `folder`, if it is given.
     """
-    shards = found.shards
-    if len(shards) > SHARDS_PER_FLOW:
-        shards = [shard for shard in shards if state.items(shard) is None]
-        for shard in set(found.shards) - set(shards):
-            _pass_over(shard, found.seconds[shard], state, progress, totals)
-        log.info(
-            "%d of %d shards are as the last run left them",
-            len(found.shards) - len(shards),
-            len(found.shards),
-        )
-    each = partial(chain, job, found.seconds, caller, progress, state=state)
-    results = over_shards(shards, each, caller)
-    for stage in prefect_tasks.PER_SHARD:
-        progress.finish(stage)
-    for dones in results:
-        state.saw(dones)
-        for done in dones:
-            totals.add(done)
+
+    # Nobody reads 30,000 task runs that say "Reused", and each costs 25 ms of CPU.
+    most_shards = SHARDS_PER_FLOW
+
+    def __init__(
+        self, caller: ClusterCaller, progress: Progress, folder: Path | None = None
+    ) -> None:
+        self.caller, self.folder = caller, folder
+        self.start, self.advance, self.finish = progress.start, progress.advance, progress.finish
+
+    def step(
+        self, name: str, work: Callable[[], Step], shard: str = "", seconds: float = 0.0
+    ) -> Step:
+        label = name
+        if shard:
+            label += f" · {shard.replace('shard-', 'shard ')} · {seconds / 3600:.2f} h"
+        return prefect_tasks.run(name, label, work)
+
+    def chains(self, shards: list[str], chain: Chain) -> list[list[Done]]:
+        return over_shards(shards, chain, self.caller)
+
+    def sharded(self, found: Sharded) -> None:
+        if self.folder is not None:
+            items.write_left_aside(self.folder, found.left)
 
 
-def _pass_over(
-    shard: str, seconds: float, state: Settled, progress: Progress, totals: Totals
-) -> None:
-    """Count a shard that lacks nothing."""
-    for stage, count in (state.items(shard) or {}).items():
-        progress.advance(stage, seconds, reused=True)
-        totals.add(Done(stage, shard, 0, count), task_run=False)
-
-
-def over_shards(
-    shards: list[str], chain: Callable[[str], list[Done]], caller: ClusterCaller
-) -> list[list[Done]]:
+def over_shards(shards: list[str], chain: Chain, caller: ClusterCaller) -> list[list[Done]]:
     """Run a chain for each shard; more than 100 shards run in child flow runs, two at a time."""
     dispatcher = caller.dispatcher
     groups = [shards[i : i + SHARDS_PER_FLOW] for i in range(0, len(shards), SHARDS_PER_FLOW)]
@@ -263,7 +214,6 @@ def over_shards(
     return [done for results in children for done in results]
 
 
-Chain = Callable[[str], list[Done]]
 # What a child flow runs for its shards. Not a parameter: parameters go to Prefect's database.
 _children: ContextVar[tuple[Chain, Callable[[], int], Callable[[], None]]] = ContextVar("children")
 
@@ -273,26 +223,3 @@ def prepare_shards(shards: list[str]) -> list[list[Done]]:
     """A child of `prepare` for at most 100 shards, on the same cluster."""
     chain, width, drain = _children.get()
     return map_chains(shards, chain, width, drain=drain)
-
-
-def chain(
-    job: Job,
-    seconds: dict[str, float],
-    caller: ClusterCaller,
-    progress: Progress,
-    shard: str,
-    state: Settled | None = None,
-) -> list[Done]:
-    """Filter, resample and transcribe one shard, in three Prefect task runs."""
-    audio = seconds[shard]
-    there = (state.items(shard) if state else None) or {}
-
-    def step(stage: str, sure: bool) -> Done:
-        label = f"{stage} · {shard.replace('shard-', 'shard ')} · {audio / 3600:.2f} h"
-        run = prefect_tasks.PER_SHARD[stage]
-        done: Done = value(run(job, shard, audio, caller, label, sure, there.get(stage)))
-        if not done.ran:
-            progress.advance(stage, audio, reused=True)
-        return done
-
-    return pipeline.run_chain(step)

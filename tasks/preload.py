@@ -1,12 +1,13 @@
-"""Preload of every worker: real modules before the first task, or no worker at all.
+"""Preload of every worker: loads real modules before the first task, or refuses to start.
 
-Dask imports this module (`distributed.worker.preload: [tasks.preload]`) while the worker is being
-built, before it joins the scheduler. All checks stand at module level on purpose: an exception
-here ends the start, while one in `dask_setup` would only be logged.
+Dask imports this module (`distributed.worker.preload: [tasks.preload]`) before the worker joins the
+scheduler. The checks are at module level because an exception here ends the start, while one in
+`dask_setup` would only be logged. Like the command line, this module is the start of a process: it
+may read and set that process's environment and signals.
 
 `import librosa` loads nothing, and `librosa.core.audio` may put lazy proxies of samplerate and
-resampy into `sys.modules`; on Python before 3.13 two threads that touch such a proxy at the same
-time break it. So engines are imported first, touched, and proven to be modules.
+resampy into `sys.modules`; before Python 3.13, two threads that use such a proxy at the same time
+break it. So engines are imported first, used once, and checked to be modules.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import Any
 from tasks.errors import RunError
 from tasks.stages.process import command_line, die_with_parent, started_afresh
 
-#: Module, and what is touched in it so that it is loaded indeed. Engines before librosa.
+#: Module, and an attribute that is read so that it is really loaded. Engines before librosa.
 WARM = {
     "numpy": "ndarray",
     "pyarrow.parquet": "ParquetFile",
@@ -42,18 +43,18 @@ WARM = {
     "librosa.core.audio": "resample",
     "pyarrow.compute": "equal",
     "pyarrow.dataset": "dataset",
-    # The stages, with what they import: half a second of each worker's first task.
+    # The stages, whose imports would take half a second of each worker's first task.
     "tasks.pipeline": "run_here",
     "tasks.filter": "compute",
     "tasks.resample": "compute",
     "tasks.transcribe": "compute",
 }
-#: Set by the client before it spawns workers; absent where workers are started by hand.
+#: Set by the client that spawns workers; absent where workers are started by hand.
 VERSION_VARIABLE = "UTTERMILL_VERSION"
 
 
 def warm(modules: dict[str, str]) -> tuple[str, ...]:
-    """Import and touch modules; RunError when one is missing, broken or only a proxy."""
+    """Import modules and read their attributes; RunError for a missing one, or a lazy proxy."""
     for name, attribute in modules.items():
         try:
             getattr(import_module(name), attribute)
@@ -68,14 +69,14 @@ def warm(modules: dict[str, str]) -> tuple[str, ...]:
 
 
 def agree(expected: str | None, found: str) -> None:
-    """RunError when the client that asked for this worker runs another version."""
+    """RunError when the client that started this worker runs another version."""
     if expected is not None and expected != found:
         raise RunError(
             f"this worker has uttermill {found} and the client {expected}; install {expected} here"
         )
 
 
-#: The GPUs that this worker sees, as its nanny set it before anything was loaded below.
+#: The GPUs that this worker sees, as its nanny set them before any import below.
 VISIBLE = os.environ.get("CUDA_VISIBLE_DEVICES")
 
 if not started_afresh(command_line()):
@@ -85,27 +86,27 @@ if not started_afresh(command_line()):
     )
 die_with_parent()
 agree(os.environ.get(VERSION_VARIABLE), version("uttermill"))
-# Ctrl-C reaches the whole group; the client decides when its workers end.
+# Ctrl-C reaches the whole process group, but the client decides when its workers end.
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-# What a call raises reaches the client, which says it in a sentence; Dask would print it here too.
+# Errors of calls reach the client, which reports them; Dask would print them here, too.
 logging.getLogger("distributed.worker").addFilter(
     lambda record: not str(record.msg).startswith("Compute Failed")
 )
 
 MODULES = warm(WARM)
-# The first array made of Python objects looks for pandas, and imports it where there is one.
+# The first array made of Python objects imports pandas where it is installed.
 import_module("pyarrow").array([0])
 #: Unix time when everything above was loaded.
 LOADED_AT = time.time()
 #: Unix time of `dask_setup`, which Dask calls before the worker joins; None if it never did.
 READY_AT: float | None = None
-#: Temporary directory of this worker, inside its own directory.
+#: Temporary directory of this worker, inside its directory.
 TEMP: Path | None = None
 
 
 def dask_setup(worker: Any) -> None:
-    """Give the worker a temporary directory of its own, which ends with it."""
+    """Give the worker a temporary directory of its own, which is removed with it."""
     global READY_AT, TEMP
     TEMP = Path(worker.local_directory) / "tmp"
     TEMP.mkdir(parents=True, exist_ok=True)
@@ -115,6 +116,6 @@ def dask_setup(worker: Any) -> None:
 
 
 def dask_teardown(worker: Any) -> None:
-    """Remove the temporary directory; after a kill, `Cluster.close` does it."""
+    """Remove the temporary directory; after a kill, `Cluster.close` does."""
     if TEMP is not None:
         shutil.rmtree(TEMP, ignore_errors=True)

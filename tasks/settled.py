@@ -136,11 +136,14 @@ def _code() -> str:
 def _plugins(job: Job) -> list[str]:
     """Hashes of plug-ins from outside this package, and of the modules beside them."""
     chosen = {
-        "segmenters": (job.filter.segmenter,), "filters": job.filter.filters,
-        "resamplers": (job.resample.resampler,), "levels": job.resample.levels,
-        "asr": (job.transcribe.backend,), "text": job.transcribe.verdicts,
+        "segmenters": (job.filter.segmenter,),
+        "filters": job.filter.filters,
+        "resamplers": (job.resample.resampler,),
+        "levels": job.resample.levels,
+        "asr": (job.transcribe.backend,),
+        "text": job.transcribe.verdicts,
         "formats": job.package.formats,
-    }  # fmt: skip
+    }
     pairs = ((shelf, plugin.use) for shelf, some in chosen.items() for plugin in some)
     modules = {plugins.module(shelf, use).__file__ or "" for shelf, use in pairs if "." in use}
     homes = {Path(file).parent for file in modules - {""}}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tasks import pipeline
 from tasks.job import Job
+from tasks.results import Published
 from tasks.settings import (
     FilterSettings,
     PackageSettings,
@@ -107,7 +108,7 @@ def counts(stages: dict[str, Any]) -> dict[str, tuple[int, int]]:
     return {n: (s["items_computed"], s["items_reused"]) for n, s in stages.items()}
 
 
-def run(job: Job) -> tuple[pipeline.Published, dict[str, tuple[int, int]]]:
+def run(job: Job) -> tuple[Published, dict[str, tuple[int, int]]]:
     published, stages = pipeline.run_here(job)
     return published, counts(stages)
 

@@ -36,6 +36,7 @@ class StubWhisper:
         self.fits = fits
         self.searches: list[int] = []
         self.encoded: list[int] = []
+        self.frames: list[int] = []  # of each window
         self.supported_languages = CODES if multilingual else ["en"]
         self.model = SimpleNamespace(
             device=device, is_multilingual=multilingual, encode=self._encode,
@@ -66,6 +67,7 @@ class StubWhisper:
     def _encode(self, mels: Any, to_cpu: bool = False) -> Any:
         host = np.array(mels)
         self.encoded.append(len(host))
+        self.frames += [host.shape[2]] * len(host)
         return ctranslate2.StorageView.from_array(np.ascontiguousarray(host[:, :, :2]))
 
     def _detect(self, encoded: Any) -> list[list[tuple[str, float]]]:

@@ -38,6 +38,9 @@ class Deaf:
         self.batches.append(len(asked))
         return [self._one(each[0]) for each in asked]
 
+    def length(self, piece: SpeechClip) -> int:
+        return 30
+
     def _one(self, piece: SpeechClip) -> Window:
         first, last = float(piece.samples[0]), float(piece.samples[-1])
         inside = [s for s in self.sentences if first <= s[0] and s[1] <= last + 0.01][: self.many]

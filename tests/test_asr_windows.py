@@ -14,6 +14,7 @@ from tasks.asr import (
     SpeechClip,
     Transcript,
     Word,
+    _bundled,
     _chinese,
     _whisper_long,
     _whisper_model,
@@ -38,13 +39,52 @@ def texts(engine: StubWhisper, clips: list[SpeechClip], **options: Any) -> list[
 
 
 def test_texts_come_in_order_whatever_the_batch() -> None:
-    clips = [clip(n, seconds) for n, seconds in ((3, 2), (1, 9), (0, 1), (6, 30), (2, 4))]
+    clips = [clip(n, seconds) for n, seconds in ((3, 2), (1, 6), (0, 1), (6, 30), (2, 4))]
     wanted = ["three", "one", "", "six", "two"]
     for size in (1, 2, 8):
         engine = StubWhisper()
         assert texts(engine, clips, batch_size=size) == wanted
-        assert max(engine.searches) == min(size, 5)
+        assert max(engine.searches) == min(size, 4)  # the one of 30 s has a longer window
         assert engine.encoded == [1] * 5  # on a CPU, one by one
+
+
+def test_a_clip_is_heard_in_the_shortest_window_with_room_behind_it() -> None:
+    room = _whisper_windows.ROOM
+    for seconds, window in ((0.1, 15), (15 - room, 15), (15.1 - room, 20), (25 - room, 25),
+                            (25.1 - room, 30), (29.9, 30), (30, 30)):  # fmt: skip
+        engine = StubWhisper()
+        assert texts(engine, [clip(1, seconds)]) == ["one"]
+        assert engine.frames == [100 * window]
+        assert texts(engine, [clip(1, seconds)], short_windows=False) == ["one"]
+        assert engine.frames == [100 * window, 3000]
+
+
+def test_windows_of_one_length_share_a_batch() -> None:
+    clips = [clip(n % 6 + 1, 1 + 4 * n) for n in range(8)]  # 1 to 29 s
+    engine = StubWhisper()
+    assert texts(engine, clips, batch_size=8) == [WORDS[n % 6 + 1] for n in range(8)]
+    assert sorted(engine.searches) == sorted(map(engine.frames.count, set(engine.frames)))
+    # What is heard again comes in any length.
+    made = backend(engine, batch_size=8)
+    windows = made._windows.hear([(one, None) for one in clips], detect=False)
+    assert [w.heard.text for w in windows] == [WORDS[n % 6 + 1] for n in range(8)]
+
+
+def test_short_windows_are_for_the_model_that_was_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever name it goes by: equal weights have equal recipes, and so must have equal texts."""
+
+    def short(model: str, sha256: str, **options: Any) -> bool:
+        monkeypatch.setattr(_whisper_model, "weights", lambda _: sha256)
+        settings = faster_whisper.Settings(model=model, **options)
+        return _whisper_model.short_windows(settings)
+
+    assert short("base", _bundled.SHA256)
+    assert short("/models/base", _bundled.SHA256)
+    assert not short("/models/large-v3", "0" * 64)
+    assert short("/models/large-v3", "0" * 64, short_windows=True)
+    assert not short("base", _bundled.SHA256, short_windows=False)
 
 
 def test_a_gpu_encodes_the_batch() -> None:

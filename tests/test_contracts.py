@@ -11,6 +11,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
+from pydantic import Field
 
 from tasks import filter, plugins, resample, schema, shelves, transcribe
 from tasks.errors import ConfigError
@@ -72,6 +73,15 @@ def faults(module: ModuleType, shelf: str) -> list[str]:
     return found
 
 
+def undescribed(settings: type[StageSettings]) -> list[str]:
+    """Settings that no page or form explains; `kind` names the plug-in."""
+    return [
+        name
+        for name, field in settings.model_fields.items()
+        if name != "kind" and not (field.description or "").strip()
+    ]
+
+
 @pytest.mark.parametrize(("shelf", "use"), [*ON_SHELVES, *OF_OUR_OWN])
 def test_a_plugin_has_what_its_contract_asks(shelf: str, use: str) -> None:
     assert faults(plugins.module(shelf, use), shelf) == []
@@ -80,6 +90,19 @@ def test_a_plugin_has_what_its_contract_asks(shelf: str, use: str) -> None:
         getattr(loaded, name)  # its own, or the default
     if shelf != "sources":  # those need a path
         assert isinstance(loaded.Settings().recipe(), dict)
+
+
+@pytest.mark.parametrize(("shelf", "use"), ON_SHELVES)
+def test_every_setting_has_a_description(shelf: str, use: str) -> None:
+    assert undescribed(plugins.load(shelf, use).Settings) == []
+
+
+def test_control_a_setting_without_a_description_is_seen() -> None:
+    class Bare(StageSettings):
+        limit: float = Field(1.0, title="Limit")
+        told: float = Field(1.0, description="Largest level kept, dB.")
+
+    assert undescribed(Bare) == ["limit"]
 
 
 @pytest.mark.parametrize("use", [*shelves.names("formats"), "tests.plugins.placed_format"])

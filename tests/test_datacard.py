@@ -225,7 +225,7 @@ def test_no_path_and_no_secret(tmp_path: Path) -> None:
 
 
 def test_settings_are_shown_without_paths() -> None:
-    shown = card_readme._elsewhere({
+    shown = card_readme._without_folders({
         "model": "/srv/models/base", "root": "~/x", "url": "s3://bucket/x", "rate": 16000,
         "list": ["C:\\data\\dev.txt", "file:///a/b", "./c/d/", "a/b"], "name": "base",
     })  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tasks import pipeline
+from tasks.callers import Here
 from tasks.checkpoints import manifest
 from tasks.corpuswide import decisions
 from tasks.packaging import contents, shard_decisions
@@ -35,7 +36,7 @@ def chosen() -> dict[str, Any]:
     }  # fmt: skip
 
 
-class Counted(pipeline.Here):
+class Counted(Here):
     """Calls by name."""
 
     def __init__(self) -> None:

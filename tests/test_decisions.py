@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.checkpoints import manifest
+from tasks import storage
 from tasks.corpuswide import decisions
 from tasks.estimating import what_if
 from tasks.plugins import rules
@@ -72,7 +72,7 @@ def test_it_is_not_used_when_manifests_changed(tmp_path: Path) -> None:
     chosen = corpus.job(tmp_path)
     corpus.run(chosen)
     assert decisions.load(chosen) is not None
-    manifest.discard(next((tmp_path / "out/manifests/transcribe").rglob("*.parquet")))
+    storage.remove(next((tmp_path / "out/manifests/transcribe").rglob("*.parquet")))
     assert decisions.load(chosen) is None
     corpus.run(chosen)
     assert decisions.load(chosen) is not None

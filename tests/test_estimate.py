@@ -228,8 +228,9 @@ def test_a_sample_changes_no_recipe_and_is_reused(tmp_path: Path) -> None:
     alone, _ = corpus.run(corpus.job(tmp_path, out=tmp_path / "alone"))
     job = corpus.job(tmp_path)
     from tasks import pipeline
+    from tasks.callers import Here
 
-    found = pipeline.run_shard_stage(job, pipeline.Here(), tmp_path / "listing")
+    found = pipeline.run_shard_stage(job, Here(), tmp_path / "listing")
     every, failed = trial.frame(job.out, found.shards)
     assert (len(every), failed) == (6, 0)
     assert trial.known(job, found.shards) == {}

@@ -15,7 +15,7 @@ from flows import cli
 from tasks import shelves
 from tasks.checkpoints import manifest
 from tasks.upkeep import prune
-from tasks.upkeep.reach import Asked
+from tasks.upkeep.needed import KeptSettings
 from tests import corpus
 
 
@@ -119,7 +119,7 @@ def test_what_runs_and_prunes_take_away_is_no_fault(
     path.unlink()
     assert said(capsys, out / "datasets/latest", "--deep", code=0) == ""
     job = corpus.job(out.parent, out=out, resample={"rate": 8000})
-    plan = prune.plan(out, prune.kept(out, 1), [Asked(job, "")])
+    plan = prune.plan(out, prune.kept(out, 1), [KeptSettings(job, "")])
     assert plan.goes["audio"]
     prune.carry_out(plan, job)
     assert said(capsys, out / "datasets/latest", "--deep", code=0) == ""

@@ -23,6 +23,7 @@ from tasks.checkpoints import blobs
 from tasks.dataset import datacard, versions
 from tasks.formats import Hashes, Output, OutputShard, _tar, _tar_check, nemo
 from tasks.packaging import format_rows, layout
+from tasks.results import Published
 from tasks.settings import Plugin
 from tasks.upkeep.verify import verify
 from tests import corpus, published
@@ -60,7 +61,7 @@ def grown(made: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, P
     return one.path, two.path
 
 
-def packaged(made: Path, out: Path, *formats: Any) -> pipeline.Published:
+def packaged(made: Path, out: Path, *formats: Any) -> Published:
     """The next version in `out`, from what `made` has computed."""
     if not out.exists():
         shutil.copytree(made / "out", out, ignore=shutil.ignore_patterns("datasets"))

@@ -22,7 +22,11 @@ from flows.cluster.cluster import Cluster, ClusterSettings
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU, GPU
 from flows.run.caller import ClusterCaller
-from tasks import pipeline
+from tasks import pipeline, publishing
+from tasks.callers import Unobserved
+from tasks.job import Done
+from tasks.results import Published
+from tasks.settled import Settled
 from tests import corpus, on_worker
 from tests.plugins import seen
 
@@ -122,17 +126,19 @@ def test_workers_that_others_started_are_asked_what_they_have(
             assert (none.kinds, none.size) == ((CPU,), 3)
 
 
-def run(job: Any, cluster: Cluster, scratch: Path) -> tuple[pipeline.Published, ClusterCaller]:
+def run(job: Any, cluster: Cluster, scratch: Path) -> tuple[Published, ClusterCaller]:
     """The whole line on a cluster, without Prefect."""
     caller = ClusterCaller(cluster, cluster.settings)
     found = pipeline.run_shard_stage(job, caller, scratch)
 
-    def chain(shard: str) -> object:
-        seconds = found.seconds[shard]
-        return pipeline.run_chain(partial(pipeline.run_stage, job, shard, seconds, caller))
+    state = Settled(job, found.shards, found.index)
 
-    map_chains(found.shards, chain, 2 * cluster.size)
-    return pipeline.run_package_stage(job, found.shards, caller, scratch), caller
+    def chain(shard: str) -> list[Done]:
+        return pipeline.chain(job, shard, found.seconds[shard], caller, Unobserved(), {})
+
+    for dones in map_chains(found.shards, chain, 2 * cluster.size):
+        state.saw(dones)
+    return publishing.publish(job, found.shards, caller, scratch, state), caller
 
 
 def test_stages_run_where_they_belong_and_overlap(

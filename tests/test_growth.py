@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from tasks import pipeline
 from tasks.accounting.summary import seconds_of
+from tasks.callers import Here
 from tasks.checkpoints import manifest
 from tasks.packaging import layout
 from tasks.settings import PackageSettings
@@ -186,7 +187,7 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
     job = corpus.job(own, package=TAR)
     one = own / "out/datasets/v0001"
     corpus.add(own / "in", 12)
-    pipeline.run_shard_stage(job, pipeline.Here(), own / "listing")
+    pipeline.run_shard_stage(job, Here(), own / "listing")
     for name in manifest.shards(job.out):
         for step in stage.PER_SHARD:
             stage.run(step, job, name)

@@ -14,6 +14,7 @@ import pytest
 
 from tasks import audio, filter, pipeline, recipe
 from tasks.audio import Clip
+from tasks.callers import Here
 from tasks.checkpoints import manifest
 from tasks.errors import ItemError
 from tasks.job import Job
@@ -31,7 +32,7 @@ def filtered(tmp_path: Path) -> Job:
     corpus.make(tmp_path / "in", 6)
     (tmp_path / "out").mkdir()
     job = corpus.job(tmp_path, scratch=tmp_path / "scratch", resample={"rate": 11025})
-    pipeline.run_shard_stage(job, pipeline.Here(), tmp_path / "listing")
+    pipeline.run_shard_stage(job, Here(), tmp_path / "listing")
     stage.run("filter", job, SHARD)
     return job
 
@@ -66,7 +67,7 @@ def without(job: Job, tmp_path: Path) -> list[tuple[str, str, int]]:
     """The same rows of a run that decodes again."""
     lone = replace(job, out=tmp_path / "lone", scratch=None)
     lone.out.mkdir()
-    pipeline.run_shard_stage(lone, pipeline.Here(), tmp_path / "listing")
+    pipeline.run_shard_stage(lone, Here(), tmp_path / "listing")
     stage.run("filter", lone, SHARD)
     return resampled(lone)
 
@@ -134,7 +135,7 @@ def test_what_is_dropped_stored_or_too_much_is_not_handed_over(
 def test_a_recording_that_changes_takes_its_entries_back(filtered: Job, tmp_path: Path) -> None:
     job = replace(filtered, out=tmp_path / "other", scratch=tmp_path / "elsewhere")
     job.out.mkdir()
-    pipeline.run_shard_stage(job, pipeline.Here(), tmp_path / "listing")
+    pipeline.run_shard_stage(job, Here(), tmp_path / "listing")
     corpus.add(tmp_path / "in", 2, seed=99)
     stage.run("filter", job, SHARD)
     assert len(entries(job)) == 5
@@ -144,7 +145,7 @@ def test_what_cannot_be_converted_fails_in_its_own_stage(tmp_path: Path) -> None
     corpus.make(tmp_path / "in", 4)
     (tmp_path / "out").mkdir()
     job = corpus.job(tmp_path, scratch=tmp_path / "scratch", resample={"mono": 1})
-    pipeline.run_shard_stage(job, pipeline.Here(), tmp_path / "listing")
+    pipeline.run_shard_stage(job, Here(), tmp_path / "listing")
     stage.run("filter", job, SHARD)
     assert len(entries(job)) == 1, "one recording of four has a second channel"
     stage.run("resample", job, SHARD)
@@ -155,7 +156,7 @@ def test_what_cannot_be_converted_fails_in_its_own_stage(tmp_path: Path) -> None
 def test_isolated_items_are_not_converted_by_filter(filtered: Job, tmp_path: Path) -> None:
     job = replace(filtered, out=tmp_path / "other", scratch=tmp_path / "elsewhere")
     job.out.mkdir()
-    pipeline.run_shard_stage(job, pipeline.Here(), tmp_path / "listing")
+    pipeline.run_shard_stage(job, Here(), tmp_path / "listing")
     stage.run("filter", job, SHARD, isolate=True)
     assert entries(job) == []
 
@@ -207,7 +208,7 @@ def test_a_recording_that_fails_leaves_nothing(
     corpus.make(tmp_path / "in", 3)
     (tmp_path / "out").mkdir()
     job = corpus.job(tmp_path, scratch=tmp_path / "scratch")
-    pipeline.run_shard_stage(job, pipeline.Here(), tmp_path / "listing")
+    pipeline.run_shard_stage(job, Here(), tmp_path / "listing")
     real = handover.Writer.add
 
     def broken(self: handover.Writer, *given: Any) -> None:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks import pipeline
+from tasks.callers import Here
 from tasks.checkpoints import manifest
 from tasks.job import Job
 from tasks.stages import isolate, stage
@@ -52,7 +53,7 @@ def poisoned(source: Path, out: Path, where: str, how: str) -> Job:
 
 def prepare(job: Job, until: str) -> None:
     """Run what comes before stage `until`."""
-    pipeline.run_shard_stage(job, pipeline.Here(), job.out / "scratch")
+    pipeline.run_shard_stage(job, Here(), job.out / "scratch")
     for name in stage.PER_SHARD[: stage.PER_SHARD.index(until)]:
         stage.run(name, job, SHARD)
 
@@ -108,7 +109,7 @@ def test_an_added_filter_that_crashes(source: Path, tmp_path: Path) -> None:
 def test_isolated_and_ordinary_run_publish_the_same(source: Path, tmp_path: Path) -> None:
     quiet, _ = corpus.run(corpus.job(source))
     job = corpus.job(source, out=tmp_path / "out")
-    pipeline.run_shard_stage(job, pipeline.Here(), job.out / "scratch")
+    pipeline.run_shard_stage(job, Here(), job.out / "scratch")
     for name in stage.PER_SHARD:
         assert stage.run(name, job, SHARD, isolate=True).computed == COUNT
     published, _ = corpus.run(job)

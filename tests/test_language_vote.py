@@ -11,6 +11,7 @@ import pytest
 import soundfile as sf
 
 from tasks import pipeline, transcribe
+from tasks.callers import Here
 from tasks.checkpoints import language_vote, texts, verdicts
 from tasks.checkpoints.language_vote import SURE_PROBABILITY, SURE_SECONDS, Vote
 from tasks.checkpoints.utterance import Outcome, Utterance
@@ -153,7 +154,7 @@ def test_a_killed_first_round_ends_alike(tmp_path: Path) -> None:
     whole = published(job)
     again = replace(job, out=tmp_path / "other")
     listing = again.out / "manifests" / ".listing"
-    (shard,) = pipeline.run_shard_stage(again, pipeline.Here(), listing).shards
+    (shard,) = pipeline.run_shard_stage(again, Here(), listing).shards
     for name in ("filter", "resample"):
         stage.run(name, again, shard)
     units, _ = transcribe.todo(stage.view_of(again, shard))

@@ -27,13 +27,16 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks import pipeline, scoring
+from tasks import pipeline, publishing, scoring
 from tasks.accounting import ledger, summary
+from tasks.callers import Here
 from tasks.checkpoints import manifest
 from tasks.dataset import versions
 from tasks.errors import ConservationError, CorruptManifest, MillError, RunError
 from tasks.formats import _tar
 from tasks.job import Job
+from tasks.results import Published
+from tasks.settled import Settled
 from tasks.stages import stage
 from tasks.storage import atomic
 from tasks.upkeep.verify import verify
@@ -79,7 +82,7 @@ def expect(counts: dict[str, tuple[int, int]], **changed: tuple[int, int]) -> No
     assert counts == {**NOTHING, **changed}
 
 
-def table(published: pipeline.Published, name: str = "ledger") -> list[dict[str, Any]]:
+def table(published: Published, name: str = "ledger") -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = pq.read_table(published.path / f"{name}.parquet").to_pylist()
     return rows
 
@@ -744,13 +747,14 @@ def test_file_that_changes_under_the_run(own: Path) -> None:
     """Hashed by shard, other bytes when filter reads it: failed as `changed`, next run takes it."""
     corpus.add(own / "in", 10)
     job = corpus.job(own)
-    here = pipeline.Here()
+    here = Here()
     sharded = pipeline.run_shard_stage(job, here, job.out / "scratch")
     corpus.add(own / "in", 10, seed=99)
+    state = Settled(job, sharded.shards, sharded.index)
     for name in sharded.shards:
         for step in stage.PER_SHARD:
-            pipeline.run_stage(job, name, 0.0, here, step)
-    published = pipeline.run_package_stage(job, sharded.shards, here, job.out / "scratch")
+            state.saw([pipeline.run_stage(job, name, 0.0, here, step)])
+    published = publishing.publish(job, sharded.shards, here, job.out / "scratch", state)
     told = [r for r in table(published) if r["recording"] == "c/r10.wav"]
     assert [(r["outcome"], r["reason"], r["samples"]) for r in told] == [("failed", "changed", 0)]
     assert len(table(published, "utterances")) == 10

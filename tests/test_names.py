@@ -24,6 +24,7 @@ from flows.run import runs
 from tasks import pipeline
 from tasks.recording import ids
 from tasks.recording.names import is_utf8, original, printable, recording_name
+from tasks.results import Published
 from tasks.upkeep.verify import verify
 from tests import corpus, fuzz
 
@@ -95,7 +96,7 @@ def as_tar(path: Path) -> None:
             tar.addfile(info, io.BytesIO(data))
 
 
-def run(out: Path, *sources: dict[str, Any]) -> tuple[pipeline.Published, dict[str, Any]]:
+def run(out: Path, *sources: dict[str, Any]) -> tuple[Published, dict[str, Any]]:
     """The whole line in this process, with what commands need to look at it."""
     chosen = settings.parse({
         "sources": list(sources), "out": str(out), "shard": {"settle_seconds": 0},

@@ -282,7 +282,7 @@ def test_the_command(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
     assert told()["kept"] == ["v0002", "v0003", "v0004"], "three stay if nothing is said"
     assert "keep at least 1" in told("--keep", "0", code=2)["error"]
-    assert "keep at least 1" in told("--runs", "0", code=2)["error"]
+    assert "must be at least 1" in told("--runs", "0", code=2)["error"]
     owner = other_run(out)
     try:
         assert f"process {owner.pid}" in told("--yes", code=4)["error"]

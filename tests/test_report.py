@@ -256,7 +256,7 @@ def test_a_rejected_span_is_read_in_one_pass(tmp_path: Path) -> None:
         assert studio.make(sample) == clips.media(read[id(sample)])
     path.unlink()
     gone = clips.Studio(tmp_path, clips.RATE, found).make(found[0])
-    assert (gone.audio, gone.why) == (None, "its source is not there any more")
+    assert (gone.audio, gone.why) == (None, "its source is no longer there")
 
 
 def test_a_spectrogram_shows_where_the_sound_is() -> None:

@@ -359,7 +359,7 @@ def test_labels_are_words() -> None:
     about = {"avg_logprob": ("nats per token", ""), "wer": ("1", "")}
 
     def told(*facts: Any) -> str:
-        return listen.told(Why(*facts), sample, about)
+        return listen.limit_text(Why(*facts), sample, about)
 
     assert told("packaged", "least certain", "avg_logprob", -0.9, -1.0, "min") == (
         "avg_logprob -0.9 nats per token, limit at least -1"

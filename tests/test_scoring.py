@@ -131,12 +131,6 @@ def test_a_changed_reference_is_counted_again() -> None:
     assert gone["normalised"] == "it is 25"
 
 
-def test_a_row_of_an_older_release_is_counted_from_its_text() -> None:
-    old = {"text": "It\u2019s\u200b  25.", "language": "en", "reference": "It is twenty-four",
-           "words": 3, "word_errors": 2, "chars": 17, "char_errors": 9}  # fmt: skip
-    assert scored(old, "It is twenty-four", None) == COUNTED
-
-
 def test_where_nobody_listened_there_is_nothing_to_count() -> None:
     row = scored({"raw_text": None, "language": None}, "Zwei", "de")
     assert (row["text"], row["normalised"], row["words"]) == (None, None, None)

@@ -149,7 +149,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "device": Entry(TRANSIENT, "cpu"), "compute_type": Entry(RECIPE, "float32"),
         "beam_size": Entry(RECIPE, 1), "language": Entry(RECIPE, "es"),
         "prompt": Entry(RECIPE, "Hello."), "chinese": Entry(RECIPE, "as_heard"),
-        "word_timestamps": Entry(RECIPE, True),
+        "short_windows": Entry(RECIPE, False), "word_timestamps": Entry(RECIPE, True),
         "batch_size": Entry(TRANSIENT, {"default": 2, "zh": 1}), "threads": Entry(TRANSIENT, 2),
     },
     "asr.moonshine": {

@@ -27,8 +27,8 @@ from tasks.settings import PackageSettings
 from tasks.storage import OBJECTS, copies, lease, lock, tables, urls
 from tasks.storage.lock import hold
 from tasks.storage.objects import Objects, ranges
-from tasks.upkeep import deep, prune
-from tasks.upkeep.reach import Asked
+from tasks.upkeep import checkpoints, prune
+from tasks.upkeep.needed import KeptSettings
 from tasks.upkeep.verify import verify
 from tests import corpus
 from tests.s3_server import BUCKET, S3
@@ -206,7 +206,7 @@ def test_a_version_is_byte_for_byte_that_of_a_folder(s3: S3, url: str, job: Job)
     assert version(s3, url, 2) == corpus.content(job.out / "datasets/v0002")
     assert version(s3, url) == corpus.content(job.out / "datasets/v0001")
     assert verify(versions.named(there.out)) == []
-    assert deep.verify(there.out).faults == []
+    assert checkpoints.verify(there.out).faults == []
 
 
 def test_verify_names_every_fault(s3: S3, url: str, job: Job) -> None:
@@ -246,7 +246,7 @@ def test_a_damaged_checkpoint_is_made_again(s3: S3, url: str, job: Job, what: st
     name = next(iter(OBJECTS.tree(root)))
     data = storage.read(root / name)
     OBJECTS.put(root / name, data[:-1] + bytes([data[-1] ^ 1]))
-    assert any("does not match the hash" in fault for fault in deep.verify(there.out).faults)
+    assert any("does not match the hash" in fault for fault in checkpoints.verify(there.out).faults)
     for left in s3.files().find(f"{url}/datasets"):
         s3.files().rm_file(left)
     from tasks.checkpoints import manifest
@@ -254,7 +254,7 @@ def test_a_damaged_checkpoint_is_made_again(s3: S3, url: str, job: Job, what: st
     manifest._parts.clear()  # as another process
     corpus.run(there)
     assert version(s3, url) == before
-    assert deep.verify(there.out).faults == []
+    assert checkpoints.verify(there.out).faults == []
 
 
 def test_what_a_dead_run_left_of_a_version_is_no_version(s3: S3, url: str, job: Job) -> None:
@@ -276,7 +276,7 @@ def test_prune_takes_versions_and_what_was_left(s3: S3, url: str, job: Job) -> N
         corpus.run(there)
     OBJECTS.put(there.out / "datasets" / "v0009" / "half", b"of it")
     kept = prune.kept(there.out, 1)
-    asked = [Asked(there, "")]
+    asked = [KeptSettings(there, "")]
     planned = prune.plan(there.out, kept, asked)
     told = planned.as_dict()
     assert told["versions"] == ["v0001", "v0002"]

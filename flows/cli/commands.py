@@ -105,15 +105,15 @@ def what_if(args: argparse.Namespace) -> Exit:
 
 def verify(args: argparse.Namespace) -> Exit:
     from flows.cli.show import results
-    from tasks.upkeep import deep
+    from tasks.upkeep import checkpoints
     from tasks.upkeep.verify import verify as faults_of
 
     dataset = _dataset(args.dataset)
-    out = deep.out_of(dataset) if args.deep else None
+    out = checkpoints.out_of(dataset) if args.deep else None
     faults = faults_of(dataset)
     result: dict[str, Any] = {"ok": not faults, "faults": faults}
     if out is not None:
-        found = deep.verify(out)
+        found = checkpoints.verify(out)
         faults += found.faults
         read = {"parts": found.parts, "blobs": found.blobs, "bytes": found.bytes}
         result = {"ok": not faults, "faults": faults, "checkpoints": read}

@@ -11,7 +11,7 @@ from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.storage import lock
 from tasks.upkeep import prune as pruning
-from tasks.upkeep.reach import Asked
+from tasks.upkeep.needed import KeptSettings
 
 
 def prune(
@@ -34,8 +34,8 @@ def prune(
     return {**told, "removed": yes}
 
 
-def _asked(job: Job) -> Asked:
-    return Asked(job, recipe.weights(job.transcribe))
+def _asked(job: Job) -> KeptSettings:
+    return KeptSettings(job, recipe.weights(job.transcribe))
 
 
 def _old_runs(out: Path, keep: int | None) -> list[Path]:

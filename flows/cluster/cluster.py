@@ -58,6 +58,7 @@ class Cluster:
         self._on_start: list[Callable[[Any], object]] = []
         self._client: Any = None
         self._cluster: Any = None
+        self._scheduler: SchedulerHere | SchedulerElsewhere | None = None
         self._placement: Placement | None = None
         self._open = ExitStack()  # what is undone when the workers have ended
         self._closed = False
@@ -195,6 +196,7 @@ class Cluster:
         ours = getattr(self._cluster, "scheduler", None)  # any class by name: it may have none
         here = isinstance(ours, distributed.Scheduler)
         scheduler = SchedulerHere(ours) if here else SchedulerElsewhere(self._client)
+        self._scheduler = scheduler
         if self.settings.kind == "local":
             self._placement = Placement(scheduler, None, bool(self._fleet.pins))
         else:
@@ -259,6 +261,8 @@ class Cluster:
                 if self.settings.kind != "local":
                     self._remove_handover()
                 with suppress(TimeoutError, OSError, RuntimeError):
+                    if self._scheduler is not None:
+                        self._scheduler.close()
                     self._client.close(timeout=ending.CLOSE_S)
             # Dask would wait for what still runs, cancelled calls included. Workers write
             # atomically and their other files are the run's, so a kill loses nothing.
@@ -268,5 +272,5 @@ class Cluster:
                     self._cluster.close(timeout=ending.CLOSE_S)
         finally:  # a second Ctrl-C must not leave workers either
             ending.kill(workers)
-            self._client = self._cluster = self._placement = None
+            self._client = self._cluster = self._scheduler = self._placement = None
             self._open.close()

@@ -28,6 +28,9 @@ class SchedulerHere:
     def refresh(self) -> None:
         """Nothing to do: what is read is always current."""
 
+    def close(self) -> None:
+        """Nothing to do: there is no subscription."""
+
 
 class SchedulerElsewhere:
     """The workers of a scheduler in another process, as of its last event.
@@ -63,6 +66,11 @@ class SchedulerElsewhere:
         """Read the list again at the next question, however recent it is."""
         with self._state:
             self._stale, self._asked = True, monotonic() - ASK_S - 1
+
+    def close(self) -> None:
+        """End the subscription, before the client closes: the scheduler would try to tell the
+        closed client that it left, and log a traceback."""
+        self._client.unsubscribe_topic(EVENTS)
 
     def _ask(self) -> None:
         with self._state:

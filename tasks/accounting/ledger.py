@@ -1,8 +1,8 @@
 """The ledger: every decoded sample of every recording has exactly one outcome.
 
-Unit: decoded samples at native rate. Where spans overlap, a sample belongs to the span whose
-outcome comes first in PRECEDENCE, and is counted as overlap in the others. Every number is summed
-from spans; none is the remainder of others, so that a lost span shows as a mismatch.
+Unit: decoded samples at the native rate. Where spans overlap, a sample belongs to the span whose
+outcome comes first in PRECEDENCE, and counts as overlap in the others. Every number is a sum over
+spans, never a remainder, so that a lost span shows as a mismatch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PRECEDENCE = ("packaged", "dropped", "failed", "non_speech", "unsegmented")
 
 
 def check_cover(name: str, decoded: int, spans: Iterable[tuple[int, int]]) -> None:
-    """ConservationError unless the spans cover samples 0 to `decoded`, all of them and no other."""
+    """ConservationError unless the spans cover exactly the samples 0 to `decoded`."""
     at = 0
     for start, end in sorted(spans):
         if start > at:
@@ -32,9 +32,9 @@ def check_cover(name: str, decoded: int, spans: Iterable[tuple[int, int]]) -> No
 
 
 def exclusive(spans: Sequence[tuple[int, int]]) -> list[int]:
-    """Samples that each span accounts for, when earlier spans in the list win over later ones.
+    """Samples that each span accounts for; earlier spans in the list win over later ones.
 
-    A sweep over the boundaries, O(n log n): a recording of 10 hours has thousands of spans.
+    A sweep over the boundaries in O(n log n): a recording of 10 hours has thousands of spans.
     """
     owned = [0] * len(spans)
     starts: dict[int, list[int]] = {}
@@ -54,7 +54,7 @@ def exclusive(spans: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def of_shard(view: ShardView, utterances: Iterable[Utterance]) -> list[Row]:
-    """Ledger rows of one shard; `utterances` are decided (none is pending)."""
+    """Ledger rows of one shard; no utterance may be pending."""
     by_recording: dict[str, list[Utterance]] = {}
     for utterance in utterances:
         by_recording.setdefault(utterance.recording["recording"], []).append(utterance)
@@ -66,7 +66,7 @@ def of_shard(view: ShardView, utterances: Iterable[Utterance]) -> list[Row]:
 
 
 def of_recording(recording: Row, cut: Cut | None, utterances: Sequence[Utterance]) -> list[Row]:
-    """Rows of one recording: by PRECEDENCE, then by start; checked against `decoded`."""
+    """Rows of one recording, by PRECEDENCE, then by start; checked against its decoded samples."""
     if recording["error_code"]:
         outcome = Outcome(
             "failed", "shard", recording["error_code"], detail=recording["error_detail"] or ""
@@ -117,11 +117,21 @@ def _row(
     if utterance is not None:
         language = (utterance.heard or {}).get("language") or utterance.language
     return {
-        "recording": recording["recording"], "source_path": recording["source_path"],
-        "dataset": recording["dataset"], "utterance": utterance.id if utterance else None,
-        "start": start / rate, "end": end / rate, "samples": samples, "seconds": samples / rate,
-        "overlap_samples": end - start - samples, "sample_rate": rate,
-        "outcome": outcome.outcome, "stage": outcome.stage, "reason": outcome.reason,
-        "value": outcome.value, "threshold": outcome.threshold, "detail": outcome.detail or None,
+        "recording": recording["recording"],
+        "source_path": recording["source_path"],
+        "dataset": recording["dataset"],
+        "utterance": utterance.id if utterance else None,
+        "start": start / rate,
+        "end": end / rate,
+        "samples": samples,
+        "seconds": samples / rate,
+        "overlap_samples": end - start - samples,
+        "sample_rate": rate,
+        "outcome": outcome.outcome,
+        "stage": outcome.stage,
+        "reason": outcome.reason,
+        "value": outcome.value,
+        "threshold": outcome.threshold,
+        "detail": outcome.detail or None,
         "language": language,
-    }  # fmt: skip
+    }

@@ -1,7 +1,7 @@
-"""OUT/runs/<id>/metrics.parquet: what every call to a worker cost, and which shards were slow.
+"""OUT/runs/<id>/metrics.parquet: what every worker call cost, and which shards were slow.
 
-A row a call: one stage of one shard, one piece of the package, one batch of the listing. What was
-reused cost nothing and has no row. It depends on the clock and the machine, so no dataset holds it.
+One row a call: a stage of a shard, an output shard, a batch of the listing. What was reused cost
+nothing and has no row. The numbers depend on the clock and the machine, so no dataset holds them.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from tasks.schema import METRICS
 from tasks.storage import write_atomic
 
 NAME = "metrics.parquet"
-BATCH = 4096  # rows that are held as Python objects
+BATCH = 4096  # rows held as Python objects
 
-TIMES = 3.0  # the median that a straggler exceeds
-LEAST_SHARDS = 4  # of a stage: a median of fewer says nothing
+TIMES = 3.0  # a straggler takes more than this multiple of the median
+LEAST_SHARDS = 4  # of a stage; a median of fewer says nothing
 LEAST_AUDIO = 10.0  # s
 LEAST_WALL = 5.0  # s
 
 
 @dataclass(slots=True)
 class Trace:
-    """How a call got to its worker, by the flow's clock; times in s, `wanted` since 1970."""
+    """How a call reached its worker, by the flow's clock; times in s, `wanted` since 1970."""
 
-    wanted: float = 0.0  # when the attempt that ended well was asked for
+    wanted: float = 0.0  # when the successful attempt was submitted
     attempts: int = 0
-    deaths: int = 0  # attempts that ended with their worker, or were stopped by restarting it
-    lost: float = 0.0  # what those took
+    deaths: int = 0  # attempts that died with their worker, or were stopped by restarting it
+    lost: float = 0.0  # time that those took
     isolated: bool = False  # items ran one by one
 
 
@@ -48,32 +48,46 @@ class Place:
     """What a call was for."""
 
     stage: str
-    step: str = "run"  # probe, run, gather, write or check
-    shard: str = ""  # or the numbers that name a piece or a batch
+    step: str = "run"  # probe, run, decide, gather, write or check
+    shard: str = ""  # or the number of an output shard or batch
     kind: str = ""  # of worker
 
 
 def row(
-    place: Place, trace: Trace, cost: Cost | None, seconds: float | None = None, computed: int = 0,
-    reused: int = 0, load: float | None = None, error: str | None = None,
-) -> Row:  # fmt: skip
-    """One row; without `cost` the call never returned."""
+    place: Place,
+    trace: Trace,
+    cost: Cost | None,
+    seconds: float | None = None,
+    computed: int = 0,
+    reused: int = 0,
+    load: float | None = None,
+    error: str | None = None,
+) -> Row:
+    """One row; a call without `cost` never returned."""
     known = asdict(cost) if cost is not None else {}
     started = known.pop("started", None)
     return {
-        **asdict(place), "attempts": trace.attempts, "deaths": trace.deaths,
-        "lost_seconds": trace.lost, "isolated": trace.isolated, "error": error,
-        "audio_seconds": seconds, "items_computed": computed, "items_reused": reused,
-        "load_seconds": load, "wall_seconds": known.pop("wall", None),
-        "cpu_seconds": known.pop("cpu", None), **known,
+        **asdict(place),
+        "attempts": trace.attempts,
+        "deaths": trace.deaths,
+        "lost_seconds": trace.lost,
+        "isolated": trace.isolated,
+        "error": error,
+        "audio_seconds": seconds,
+        "items_computed": computed,
+        "items_reused": reused,
+        "load_seconds": load,
+        "wall_seconds": known.pop("wall", None),
+        "cpu_seconds": known.pop("cpu", None),
+        **known,
         "started": None if started is None else datetime.fromtimestamp(started, UTC),
         # Two machines' clocks may differ by more than a call waits.
         "queue_seconds": None if started is None else max(0.0, started - trace.wanted),
-    }  # fmt: skip
+    }
 
 
 class Table:
-    """Rows of a run as they come; compact, because a corpus of 100,000 hours has 300,000."""
+    """Collects the rows of a run, compactly: a corpus of 100,000 hours has 300,000."""
 
     def __init__(self) -> None:
         self._full: list[pa.RecordBatch] = []
@@ -97,19 +111,22 @@ def save(table: pa.Table, path: Path) -> None:
 
 
 def rates(table: pa.Table) -> list[Row]:
-    """Calls that did a shard's stage, with `rate`, wall seconds per second of audio, and `times`,
-    the rate as a multiple of the stage's median; None where that means nothing.
+    """Calls that ran a stage of a shard, with `rate`, wall seconds per second of audio, and
+    `times`, the rate as a multiple of the stage's median; None where there is no median.
 
-    A call of less than LEAST_AUDIO is mostly fixed cost: it counts for no median and has no
-    `times`. A stage has a median from LEAST_SHARDS such calls on. What dead attempts took, and
-    what the model took to load, is no part of the rate.
+    A call on less than LEAST_AUDIO is mostly fixed cost: it enters no median and has no `times`. A
+    stage needs LEAST_SHARDS longer calls for a median. The rate excludes the time of dead attempts
+    and of loading the model.
     """
-    names = ["stage", "shard", "audio_seconds", "wall_seconds", "load_seconds", "worker", "host",
-             "deaths", "started"]  # fmt: skip
+    names = [
+        *("stage", "shard", "audio_seconds", "wall_seconds", "load_seconds"),
+        *("worker", "host", "deaths", "started"),
+    ]
     done = [
-        row for row in table.filter(pc.equal(table["step"], "run")).select(names).to_pylist()
+        row
+        for row in table.filter(pc.equal(table["step"], "run")).select(names).to_pylist()
         if row["audio_seconds"] and row["wall_seconds"] is not None
-    ]  # fmt: skip
+    ]
     for row in done:
         own = max(0.0, row["wall_seconds"] - (row["load_seconds"] or 0.0))
         row["rate"] = own / row["audio_seconds"]
@@ -126,18 +143,21 @@ def _median(rows: Iterable[Row], stage: str) -> float | None:
 
 
 def stragglers(table: pa.Table) -> list[dict[str, Any]]:
-    """Shards that took more than TIMES the median of their stage per second of audio, the slowest
-    first. One that took less than LEAST_WALL is none, however slow: nobody waited for it."""
+    """Shards with more than TIMES the median time per second of audio of their stage, the slowest
+    first. Calls shorter than LEAST_WALL are left out: nobody waited for them."""
     found = rates(table)
     slow = [r for r in found if (r["times"] or 0.0) > TIMES and r["wall_seconds"] >= LEAST_WALL]
     slow.sort(key=lambda row: (-row["times"], row["stage"], row["shard"]))
     return [
         {
-            "stage": row["stage"], "shard": row["shard"],
+            "stage": row["stage"],
+            "shard": row["shard"],
             "seconds_per_audio_second": round(row["rate"], 4),
             "times_median": round(row["times"], 2),
-            "wall_seconds": round(row["wall_seconds"], 3), "worker": row["worker"],
-            "host": row["host"], "deaths": row["deaths"],
+            "wall_seconds": round(row["wall_seconds"], 3),
+            "worker": row["worker"],
+            "host": row["host"],
+            "deaths": row["deaths"],
         }
         for row in slow
-    ]  # fmt: skip
+    ]

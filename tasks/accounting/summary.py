@@ -1,4 +1,4 @@
-"""Counts and seconds of a ledger: what `run --json`, `ledger` and dataset.json say."""
+"""Counts and seconds of a ledger, for `run --json`, `ledger` and dataset.json."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tasks.accounting.ledger import PRECEDENCE
 
 
 def of_ledger(ledger: pa.Table) -> dict[str, Any]:
-    """`recordings`, `utterances`, `seconds` and `reasons` as in the interface; s, rounded to µs.
+    """`recordings`, `utterances`, `seconds` (rounded to µs) and `reasons`.
 
-    A recording is failed when some of it failed and nothing of it was packaged or dropped.
+    A recording has failed if some of it failed and none of it was packaged or dropped.
     """
     live = ledger.filter(pc.not_equal(ledger["reason"], "source_removed"))
     outcome = pc.fill_null(live["outcome"], "")
@@ -39,7 +39,7 @@ def of_ledger(ledger: pa.Table) -> dict[str, Any]:
 
 
 def _recordings(ledger: pa.Table, *outcomes: str) -> set[str]:
-    """Recordings of which something has one of these outcomes."""
+    """Recordings with a span that has one of these outcomes."""
     chosen = ledger.filter(pc.is_in(ledger["outcome"], pa.array(outcomes)))
     return set(pc.unique(chosen["recording"]).to_pylist())
 
@@ -66,8 +66,8 @@ def hours_by(ledger: pa.Table, *columns: str) -> list[dict[str, Any]]:
 def _grouped(ledger: pa.Table, *columns: str) -> dict[tuple[Any, ...], tuple[int, float]]:
     """Rows and seconds of every combination of columns.
 
-    Samples are summed as integers, rate by rate: a sum of floats depends on how a table is divided
-    into chunks and threads, and differs in its last digits from one reading to the next.
+    Samples are summed as integers, rate by rate: the last digits of a sum of floats depend on how
+    the table is divided into chunks and threads.
     """
     parts = ledger.group_by([*columns, "sample_rate"]).aggregate(
         [("samples", "sum"), ("recording", "count")]
@@ -82,19 +82,19 @@ def _grouped(ledger: pa.Table, *columns: str) -> dict[tuple[Any, ...], tuple[int
 
 
 def _seconds(ledger: pa.Table, column: str = "samples") -> float:
-    """Samples of all rates as seconds; exact integers until the last step."""
+    """Samples of all rates in seconds; exact integers until the last step."""
     parts = ledger.group_by("sample_rate").aggregate([(column, "sum")]).to_pylist()
     parts.sort(key=lambda r: r["sample_rate"] or 0)
     seconds = [(r[f"{column}_sum"] or 0) / (r["sample_rate"] or 1) for r in parts]
     return round(sum(seconds, 0.0), 6)
 
 
-def _true(mask: Any) -> int:
+def _true(mask: pa.Array | pa.ChunkedArray) -> int:
     return int(pc.sum(pc.cast(mask, pa.int64())).as_py() or 0)
 
 
 def errors(utterances: pa.Table) -> dict[str, Any]:
-    """Word and character error rates over all packaged utterances that have a reference."""
+    """Word and character error rates over all packaged utterances with a reference."""
     scored = utterances.filter(pc.is_valid(utterances["words"]))
     totals = {
         name: int(pc.sum(scored[name]).as_py() or 0)

@@ -39,6 +39,14 @@ def weights(settings: Settings) -> str:
     return found
 
 
+def short_windows(settings: Settings) -> bool:
+    """Whether clips are heard in windows shorter than 30 s. It follows from the settings and from
+    `weights`, which the recipe of a transcript both has."""
+    if settings.short_windows != "auto":
+        return settings.short_windows
+    return settings.model == "base" or weights(settings) == _bundled.SHA256
+
+
 def locate(settings: Settings) -> Path:
     """The model's folder. ConfigError with the remedy when there is none: nothing is fetched."""
     if settings.model == "base":

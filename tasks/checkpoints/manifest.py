@@ -89,7 +89,7 @@ def read(out: Path, stage: str, shard: str, strict: bool = False) -> list[Part]:
             if strict:
                 raise
             log.warning("%s; its items are computed again", fault)
-            discard(path)
+            remove_damaged(fault)
     return sorted(parts, key=lambda p: (p.number, p.path.name))
 
 
@@ -97,11 +97,12 @@ def supersede(out: Path, stage: str, shard: str, path: Path) -> None:
     """Remove every part of the shard but `path` (the shard stage's snapshots)."""
     for other in storage.names(folder(out, stage, shard), ".parquet"):
         if other != path and number_of(other) < number_of(path):
-            discard(other)
+            storage.remove(other)
 
 
-def discard(path: Path) -> None:
-    storage.remove(path)
+def remove_damaged(fault: CorruptManifest) -> None:
+    """Remove the damaged part or blob, so that its items are computed again."""
+    storage.remove(storage.place(fault.path))
 
 
 def number_of(path: Path) -> int:

@@ -53,11 +53,22 @@ def text_values(
     cer = _rate(row["char_errors"], row["chars"])
     probability = _language_probability(utterance)
     heard = Heard(
-        text, source, utterance.seconds, row["text"], utterance.reference, row["normalised"],
-        row["reference_normalised"], row["language"], probability,
-        row["avg_logprob"], row["no_speech_probability"], row["compression_ratio"], wer, cer,
+        text,
+        source,
+        utterance.seconds,
+        row["text"],
+        utterance.reference,
+        row["normalised"],
+        row["reference_normalised"],
+        row["language"],
+        probability,
+        row["avg_logprob"],
+        row["no_speech_probability"],
+        row["compression_ratio"],
+        wer,
+        cer,
         listens(job) and row["text"] is not None,
-    )  # fmt: skip
+    )
     values = {
         **row,
         "text": text,

@@ -1,14 +1,14 @@
-"""Verdicts that need the whole corpus, taken when it is packaged, from what is stored.
+"""Corpus-wide verdicts, such as duplicates and outliers, taken by `package` from stored measures.
 
-A plug-in of the shelves `filters` and `text` that has `decide` takes part, in the order of the
-settings, each on the rows that those before it left:
+Every plug-in of the shelves `filters` and `text` that has `decide` takes part, in the order of the
+settings, each on the rows that those before it kept:
 
     def decide(rows: pa.Table, settings, frozen: dict) -> tuple[dict[str, Rejection], dict]
 
-`rows` are all utterances that were heard, packaged so far or not (`kept`), in the order of ids,
-with the columns of ROW. It returns rejections by id, of rows that are kept, and what it freezes:
-`frozen` is what it returned when the version before was published (`{}` at first, or on
-`package.refit`), so that bounds do not move under what is published already.
+`rows` (ROW, in the order of ids) are all transcribed utterances, kept so far or not. `decide`
+returns rejections of kept rows, by id, and what it freezes: it gets that back as `frozen` for the
+next version (`{}` for the first, or on `package.refit`), so that bounds do not move under what is
+already published.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ ROW = pa.schema(
         pa.field("text", pa.string()),
         pa.field("native_rate", pa.int64()),
         pa.field("format", pa.string()),  # container/codec of the recording
-        pa.field("print", pa.large_binary()),  # of the filter `duplicate`, where it is used
+        pa.field("print", pa.large_binary()),  # fingerprint by the filter `duplicate`, if used
         pa.field("work_shard", pa.string()),
-        pa.field("kept", pa.bool_()),  # no verdict so far rejects it
+        pa.field("kept", pa.bool_()),  # no verdict has rejected it so far
         pa.field("published", pa.bool_()),  # in the newest version
     ]
 )
@@ -48,22 +48,29 @@ Verdicts = dict[str, Outcome]  # by id
 
 
 def rows(job: Job, shard: str, utterances: Iterable[Utterance]) -> list[Row]:
-    """One row for each utterance that was heard."""
+    """One row for each transcribed utterance."""
     return [
         {
-            "id": u.id, "dataset": u.recording["dataset"], "recording": u.recording["recording"],
-            "language": u.heard["language"], "seconds": u.seconds, "text": final_text(job, u)[0],
-            "native_rate": u.rate, "format": u.recording["format"],
-            "print": u.prints.get("duplicate"), "work_shard": shard,
-            "kept": u.outcome.outcome == "packaged", "published": False,
+            "id": u.id,
+            "dataset": u.recording["dataset"],
+            "recording": u.recording["recording"],
+            "language": u.heard["language"],
+            "seconds": u.seconds,
+            "text": final_text(job, u)[0],
+            "native_rate": u.rate,
+            "format": u.recording["format"],
+            "print": u.prints.get("duplicate"),
+            "work_shard": shard,
+            "kept": u.outcome.outcome == "packaged",
+            "published": False,
         }
         for u in utterances
         if u.heard is not None and not u.heard["error_code"]
-    ]  # fmt: skip
+    ]
 
 
 def chosen(job: Job) -> list[tuple[Measuring, Plugin]]:
-    """(shelf, plug-in) of all that take part, in the order of the settings."""
+    """(shelf, plug-in) of all that have `decide`, in the order of the settings."""
     asked: list[tuple[Measuring, Plugin]] = [("filters", p) for p in job.filter.filters]
     asked += [("text", p) for p in job.transcribe.verdicts]
     return [(shelf, plugin) for shelf, plugin in asked if plugins.load(shelf, plugin.use).decide]
@@ -76,12 +83,13 @@ def takes_part(job: Job) -> bool:
 def verdicts(
     job: Job, table: pa.Table, published: Iterable[str], frozen: dict[str, Any]
 ) -> tuple[Verdicts, dict[str, Any]]:
-    """Who is rejected, as ledger outcomes by id, and what every plug-in froze, by its name."""
+    """Rejections as ledger outcomes, by id, and what each plug-in freezes, by `shelf.name`."""
     table = table.take(pc.sort_indices(table["id"]))
     old = pc.is_in(table["id"], pa.array(list(published), pa.string()))
     table = table.set_column(ROW.names.index("published"), "published", old)
     found: Verdicts = {}
-    kept_frozen = {} if job.package.refit else dict(frozen)  # of those that rest, too
+    # Also of plug-ins that are not used now.
+    kept_frozen = {} if job.package.refit else dict(frozen)
     for shelf, plugin in chosen(job):
         name = f"{shelf}.{plugin.use}"
         module, settings = plugins.resolve(shelf, plugin)

@@ -1,10 +1,10 @@
-"""All utterances of the last run in one table, with what every verdict on them was taken from.
+"""The table of decisions: all utterances of the last run with the values that verdicts judged.
 
     OUT/manifests/package/decisions.parquet     one row an utterance, kept or not
 
-`package` writes it when it gathers, so that questions about a million utterances are answered from
-columns in seconds instead of from thousands of manifests. It is no checkpoint: nothing is computed
-from it, and when the manifests have changed since, it is not used.
+`package` writes it, so that questions about a million utterances are answered from columns in
+seconds instead of from thousands of manifests. It is not a checkpoint: no version is computed from
+it, and it is ignored once the manifests have changed.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tasks.plugins import rules
 from tasks.plugins.rules import Allowed, Rule
 from tasks.settings import Plugin, role
 from tasks.storage import tables
+from tasks.text import SHARED_COLUMNS
 
 KEY = b"uttermill"
 FIXED = pa.schema(
@@ -41,51 +42,42 @@ FIXED = pa.schema(
         pa.field("outcome", pa.string()),
         pa.field("stage", pa.string()),
         pa.field("reason", pa.string()),
-        pa.field("heard", pa.bool_()),  # there is a transcript
-    ]
-)
-TEXT = pa.schema(
-    [
-        pa.field("text_chars", pa.float64()),
-        pa.field("wer", pa.float64()),
-        pa.field("cer", pa.float64()),
-        pa.field("language_probability", pa.float64()),
-        pa.field("avg_logprob", pa.float64()),
-        pa.field("no_speech_probability", pa.float64()),
-        pa.field("compression_ratio", pa.float64()),
-        pa.field("speech_after_text", pa.float64()),
-        pa.field("words_per_speech_second", pa.float64()),
-        pa.field("language_vote", pa.float64()),
-        pa.field("language_contradiction", pa.float64()),
+        pa.field("heard", pa.bool_()),  # it has a transcript
     ]
 )
 
 
 def schema_of(job: Job) -> pa.Schema:
+    """FIXED, then every value that a verdict may judge, as float64."""
     measures = [
-        pa.field(column, pa.float64())
+        column
         for plugin in job.filter.filters
         for column in plugins.load("filters", plugin.use).COLUMNS
     ]
-    texts = [pa.field(column, pa.float64()) for column in text_columns(job.transcribe.verdicts)]
-    return pa.schema([*FIXED, *TEXT, *texts, *measures])
+    names = [*SHARED_COLUMNS, *text_columns(job.transcribe.verdicts), *measures]
+    return pa.schema([*FIXED, *((name, pa.float64()) for name in names)])
 
 
 def rows(job: Job, utterances: Iterable[Utterance]) -> list[Row]:
-    """One row for each utterance, decided."""
+    """One row for each decided utterance."""
     found = []
     for u in utterances:
         heard = u.heard is not None and not u.heard["error_code"]
         found.append(
             {
-                **u.measures, **u.texts,
-                "id": u.id, "dataset": u.recording["dataset"],
+                **u.measures,
+                **u.texts,
+                "id": u.id,
+                "dataset": u.recording["dataset"],
                 "recording": u.recording["recording"],
                 "language": u.heard["language"] if heard and u.heard else u.language,
-                "seconds": u.seconds, "outcome": u.outcome.outcome, "stage": u.outcome.stage,
-                "reason": u.outcome.reason, "heard": heard,
+                "seconds": u.seconds,
+                "outcome": u.outcome.outcome,
+                "stage": u.outcome.stage,
+                "reason": u.outcome.reason,
+                "heard": heard,
             }
-        )  # fmt: skip
+        )
     return found
 
 
@@ -94,7 +86,7 @@ def _path(out: Path) -> Path:
 
 
 def _state(job: Job) -> dict[str, str]:
-    """What the table holds for: which manifests, and settings that are no thresholds."""
+    """What the table is valid for: the manifests, and the settings that are not thresholds."""
     return {
         "manifests": index.names_hash(job.out),
         "settings": json.dumps(_measuring(job), sort_keys=True),
@@ -102,7 +94,7 @@ def _state(job: Job) -> dict[str, str]:
 
 
 def _measuring(job: Job) -> dict[str, Any]:
-    """Settings of the stages without their thresholds: with others, other things are measured."""
+    """Settings that change what is measured: those of the stages without thresholds."""
     found: dict[str, Any] = recipe.recipes_of(job)
     for stage in ("filter", "resample", "transcribe"):
         model = getattr(job, stage)
@@ -110,17 +102,17 @@ def _measuring(job: Job) -> dict[str, Any]:
             value = getattr(model, name)
             if role(type(model), name) is None and not isinstance(value, Plugin | tuple):
                 found[f"{stage}.{name}"] = value
-    # No thresholds of a verdict, but they decide which text the verdicts are taken on.
+    # These choose the text that the verdicts judge.
     transcribe = job.transcribe
     found["text"] = [transcribe.text, transcribe.close_wer, transcribe.language_by]
-    # Settings of a verdict that change what it measures, if it has such.
+    # Settings that change what a verdict on text measures.
     texts = {p.use: plugins.resolve("text", p)[1].recipe() for p in job.transcribe.verdicts}
     found["texts"] = {use: recipe for use, recipe in texts.items() if recipe}
     return found
 
 
 def save(job: Job, table: pa.Table) -> None:
-    """Write the table down; only while holding OUT's lock."""
+    """Save the table; the caller holds OUT's lock."""
     whole = table.replace_schema_metadata({KEY: json.dumps(_state(job)).encode()})
     path = _path(job.out)
     with storage.of(path.parent).staged(path.parent) as (handle, publish):
@@ -129,19 +121,19 @@ def save(job: Job, table: pa.Table) -> None:
 
 
 def where(job: Job) -> Path | None:
-    """The table's file, when it still holds for these settings but for thresholds; else None."""
+    """The table's file if it is valid for these settings, apart from thresholds; else None."""
     try:
         schema = tables.schema(_path(job.out))
     except (OSError, pa.ArrowException):
         return None
     known = json.loads((schema.metadata or {}).get(KEY, b"{}"))
-    # Verdicts that are no longer asked for may have left columns.
+    # It may have more columns, of verdicts that are not used now.
     whole = columns_asked(job).union(schema_of(job).names) <= set(schema.names)
     return _path(job.out) if whole and known == _state(job) else None
 
 
 def load(job: Job, columns: set[str] | None = None) -> pa.Table | None:
-    """The table, or these columns of it, when `where` finds it and it is sound; else None."""
+    """The table, or these columns, if `where` finds it and it can be read; else None."""
     path = where(job)
     try:
         return None if path is None else tables.read(path, columns=columns and sorted(columns))
@@ -150,7 +142,7 @@ def load(job: Job, columns: set[str] | None = None) -> pa.Table | None:
 
 
 def columns_asked(job: Job) -> set[str]:
-    """Columns that today's verdicts are taken from."""
+    """Columns that the job's verdicts judge."""
     return {column for rule in rules_asked(job) for column in rules.columns(rule)}
 
 
@@ -162,7 +154,7 @@ def rules_asked(job: Job) -> tuple[Rule, ...]:
 
 
 def passes(table: pa.Table, asked: Iterable[Rule]) -> Any:
-    """Which rows no rule rejects: `rules.judge` over columns. Boolean [rows]."""
+    """Rows that no rule rejects: `rules.judge` over columns; Boolean [rows]."""
     kept = pa.array([True] * table.num_rows)
     for rule in asked:
         column = table[rule.column]
@@ -179,7 +171,7 @@ def passes(table: pa.Table, asked: Iterable[Rule]) -> Any:
 
 
 def _inside(column: Any, low: float | None, high: float | None) -> Any:
-    """Which values are known and not outside the limits. Boolean [rows]."""
+    """Values that are known and within the limits; Boolean [rows]."""
     good = pc.is_valid(column)
     if low is not None:
         good = pc.and_(good, pc.fill_null(pc.greater_equal(column, low), False))

@@ -1,1 +1,1 @@
-"""A published version: what it holds, where it lies, its checking and its removal."""
+"""A published dataset version: its place, its description and its data card."""

@@ -1,7 +1,7 @@
 """Header of a version's README.md: the metadata that the Hugging Face Hub reads.
 
-Keys and their values are those of https://huggingface.co/docs/hub/datasets-cards; the licences'
-identifiers those of https://huggingface.co/docs/hub/repositories-licenses.
+Keys and values: https://huggingface.co/docs/hub/datasets-cards. Identifiers of licences:
+https://huggingface.co/docs/hub/repositories-licenses.
 """
 
 from __future__ import annotations
@@ -12,11 +12,18 @@ from typing import Any
 
 TASKS = ("automatic-speech-recognition", "text-to-speech")
 #: Upper bounds of the Hub's size categories, in utterances.
-SIZES = (
-    (10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"),
-    (10**7, "1M<n<10M"), (10**8, "10M<n<100M"), (10**9, "100M<n<1B"), (10**10, "1B<n<10B"),
-    (10**11, "10B<n<100B"), (10**12, "100B<n<1T"),
-)  # fmt: skip
+SIZES = {
+    10**3: "n<1K",
+    10**4: "1K<n<10K",
+    10**5: "10K<n<100K",
+    10**6: "100K<n<1M",
+    10**7: "1M<n<10M",
+    10**8: "10M<n<100M",
+    10**9: "100M<n<1B",
+    10**10: "1B<n<10B",
+    10**11: "10B<n<100B",
+    10**12: "100B<n<1T",
+}
 #: Licences that the Hub knows by name.
 LICENCES = frozenset(
     """apache-2.0 mit afl-3.0 artistic-2.0 bsl-1.0 bsd-2-clause bsd-3-clause bsd-3-clause-clear
@@ -27,15 +34,18 @@ LICENCES = frozenset(
     lgpl-3.0 isc lppl-1.3c ms-pl mpl-2.0 odc-by odbl osl-3.0 postgresql ofl-1.1 ncsa unlicense zlib
     pddl""".split()  # noqa: SIM905
 )
-#: SPDX identifiers that the Hub spells in its own way, in lower case.
+#: SPDX identifiers, in lower case, that the Hub spells differently.
 SPDX = {
-    "odc-by-1.0": "odc-by", "odbl-1.0": "odbl", "pddl-1.0": "pddl", "c-uda-1.0": "c-uda",
-    "gfdl-1.1": "gfdl", "gfdl-1.2": "gfdl", "gfdl-1.3": "gfdl",
-}  # fmt: skip
+    "odc-by-1.0": "odc-by",
+    "odbl-1.0": "odbl",
+    "pddl-1.0": "pddl",
+    "c-uda-1.0": "c-uda",
+    **dict.fromkeys(("gfdl-1.1", "gfdl-1.2", "gfdl-1.3"), "gfdl"),
+}
 
 
 def of_version(facts: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Header of what `facts`, the content of dataset.json, describes; `name` is for people."""
+    """Header from `facts`, the content of dataset.json; `name` is for people."""
     found: dict[str, Any] = {"pretty_name": name, **licences(facts["licences"].values())}
     if codes := languages(row["language"] for row in facts["packaged"]):
         found["language"] = codes
@@ -48,21 +58,21 @@ def of_version(facts: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def licence(given: str) -> str | None:
-    """The Hub's identifier of a licence that is given by its SPDX identifier; None: not one."""
+    """The Hub's identifier of a licence with an SPDX identifier; None if the Hub has none."""
     key = re.sub(r"(-only|-or-later|\+)$", "", given.strip().lower())
     key = SPDX.get(key, key)
     return key if key in LICENCES else None
 
 
 def licences(given: Iterable[str | None]) -> dict[str, Any]:
-    """`license`, and `license_name` and `license_link` of those that the Hub has no name for.
-    What no licence was given for is `unknown`."""
+    """`license`, and `license_name` and `license_link` of licences that the Hub does not know. A
+    source without a licence is `unknown`."""
     every = [*dict.fromkeys(given)]
     names = [*dict.fromkeys("unknown" if not g else licence(g) or "other" for g in every)]
     found: dict[str, Any] = {"license": names[0] if len(names) == 1 else names}
     others = [g.strip() for g in every if g and licence(g) is None]
     if others:
-        # The Hub takes small letters, digits, dots and hyphens.
+        # The Hub allows lower-case letters, digits, dots and hyphens.
         slugs = [re.sub(r"[^a-z0-9.]+", "-", g.lower()).strip("-") or "see-text" for g in others]
         found["license_name"] = "-and-".join(slugs)
     if links := [g for g in others if re.match(r"https?://\S+$", g)]:
@@ -71,12 +81,12 @@ def licences(given: Iterable[str | None]) -> dict[str, Any]:
 
 
 def languages(heard: Iterable[str | None]) -> list[str]:
-    """ISO 639-1 codes (639-3 where a language has no shorter one), sorted; what is no code is
-    left out. `en-US` is `en`, and Whisper's `jw` is Javanese."""
+    """ISO 639-1 codes (639-3 for languages without one), sorted; anything else is left out. `en-US`
+    becomes `en`, and Whisper's `jw` Javanese."""
     found = {re.split(r"[-_]", language.strip().lower())[0] for language in heard if language}
     found = {"jv" if code == "jw" else code for code in found}
     return sorted(code for code in found if re.fullmatch(r"[a-z]{2,3}", code))
 
 
 def size(utterances: int) -> str:
-    return next((name for limit, name in SIZES if utterances < limit), "n>1T")
+    return next((name for limit, name in SIZES.items() if utterances < limit), "n>1T")

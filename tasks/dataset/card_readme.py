@@ -1,6 +1,6 @@
 """README.md of a version: a data card for the Hugging Face Hub, and for people.
 
-Made of what dataset.json says, so it is as deterministic: no clock, no path of this machine, no
+It is made from dataset.json, and as deterministic: no clock, no path of this machine, no
 credentials.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from tasks import masking, plugins
 from tasks.dataset import card_header
 from tasks.errors import CODES
 
-#: What reads a format. `{split}` is a split of the version.
+#: How to read each format. `{split}` is a split of the version.
 READING = {
     "wenet": "uttermill list <this folder> --split {split} > data.list  # data_type: shard",
     "wenet_raw": "data_type: raw, with wenet_raw/{split}/data.list",
@@ -35,8 +35,7 @@ SHOWN = ("filter", "resample", "transcribe", "package")
 def text(facts: Mapping[str, Any], columns: pa.Schema) -> str:
     """The whole file. `columns` is the schema of `utterances.parquet`."""
     name = f"{', '.join(facts['licences'])}, version {facts['version']}"
-    header = yaml.safe_dump(card_header.of_version(facts, name), sort_keys=False,
-                            allow_unicode=True)  # fmt: skip
+    header = _yaml(card_header.of_version(facts, name))
     parts = [
         f"---\n{header}---",
         f"# {cell(name)}",
@@ -49,6 +48,11 @@ def text(facts: Mapping[str, Any], columns: pa.Schema) -> str:
         *_columns(columns),
     ]
     return masking.text("\n\n".join(parts) + "\n")
+
+
+def _yaml(value: Any, **options: Any) -> str:
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, **options)
+    return text
 
 
 def _about(facts: Mapping[str, Any]) -> Iterator[str]:
@@ -66,25 +70,35 @@ def _about(facts: Mapping[str, Any]) -> Iterator[str]:
 def _contents(facts: Mapping[str, Any]) -> Iterator[str]:
     yield "## Contents"
     rows = [
-        (r["split"], r["dataset"], r["language"] or "unknown", f"{r['utterances']:,}",
-         f"{r['hours']:.3f}")
+        {
+            "split": r["split"],
+            "dataset": r["dataset"],
+            "language": r["language"] or "unknown",
+            "utterances": f"{r['utterances']:,}",
+            "hours": f"{r['hours']:.3f}",
+        }
         for r in facts["packaged"]
-    ]  # fmt: skip
-    yield table(("split", "dataset", "language", "utterances", "hours"), rows)
-    rows = []
-    for name, split in facts["splits"].items():
-        lengths = (f"{split['durations'][n]:.2f}" for n in ("min", "mean", "median", "max"))
-        who = split["speakers"]
-        rows.append((name, f"{split['utterances']:,}", f"{split['hours']:.3f}", *lengths,
-                     f"{who['count']:,}", f"{who['hours_unknown']:.3f}"))  # fmt: skip
-    yield table(
-        ("split", "utterances", "hours", "shortest, s", "mean, s", "median, s", "longest, s",
-         "speakers", "hours of unknown speakers"), rows,
-    )  # fmt: skip
+    ]
+    yield table(rows[0], [row.values() for row in rows])
+    rows = [
+        {
+            "split": name,
+            "utterances": f"{split['utterances']:,}",
+            "hours": f"{split['hours']:.3f}",
+            "shortest, s": f"{split['durations']['min']:.2f}",
+            "mean, s": f"{split['durations']['mean']:.2f}",
+            "median, s": f"{split['durations']['median']:.2f}",
+            "longest, s": f"{split['durations']['max']:.2f}",
+            "speakers": f"{split['speakers']['count']:,}",
+            "hours of unknown speakers": f"{split['speakers']['hours_unknown']:.3f}",
+        }
+        for name, split in facts["splits"].items()
+    ]
+    yield table(rows[0], [row.values() for row in rows])
 
 
 def _funnel(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Where all audio that came in went."""
+    """Where all input audio went."""
     yield "## From recordings to utterances"
     seconds = facts["seconds"]
     whole = seconds["in"] or 1.0
@@ -118,18 +132,18 @@ def _making(facts: Mapping[str, Any]) -> Iterator[str]:
             f"5. Packaged: {', '.join(map(cell, facts['formats']))}.",
         ]
     )
-    shown = {stage: _elsewhere(stages[stage]) for stage in SHOWN}
-    dumped = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, default_flow_style=None)
+    shown = {stage: _without_folders(stages[stage]) for stage in SHOWN}
+    dumped = _yaml(shown, default_flow_style=None)
     yield "All settings that shape it:"
     yield f"```yaml\n{dumped.replace('```', '')}```"
 
 
-def _elsewhere(value: Any) -> Any:
-    """Settings without paths of the machine that they were used on: only the last name stays."""
+def _without_folders(value: Any) -> Any:
+    """Settings without the folders of this machine: of a path, only the last name stays."""
     if isinstance(value, dict):
-        return {key: _elsewhere(inner) for key, inner in value.items()}
+        return {key: _without_folders(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_elsewhere(inner) for inner in value]
+        return [_without_folders(inner) for inner in value]
     if isinstance(value, str) and re.match(r"(file://|~|\.{0,2}/|[A-Za-z]:[\\/]|\\\\)", value):
         return re.split(r"[\\/]", value.rstrip("\\/"))[-1]
     return value
@@ -148,7 +162,7 @@ def _licences(facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _reading(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Each format in its own words: what its plug-in says of itself and of its files."""
+    """Each format in its own words: first paragraph and paths of its plug-in's docstring."""
     yield "## How to read it"
     yield 'Texts, sources and measures: `pyarrow.parquet.read_table("utterances.parquet")`.'
     split = next(iter(facts["splits"]), "train")
@@ -172,13 +186,14 @@ def _columns(columns: pa.Schema) -> Iterator[str]:
     yield table(("column", "type", "unit", "meaning"), rows)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; whatever stands in a cell stays in it."""
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table; no text can break out of its cell."""
+    head = list(head)
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(map(cell, line))} |" for line in lines)
 
 
 def cell(words: str) -> str:
-    """A text from outside on one line, without meaning to Markdown or HTML."""
+    """A text from outside on one line, escaped for Markdown and HTML."""
     flat = masking.sentence(" ".join(words.split()))
     return re.sub(r"([\\`*\[\]|])", r"\\\1", flat).replace("<", "&lt;")

@@ -1,4 +1,4 @@
-"""dataset.json: what a version is, so that a stranger can trust and trace it. No clock in it."""
+"""dataset.json: describes a version so that a stranger can trust and trace it, without a clock."""
 
 from __future__ import annotations
 
@@ -36,17 +36,16 @@ LIBRARIES = (
     "unicode-rbnf",
     "pyarrow",
 )
-SEAL = "sealed"  # sha256 of dataset.json with this value all zeros
+SEAL = "sealed"  # key of the sha256 of dataset.json with zeros in its place
 NO_SEAL = "0" * 64
 #: Columns of `utterances.parquet` that are counted.
 COUNTED = ("dataset", "split", "language", "speaker", "recording", "num_samples", "sample_rate")
 
 
 def formats_of(described: dict[str, Any]) -> dict[str, Plugin]:
-    """The formats of a dataset.json in their order; older releases wrote only their names."""
+    """The formats of a dataset.json by name, in their order."""
     entries = described["settings"]["package"]["formats"]
-    chosen = [Plugin(use=e) if isinstance(e, str) else Plugin.model_validate(e) for e in entries]
-    return {plugin.use: plugin for plugin in chosen}
+    return {entry["use"]: Plugin.model_validate(entry) for entry in entries}
 
 
 def libraries() -> dict[str, str]:
@@ -56,23 +55,23 @@ def libraries() -> dict[str, str]:
 def write(
     job: Job, gathered: dict[str, Any], staging: Path, hashes: dict[str, tuple[str, int]]
 ) -> None:
-    """README.md and dataset.json of a staged version, whose other files are all there.
+    """Write README.md and dataset.json of a staged version, whose other files are all there.
 
-    `hashes` are those that are known already: (sha256, bytes) by path in the version.
+    `hashes` are the known digests: (sha256, bytes) by path in the version.
     """
     facts = describe(job, gathered, staging)
     columns = pq.read_schema(staging / "utterances.parquet")
     storage.write_atomic(staging / "README.md", card_readme.text(facts, columns).encode())
     there = {p.relative_to(staging).as_posix() for p in staging.rglob("*") if p.is_file()}
     files = {}
-    for name in sorted({*there, *hashes}):  # pieces of a remote version are not in the folder
+    for name in sorted({*there, *hashes}):  # shards of a remote version are not in the folder
         digest, size = hashes.get(name) or storage.hashed(staging / name)
         files[name] = {"sha256": digest, "bytes": size}
     storage.write_atomic(staging / "dataset.json", sealed({**facts, "files": files}))
 
 
 def describe(job: Job, gathered: dict[str, Any], staging: Path) -> dict[str, Any]:
-    """What dataset.json says but for the files: counts, hours, speakers, settings, recipes."""
+    """dataset.json without its files: counts, hours, speakers, settings, recipes."""
     ledger = pq.read_table(staging / "ledger.parquet")
     kept = pq.read_table(staging / "utterances.parquet", columns=list(COUNTED))
     return {
@@ -100,13 +99,13 @@ def describe(job: Job, gathered: dict[str, Any], staging: Path) -> dict[str, Any
 
 
 def sealed(data: dict[str, Any]) -> bytes:
-    """A description as text with its own hash in it: `verify` finds a single changed byte."""
+    """The text of a dataset.json with its own hash in it: `verify` finds a single changed byte."""
     data = {**data, SEAL: NO_SEAL}
     text = (json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
     return text.replace(NO_SEAL.encode(), hashlib.sha256(text).hexdigest().encode(), 1)
 
 
 def intact(text: bytes, seal: str) -> bool:
-    """Whether the text of a dataset.json is the one that was sealed."""
+    """Whether the text of a dataset.json is what was sealed."""
     bare = text.replace(seal.encode(), NO_SEAL.encode(), 1)
     return hashlib.sha256(bare).hexdigest() == seal

@@ -1,7 +1,7 @@
-"""Clips of a published version that the usual readers of its formats would drop, and what helps.
+"""Counts the clips that the usual readers of a version's formats would drop, and names a remedy.
 
 Counted from columns of `utterances.parquet`, a batch at a time: memory does not grow with the
-version. The sentence names a setting of ours and the trainer's own.
+version. The warning names one of our settings and the trainer's own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tasks.storage import tables
 
 COLUMNS = ("split", "text", "num_samples", "sample_rate")
 BATCH = 65536  # rows
-#: Settings of a segmenter by which its clips get shorter, and longer.
+#: Settings of segmenters that make clips shorter, and longer.
 SHORTER = ("target_seconds", "max_seconds", "whole_up_to")
 LONGER = ("min_seconds",)
 
@@ -33,7 +33,7 @@ Values = Mapping[str, NDArray[np.float64]]
 
 @dataclass(slots=True)
 class _Count:
-    """Clips of a split, and how many of them each bound drops first."""
+    """Clips of a split, and how many of them each bound is the first to drop."""
 
     clips: int
     dropped: NDArray[np.int64]
@@ -42,8 +42,8 @@ class _Count:
 def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> list[dict[str, Any]]:
     """One entry for each bound that drops clips of a split, in the order of formats and splits.
 
-    `format`, `split`, `clips` (of the split), `dropped` (a clip counts for the first bound that it
-    breaks), `setting` and `limit` (of the trainer), and `warning`, the sentence for people.
+    Keys: `format`, `split`, `clips` (of the split), `dropped` (a clip counts for the first bound it
+    breaks), `setting` and `limit` (of the trainer), and `warning`, a sentence for people.
     """
     limits = {plugin.use: limits_of(plugin) for plugin in formats}
     counts = _count(version, {use: found for use, found in limits.items() if found is not None})
@@ -53,7 +53,7 @@ def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> l
         assert reader is not None
         for bound, dropped in zip(reader.bounds, count.dropped.tolist(), strict=True):
             if dropped:
-                told = _sentence(use, split, reader, bound, dropped, count.clips, segmenter)
+                warning = _sentence(use, split, reader, bound, dropped, count.clips, segmenter)
                 entries.append(
                     {
                         "format": use,
@@ -62,14 +62,14 @@ def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> l
                         "dropped": dropped,
                         "setting": bound.setting,
                         "limit": bound.limit,
-                        "warning": told,
+                        "warning": warning,
                     }
                 )
     return entries
 
 
 def limits_of(plugin: Plugin) -> ReaderLimits | None:
-    """What a format declares of its usual reader; None: that one keeps every clip."""
+    """The limits of a format's usual reader; None if it keeps every clip."""
     return plugins.load("formats", plugin.use).READER
 
 
@@ -95,14 +95,14 @@ def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str,
 
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """Rows of a file, or of a folder of parts; pages are decoded as they are asked for."""
+    """Rows of a file, or of a folder of parts, a batch at a time."""
     for part in storage.names(path, ".parquet") or [path]:
         with tables.arrow(part) as source, pq.ParquetFile(source) as file:
             yield from file.iter_batches(batch_size=BATCH, columns=list(COLUMNS))
 
 
 def measures(batch: pa.RecordBatch) -> dict[str, NDArray[np.float64]]:
-    """Every `Measure` of rows with COLUMNS; float64 [rows]."""
+    """Every `Measure` of the rows; float64 [rows]."""
     text = pc.utf8_trim_whitespace(pc.fill_null(batch["text"], ""))
     characters = pc.utf8_length(text).to_numpy(zero_copy_only=False).astype(np.float64)
     seconds = batch["num_samples"].to_numpy() / batch["sample_rate"].to_numpy()
@@ -119,7 +119,7 @@ def measures(batch: pa.RecordBatch) -> dict[str, NDArray[np.float64]]:
 def _first_broken(
     reader: ReaderLimits, values: Values, rows: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
-    """How many of `rows` each bound drops that none before it dropped; int64 [bounds]."""
+    """How many of `rows` each bound is the first to drop; int64 [bounds]."""
     left = rows.copy()
     dropped = np.zeros(len(reader.bounds), np.int64)
     for number, bound in enumerate(reader.bounds):
@@ -161,7 +161,7 @@ def _meaning(bound: Bound) -> str:
 
 
 def _remedy(bound: Bound, segmenter: Plugin) -> str:
-    """What our settings can do about it: only names that the chosen segmenter has."""
+    """A remedy by our settings; it names only settings that the chosen segmenter has."""
     if bound.measure == "characters_per_frame":
         return "drop them with the verdict char_rate in transcribe.verdicts"
     if bound.measure == "characters" and bound.side == "min":

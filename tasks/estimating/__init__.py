@@ -1,1 +1,1 @@
-"""What a run would come to, from a sample: who is drawn, what it costs, how sure that is."""
+"""Estimates a run from a sample of its recordings: the draw, the costs, their uncertainty."""

@@ -1,18 +1,18 @@
 """From a sample to the whole corpus: totals with 90 % intervals. Pure numbers, no files.
 
-Of each recording its length x by header is known, and of the sampled ones also y: seconds kept,
-work, bytes. A stratum's total is its ratio of sums times the audio that is not known yet, plus what
-is known: the separate ratio estimator (Cochran, Sampling Techniques, 3rd ed. 1977, 6.10), with the
+The length x of each recording is known from its header; of the sampled ones also y: seconds kept,
+work, bytes. A stratum's total is its ratio of sums times the audio not yet known, plus what is
+known: the separate ratio estimator (Cochran, Sampling Techniques, 3rd ed. 1977, 6.10), with the
 variance of its residuals d = y - R x and the finite population correction (6.11, 6.44). The degrees
 of freedom of the t interval are Satterthwaite's (5.4, 5.16 there).
 
-Strata of two or three recordings say little of their own spread, so it is drawn to that of all
-strata, as if POOL more recordings had shown it; a stratum that shows none at all has the common
-one. Where no stratum shows a loss, a share keeps the spread that half a recording lost and half a
-recording kept more would give it (Agresti and Coull's way, with Jeffreys's halves). What this is
-worth is simulated in tests/test_estimate.py: on populations of four kinds 90 % intervals cover the
-truth in 86 to 91 % of 200 draws, of 50 recordings of 400 and of 120 of 1,500. They are about the
-draw alone: not about a machine that is busier, or other, than it was for the sample.
+Strata of two or three recordings say little about their own spread, so it is shrunk towards that of
+all strata, as if POOL more recordings had shown it; a stratum without any spread gets the common
+one. If no stratum shows a loss, a share keeps the spread that half a recording lost and half a
+recording kept would add (Agresti and Coull's way, with Jeffreys's halves). tests/test_estimate.py
+simulates the coverage: on populations of four kinds, 90 % intervals cover the truth in 86 to 91 %
+of 200 draws, of 50 recordings of 400 and of 120 of 1,500. They cover the draw alone, not a machine
+that is busier, or another, than for the sample.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """What is expected, and the bounds of its 90 % interval."""
+    """An expected value and the bounds of its 90 % interval."""
 
     expected: float
     low: float
@@ -48,10 +48,10 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """Sampled recordings of one stratum and what is left of it.
+    """The sampled recordings of one stratum, and the rest of it.
 
-    `x`: lengths, s; `y`: what was found of each; `rest`, `count`: audio, s, and number of the
-    recordings of which nothing is known.
+    `x`: lengths, s; `y`: the value of each; `rest`, `count`: audio, s, and number of the recordings
+    without a known value.
     """
 
     x: Floats
@@ -61,7 +61,7 @@ class Stratum:
 
 
 def total(strata: Sequence[Stratum], known: float = 0.0, share: bool = False) -> Interval:
-    """Sum of y over everything: `known` plus the forecast of the rest; 0 at least.
+    """Sum of y over everything: `known` plus the forecast of the rest; at least 0.
 
     `share`: y is a part of x, as kept seconds are of seconds.
     """
@@ -89,14 +89,14 @@ def total(strata: Sequence[Stratum], known: float = 0.0, share: bool = False) ->
     df = variance**2 / sum(v**2 / f for v, f in zip(parts, freedom, strict=True))
     half = _t(df) * variance**0.5
     low, high = max(0.0, expected - half), expected + half
-    if share:  # more than there is by header is kept of windows that overlap, or of a wrong header
+    if share:  # overlapping windows or wrong headers may keep more than the header says
         high = min(high, sum(c.rest * max(1.0, float((c.y / c.x).max())) for c in cells))
     return Interval(known + expected, known + low, known + max(high, expected))
 
 
 def collapsed(strata: Sequence[Stratum]) -> list[Stratum]:
-    """Strata with something left to forecast, each with enough known recordings: those that have
-    too few are put together, with the next smallest if they still have."""
+    """Strata with something left to forecast, each with enough known recordings: those with too few
+    are merged, if necessary also with the next smallest."""
     full = [s for s in strata if len(s.x) >= LEAST]
     few = [s for s in strata if len(s.x) < LEAST and (s.count or len(s.x))]
     if any(s.count for s in few):
@@ -104,15 +104,19 @@ def collapsed(strata: Sequence[Stratum]) -> list[Stratum]:
         while sum(len(s.x) for s in few) < LEAST and full:
             few.append(full.pop())
         if sum(len(s.x) for s in few):
-            full.append(Stratum(
-                np.concatenate([s.x for s in few]), np.concatenate([s.y for s in few]),
-                sum(s.rest for s in few), sum(s.count for s in few),
-            ))  # fmt: skip
+            full.append(
+                Stratum(
+                    np.concatenate([s.x for s in few]),
+                    np.concatenate([s.y for s in few]),
+                    sum(s.rest for s in few),
+                    sum(s.count for s in few),
+                )
+            )
     return [s for s in full if s.count]
 
 
 def ratio(strata: Sequence[Stratum]) -> float | None:
-    """y per x over everything that is sampled, each stratum as heavy as it is; None: unknown."""
+    """y per x over all strata, weighted by their audio; None: unknown."""
     whole = sum(s.rest + float(s.x.sum()) for s in strata if len(s.x))
     weighed = sum(_ratio(s) * (s.rest + float(s.x.sum())) for s in strata if len(s.x))
     return weighed / whole if whole else None
@@ -124,14 +128,15 @@ def _ratio(cell: Stratum) -> float:
 
 
 def _pooled(cells: Sequence[Stratum], ratios: Sequence[float], share: bool) -> float:
-    """Spread of y / x about its stratum's ratio R over all strata, where every recording counts
-    alike; of what is no share, of y / (R x)."""
+    """Variance of y / x about its stratum's ratio R over all strata, every recording counting
+    alike; if y is not a share, of y / (R x)."""
     n = sum(len(c.x) for c in cells)
     squares = sum(
         float(np.square((c.y - r * c.x) / (c.x if share else r * c.x)).sum())
-        for r, c in zip(ratios, cells, strict=True) if share or r
-    )  # fmt: skip
-    # A single recording says nothing of the spread: it may be as large as the ratio.
+        for r, c in zip(ratios, cells, strict=True)
+        if share or r
+    )
+    # A single recording says nothing about the spread: it may be as large as the ratio.
     found = squares / (n - len(cells)) if n > len(cells) else 1.0
     if not share:
         return found

@@ -1,10 +1,9 @@
 """A run's forecast from its sample: hours kept, work, wall time, disk, each with its interval.
 
-Hours that duplicates, outliers over the whole corpus or splits will take are not known from a
-sample: kept hours are those before them. Disk is what a run adds to OUT: resampled audio,
-manifests, a dataset version; not what it needs elsewhere while it runs. Wall time is the sample's
-own speed on as many workers as it had, with their start and the models' loading; it leaves out what
-`LEFT_OUT` names.
+A sample does not show the hours that duplicates, corpus-wide outliers or splits take: kept hours
+are those before them. Disk is what a run adds to OUT (resampled audio, manifests, a dataset
+version), not what it needs elsewhere while it runs. Wall time follows the sample's speed on as many
+workers, including their start and the loading of models; `LEFT_OUT` names what it excludes.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ LEFT_OUT = (
 
 @dataclass(slots=True)
 class Costs:
-    """What the sample's calls took, s. Lanes are kinds of workers."""
+    """Times of the sample's calls, s. A lane is a kind of worker."""
 
     laps: dict[str, dict[str, list[Spent]]] = field(default_factory=dict)  # stage, recording
     overhead: dict[str, float] = field(default_factory=dict)  # of one call, by stage
@@ -45,7 +44,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes of what a run leaves on disk."""
+    """Bytes that a run leaves on disk."""
 
     row: float = 0.0  # of manifests, per second of audio
     part: float = 0.0  # of one shard's manifests beyond their rows
@@ -54,7 +53,7 @@ class Sizes:
 
 
 def costs(dones: Sequence[Done]) -> Costs:
-    """Of the calls that computed something of the sample."""
+    """Costs from the calls that computed something of the sample."""
     found = Costs()
     overheads: dict[str, list[float]] = {}
     for done in dones:
@@ -71,23 +70,27 @@ def costs(dones: Sequence[Done]) -> Costs:
 
 
 class Forecast:
-    """Totals over all recordings: what is known of some, and the ratios of the sample for the rest.
+    """Totals over all recordings: known values of some, and ratios of the sample for the rest.
 
     `held`: all recordings by stratum; `drawn`: the sampled ones; `seen`: what is known of
     recordings, sampled or not.
     """
 
     def __init__(
-        self, held: Mapping[Key, Sequence[Member]], drawn: Mapping[Key, Sequence[Member]],
-        seen: Mapping[str, Seen], spent: Costs, sizes: Sizes,
-    ) -> None:  # fmt: skip
+        self,
+        held: Mapping[Key, Sequence[Member]],
+        drawn: Mapping[Key, Sequence[Member]],
+        seen: Mapping[str, Seen],
+        spent: Costs,
+        sizes: Sizes,
+    ) -> None:
         self.held, self.drawn, self.seen = held, drawn, seen
         self.spent, self.sizes = spent, sizes
         self.members = [m for some in held.values() for m in some]
         self.rest = [m for m in self.members if m.recording not in seen]
 
     def strata(self, of: Callable[[Member], float | None]) -> list[Stratum]:
-        """The sample's values, and what is left of each stratum; None is no value."""
+        """The sample's values and the rest of each stratum; `of` returns None for no value."""
         found = []
         for key, every in self.held.items():
             pairs = [(m.seconds, of(m)) for m in self.drawn[key] if m.recording in self.seen]
@@ -98,24 +101,26 @@ class Forecast:
         return found
 
     def kept(self, dataset: str | None = None) -> Interval:
-        """Seconds that would be packaged, of one dataset or of all."""
+        """Seconds that would be packaged, of one dataset or all."""
 
         def value(m: Member) -> float | None:
             return self.seen[m.recording].kept if dataset in (None, m.dataset) else 0.0
 
         there = sum(value(m) or 0.0 for m in self.members if m.recording in self.seen)
-        if dataset is None or all(len({m.dataset for m in some}) == 1
-                                  for some in self.held.values()):  # fmt: skip
+        if dataset is None or all(
+            len({m.dataset for m in some}) == 1 for some in self.held.values()
+        ):
             strata = [
-                s for s, some in zip(self.strata(value), self.held.values(), strict=True)
+                s
+                for s, some in zip(self.strata(value), self.held.values(), strict=True)
                 if dataset in (None, some[0].dataset)
-            ]  # fmt: skip
+            ]
         else:
             strata = self.strata(value)
         return estimate.total(strata, there, share=True)
 
     def lap(self, m: Member, stage: str, what: str) -> float | None:
-        """Seconds that a stage took for a recording; None where that is not known."""
+        """Seconds that a stage took for a recording; None if unknown."""
         known = self.spent.laps.get(stage, {}).get(m.recording)
         if known is None:  # nothing of it reached the stage, or all of it was there already
             return 0.0 if m.recording in self.spent.laps.get("filter", {}) else None
@@ -125,13 +130,13 @@ class Forecast:
 
     @property
     def _cold(self) -> bool:
-        """Whether first units have to count, because there are hardly others."""
+        """Whether first units must count because there are hardly any others."""
         laps = [lap for each in self.spent.laps.get("filter", {}).values() for lap in each]
         return 2 * sum(lap.cold for lap in laps) > len(laps)
 
     def work(self, stages: Sequence[str], what: str) -> Interval | None:
-        """Seconds on workers, `wall` or `cpu`, that these stages will still take, without what
-        each call takes beside its items; None when nothing was measured."""
+        """Worker seconds, `wall` or `cpu`, that these stages will still take, without the overhead
+        of calls; None if nothing was measured."""
 
         def value(m: Member) -> float | None:
             parts = [self.lap(m, stage, what) for stage in stages]
@@ -143,7 +148,7 @@ class Forecast:
         return estimate.total(strata)
 
     def wall(self) -> Interval | None:
-        """From the start of a run to its end, s; lanes work beside each other."""
+        """Duration of a run, s; lanes work in parallel."""
         shards = len({m.shard for m in self.rest})
         lanes = []
         for lane, count in self.spent.workers.items():
@@ -163,8 +168,8 @@ class Forecast:
         return longest.times(1.0, self.spent.start + load + package)
 
     def computing(self) -> float | None:
-        """CPU time per time of the sample's work: far below the threads of a worker where it waits
-        for a GPU, a server, or other programs on the machine."""
+        """CPU time per wall time of the sample's work: far below a worker's number of threads if it
+        waits for a GPU, a server, or other programs on the machine."""
         laps = [
             lap for found in self.spent.laps.values() for each in found.values() for lap in each
         ]
@@ -220,16 +225,14 @@ class Forecast:
             "disk_bytes": disk.as_dict(0),
             "disk_parts": {
                 "audio": round(audio.expected),
-                "package": {
-                    name: round(size * later) for name, size in self.sizes.formats.items()
-                },
+                "package": {name: round(size * later) for name, size in self.sizes.formats.items()},
             },
             "confidence": estimate.CONFIDENCE,
             "leaves_out": list(LEFT_OUT),
-        }  # fmt: skip
+        }
 
     def _stage(self, stage: str) -> dict[str, Any]:
-        """Work of one stage that is still to do, and its speed."""
+        """Remaining work of one stage, and its speed."""
         cpu = self.work([stage], "cpu")
         strata = self.strata(lambda m: self.lap(m, stage, "cpu"))
         rate = estimate.ratio(strata)

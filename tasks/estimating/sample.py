@@ -1,9 +1,9 @@
-"""Which recordings stand for the corpus: a stratified draw, the same one every time.
+"""Draws the sample: stratified, and the same every time.
 
-Strata are (dataset, format, length class); where two recordings of each would be more than twice
-the sample that is asked for, formats and lengths are put together. The recordings of a stratum
-come in the order of a hash of seed and name, so that a larger sample holds the smaller one, and
-new recordings do not turn the draw over.
+Strata are (dataset, format, length class); if two recordings of each would exceed twice the
+requested sample, formats and then lengths are merged. The recordings of a stratum are ordered by a
+hash of seed and name, so that a larger sample contains the smaller one, and new recordings change
+the draw little.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tasks.checkpoints.manifest import Row
 from tasks.shard import seconds_of
 
 LENGTHS = (5.0, 30.0, 600.0)  # s: bounds of the length classes
-EACH = 2  # recordings of every stratum, where it has so many
+EACH = 2  # recordings of every stratum, at least, if it has so many
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Member:
 
 
 Key = tuple[Any, ...]
-#: From fine to coarse: the first one that leaves few enough strata is taken.
+#: From fine to coarse: the first that gives few enough strata is used.
 KEYS: tuple[Callable[[Member], Key], ...] = (
     lambda m: (m.dataset, m.format, m.length),
     lambda m: (m.dataset, m.length),
@@ -48,7 +48,7 @@ KEYS: tuple[Callable[[Member], Key], ...] = (
 
 
 def member(row: Row, shard: str) -> Member:
-    """Of a row of schema RECORDINGS. What cannot be named by its extension is by its codec."""
+    """From a row of RECORDINGS; the format is the extension, or without one the codec."""
     ending = PurePosixPath(row["path"]).suffix.lower().lstrip(".") or str(row["format"] or "")
     return Member(row["recording"], shard, row["dataset"], ending, max(seconds_of(row), 0.01))
 
@@ -85,8 +85,8 @@ def draw(members: Iterable[Member], wanted: int, seed: int) -> dict[Key, list[Me
 
 
 def allocate(sizes: Sequence[int], seconds: Sequence[float], wanted: int) -> list[int]:
-    """How many of each stratum: the next one always goes where a recording stands for most audio
-    (the highest averages of D'Hondt)."""
+    """How many of each stratum: the next one always goes where a recording represents the most
+    audio (highest averages, D'Hondt)."""
     counts = [min(EACH, size) for size in sizes]
     open_ = {i for i, size in enumerate(sizes) if counts[i] < size}
     for _ in range(wanted - sum(counts)):

@@ -1,7 +1,7 @@
-"""What a sample shows: seconds kept and bytes of each recording, and what packaging it takes.
+"""What a sample shows: kept seconds and bytes of each recording, and the cost of packaging.
 
-Nothing of it is published: its shards are written and checked by the stage's own functions, in a
-folder that is thrown away.
+Nothing is published: the stage's own functions write and check the output shards, in a folder that
+is then removed.
 """
 
 from __future__ import annotations
@@ -25,27 +25,35 @@ from tasks.packaging import plan as packaging_plan
 from tasks.stages import contract, stage
 from tasks.stages.stage import view_of
 
-PACKAGED = 3600.0  # s of the sample that are packaged on trial, about
-FRAME = ["recording", "dataset", "path", "format", "size", "header_seconds", "error_code",
-         "present"]  # fmt: skip
+PACKAGED = 3600.0  # s of the sample, about, that are packaged on trial
+FRAME = [
+    "recording",
+    "dataset",
+    "path",
+    "format",
+    "size",
+    "header_seconds",
+    "error_code",
+    "present",
+]
 
 
 @dataclass(slots=True)
 class Seen:
-    """What became of one recording. `kept`: s that would be packaged, before what takes the whole
-    corpus to decide; `pcm`: bytes of its resampled audio."""
+    """The outcome of one recording. `kept`: s that would be packaged, before corpus-wide verdicts;
+    `pcm`: bytes of its resampled audio."""
 
     kept: float = 0.0
     pcm: int = 0
     pending: bool = False
     lost: dict[str, tuple[int, float]] = field(default_factory=dict)  # items, s by stage.reason
-    scored: int = 0  # utterances with a reference that were heard
+    scored: int = 0  # transcribed utterances with a reference
     words: int = 0
     word_errors: int = 0
 
 
 def frame(out: Path, shards: Iterable[str]) -> tuple[list[Member], int]:
-    """All recordings that can be read, by the listing, and the number of those that cannot."""
+    """All readable recordings of the listing, and the number of unreadable ones."""
     members, failed = [], 0
     for shard in shards:
         parts = manifest.read(out, "shard", shard)
@@ -58,7 +66,7 @@ def frame(out: Path, shards: Iterable[str]) -> tuple[list[Member], int]:
 
 
 def known(job: Job, shards: Iterable[str]) -> dict[str, Seen]:
-    """Every recording whose work is done, in the sample or before it."""
+    """Every recording whose work is done, in the sample or before."""
     found: dict[str, Seen] = {}
     for shard in shards:
         found.update(_known(job, shard))
@@ -103,7 +111,7 @@ def _lose(seen: Seen, reason: str, seconds: float) -> None:
 
 
 def told(sampled: Iterable[Seen]) -> dict[str, Any]:
-    """What the sample itself came to: rejects by reason, and word errors of what is kept."""
+    """Results of the sample itself: rejections by reason, and word errors of what is kept."""
     lost: dict[str, dict[str, Any]] = {}
     scored = words = errors = 0
     for seen in sampled:
@@ -113,21 +121,25 @@ def told(sampled: Iterable[Seen]) -> dict[str, Any]:
             entry["items"] += items
             entry["seconds"] = round(entry["seconds"] + seconds, 6)
     return {
-        "reasons": dict(sorted(lost.items())), "scored": scored,
+        "reasons": dict(sorted(lost.items())),
+        "scored": scored,
         "wer": errors / words if words else None,
-    }  # fmt: skip
+    }
 
 
 def manifest_bytes(job: Job, shards: Sequence[str]) -> tuple[int, float]:
-    """Bytes of a sample's rows in checkpoints, all stages together; and what one part has beyond
-    its rows: the footer, by an empty one."""
+    """Bytes of a sample's rows in the checkpoints of all stages, and of one part without rows (the
+    footer)."""
     rows, empty = 0, 0
     for name in stage.PER_SHARD:
         schema = contract.find(name).SCHEMA
         bare = _parquet(schema.empty_table())
         empty += bare
-        tables = [part.table.cast(schema) for shard in shards
-                  for part in manifest.read(job.out, name, shard)]  # fmt: skip
+        tables = [
+            part.table.cast(schema)
+            for shard in shards
+            for part in manifest.read(job.out, name, shard)
+        ]
         if tables:
             rows += max(0, _parquet(pa.concat_tables(tables)) - bare)
     return rows, float(empty)
@@ -141,9 +153,9 @@ def _parquet(table: pa.Table) -> int:
 
 def plan(job: Job, shards: Sequence[str], staging: Path) -> dict[str, Any]:
     """On a worker: lay out what the sample keeps, up to PACKAGED seconds of it, in the order of
-    the samples' hashes. `{"shards", "clips", "seconds", "tables"}`; the last in bytes.
+    the clips' hashes. `{"shards", "clips", "seconds", "tables"}`; the last in bytes.
 
-    Without splits and weights: they move clips, and what they keep is counted clip by clip.
+    Without splits and weights: they only move clips, and `known` applies the weights.
     """
     bare = job.package.model_copy(update={"splits": {}, "weights": {}})
     job = replace(job, package=bare)
@@ -158,9 +170,11 @@ def plan(job: Job, shards: Sequence[str], staging: Path) -> dict[str, Any]:
     groups = layout.lay_out(rows, job.package, 1, None, None)
     published = packaging_plan.write(job, staging, groups, rows, None)
     return {
-        "shards": len(packaging_plan.all_shards(staging)), "clips": rows.num_rows,
-        "seconds": float(pc.sum(seconds).as_py()), "tables": _parquet(published),
-    }  # fmt: skip
+        "shards": len(packaging_plan.all_shards(staging)),
+        "clips": rows.num_rows,
+        "seconds": float(pc.sum(seconds).as_py()),
+        "tables": _parquet(published),
+    }
 
 
 def bytes_of(staging: Path) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What settings keep of what is stored, without computing anything: the numbers of what-if."""
+"""The numbers of `what-if`: what other settings would keep, from stored measures alone."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tasks.stages.stage import view_of
 
 
 def kept(now: Job, then: Job) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Items and hours under both settings: from one table where it holds for both, else shard by
-    shard. What the whole corpus decided stays in the table as it was: other settings of that are
-    answered from the shards."""
+    """Items and hours under both settings: from the table of decisions if it is valid for both,
+    else shard by shard. The table keeps the corpus-wide verdicts as they were, so other settings of
+    those are answered from the shards."""
     same = corpuswide.chosen(now) == corpuswide.chosen(then)
     if same and decisions.where(now) is not None and decisions.where(then) is not None:
         columns = {"outcome", "stage", "reason", "heard", "seconds", "dataset"}
@@ -33,8 +33,8 @@ def kept(now: Job, then: Job) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def of_table(job: Job, table: pa.Table) -> dict[str, Any]:
-    """Items and hours under a job's limits, by the newest version's table of decisions."""
-    # What the whole corpus decided (copies, outliers) stays as it is.
+    """Items and hours under a job's limits, from the table of decisions."""
+    # Corpus-wide verdicts (copies, outliers) stay as they are.
     across = pc.and_(pc.equal(table["outcome"], "dropped"), pc.equal(table["stage"], "package"))
     across = pc.and_(across, pc.not_equal(table["reason"], "weight"))
     failed = pc.or_(pc.equal(table["outcome"], "failed"), across)
@@ -53,7 +53,7 @@ def of_table(job: Job, table: pa.Table) -> dict[str, Any]:
 
 
 def of_shards(job: Job) -> dict[str, Any]:
-    """The same by the manifests; `unmeasured` recordings lack a measure that the job asks for."""
+    """The same from the manifests; `unmeasured` recordings lack a measure that the job needs."""
     items, seconds, waiting, waiting_seconds, unmeasured = 0, 0.0, 0, 0.0, 0
     verdicts = contents.corpus_verdicts(job, manifest.shards(job.out))
     for each in manifest.shards(job.out):
@@ -75,7 +75,8 @@ def _counted(
     items: int, seconds: float, waiting: int, waiting_seconds: float, unmeasured: int
 ) -> dict[str, Any]:
     return {
-        "items": items + waiting, "hours": round((seconds + waiting_seconds) / 3600, 6),
+        "items": items + waiting,
+        "hours": round((seconds + waiting_seconds) / 3600, 6),
         "not_yet_transcribed": {"items": waiting, "hours": round(waiting_seconds / 3600, 6)},
         "unmeasured": unmeasured,
-    }  # fmt: skip
+    }

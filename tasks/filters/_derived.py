@@ -26,10 +26,9 @@ KEPT_SECONDS = 120.0
 
 def cached(clip: Clip, name: str, compute: Callable[[], T]) -> T:
     """`compute()`, once per clip and name; the result lives as long as the clip."""
-    cache = clip.__dict__.setdefault("_derived", {})
-    if name not in cache:
-        cache[name] = compute()
-    return cast(T, cache[name])
+    if name not in clip.derived:
+        clip.derived[name] = compute()
+    return cast(T, clip.derived[name])
 
 
 def mono_blocks(clip: Clip) -> Iterator[Floats]:

@@ -30,11 +30,26 @@ COLUMNS = {
 class Settings(StageSettings):
     """How much clipping is too much."""
 
-    min_fraction: float | None = Field(None, ge=0, le=1, json_schema_extra=THRESHOLD)
-    max_fraction: float | None = Field(
-        0.01, ge=0, le=1, json_schema_extra=THRESHOLD, description="Largest clipped share kept."
+    min_fraction: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        json_schema_extra=THRESHOLD,
+        description="Smallest clipped share kept, 0 to 1.",
     )
-    min_longest: float | None = Field(None, ge=0, json_schema_extra=THRESHOLD)
+    max_fraction: float | None = Field(
+        0.01,
+        ge=0,
+        le=1,
+        json_schema_extra=THRESHOLD,
+        description="Largest clipped share kept, 0 to 1.",
+    )
+    min_longest: float | None = Field(
+        None,
+        ge=0,
+        json_schema_extra=THRESHOLD,
+        description="Least length of the longest flat top, samples.",
+    )
     max_longest: float | None = Field(
         None, ge=0, json_schema_extra=THRESHOLD, description="Longest flat top kept, samples."
     )

@@ -19,9 +19,11 @@ COLUMNS = {"dc_offset": ("1", "largest magnitude of the mean of a channel; full 
 class Settings(StageSettings):
     """Limits on the offset."""
 
-    min: float | None = Field(None, ge=0, json_schema_extra=THRESHOLD)
+    min: float | None = Field(
+        None, ge=0, json_schema_extra=THRESHOLD, description="Smallest offset kept, of full scale."
+    )
     max: float | None = Field(
-        0.1, ge=0, json_schema_extra=THRESHOLD, description="Largest offset kept."
+        0.1, ge=0, json_schema_extra=THRESHOLD, description="Largest offset kept, of full scale."
     )
 
 

@@ -22,7 +22,9 @@ COLUMNS = {"dead_channel": ("dB", "level of the strongest channel above the weak
 class Settings(StageSettings):
     """How far apart the levels of the channels may be."""
 
-    min: float | None = Field(None, ge=0, json_schema_extra=THRESHOLD)
+    min: float | None = Field(
+        None, ge=0, json_schema_extra=THRESHOLD, description="Smallest difference kept, dB."
+    )
     max: float | None = Field(
         60.0, ge=0, json_schema_extra=THRESHOLD, description="Largest difference kept, dB."
     )

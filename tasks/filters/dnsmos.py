@@ -60,14 +60,26 @@ class Settings(StageSettings):
         json_schema_extra=TRANSIENT,
         description="cuda: on workers with a GPU, which need ONNX Runtime's GPU build.",
     )
-    min_sig: float | None = Field(None, json_schema_extra=THRESHOLD)
-    max_sig: float | None = Field(None, json_schema_extra=THRESHOLD)
-    min_bak: float | None = Field(None, json_schema_extra=THRESHOLD)
-    max_bak: float | None = Field(None, json_schema_extra=THRESHOLD)
-    min_ovrl: float | None = Field(
-        None, json_schema_extra=THRESHOLD, description="Smallest overall score kept; Emilia: 3.0."
+    min_sig: float | None = Field(
+        None, json_schema_extra=THRESHOLD, description="Smallest speech score kept, MOS."
     )
-    max_ovrl: float | None = Field(None, json_schema_extra=THRESHOLD)
+    max_sig: float | None = Field(
+        None, json_schema_extra=THRESHOLD, description="Largest speech score kept, MOS."
+    )
+    min_bak: float | None = Field(
+        None, json_schema_extra=THRESHOLD, description="Smallest background score kept, MOS."
+    )
+    max_bak: float | None = Field(
+        None, json_schema_extra=THRESHOLD, description="Largest background score kept, MOS."
+    )
+    min_ovrl: float | None = Field(
+        None,
+        json_schema_extra=THRESHOLD,
+        description="Smallest overall score kept, MOS; Emilia: 3.0.",
+    )
+    max_ovrl: float | None = Field(
+        None, json_schema_extra=THRESHOLD, description="Largest overall score kept, MOS."
+    )
 
 
 def wants_gpu(settings: Settings) -> bool:

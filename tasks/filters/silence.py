@@ -34,16 +34,41 @@ class Settings(StageSettings):
     range_db: float = Field(
         50.0, gt=0, le=200, description="So are frames this far below the loudest one, dB."
     )
-    min_fraction: float | None = Field(None, ge=0, le=1, json_schema_extra=THRESHOLD)
-    max_fraction: float | None = Field(
-        0.98, ge=0, le=1, json_schema_extra=THRESHOLD, description="Largest silent share kept."
+    min_fraction: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        json_schema_extra=THRESHOLD,
+        description="Smallest silent share kept, 0 to 1.",
     )
-    min_leading: float | None = Field(None, ge=0, json_schema_extra=THRESHOLD)
-    max_leading: float | None = Field(None, ge=0, json_schema_extra=THRESHOLD)
-    min_trailing: float | None = Field(None, ge=0, json_schema_extra=THRESHOLD)
-    max_trailing: float | None = Field(None, ge=0, json_schema_extra=THRESHOLD)
-    min_longest: float | None = Field(None, ge=0, json_schema_extra=THRESHOLD)
-    max_longest: float | None = Field(None, ge=0, json_schema_extra=THRESHOLD)
+    max_fraction: float | None = Field(
+        0.98,
+        ge=0,
+        le=1,
+        json_schema_extra=THRESHOLD,
+        description="Largest silent share kept, 0 to 1.",
+    )
+    min_leading: float | None = Field(
+        None, ge=0, json_schema_extra=THRESHOLD, description="Shortest leading silence kept, s."
+    )
+    max_leading: float | None = Field(
+        None, ge=0, json_schema_extra=THRESHOLD, description="Longest leading silence kept, s."
+    )
+    min_trailing: float | None = Field(
+        None, ge=0, json_schema_extra=THRESHOLD, description="Shortest trailing silence kept, s."
+    )
+    max_trailing: float | None = Field(
+        None, ge=0, json_schema_extra=THRESHOLD, description="Longest trailing silence kept, s."
+    )
+    min_longest: float | None = Field(
+        None, ge=0, json_schema_extra=THRESHOLD, description="Least length of the longest pause, s."
+    )
+    max_longest: float | None = Field(
+        None,
+        ge=0,
+        json_schema_extra=THRESHOLD,
+        description="Greatest length of the longest pause, s.",
+    )
 
 
 def frame_powers(clip: Clip) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""What is known of a clip beside its text: columns that a trainer filters or weighs by."""
+"""A clip's measures: columns that a trainer filters or weighs by."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from tasks import plugins, shelves
 from tasks.checkpoints.manifest import Row
 from tasks.schema import UTTERANCES
 
-_HEARD = (
-    "language_probability", "avg_logprob", "no_speech_probability", "compression_ratio", "words",
-    "word_errors", "chars", "char_errors", "speech_seconds", "speech_after_text",
-    "words_per_speech_second", "language_vote",
-)  # fmt: skip
+_TRANSCRIPT = (
+    *("language_probability", "avg_logprob", "no_speech_probability", "compression_ratio"),
+    *("words", "word_errors", "chars", "char_errors"),
+    *("speech_seconds", "speech_after_text", "words_per_speech_second", "language_vote"),
+)
 _OF_SHELVES = {
     column
     for shelf in plugins.MEASURING
     for name in shelves.names(shelf)
     for column in plugins.columns(shelf, name)
 }
-#: All that plug-ins of the shelves measure, but for the duration at native rate: readers take a
-#: column of that name for the clip's own. A measure of a plug-in of one's own is not among them.
-NAMES = (*_HEARD, *sorted(_OF_SHELVES - {"duration"}))
+#: All measures of the plug-ins on the shelves, except the duration at the native rate: readers take
+#: a column of that name for the clip's own. Measures of plug-ins from elsewhere are not included.
+NAMES = (*_TRANSCRIPT, *sorted(_OF_SHELVES - {"duration"}))
 
 
 def of(row: Row) -> dict[str, Any]:
-    """Those that were taken."""
+    """The measures that the row has."""
     return {name: row[name] for name in NAMES if name in row}
 
 

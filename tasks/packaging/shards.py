@@ -101,7 +101,7 @@ def _check_blobs(job: Job, rows: list[Row]) -> None:
             try:
                 pcm(row)
             except CorruptManifest as fault:
-                manifest.discard(storage.place(fault.path))
+                manifest.remove_damaged(fault)
                 damaged = damaged or fault
     if damaged:
         raise damaged

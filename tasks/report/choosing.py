@@ -1,11 +1,10 @@
 """Which spans a report offers to listen to: the worst, and those nearest to a limit.
 
-Of a reason with a limit: what lies furthest beyond the limit, what lies just beyond it, and
-packaged clips that lie just inside. Of a reason without one: the longest spans, then, where a text
-was heard, those heard with the least certainty, else some by chance. Of what was packaged: the
-clips heard with the least certainty, those nearest to any limit, and some by chance where that
-gives too few. Failed recordings are drawn by chance. A uniform sample of a large corpus would show
-hardly any of these.
+Of a reason with a limit: the spans furthest beyond the limit, those just beyond it, and packaged
+clips just inside. Of a reason without one: the longest spans, then the least certain transcripts,
+or without transcripts random spans. Of the packaged clips: the least certain transcripts, those
+nearest to any limit, and random ones if these are too few. Failed recordings are drawn at random. A
+uniform sample of a large corpus would show hardly any of these.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from tasks.report.columns import Columns
 from tasks.report.doubtful import PACKAGED, Numbers, Side, Why
 from tasks.report.facts import REMOVED, Ledger
 
-PER_REASON = 8  # and twice as many packaged ones
+PER_REASON = 8  # clips; twice as many of the packaged ones
 IN_ALL = 80
 
 Rows = NDArray[np.int64]
@@ -30,9 +29,9 @@ Picks = list[tuple[int, Why]]  # row numbers of a table, each with why it is sho
 
 
 def choose(ledger: Ledger, columns: Columns | None, seed: int) -> dict[int, list[Why]]:
-    """Row numbers of the ledger, each with all reasons for which it is shown; in the order of
-    groups, packaged ones first, and in each group the worst first. `columns` are None where no
-    table of decisions holds: then packaged clips are drawn by chance."""
+    """Row numbers of the ledger, each with all reasons for showing it: group by group, the packaged
+    first, in each group the worst first. Without a valid table of decisions, `columns` is None and
+    packaged clips are drawn at random."""
     draw = np.random.default_rng(seed)
     groups = _Groups(ledger)
     most = _quota({name: len(rows) for name, rows in groups.rows.items()})
@@ -58,7 +57,7 @@ def choose(ledger: Ledger, columns: Columns | None, seed: int) -> dict[int, list
 def _doubts(
     ledger: Ledger, columns: Columns, groups: _Groups, sides: Sequence[Side], most: int
 ) -> dict[str, Picks]:
-    """What the table of decisions adds to each group, as rows of the ledger."""
+    """Rows of the ledger that the table of decisions adds to each group."""
     found: dict[str, Picks] = {}
     for name, rows in groups.rows.items():
         if name == PACKAGED:
@@ -80,7 +79,7 @@ def _doubts(
 
 
 class _Groups:
-    """Rows of the ledger by `stage.reason`, packaged ones first, with what they are ranked by."""
+    """Rows of the ledger by `stage.reason`, packaged ones first, and what ranks them."""
 
     def __init__(self, ledger: Ledger) -> None:
         codes, reasons = ledger.reasons()
@@ -98,7 +97,7 @@ class _Groups:
                 self.rows[f"{stage}.{reason}"] = rows
 
     def ranked(self, rows: Rows) -> NDArray[np.bool_]:
-        """Which rows have a value and the limit that it broke."""
+        """Rows that have a value and the limit it broke."""
         found: NDArray[np.bool_] = np.isfinite(self.value[rows]) & np.isfinite(self.threshold[rows])
         return found
 
@@ -107,8 +106,8 @@ class _Groups:
 
 
 def _quota(counts: Mapping[str, int]) -> int:
-    """How many clips of each reason, so that all of them are at most IN_ALL; 1 at least. Of what
-    was packaged, twice as many."""
+    """Clips of each reason, at least 1, so that the total is at most IN_ALL; of the packaged, twice
+    as many."""
 
     def shown(name: str, most: int) -> int:
         if name == PACKAGED:
@@ -138,10 +137,10 @@ def _beyond(
 ) -> Picks:
     """The worst of a reason that has a limit, and those just beyond it, the nearest first."""
     worst, near, _ = _parts(most)
-    shuffled = draw.permutation(rows)  # so that those with equal values are of many recordings
+    shuffled = draw.permutation(rows)  # so that equal values come from many recordings
     shuffled = shuffled[groups.ranked(shuffled)]
     value, limit = groups.value[shuffled], groups.threshold[shuffled]
-    # Several columns may share a reason: each excess is a share of its own limit.
+    # Several columns may share a reason: each excess is relative to its own limit.
     excess = np.abs(value - limit) / np.where(limit == 0, 1.0, np.abs(limit))
     order = np.argsort(-excess, kind="stable")
     nearest = order[worst:][::-1][:near]
@@ -155,7 +154,7 @@ def _beyond(
 def _longest(
     name: str, rows: Rows, groups: _Groups, draw: np.random.Generator, count: int
 ) -> Picks:
-    """Of a reason without a limit what took the most audio."""
+    """The longest spans of a reason without a limit."""
     shuffled = draw.permutation(rows)
     order = np.argsort(-groups.seconds[shuffled], kind="stable")[:count]
     return [(row, Why(name, "longest")) for row in shuffled[order].tolist()]

@@ -1,10 +1,10 @@
-"""What is heard and seen of a sample: MP3 of 16 kHz in mono, and a small log-mel spectrogram.
+"""Audio and picture of a sample: mono MP3 of 16 kHz, and a small log-mel spectrogram.
 
-Always the whole clip: a text that stops half way shows only beside all of the audio. MP3, because
-every browser plays it, and 30 s of it take 90 kB, a tenth of a WAV (Opus of the same bit rate saves
-an eighth, and older Safaris do not play it). Kept clips are the packaged samples; a span that was
-rejected before it was resampled is decoded again from its source, within a budget of audio that has
-to be decoded to get there.
+Always the whole clip: a text that stops half-way shows only beside all of the audio. MP3, because
+every browser plays it, and 30 s take 90 kB, a tenth of a WAV (Opus of the same bit rate saves an
+eighth, and older Safaris do not play it). Kept clips are the packaged samples; a span that was
+rejected before resampling is decoded again from its source, within a budget of audio that has to be
+decoded to reach it.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ BIT_RATE = 24_000  # bit/s
 WIDTH, HEIGHT = 320, 64  # of a spectrogram
 WINDOW = 512  # samples of its frames at RATE
 RANGE_DB = 60.0  # from its lightest grey to its darkest
-SEARCH = 3600.0  # s of audio that is decoded, at most, to reach rejected spans
-TOO_FAR = "it stands too far into its recording to be decoded again for this page"
+SEARCH = 3600.0  # s of audio, at most, that is decoded to reach rejected spans
+TOO_FAR = "it is too far into its recording to be decoded again for this page"
 
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """Data addresses of a clip, or why there is none."""
+    """Data URLs of a clip, or the reason for having none."""
 
     audio: str | None = None
     picture: str | None = None
-    seconds: float = 0.0  # of what is heard
-    why: str = ""  # no audio; in words
+    seconds: float = 0.0  # of the audio
+    why: str = ""  # why there is no audio
 
     @property
     def size(self) -> int:
@@ -53,14 +53,14 @@ class Media:
 
 
 def room(seconds: float) -> float:
-    """Bytes that the audio of a clip takes in the page, at least: as base64."""
+    """Bytes that a clip's audio takes in the page, at least: in base64."""
     return seconds * BIT_RATE / 8 * 4 / 3
 
 
 class Studio:
-    """Makes the media of samples; reads each source once, however many spans of it are shown.
+    """Makes the media of samples; reads each source once, however many of its spans are shown.
 
-    Clips above `longest` seconds are neither decoded nor made.
+    Clips longer than `longest` seconds are neither decoded nor embedded.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Studio:
 
     @cached_property
     def _rejected(self) -> dict[int, Media]:
-        """The media of every sample without PCM that has a source, or why there are none."""
+        """The media of every sample that has a source but no PCM."""
         found: dict[int, Media] = {}
         spans: dict[Locator, list[Sample]] = {}
         for sample in self.samples:
@@ -110,7 +110,7 @@ class Studio:
         return found
 
     def _read(self, locator: Locator, wanted: list[Sample]) -> Iterator[tuple[Sample, Samples]]:
-        """The spans of one source, mono float32 [n] at RATE; those that SEARCH reaches."""
+        """The spans of one source within SEARCH; mono float32 [n] at RATE."""
         wanted = sorted(wanted, key=lambda s: s.row["start"])
         with audio.open_stream(locator) as stream:
             seeks = stream.skip_to(0)
@@ -126,16 +126,17 @@ class Studio:
 
 
 def media(mono: Samples) -> Media:
-    """Of samples at RATE: what a page embeds."""
+    """What a page embeds, from samples at RATE."""
     pcm = (mono * 32767).round().clip(-32768, 32767).astype(np.int16)
     return Media(
         address("audio/mpeg", audio.write_mp3_bytes(pcm, RATE, BIT_RATE)),
-        address("image/png", png(spectrogram(mono))), len(mono) / RATE,
-    )  # fmt: skip
+        address("image/png", png(spectrogram(mono))),
+        len(mono) / RATE,
+    )
 
 
 def _passing(stream: audio.Stream, wanted: Sequence[Sample]) -> Iterator[tuple[Sample, Samples]]:
-    """Spans, by rising start, of a stream that is decoded once until the last of them ends."""
+    """Spans, sorted by start, of a stream that is decoded once up to the end of the last."""
     spans: list[tuple[int, int, Sample, list[Samples]]]
     spans = [(*_span(sample), sample, []) for sample in wanted]
     at = 0
@@ -153,7 +154,7 @@ def _passing(stream: audio.Stream, wanted: Sequence[Sample]) -> Iterator[tuple[S
 
 
 def _span(sample: Sample) -> tuple[int, int]:
-    """First sample and the one after the last of what is heard, at the native rate."""
+    """First sample, and the one after the last, at the native rate."""
     rate = sample.row["sample_rate"]
     return round(sample.row["start"] * rate), round(sample.row["end"] * rate)
 
@@ -163,15 +164,15 @@ def _mono(samples: Samples, sample: Sample) -> Samples:
 
 
 def lacking(sample: Sample) -> str:
-    """Why a sample has no audio that could be heard; empty where it has."""
+    """Why a sample has no audio to play; empty if it has."""
     if sample.pcm is not None:
         return ""
     if sample.row["outcome"] == "failed":
         return "it failed, and is not decoded again here"
     if sample.locator is None:
-        return "its recording was not looked up: this report reads a part of the shards"
+        return "its recording was not looked up: this report reads only some of the shards"
     if file_state(sample.locator.path).error:
-        return "its source is not there any more"
+        return "its source is no longer there"
     start, stop = _span(sample)
     return "" if start < stop else "it has no samples"
 
@@ -189,7 +190,7 @@ def at_rate(mono: Samples, rate: int) -> Samples:
 def spectrogram(mono: Samples) -> NDArray[np.uint8]:
     """Log-mel levels [HEIGHT, WIDTH], 0 loud to 15 silent, low notes at the bottom.
 
-    For the eye only. librosa has it too, but its import alone takes as long as all the pictures.
+    For the eye only. librosa has one, but importing it takes as long as all pictures together.
     """
     padded = np.pad(mono, (0, max(WINDOW - len(mono), 0)))
     starts = np.linspace(0, len(padded) - WINDOW, WIDTH).astype(np.int64)

@@ -1,7 +1,7 @@
 """The table of decisions, a column at a time: a million rows need tens of MB, not the whole table.
 
-`decisions.parquet` has one row an utterance. What every chart needs of it (seconds, outcome, the
-rules that reject it, its dataset and language) is held in small arrays; measures come and go.
+`decisions.parquet` has one row an utterance. What every chart needs (seconds, outcome, the rules
+that reject the utterance, dataset and language) stays in small arrays; measures are read as needed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tasks.settings import Plugin
 from tasks.storage import tables
 
 Flags = NDArray[np.bool_]
-GROUPS = 8  # datasets, and languages, that are shown on their own
+GROUPS = 8  # datasets, and languages, with a chart of their own
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One rule of a verdict, and who asks for it."""
+    """One rule of a verdict, and the plug-in it comes from."""
 
     shelf: str
     use: str
@@ -49,10 +49,12 @@ def asked_of(job: Job) -> list[Asked]:
 def units(job: Job) -> dict[str, tuple[str, str]]:
     """(unit, meaning) of every measure."""
     found = {
-        f.name: ((f.metadata or {}).get(b"unit", b"").decode(),
-                 (f.metadata or {}).get(b"doc", b"").decode())
+        f.name: (
+            (f.metadata or {}).get(b"unit", b"").decode(),
+            (f.metadata or {}).get(b"doc", b"").decode(),
+        )
         for f in schema.TRANSCRIPTS
-    }  # fmt: skip
+    }
     found["text_chars"] = ("characters", "length of the text")
     found["wer"] = ("", "word errors / words of the reference")
     found["cer"] = ("", "character errors / characters of the reference")
@@ -65,7 +67,7 @@ def units(job: Job) -> dict[str, tuple[str, str]]:
 
 
 class Columns:
-    """Decisions on all utterances, and the measures that they were taken from."""
+    """Decisions on all utterances, and the measures behind them."""
 
     def __init__(self, job: Job, path: Path) -> None:
         self.job, self.path = job, tables.local(path)
@@ -78,9 +80,8 @@ class Columns:
         return pq.read_table(self.path, columns=sorted(set(names)))
 
     def values(self, name: str) -> NDArray[np.float64]:
-        """A measure of each utterance; NaN where it has none. float64 [rows], not to be written.
-        The last one is remembered: histogram and curves of a measure are made one after another.
-        """
+        """A measure of each utterance, NaN for none; float64 [rows], read-only. The last one is
+        cached: histogram and curves of a measure follow each other."""
         if self._last is None or self._last[0] != name:
             self._last = name, _numbers(self.read(name)[name])
         return self._last[1]
@@ -99,8 +100,8 @@ class Columns:
 
     @cached_property
     def blocked(self) -> Flags:
-        """Rows that no limit of a measure lets in: failed ones, those that the whole corpus decided
-        on (copies, outliers, splits), those that were not drawn for their dataset's share."""
+        """Rows that no other limit would keep: failed ones, those rejected by corpus-wide verdicts
+        (copies, outliers, splits), and those not drawn by their dataset's weight."""
         table = self.read("outcome", "stage", "reason")
         across = pc.and_(pc.equal(table["outcome"], "dropped"), pc.equal(table["stage"], "package"))
         across = pc.and_(across, pc.not_equal(table["reason"], "weight"))
@@ -111,14 +112,14 @@ class Columns:
         return found
 
     def rejected(self, group: str) -> Flags:
-        """Rows that `stage.reason` took away."""
+        """Rows that were rejected for `stage.reason`."""
         stage, _, reason = group.partition(".")
         table = self.read("stage", "reason", "outcome")
         here = pc.and_(pc.equal(table["stage"], stage), pc.equal(table["reason"], reason))
         return _flags(pc.and_(here, pc.not_equal(table["outcome"], "packaged")))
 
     def refused(self, asked: Asked) -> Flags:
-        """Which rows one rule rejects; a rule on text rejects nothing that was not heard."""
+        """Rows that one rule rejects; a rule on text rejects only what was transcribed."""
         if asked not in self._refused:
             table = self.read(*rules.columns(asked.rule))
             no = ~_flags(decisions.passes(table, [asked.rule]))
@@ -134,12 +135,12 @@ class Columns:
         return count
 
     def only(self, asked: Asked) -> Flags:
-        """Rows that would be kept if this one rule were not there."""
+        """Rows that would be kept without this one rule."""
         found: Flags = ~self.blocked & (self.refusals == self.refused(asked))
         return found
 
     def inside(self, name: str, low: float | None, high: float | None) -> Flags:
-        """Which rows have a known value of this column, within limits."""
+        """Rows with a known value of this column within the limits."""
         values = self.values(name)
         good = ~np.isnan(values)
         good &= np.ones_like(good) if low is None else values >= low
@@ -148,8 +149,8 @@ class Columns:
 
     @cached_property
     def groups(self) -> list[tuple[str, str | None, NDArray[np.int32]]]:
-        """(`dataset` or `language`, name, its rows) of the largest by hours, where there are
-        several; row numbers rise."""
+        """(`dataset` or `language`, name, its sorted rows) of the largest by hours, if there are
+        several."""
         return [(kind, *group) for kind in ("dataset", "language") for group in self._largest(kind)]
 
     def _largest(self, kind: str) -> list[tuple[str | None, NDArray[np.int32]]]:

@@ -1,7 +1,7 @@
-"""Hours that would be kept if one limit stood elsewhere and everything else as it does.
+"""Hours that would be kept if one limit had another value and everything else stayed the same.
 
-As `uttermill what-if` counts: what the whole corpus decided (copies, outliers, splits) stays as it
-is, and what was never transcribed counts as kept, since no verdict on its text is known.
+Counted like `uttermill what-if`: corpus-wide verdicts (copies, outliers, splits) stay as they are,
+and what was never transcribed counts as kept, since no verdict on its text is known.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ POSITIONS = 100  # of a slider, between the ends of the chart's axis
 
 
 def now(columns: Columns) -> dict[str, Any]:
-    """What today's limits keep, counted in the same way."""
+    """What the current limits keep, counted in the same way."""
     kept = ~columns.blocked & (columns.refusals == 0)
     return {"hours": float(columns.seconds[kept].sum() / 3600), "items": int(kept.sum())}
 
@@ -27,8 +27,8 @@ def now(columns: Columns) -> dict[str, Any]:
 def sliders(columns: Columns, name: str, low: float, high: float) -> list[dict[str, Any]]:
     """For each limit on a measure: positions, and hours and items kept at each.
 
-    `positions` rise; None stands for "no limit" and is the first of a lower, the last of an upper
-    limit. `at` is today's place among them.
+    `positions` are sorted; None means "no limit" and is the first of a lower, the last of an upper
+    limit. `at` is the index of the current limit.
     """
     found = []
     for asked in columns.asked:
@@ -42,9 +42,14 @@ def sliders(columns: Columns, name: str, low: float, high: float) -> list[dict[s
 
 
 def _curve(
-    columns: Columns, asked: Asked, side: str, today: float | None, reason: str,
-    low: float, high: float,
-) -> dict[str, Any]:  # fmt: skip
+    columns: Columns,
+    asked: Asked,
+    side: str,
+    today: float | None,
+    reason: str,
+    low: float,
+    high: float,
+) -> dict[str, Any]:
     rule = asked.rule
     assert isinstance(rule, Limit)
     values, seconds = columns.values(rule.column), columns.seconds
@@ -55,12 +60,12 @@ def _curve(
     for within in rule.unless:
         spared |= columns.inside(within.column, within.min, within.max)
     other = rule.max if side == "min" else rule.min
-    if other is not None:  # what breaks the other limit of the same rule stays out
+    if other is not None:  # what breaks the rule's other limit stays out
         open_ &= spared | (values <= other if side == "min" else values >= other)
     sure, contested = open_ & spared, open_ & ~spared
     steps = _steps(low, high, today)
     found = values[contested]
-    # How many positions lie at or below a value, or below it: the limits that let it in.
+    # The number of positions at or below a value (or below it): the limits that keep it.
     place = np.searchsorted(steps, found, "right" if side == "min" else "left")
     count = np.bincount(place, minlength=len(steps) + 1)
     length = np.bincount(place, seconds[contested], len(steps) + 1)
@@ -72,15 +77,20 @@ def _curve(
         items, kept = count.cumsum(), length.cumsum()
         positions.append(None)
     return {
-        "use": asked.use, "shelf": asked.shelf, "side": side, "reason": reason, "today": today,
-        "at": positions.index(today), "positions": positions,
+        "use": asked.use,
+        "shelf": asked.shelf,
+        "side": side,
+        "reason": reason,
+        "today": today,
+        "at": positions.index(today),
+        "positions": positions,
         "hours": short((kept + seconds[sure].sum()) / 3600, 9),
         "items": [int(n) for n in items + int(sure.sum())],
-    }  # fmt: skip
+    }
 
 
 def _steps(low: float, high: float, today: float | None) -> NDArray[np.float64]:
-    """Rising positions from `low` to `high`; today's limit is exactly one of them."""
+    """Sorted positions from `low` to `high`; the current limit is exactly one of them."""
     steps = [float(f"{x:.6g}") for x in np.linspace(low, high, POSITIONS + 1)]
     if today is not None:
         steps.append(float(today))

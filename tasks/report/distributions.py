@@ -1,4 +1,4 @@
-"""Histograms of measures, weighted by hours: all, by dataset, by language; kept and not kept."""
+"""Histograms of measures, weighted by hours: all, by dataset, by language; kept and other."""
 
 from __future__ import annotations
 
@@ -13,22 +13,41 @@ from tasks.plugins.rules import Limit
 from tasks.report.columns import Columns, Flags
 
 BINS = 40
-EDGES = (0.005, 0.995)  # quantiles between which an axis runs; what lies beyond is in the end bins
-MOST_BEYOND = 1.0  # an axis is stretched by at most its length to show a limit
+EDGES = (0.005, 0.995)  # quantiles at the ends of an axis; values beyond are in the end bins
+MOST_BEYOND = 1.0  # an axis grows by at most its length to show a limit
 
-#: What people look for first, in this order; whatever else was measured follows.
+#: The measures shown first, in this order; all others follow.
 FIRST = (
-    "duration", "seconds", "snr", "nmf_snr", "dnsmos_ovrl", "dnsmos_sig", "dnsmos_bak", "loudness",
-    "bandwidth", "char_rate_alphabetic", "char_rate_syllabic", "chars_per_second", "wer", "cer",
-)  # fmt: skip
+    "duration",
+    "seconds",
+    "snr",
+    "nmf_snr",
+    "dnsmos_ovrl",
+    "dnsmos_sig",
+    "dnsmos_bak",
+    "loudness",
+    "bandwidth",
+    "char_rate_alphabetic",
+    "char_rate_syllabic",
+    "chars_per_second",
+    "wer",
+    "cer",
+)
 CHARS_PER_SECOND = ("1/s", "characters of the text a second")
 NOT_MEASURES = {
-    "id", "dataset", "recording", "language", "outcome", "stage", "reason", "heard",
-}  # fmt: skip
+    "id",
+    "dataset",
+    "recording",
+    "language",
+    "outcome",
+    "stage",
+    "reason",
+    "heard",
+}
 
 
 def shown(columns: Columns) -> list[str]:
-    """The measures that a report shows, the first ones first: every one that was taken."""
+    """All measures of the table, those in FIRST first."""
     names = [name for name in columns.names if name not in NOT_MEASURES]
     if "duration" in names:
         names.remove("seconds")  # the same number
@@ -39,7 +58,7 @@ def shown(columns: Columns) -> list[str]:
 
 
 def values_of(columns: Columns, name: str) -> NDArray[np.float64]:
-    """A measure of each utterance, NaN where it has none; float64 [rows]."""
+    """A measure of each utterance, NaN for none; float64 [rows]."""
     if name != "chars_per_second":
         return columns.values(name)
     chars, seconds = columns.values("text_chars"), columns.seconds
@@ -47,7 +66,7 @@ def values_of(columns: Columns, name: str) -> NDArray[np.float64]:
 
 
 def axis(values: NDArray[np.float64], limits: Iterable[float]) -> tuple[float, float]:
-    """(lowest, highest) of a readable axis over finite values and, where near, limits."""
+    """(lowest, highest) of a readable axis over finite values and nearby limits."""
     low, high = (float(v) for v in np.quantile(values, EDGES))
     if high <= low:
         low, high = float(values.min()), float(values.max())
@@ -67,13 +86,13 @@ def _nice(step: float) -> float:
 
 
 def limits_on(columns: Columns, name: str) -> list[Limit]:
-    """Limits on a measure, of every rule that has some."""
+    """All rules that limit a measure."""
     rules = [asked.rule for asked in columns.asked]
     return [rule for rule in rules if isinstance(rule, Limit) and rule.column == name]
 
 
 def of(columns: Columns, name: str) -> dict[str, Any] | None:
-    """Histogram and quantiles of one measure, or None where no utterance has it.
+    """Histogram and quantiles of one measure, or None if no utterance has it.
 
     `kept` and `other` are hours [bins], for `all` and for each group.
     """
@@ -90,8 +109,11 @@ def of(columns: Columns, name: str) -> dict[str, Any] | None:
     def of_rows(rows: Any) -> dict[str, Any]:
         there = known[rows]
         bars = np.bincount(bins[rows][there], columns.seconds[rows][there] / 3600, 2 * BINS)
-        return {"kept": short(bars[BINS:]), "other": short(bars[:BINS]),
-                **quantiles(values[rows][there], columns.packaged[rows][there])}  # fmt: skip
+        return {
+            "kept": short(bars[BINS:]),
+            "other": short(bars[:BINS]),
+            **quantiles(values[rows][there], columns.packaged[rows][there]),
+        }
 
     groups = [{"kind": "all", "name": "", **of_rows(slice(None))}]
     for kind, group, rows in columns.groups:
@@ -99,22 +121,30 @@ def of(columns: Columns, name: str) -> dict[str, Any] | None:
         if about["items"]:
             groups.append({"kind": kind, "name": group, **about})
     return {
-        "name": name, "low": low, "high": high, "groups": groups,
-        "missing": int(len(values) - len(found)), "known": len(found),
-    }  # fmt: skip
+        "name": name,
+        "low": low,
+        "high": high,
+        "groups": groups,
+        "missing": int(len(values) - len(found)),
+        "known": len(found),
+    }
 
 
 def quantiles(values: NDArray[np.float64], kept: Flags) -> dict[str, Any]:
-    """Of all and of kept utterances: how many, and the 5 %, 50 % and 95 % quantiles."""
+    """Count and 5 %, 50 % and 95 % quantiles of all and of kept utterances."""
 
     def three(some: NDArray[np.float64]) -> list[float] | None:
         return np.quantile(some, (0.05, 0.5, 0.95)).tolist() if len(some) else None
 
     good = values[kept]
-    return {"items": len(values), "spread": three(values), "items_kept": len(good),
-            "spread_kept": three(good)}  # fmt: skip
+    return {
+        "items": len(values),
+        "spread": three(values),
+        "items_kept": len(good),
+        "spread_kept": three(good),
+    }
 
 
 def short(numbers: NDArray[Any], digits: int = 5) -> list[float]:
-    """Few digits: what a chart can show, in a file that is to stay small."""
+    """Numbers rounded to what a chart can show, so that the file stays small."""
     return [float(f"{number:.{digits}g}") for number in numbers]

@@ -1,4 +1,4 @@
-"""Clips that deserve a look though nothing rejects them: near a limit, or heard uncertainly.
+"""Clips worth checking though nothing rejects them: near a limit, or transcribed with doubt.
 
 They are found in the table of decisions, one column at a time.
 """
@@ -15,8 +15,8 @@ from tasks.plugins.rules import Limit
 from tasks.report.columns import Columns
 
 PACKAGED = "packaged"
-NEAR = 0.5  # of the middle 90 % of values: what is further from a limit is not near it
-#: What tells how sure a recogniser was of a packaged text, and which side is the doubtful one.
+NEAR = 0.5  # of the range of the middle 90 % of values: the largest distance that is near
+#: Measures of a recogniser's certainty, and which end of each means doubt.
 CERTAINTY = (
     ("avg_logprob", "min"),
     ("wer", "max"),
@@ -34,7 +34,7 @@ class Why:
 
     group: str
     kind: str  # worst, just beyond, just inside, least certain, near a limit, longest, by chance
-    measure: str = ""  # column; empty where it is not known
+    measure: str = ""  # column; empty if unknown
     value: float | None = None
     limit: float | None = None
     side: str = ""  # min, max: what `limit` bounds
@@ -42,7 +42,7 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One limit of a verdict, and the group of the ledger that it fills."""
+    """One limit of a verdict, and the group of rejections it causes."""
 
     group: str
     column: str
@@ -50,7 +50,7 @@ class Side:
     limit: float
 
     def distances(self, values: Numbers) -> Numbers:
-        """How far values lie inside the limit; below 0 beyond it, NaN where unknown."""
+        """How far values are inside the limit; negative beyond it, NaN if unknown."""
         return values - self.limit if self.side == "min" else self.limit - values
 
 
@@ -67,7 +67,7 @@ def sides_of(columns: Columns) -> list[Side]:
 
 
 def inside(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[int, Why]]:
-    """Packaged rows of the decisions that lie nearest to the limits of a reason, inside them."""
+    """Packaged rows just inside the limits of a reason, the nearest first."""
     found = []
     for side in sides:
         values = columns.values(side.column)
@@ -83,7 +83,7 @@ def inside(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[in
 
 
 def near(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[int, Why]]:
-    """Packaged rows nearest to any limit, two of each at most; `count` in all."""
+    """Packaged rows nearest to any limit, at most two per limit and `count` in all."""
     found = []
     for side in sides:
         values = np.where(columns.packaged, columns.values(side.column), np.nan)
@@ -105,8 +105,8 @@ def near(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[int,
 def uncertain(
     columns: Columns, sides: Sequence[Side], count: int, group: str = PACKAGED
 ) -> list[tuple[int, Why]]:
-    """Rows of a group that the recogniser was least sure of: the first of each measure, then the
-    second ones; `count` in all, each once."""
+    """Rows of a group that the recogniser was least sure of: the first by each measure, then the
+    second by each; `count` in all, without repetition."""
     members = columns.packaged if group == PACKAGED else columns.rejected(group)
     orders: list[list[tuple[int, Why]]] = []
     for name, side in CERTAINTY:
@@ -117,7 +117,7 @@ def uncertain(
         best = np.max(doubt, where=np.isfinite(doubt), initial=-np.inf)
         limits = [s.limit for s in sides if (s.column, s.side) == (name, side)]
         limit = limits[0] if limits else None
-        # Rows that are as sure as the surest one are left out: they raise no doubt.
+        # Rows with the best value of all raise no doubt.
         rows = [row for row in _least(doubt, count) if doubt[row] < best]
         whys = [Why(group, "least certain", name, float(values[r]), limit, side) for r in rows]
         orders.append(list(zip(rows, whys, strict=True)))
@@ -130,9 +130,9 @@ def uncertain(
 
 
 def _least(values: Numbers, count: int) -> list[int]:
-    """Places of the smallest values, in their order; NaN is none of them."""
+    """Positions of the smallest values, sorted, without NaN."""
     known = np.flatnonzero(np.isfinite(values))
-    if len(known) > count:  # all that tie with the last one stay, so that the order decides
+    if len(known) > count:  # all ties with the last one stay, so that the order decides
         known = known[values[known] <= np.partition(values[known], count - 1)[count - 1]]
     order: list[int] = known[np.argsort(values[known], kind="stable")][:count].tolist()
     return order

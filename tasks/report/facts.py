@@ -1,4 +1,4 @@
-"""The ledger as a report reads it: a few columns of all rows, and all columns of a few rows."""
+"""The ledger for a report: a few columns of all rows, and all columns of a few rows."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from tasks.accounting import summary
 from tasks.checkpoints.manifest import Row
 from tasks.errors import CODES
 
-REMOVED = "source_removed"  # of an earlier version: no audio of this run
-LARGE = 8  # reasons that the funnel shows before the small ones are opened
-ROWS = 40  # of a table by dataset or language; smaller ones are added up
+REMOVED = "source_removed"  # in an earlier version only: no audio of this run
+LARGE = 8  # reasons that the funnel shows; the smaller ones are folded
+ROWS = 40  # of a table by dataset or language; the smaller ones are summed
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """A version's ledger.parquet, or the table of what is done so far."""
+    """A version's ledger.parquet, or a table of what is done so far."""
 
     source: Path | pa.Table
 
     def columns(self, *names: str) -> pa.Table:
-        """Texts that repeat (reasons, datasets) as dictionaries: a byte or two a row."""
+        """Repeating texts (reasons, datasets) are dictionaries: a byte or two a row."""
         if isinstance(self.source, pa.Table):
             return self.source.select(list(names))
         repeated = [n for n in names if n in ("outcome", "stage", "reason", "dataset", "language")]
         return pq.read_table(self.source, columns=list(names), read_dictionary=repeated)
 
     def rows(self, numbers: Sequence[int]) -> list[Row]:
-        """These rows, by rising number, with all columns; a row group in memory at a time."""
+        """These rows, sorted by number, with all columns; one row group in memory at a time."""
         wanted = np.array(sorted(numbers), dtype=np.int64)
         found: list[Row] = []
         at = 0
@@ -47,7 +47,7 @@ class Ledger:
         return found
 
     def find(self, utterances: Collection[str]) -> dict[str, int]:
-        """Row numbers of these utterances, of those that were packaged where an id stands twice."""
+        """Row numbers of these utterances; if an id occurs twice, of the packaged one."""
         wanted = pa.array(list(utterances), pa.string())
         found: dict[str, int] = {}
         at = 0
@@ -96,9 +96,8 @@ def _dictionary(column: pa.ChunkedArray) -> pa.DictionaryArray:
 
 
 def funnel(counts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The steps from all audio to what is packaged: what each reason takes away, and what is left
-    `after` it; seconds. Those that take least come last, as `small`. `counts` as in dataset.json.
-    """
+    """The steps from all audio to what is packaged: what each reason removes, and what is left
+    `after` it, in seconds. The smallest come last, as `small`. `counts` as in dataset.json."""
     whole = left = counts["seconds"]["in"]
     steps = []
     large = _large(counts["reasons"])
@@ -109,38 +108,45 @@ def funnel(counts: Mapping[str, Any]) -> list[dict[str, Any]]:
         taken = 0.0 if gone else entry["seconds"]
         steps.append(
             {
-                "stage": stage, "reason": reason, "name": name, "items": entry["items"],
-                "seconds": entry["seconds"], "after": max(left - taken, 0.0),
-                "small": name not in large, "share": taken / whole if whole else 0.0, "gone": gone,
-                "meaning": "no longer in its source; not part of the hours in" if gone
+                "stage": stage,
+                "reason": reason,
+                "name": name,
+                "items": entry["items"],
+                "seconds": entry["seconds"],
+                "after": max(left - taken, 0.0),
+                "small": name not in large,
+                "share": taken / whole if whole else 0.0,
+                "gone": gone,
+                "meaning": "no longer in its source; not part of the hours in"
+                if gone
                 else CODES.get(reason, MEANINGS.get(reason, "")),
             }
-        )  # fmt: skip
+        )
         left = max(left - taken, 0.0)
     return steps
 
 
 def _large(reasons: Mapping[str, Any]) -> set[str]:
-    """The reasons that are shown at once: those that take most; all of a few."""
+    """The reasons shown unfolded: the largest, or all if they are few."""
     if len(reasons) <= LARGE:
         return set(reasons)
     order = sorted(reasons, key=lambda name: (-reasons[name]["seconds"], name))[:LARGE]
     return {name for name in order if reasons[name]["seconds"] > 0}
 
 
-#: What is no fault has no code in `errors.CODES`.
+#: Reasons that are not errors, and so not in `errors.CODES`.
 MEANINGS = {
     "non_speech": "no speech was found there",
-    "below_min_seconds": "shorter than the segmenter's least",
+    "below_min_seconds": "shorter than the segmenter's minimum",
     "duplicate": "another copy of it is packaged",
-    "weight": "not drawn for its dataset's share",
-    "split_conflict": "it would stand on two sides of a split",
+    "weight": "not drawn by its dataset's weight",
+    "split_conflict": "it would join two splits",
     "packaged": "in the dataset",
 }
 
 
 def _in_order(reasons: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    """By stage as they follow each other, then the largest first."""
+    """In the order of stages, then the largest first."""
     order = ("shard", "filter", "resample", "transcribe", "package")
 
     def key(item: tuple[str, Any]) -> tuple[int, float, str]:
@@ -151,14 +157,15 @@ def _in_order(reasons: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 
 
 def shares(ledger: Ledger, column: str) -> list[dict[str, Any]]:
-    """Hours in and packaged of every dataset or language, the largest first; the smallest of more
-    than ROWS are one row."""
+    """Input and packaged hours of every dataset or language, the largest first; beyond ROWS, the
+    smallest are summed in one row."""
     table = ledger.columns(column, "outcome", "reason", "samples", "sample_rate", "recording")
     table = table.filter(pc.not_equal(pc.cast(table["reason"], pa.string()), REMOVED))
     found: dict[str | None, dict[str, Any]] = {}
     for row in summary.hours_by(_plain(table), column, "outcome"):
-        entry = found.setdefault(row[column], {"name": row[column], "in": 0.0, "packaged": 0.0,
-                                               "items": 0, "names": 1})  # fmt: skip
+        entry = found.setdefault(
+            row[column], {"name": row[column], "in": 0.0, "packaged": 0.0, "items": 0, "names": 1}
+        )
         entry["in"] += row["hours"]
         if row["outcome"] == "packaged":
             entry["packaged"], entry["items"] = row["hours"], row["items"]

@@ -1,4 +1,4 @@
-"""The clips of a report: what is told of each, and which of them fit into the file."""
+"""The clips of a report: their rows in the table, and which of them fit into the file."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tasks.report.samples import Sample
 
 NAME = 600  # characters of a name that are shown
 TEXT = 8000  # of a text: more than a clip that fits into the file holds
-LARGEST = 10  # a clip takes a tenth of the room for all at most,
-LEAST = 60.0  # but this long it may be, s
+LARGEST = 10  # a clip may take this part of the room for all,
+LEAST = 60.0  # but may always be this long, s
 
-#: What is written of each `Why.kind`; the first is told where several are about one limit.
+#: Words for each `Why.kind`; of several about one limit, the first here is shown.
 KINDS = {
     "worst": "worst",
     "just beyond": "just beyond",
@@ -32,8 +32,8 @@ KINDS = {
 def embed(job: Job, found: Sequence[Sample], rows: Sequence[dict[str, Any]], room: int) -> int:
     """Give each row the `media` of its sample, `room` bytes in all; returns how many are left out.
 
-    The first clip of every group is served before the second of any: where room runs out, each
-    group loses its last ones.
+    The first clip of every group comes before the second of any, so that all groups lose their last
+    clips if room runs out.
     """
     longest = max(room / LARGEST / clips.room(1.0), LEAST)
     studio = clips.Studio(job.out, job.resample.rate, found, longest)
@@ -51,18 +51,18 @@ def embed(job: Job, found: Sequence[Sample], rows: Sequence[dict[str, Any]], roo
 
 
 def _place(found: Sequence[Sample], index: int) -> int:
-    """How many samples of the same group stand before this one."""
+    """Number of earlier samples in the same group."""
     return sum(other.name == found[index].name for other in found[:index])
 
 
 def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
-    """What the table of clips shows of one; `about` has the units of measures."""
+    """A sample's row in the table of clips; `about` has the units of measures."""
     row = sample.row
     names = dict.fromkeys((*distributions.FIRST, *(name for name, _ in CERTAINTY)))
     return {
         "kept": sample.kept,
         "reason": sample.name,
-        "whys": [(KINDS[why.kind], told(why, sample, about)) for why in _once(sample.whys)],
+        "whys": [(KINDS[why.kind], limit_text(why, sample, about)) for why in _once(sample.whys)],
         "dataset": _shown(row["dataset"], NAME),
         "file": _shown(row["source_path"], NAME),
         "start": row["start"],
@@ -84,7 +84,7 @@ def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> dict[str, An
 
 
 def _once(whys: Sequence[Why]) -> list[Why]:
-    """One of those that tell of the same limit: what is said of a group beside what is general."""
+    """One reason per limit: the more specific one."""
     kinds = list(KINDS)
     found: dict[Any, Why] = {}
     for why in sorted(whys, key=lambda why: kinds.index(why.kind)):
@@ -92,7 +92,7 @@ def _once(whys: Sequence[Why]) -> list[Why]:
     return list(found.values())
 
 
-def told(why: Why, sample: Sample, about: Mapping[str, tuple[str, str]]) -> str:
+def limit_text(why: Why, sample: Sample, about: Mapping[str, tuple[str, str]]) -> str:
     """Value and limit in words: `duration 0.31 s, limit at least 0.5 (filter.too_short)`."""
     if why.kind == "longest":
         return words.length(sample.seconds)
@@ -109,9 +109,9 @@ def told(why: Why, sample: Sample, about: Mapping[str, tuple[str, str]]) -> str:
 
 
 def groups(counts: Mapping[str, Any], found: Sequence[Sample]) -> list[dict[str, Any]]:
-    """What the choice of clips offers: each group with its `name`, how many clips of it are shown
-    (`own`) of how many (`total`), how many `kept` ones near its limit, and the `places` of all in
-    the table, in the order in which they are shown, as JSON."""
+    """The groups to choose from: `name`, the number of its clips shown (`own`) of all (`total`),
+    the number of `kept` clips near its limit, and the `places` of all these in the table, in order,
+    as JSON."""
     own: dict[str, list[int]] = {}
     kept: dict[str, list[int]] = {}
     for index, sample in enumerate(found):
@@ -133,7 +133,7 @@ def groups(counts: Mapping[str, Any], found: Sequence[Sample]) -> list[dict[str,
 
 
 def _shown(text: str | None, most: int) -> str | None:
-    """A source's words on one line, without secrets, and not endless."""
+    """A source's text on one line, without secrets, shortened."""
     if text is None:
         return None
     shown = masking.sentence(text)

@@ -1,4 +1,4 @@
-"""All parts as one HTML file: what a template shows, and the budget of bytes."""
+"""All parts as one HTML file, within a budget of bytes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tasks.report.columns import Columns, units
 from tasks.report.facts import Ledger
 
 BYTES = 15_000_000  # of the file, below
-SETTINGS = 200_000  # characters of the settings that are shown
+SETTINGS = 200_000  # characters of settings, at most
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a report is of. Without a version, `ledger` is the table of what is done so far."""
+    """The input of a report. Without a version, `ledger` is the table of what is done so far."""
 
     job: Job
     ledger: Path | pa.Table
@@ -42,7 +42,7 @@ class Request:
 
 
 def build(asked: Request, limit: int = BYTES) -> bytes:
-    """The file, of less than `limit` bytes: clips are left out before it grows beyond."""
+    """The file, smaller than `limit` bytes: clips that do not fit are left out."""
     job, ledger = asked.job, Ledger(asked.ledger)
     path = decisions.where(job)
     columns = None if path is None else Columns(job, path)
@@ -53,13 +53,20 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
     _explain(job, steps)
     rows = [listen.row_of(sample, about) for sample in found]
     context = {
-        "asked": asked, "steps": steps, "tiles": _tiles(asked), "words": words,
+        "asked": asked,
+        "steps": steps,
+        "tiles": _tiles(asked),
+        "words": words,
         "shares": [(kind, facts.shares(ledger, kind)) for kind in ("dataset", "language")],
-        "measured": None if columns is None else _measured(columns, asked, about), "now": None,
-        "settings": masking.text(asked.settings)[:SETTINGS], "rows": rows,
-        "reasons": listen.groups(asked.counts, found), "work": workers.of(asked.metrics),
-        "kilobits": clips.BIT_RATE // 1000, "megabytes": BYTES // 1_000_000,
-    }  # fmt: skip
+        "measured": None if columns is None else _measured(columns, asked, about),
+        "now": None,
+        "settings": masking.text(asked.settings)[:SETTINGS],
+        "rows": rows,
+        "reasons": listen.groups(asked.counts, found),
+        "work": workers.of(asked.metrics),
+        "kilobits": clips.BIT_RATE // 1000,
+        "megabytes": BYTES // 1_000_000,
+    }
     for row in rows:
         row["media"] = clips.Media(why="-" * 90)
     bare = _render({**context, "left_out": len(rows)})
@@ -68,29 +75,41 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
 
 
 def _tiles(asked: Request) -> list[tuple[str, str, str]]:
-    """(number, what it is, more about it): what a reader wants to know first."""
+    """(number, title, note) of the facts that a reader wants first."""
     counts = asked.counts
     seconds, recordings, utterances = (counts[k] for k in ("seconds", "recordings", "utterances"))
     whole = seconds["in"]
     share = words.percent(seconds["packaged"] / whole) if whole else "–"
     tiles = [
         (words.length(whole), "audio in", f"{recordings['in']:,} recordings"),
-        (words.length(seconds["packaged"]), "packaged" if asked.version else "ready to package",
-         f"{utterances['packaged']:,} utterances"),
+        (
+            words.length(seconds["packaged"]),
+            "packaged" if asked.version else "ready to package",
+            f"{utterances['packaged']:,} utterances",
+        ),
         (share, "of the audio kept", f"{utterances['dropped']:,} utterances dropped"),
-        (f"{recordings['failed']:,}", "recordings failed",
-         "none" if not recordings["failed"] else
-         f"{words.percent(recordings['failed'] / max(recordings['in'], 1))} of them"),
-    ]  # fmt: skip
+        (
+            f"{recordings['failed']:,}",
+            "recordings failed",
+            "none"
+            if not recordings["failed"]
+            else f"{words.percent(recordings['failed'] / max(recordings['in'], 1))} of them",
+        ),
+    ]
     for name, title in (("wer", "word error rate"), ("cer", "character error rate")):
         if asked.scores.get(name) is not None:
-            tiles.append((words.percent(asked.scores[name]), title,
-                          f"{asked.scores['scored']:,} packaged with references"))  # fmt: skip
+            tiles.append(
+                (
+                    words.percent(asked.scores[name]),
+                    title,
+                    f"{asked.scores['scored']:,} packaged with references",
+                )
+            )
     return tiles
 
 
 def _explain(job: Job, steps: list[dict[str, Any]]) -> None:
-    """What a limit's reason means, in its own numbers."""
+    """Give the reasons of limits a meaning, with the limit's value."""
     from tasks.report.columns import asked_of
 
     for asked in asked_of(job):
@@ -109,7 +128,7 @@ def _explain(job: Job, steps: list[dict[str, Any]]) -> None:
 def _measured(
     columns: Columns, asked: Request, about: Mapping[str, tuple[str, str]]
 ) -> dict[str, Any]:
-    """Everything about measures; `about` has their units and meanings."""
+    """The section of measures; `about` has their units and meanings."""
     about = {**about, "chars_per_second": distributions.CHARS_PER_SECOND}
     measures = []
     for name in distributions.shown(columns):
@@ -122,8 +141,9 @@ def _measured(
             sliders = [c for c in sliders if c["today"] is not None]
         unit, meaning = about.get(name, ("", ""))
         unit = "" if unit == "1" else unit
-        measures.append({**found, "unit": unit, "meaning": meaning, "first": first,
-                         "curves": sliders})  # fmt: skip
+        measures.append(
+            {**found, "unit": unit, "meaning": meaning, "first": first, "curves": sliders}
+        )
     now = curves.now(columns)
     packaged = asked.counts["seconds"]["packaged"] / 3600
     groups = [
@@ -131,17 +151,25 @@ def _measured(
         for kind in ("dataset", "language")
     ]
     same = abs(now["hours"] - packaged) <= 1e-6 * max(packaged, 1.0)
-    return {"measures": measures, "now": now, "groups": [g for g in groups if g[1]], "same": same,
-            "packaged": packaged}  # fmt: skip
+    return {
+        "measures": measures,
+        "now": now,
+        "groups": [g for g in groups if g[1]],
+        "same": same,
+        "packaged": packaged,
+    }
 
 
 def _render(context: Mapping[str, Any]) -> bytes:
     import jinja2
 
     environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
         loader=jinja2.FunctionLoader(_file),
-    )  # fmt: skip
+    )
     script = _file("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     measured = context["measured"]
@@ -154,16 +182,18 @@ def _render(context: Mapping[str, Any]) -> bytes:
 
 
 def _charts(measured: Mapping[str, Any]) -> dict[str, Any]:
-    """What the script draws: the numbers, no texts but names."""
+    """What the script draws: numbers, and names as the only texts."""
     drawn = ("kind", "name", "kept", "other")
     return {
         "now": measured["now"],
         "measures": [
-            {**{key: m[key] for key in ("name", "low", "high", "curves")},
-             "groups": [{key: group[key] for key in drawn} for group in m["groups"]]}
+            {
+                **{key: m[key] for key in ("name", "low", "high", "curves")},
+                "groups": [{key: group[key] for key in drawn} for group in m["groups"]],
+            }
             for m in measured["measures"]
         ],
-    }  # fmt: skip
+    }
 
 
 def _work(work: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -171,7 +201,7 @@ def _work(work: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _inert(data: str) -> str:
-    """JSON that ends no element and begins no comment, wherever it came from."""
+    """JSON that cannot end its element or begin a comment."""
     return data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 

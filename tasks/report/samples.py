@@ -1,4 +1,4 @@
-"""What is known of each span that a report shows: text, measures, where its audio lies."""
+"""The facts about each span that a report shows: text, measures, the place of its audio."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tasks.report.facts import Ledger
 from tasks.stages.stage import view_of
 from tasks.storage import tables
 
-#: Shards in which recordings are looked up; of a larger corpus, so many of its shards. A look takes
-#: 1 ms in a folder, a request in an object store.
+#: Shards, at most, in which recordings are looked up. One takes 1 ms in a folder, and a request in
+#: an object store.
 SHARDS, REMOTE_SHARDS = 50_000, 4096
 
 
 @dataclass(slots=True)
 class Sample:
-    """One span of the ledger, with all that a report says of it."""
+    """One span of the ledger, with everything that a report shows of it."""
 
     row: Row
     whys: list[Why] = field(default_factory=list)
@@ -57,14 +57,14 @@ class Sample:
 
 
 def choose(ledger: Ledger, seed: int, columns: Columns | None = None) -> list[Sample]:
-    """The samples, in the order in which `choosing` names them."""
+    """The samples, in the order of `choosing`."""
     picks = choosing.choose(ledger, columns, seed)
     rows = dict(zip(sorted(picks), ledger.rows(list(picks)), strict=True))
     return [Sample(rows[number], whys) for number, whys in picks.items()]
 
 
 def look_up(job: Job, samples: Sequence[Sample]) -> None:
-    """Fill in what the manifests know; a sample whose recording is not found stays as it is."""
+    """Fill in the samples from the manifests; one whose recording is not found stays as it is."""
     wanted: dict[str, list[Sample]] = {}
     for sample in samples:
         wanted.setdefault(sample.row["recording"], []).append(sample)
@@ -73,8 +73,9 @@ def look_up(job: Job, samples: Sequence[Sample]) -> None:
         view.recordings = [r for r in view.recordings if r["recording"] in names]
         here = [s for r in view.recordings for s in wanted[r["recording"]]]
         locators = {r["recording"]: Locator.loads(r["locator"]) for r in view.recordings}
-        utterances = {u.id: u for u in view.decided()} if any(
-            s.row["utterance"] for s in here) else {}  # fmt: skip
+        utterances = (
+            {u.id: u for u in view.decided()} if any(s.row["utterance"] for s in here) else {}
+        )
         for sample in here:
             sample.shard, sample.locator = shard, locators[sample.row["recording"]]
             utterance = utterances.get(sample.row["utterance"])
@@ -101,7 +102,7 @@ def _tell(job: Job, sample: Sample, utterance: Utterance) -> None:
 
 
 def _shards_of(job: Job, recordings: set[str]) -> dict[str, set[str]]:
-    """Which shard holds which of these recordings; only names are read of the manifests."""
+    """Which shard holds which of these recordings; reads only names."""
     shards = manifest.shards(job.out)
     most = REMOTE_SHARDS if storage.of(job.out).remote else SHARDS
     if len(shards) > most:

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ HOUR, MINUTE = 3600.0, 60.0
 
 
 def length(seconds: float) -> str:
-    """12,345 h, 12.3 h, 1.23 h, 12.3 min, 4.5 s: three figures, or all whole ones."""
+    """12,345 h, 12.3 h, 1.23 h, 12.3 min, 4.5 s: three digits, or all integer ones."""
     for unit, size in (("h", HOUR), ("min", MINUTE)):
         if seconds >= size:
             return f"{figures(seconds / size)} {unit}"
@@ -29,7 +29,7 @@ def percent(share: float) -> str:
 
 
 def number(value: float | None) -> str:
-    """Four figures; no exponent for what people meet."""
+    """Four digits; no exponent for everyday sizes."""
     if value is None:
         return "–"
     if value != 0 and not 1e-3 <= abs(value) < 1e6:

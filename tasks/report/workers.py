@@ -1,6 +1,6 @@
-"""Where the time of a run went, of metrics.parquet: slow shards, and workers at work over time.
+"""Where the time of a run went, from metrics.parquet: slow shards, and busy workers over time.
 
-Everything is added up before it reaches the page: 100,000 shards take as much of it as ten.
+Everything is summed before it reaches the page: 100,000 shards take as much of it as ten.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from tasks.accounting import metrics
 
 STAGES = ("shard", "filter", "resample", "transcribe", "package")
-SLOWEST = 12  # shards that are listed
+SLOWEST = 12  # shards in the list
 BINS = 120  # steps of time
-LANES = 24  # workers that get a line of their own, the busiest
+LANES = 24  # the busiest workers, which get a line of their own
 
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Every call that came back; times in s from the first one's begin."""
+    """Every call that returned; times in s since the first one began."""
 
     worker: NDArray[np.int64]
     stage: NDArray[np.int64]
@@ -36,7 +36,7 @@ class _Calls:
 
 
 def of(path: Path | None) -> dict[str, Any] | None:
-    """What the page shows; None where there are no metrics, or no call came back."""
+    """What the page shows; None without metrics, or if no call returned."""
     if path is None or not path.is_file():
         return None
     table = pq.read_table(path)
@@ -49,12 +49,17 @@ def of(path: Path | None) -> dict[str, Any] | None:
     shown = [i for i in range(len(STAGES)) if busy[i].any()]
     lanes = _lanes(calls, step)
     return {
-        "seconds": whole, "step": step, "slowest": _slowest(table),
+        "seconds": whole,
+        "step": step,
+        "slowest": _slowest(table),
         "stages": [_stage(table, STAGES[i], whole) for i in shown],
-        "busy": [{"stage": STAGES[i], "mean": [round(float(x), 3) for x in busy[i]]}
-                 for i in shown],
-        "lanes": lanes[:LANES], "more": max(0, len(lanes) - LANES), "workers": len(lanes),
-    }  # fmt: skip
+        "busy": [
+            {"stage": STAGES[i], "mean": [round(float(x), 3) for x in busy[i]]} for i in shown
+        ],
+        "lanes": lanes[:LANES],
+        "more": max(0, len(lanes) - LANES),
+        "workers": len(lanes),
+    }
 
 
 def _calls(table: pa.Table) -> _Calls | None:
@@ -72,14 +77,17 @@ def _calls(table: pa.Table) -> _Calls | None:
     order = {stage: i for i, stage in enumerate(STAGES)}
     return _Calls(
         np.array([place[pair] for pair in pairs]),
-        np.array([order[stage] for stage in table["stage"].to_pylist()]), begin, end, names,
-    )  # fmt: skip
+        np.array([order[stage] for stage in table["stage"].to_pylist()]),
+        begin,
+        end,
+        names,
+    )
 
 
 def _spread(calls: _Calls, chosen: NDArray[np.bool_], step: float) -> NDArray[np.float64]:
-    """How many of these calls ran at once, on the mean, in each step of time. float64 [BINS].
+    """The mean number of these calls running at once in each step of time; float64 [BINS].
 
-    The integral of calls begun less that of calls ended, from one edge to the next.
+    The integral of begun calls minus that of ended calls, from one edge to the next.
     """
     edges = np.arange(BINS + 1) * step
 
@@ -96,13 +104,14 @@ def _spread(calls: _Calls, chosen: NDArray[np.bool_], step: float) -> NDArray[np
 
 
 def _lanes(calls: _Calls, step: float) -> list[dict[str, Any]]:
-    """Each worker: what it mostly did when, as runs of steps, and its share of time at work."""
+    """Each worker: its main stage over time, as runs of steps, and its share of busy time."""
     found = []
     whole = float(calls.end.max())
     for number, (worker, host) in enumerate(calls.names):
         mine = calls.worker == number
-        rows = np.stack([_spread(calls, mine & (calls.stage == i), step)
-                         for i in range(len(STAGES))])  # fmt: skip
+        rows = np.stack(
+            [_spread(calls, mine & (calls.stage == i), step) for i in range(len(STAGES))]
+        )
         stage = np.where(rows.sum(axis=0) > 0.05, rows.argmax(axis=0), -1)
         spans, start = [], 0
         for at in range(1, BINS + 1):
@@ -111,13 +120,20 @@ def _lanes(calls: _Calls, step: float) -> list[dict[str, Any]]:
                     spans.append([start, at, STAGES[stage[start]]])
                 start = at
         share = float((calls.end - calls.begin)[mine].sum()) / whole
-        found.append({"worker": worker or "the run itself", "host": host, "calls": int(mine.sum()),
-                      "share": share, "spans": spans})  # fmt: skip
+        found.append(
+            {
+                "worker": worker or "the run itself",
+                "host": host,
+                "calls": int(mine.sum()),
+                "share": share,
+                "spans": spans,
+            }
+        )
     return sorted(found, key=lambda lane: (-lane["share"], lane["worker"]))
 
 
 def _stage(table: pa.Table, stage: str, whole: float) -> dict[str, Any]:
-    """Work of a stage; sums over its calls, s, and the most memory of one, bytes."""
+    """Work of a stage: sums over its calls, s, and the largest memory of one, bytes."""
     rows = table.filter(pc.equal(table["stage"], stage))
 
     def total(name: str) -> float:
@@ -126,15 +142,19 @@ def _stage(table: pa.Table, stage: str, whole: float) -> dict[str, Any]:
     wall = total("wall_seconds")
     waits = rows["queue_seconds"].drop_null()
     return {
-        "stage": stage, "calls": rows.num_rows, "wall": wall, "cpu": total("cpu_seconds"),
-        "busy": wall / whole, "memory": pc.max(rows["rss_peak"]).as_py() or 0,
+        "stage": stage,
+        "calls": rows.num_rows,
+        "wall": wall,
+        "cpu": total("cpu_seconds"),
+        "busy": wall / whole,
+        "memory": pc.max(rows["rss_peak"]).as_py() or 0,
         "wait": float(pc.quantile(waits, 0.5)[0].as_py()) if len(waits) else 0.0,
         "gpu": pc.mean(rows["gpu_percent"]).as_py(),
-    }  # fmt: skip
+    }
 
 
 def _slowest(table: pa.Table) -> Sequence[dict[str, Any]]:
-    """The slowest shards by the median of their stage; where no stage has one, by time."""
+    """The slowest shards relative to the median of their stage, then by time."""
     rows = metrics.rates(table)
     rows.sort(key=lambda r: (-(r["times"] or 0.0), -r["wall_seconds"], r["stage"], r["shard"]))
     return rows[:SLOWEST]

@@ -1,10 +1,10 @@
-"""What is stored as a text, a recogniser's or a source's: its characters, without what nobody sees.
+"""Cleans a text, a recogniser's or a source's, before it is stored: invisible characters go.
 
 Unicode NFC, so that one text has one spelling and a tokeniser one input; no control and format
 characters (NUL, byte-order mark, zero-width space, soft hyphen, bidirectional marks, lone
-surrogates, which Parquet cannot hold); whitespace of any kind is one space. Case, punctuation,
-digits and full-width forms stay: those are the writer's. What is compared is made by
-`tasks.scoring.normalisers`.
+surrogates, which Parquet cannot hold); whitespace of any kind becomes one space. Case, punctuation,
+digits and full-width forms stay: they are the writer's. `tasks.scoring.normalisers` makes the form
+that is compared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UNSEEN = re.compile(
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
 )
 #: ZWNJ and ZWJ choose letter forms in Arabic, Indic and South-East Asian scripts, after a letter;
-#: anywhere else they are invisible litter.
+#: anywhere else they are noise.
 _JOINED = (
     "\u0620-\u08ff\u0900-\u0eff\u0f00-\u109f\u1780-\u18af\ua800-\uabff\ufb50-\ufdff\ufe70-\ufefc"
 )
@@ -34,7 +34,7 @@ _PILE = re.compile(rf"[^\w\x00-\x7f]{{{MOST_MARKS + 1},}}")
 
 
 def clean(text: str) -> str:
-    """The text as it is stored and packaged; the same again when cleaned again."""
+    """The text as it is stored and packaged; cleaning it again changes nothing."""
     if not text.isascii():
         text = _PILE.sub(_flattened, _STRAY_JOINER.sub("", _UNSEEN.sub("", text)))
         text = unicodedata.normalize("NFC", text)

@@ -3,10 +3,11 @@
 Error rate = (substitutions + deletions + insertions) / length of the reference, over the whole
 set, never a mean of the clips' rates: a clip of two words would weigh as much as one of forty.
 
-Both sides go through one rule, that of the language which the source states; where it states none,
-of the script of its reference; only then of the language that was heard, because one heard wrongly
+Both sides go through one normalisation rule: that of the language the source states; else that of
+the script of its reference; only then that of the recognised language, because a wrong language
 would bring the wrong rule with it (`language_of`). What is derived from the stored texts carries
-`scoring`, its language and the rules' version: another version is counted again, never heard again.
+`scoring`, its language and the version of the rules: with another version it is counted again, and
+nothing is transcribed again.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _EAST_ASIAN = {"ja", "ko", "yue", "zh"}
 class Score:
     """Errors against a reference: counts, and rates of them.
 
-    A rate is None where the reference is empty; errors are then all insertions.
+    A rate is None if the reference is empty; all errors are then insertions.
     """
 
     words: int
@@ -64,10 +65,10 @@ class Score:
 
 
 def language_of(stated: str | None, reference: str | None, heard: str | None) -> str:
-    """Language whose rule texts are compared by; "" is the plain rule.
+    """The language whose rule texts are compared by; "" is the plain rule.
 
-    Of scripts only those are told apart that one language writes: kana, Hangul, Han. A reference in
-    another script is not compared as Chinese, Japanese or Korean, whatever was heard.
+    Only scripts of few languages count: kana, Hangul, Han. A reference in another script is not
+    compared as Chinese, Japanese or Korean, whatever language was recognised.
     """
     if stated:
         return base(stated)
@@ -91,15 +92,15 @@ def words(normalised: str) -> list[str]:
 
 
 def score(reference: str, hypothesis: str, language: str) -> Score:
-    """Least edits that make the reference of the hypothesis, both normalised first.
+    """Fewest edits from the reference to the hypothesis, both normalised first.
 
-    Characters count the single spaces between words, as in jiwer.
+    Characters include the single spaces between words, as in jiwer.
     """
     return _counts(*_both(reference, hypothesis, language))
 
 
 def _both(reference: str, hypothesis: str, language: str) -> tuple[str, str]:
-    if max(len(reference), len(hypothesis)) > LONGEST:  # one rule for both, even then
+    if max(len(reference), len(hypothesis)) > LONGEST:  # the same rule for both
         return normalise(reference, ""), normalise(hypothesis, "")
     return agreed(reference, hypothesis, language)
 
@@ -115,27 +116,31 @@ def _counts(said: str, heard: str) -> Score:
 
 
 def scored(row: dict[str, Any], reference: str | None, stated: str | None) -> dict[str, Any]:
-    """A row of TRANSCRIPTS with all that follows from `raw_text`, the language heard, and what the
-    source says now, both text (clean) and language; the row itself where it has that already.
+    """A row of TRANSCRIPTS with everything that follows from `raw_text`, the recognised language,
+    and the source's current text (clean) and language; the row itself if it is up to date.
 
-    Counts are null where there is no reference, or where nobody listened. A row of an older release
-    has its raw text in `text`.
+    Counts are null without a reference or without a recogniser.
     """
     reference = reference or None
     if (row.get("scoring") or "").startswith(f"{VERSION} ") and row["reference"] == reference:
         return row
-    raw = row["raw_text"] if "raw_text" in row else row["text"]
+    raw = row["raw_text"]
     language = language_of(stated, reference, row["language"])
     said, heard = _both(reference or "", raw or "", language)
     s = _counts(said, heard) if reference and raw is not None else None
     return {
-        **row, "raw_text": raw, "text": None if raw is None else clean(raw),
+        **row,
+        "raw_text": raw,
+        "text": None if raw is None else clean(raw),
         "normalised": None if raw is None else heard,
-        "reference": reference, "reference_normalised": said if reference else None,
-        "words": s and s.words, "word_errors": s and s.word_errors,
-        "chars": s and s.chars, "char_errors": s and s.char_errors,
+        "reference": reference,
+        "reference_normalised": said if reference else None,
+        "words": s and s.words,
+        "word_errors": s and s.word_errors,
+        "chars": s and s.chars,
+        "char_errors": s and s.char_errors,
         "scoring": f"{VERSION} {language}",
-    }  # fmt: skip
+    }
 
 
 def total(scores: Iterable[Score]) -> Score:

@@ -1,17 +1,17 @@
-"""Texts of one clip in forms that can be compared: figures and spelled letters have several.
+"""Makes two texts of one clip comparable: digits and spelled letters have several forms.
 
-A rule of one language sees one text, so it has to guess: "39960" may be a quantity or five figures,
-"ABC" a word or three letters. The other text of the pair tells which was said. Where the two differ
+A language's rule sees one text, so it has to guess: "39960" may be a quantity or five digits,
+"ABC" a word or three letters. The other text of the pair tells which was said. Where they differ,
 
 - letters and figures that stand one by one become the abbreviation that the other side writes
   ("A. B. C." beside "ABC", "a one" beside "A1"), in English also their names ("bee bee see"), and
 - a number in figures is read figure by figure ("drei neun neun sechs null") where that is nearer
   to the other text than the quantity.
 
-Neither changes a word that has no figure and is no abbreviation, so a difference between words is
-never hidden. A token is an abbreviation if its text writes it in capitals and other words not. A
-text without that distinction (all capitals, or none) cannot tell: its tokens count where the other
-side writes the letters in capitals, and those without a vowel ("tv") in any case.
+Neither changes a word without digits that is not an abbreviation, so a difference between words is
+never hidden. A token is an abbreviation if its text has it in capitals and other words not. A text
+without that distinction (all capitals, or none) cannot tell: its tokens count if the other side
+writes the letters in capitals, and those without a vowel ("tv") in any case.
 """
 
 from __future__ import annotations
@@ -39,12 +39,32 @@ _APART = r"[\s.,、،·・\-–‐‑]+"
 #: Letters and figures one by one.
 _RUN = re.compile(rf"(?<!{_CHAR}){_CHAR}(?:{_APART}{_CHAR}(?!{_CHAR}))+")
 _LETTER_NAMES = {
-    "a": "ay", "b": "bee|be", "c": "cee|see", "d": "dee", "e": "ee", "f": "eff|ef",
-    "g": "gee", "h": "aitch|haitch", "j": "jay", "k": "kay", "l": "ell|el", "m": "em",
-    "n": "en", "o": "oh", "p": "pee", "q": "cue|queue", "r": "ar", "s": "ess|es", "t": "tee",
-    "u": "you", "v": "vee", "w": r"double[\s-]?(?:u|you)", "x": "ex", "y": "why|wye",
+    "a": "ay",
+    "b": "bee|be",
+    "c": "cee|see",
+    "d": "dee",
+    "e": "ee",
+    "f": "eff|ef",
+    "g": "gee",
+    "h": "aitch|haitch",
+    "j": "jay",
+    "k": "kay",
+    "l": "ell|el",
+    "m": "em",
+    "n": "en",
+    "o": "oh",
+    "p": "pee",
+    "q": "cue|queue",
+    "r": "ar",
+    "s": "ess|es",
+    "t": "tee",
+    "u": "you",
+    "v": "vee",
+    "w": r"double[\s-]?(?:u|you)",
+    "x": "ex",
+    "y": "why|wye",
     "z": "zee|zed",
-}  # fmt: skip
+}
 #: Figures with nothing but marks between them: 39960, 399-60, 39,960, 138 0013 8000; 3; 20.
 _NUMBER = re.compile(r"\d+(?:[\W_]{1,3}\d+)*")
 _DECIMAL = re.compile(r"\d+[.,٫]\d+")
@@ -53,7 +73,7 @@ LEAST_OF_GROUPS = 4  # figures: "3, 20" are two numbers, "138 0013" is one that 
 
 
 def agreed(reference: str, hypothesis: str, language: str) -> tuple[str, str]:
-    """Both texts normalised, in the readings in which they are nearest. Symmetric in its texts."""
+    """Both texts normalised, in the readings in which they are closest. Symmetric."""
     said, heard = normalise(reference, language), normalise(hypothesis, language)
     if said == heard or not said or not heard:
         return said, heard
@@ -70,7 +90,7 @@ def agreed(reference: str, hypothesis: str, language: str) -> tuple[str, str]:
 
 
 def _abbreviated(text: str, other: str, language: str) -> str:
-    """`text` with letters that stand one by one joined to the abbreviations of `other`."""
+    """`text` with single letters joined to the abbreviations of `other`."""
     runs = [re.sub(_BETWEEN, "", run[0]).lower() for run in _RUN.finditer(text)]
     lone = bool(runs) or bool(_LONE.search(text))
     letters = bool(runs) and _capitals_tell(text)
@@ -86,7 +106,7 @@ def _abbreviated(text: str, other: str, language: str) -> str:
 
 
 def _abbreviations(text: str) -> Iterator[tuple[str, bool]]:
-    """Tokens that may be spelled, longest first, and whether capitals say that they are."""
+    """Tokens that may be spelled out, longest first, and whether their capitals say so."""
     tokens = {t for t in _TOKEN.findall(text) if 2 <= len(t) <= LONGEST_ABBREVIATION}
     tells = _capitals_tell(text)
     for token in sorted(tokens, key=lambda t: (-len(t), t)):
@@ -95,7 +115,7 @@ def _abbreviations(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _capitals_tell(text: str) -> bool:
-    """Whether capitals set words apart: there are some, and not all of several words are such."""
+    """Whether capitals distinguish words: some words have them, and not all of several words."""
     words = [t for t in _TOKEN.findall(text) if t.lower() != t.upper()]
     capitals = [t for t in words if t.isupper()]
     others = len(words) > len(capitals) or bool(_UNSPACED.search(text))
@@ -115,17 +135,19 @@ def _spelled(token: str, named: bool, only_capitals: bool) -> re.Pattern[str]:
         forms.append(halves)
     if named:
         names = [_LETTER_NAMES.get(c.lower()) for c in token]
-        forms.append(_APART.join(
-            rf"(?:{letter}|{name})" if name else letter
-            for letter, name in zip(letters, names, strict=True)
-        ))  # fmt: skip
+        forms.append(
+            _APART.join(
+                rf"(?:{letter}|{name})" if name else letter
+                for letter, name in zip(letters, names, strict=True)
+            )
+        )
     return re.compile(
         rf"(?<!{_CHAR})(?:{'|'.join(forms)})(?!{_CHAR})", 0 if only_capitals else re.IGNORECASE
     )
 
 
 def _read_nearer(text: str, normal: str, other: str, language: str) -> str:
-    """`normal`, or the text with numbers read figure by figure where that is nearer to `other`."""
+    """`normal`, or the text with numbers read digit by digit if that is closer to `other`."""
     best = Levenshtein.distance(normal, other)
     shift = 0
     for found in list(_NUMBER.finditer(text))[:MOST_NUMBERS]:
@@ -152,7 +174,7 @@ def _may_be_read_out(number: str) -> bool:
     if len(groups) == 1:
         return figures > 1
     if _DECIMAL.fullmatch(number) and not _THOUSANDS.fullmatch(number):
-        return False  # the decimal mark is spoken, too
+        return False  # the decimal mark is spoken too
     return figures == len(groups) or figures >= LEAST_OF_GROUPS
 
 

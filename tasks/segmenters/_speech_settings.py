@@ -14,22 +14,29 @@ from tasks.speech.silero import RATE, WINDOW
 class SpeechSettings(StageSettings):
     """Where speech begins and ends, and how long utterances are."""
 
-    min_seconds: float = Field(0.3, ge=0, title="Shortest utterance, s")
+    min_seconds: float = Field(0.3, ge=0, description="Shortest utterance, s.")
     target_seconds: float = Field(
         10.0,
         ge=0.5,
         le=3600,
-        title="Length to aim for, s",
-        description="Neighbouring speech is joined up to about this length, and parted at the "
+        description="Neighbouring speech is joined up to about this length, s, and split at the "
         "longest pause. Speech without a pause may be longer, up to max_seconds.",
     )
-    max_seconds: float = Field(30.0, ge=1, le=3600, title="Longest utterance, s")
-    max_gap_seconds: float = Field(1.0, ge=0.1, le=60, title="Longest pause inside an utterance, s")
-    threshold: float = Field(0.5, gt=0, lt=1, title="Probability at which speech begins")
-    neg_threshold: float = Field(0.35, gt=0, lt=1, title="Probability below which it ends")
-    min_silence_ms: int = Field(100, ge=0, le=5000, title="Shortest pause that ends speech, ms")
-    min_speech_ms: int = Field(200, ge=0, le=5000, title="Shorter bursts are not speech, ms")
-    speech_pad_ms: int = Field(100, ge=0, le=1000, title="Audio kept around an utterance, ms")
+    max_seconds: float = Field(30.0, ge=1, le=3600, description="Longest utterance, s.")
+    max_gap_seconds: float = Field(
+        1.0, ge=0.1, le=60, description="Longest pause inside an utterance, s."
+    )
+    threshold: float = Field(0.5, gt=0, lt=1, description="Speech begins at this probability.")
+    neg_threshold: float = Field(
+        0.35, gt=0, lt=1, description="Speech ends below this probability."
+    )
+    min_silence_ms: int = Field(
+        100, ge=0, le=5000, description="Shortest pause that ends speech, ms."
+    )
+    min_speech_ms: int = Field(200, ge=0, le=5000, description="Shorter bursts are not speech, ms.")
+    speech_pad_ms: int = Field(
+        100, ge=0, le=1000, description="Audio kept on each side of an utterance, ms."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -34,15 +34,30 @@ VERSION = 1
 class Settings(StageSettings):
     """Which pauses are removed, and how long windows are."""
 
-    mode: Literal["automatic", "simple"] = "automatic"
-    threshold_db: float = Field(-42.0, ge=-120, lt=0, title="RMS below which it is silent, dBFS")
-    min_length_ms: int = Field(1500, ge=1, le=60_000, title="Shortest slice before a pause, ms")
-    min_interval_ms: int = Field(400, ge=1, le=60_000, title="Shortest pause that is cut, ms")
-    hop_ms: int = Field(15, ge=1, le=1000, title="Step of the frames, ms")
-    max_sil_kept_ms: int = Field(500, ge=1, le=60_000, title="Most silence kept on a side, ms")
-    window_seconds: float = Field(3.0, gt=0, le=600, title="Length of a window, s")
-    overlap_seconds: float = Field(0.3, ge=0, le=300, title="What two windows share, s")
-    drop_tail: bool = Field(False, title="simple: leave out what fills no window, as Applio does")
+    mode: Literal["automatic", "simple"] = Field(
+        "automatic",
+        description="automatic: remove pauses, then cut windows; simple: cut windows throughout.",
+    )
+    threshold_db: float = Field(
+        -42.0, ge=-120, lt=0, description="Frames of lower RMS are silent, dBFS."
+    )
+    min_length_ms: int = Field(
+        1500, ge=1, le=60_000, description="Shortest slice before a pause, ms."
+    )
+    min_interval_ms: int = Field(
+        400, ge=1, le=60_000, description="Shortest pause that is cut, ms."
+    )
+    hop_ms: int = Field(15, ge=1, le=1000, description="Step between frames, ms.")
+    max_sil_kept_ms: int = Field(
+        500, ge=1, le=60_000, description="Most silence kept on each side of a slice, ms."
+    )
+    window_seconds: float = Field(3.0, gt=0, le=600, description="Length of a window, s.")
+    overlap_seconds: float = Field(
+        0.3, ge=0, le=300, description="Overlap of neighbouring windows, s."
+    )
+    drop_tail: bool = Field(
+        False, description="simple: drop the tail that fills no window, as Applio does."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -22,7 +22,7 @@ class Settings(SpeechSettings):
     Not `merge`: it is about speaker turns, and the source's segments are utterances here.
     """
 
-    whole_up_to: float = Field(30.0, ge=0, le=3600, title="Longest recording taken whole, s")
+    whole_up_to: float = Field(30.0, ge=0, le=3600, description="Longest recording taken whole, s.")
 
 
 def identity(settings: Settings) -> str:

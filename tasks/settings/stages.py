@@ -40,7 +40,7 @@ class SourceSettings(StageSettings):
     """What every kind of source has; each kind adds its own fields."""
 
     kind: str
-    path: str
+    path: str = Field(description="Folder, list or file to read.")
     name: str = Field("", pattern=r"^[A-Za-z0-9_-]{0,40}$", description="Dataset name in ids.")
     licence: str | None = Field(None, description="Carried through to the data card.")
     language: str | None = Field(None, description="Forces this language (ISO 639-1) for ASR.")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tasks import storage
 from tasks.checkpoints import manifest
 from tasks.errors import MAY_PASS
 from tasks.stages import contract
@@ -32,6 +33,6 @@ def forget(out: Path) -> int:
                     if rows:  # in the same place: of equal items the first part's stand
                         schema = contract.find(name).SCHEMA
                         manifest.commit(out, name, shard, rows, schema, meta, part.number)
-                    manifest.discard(part.path)
+                    storage.remove(part.path)
                     count += bad
     return count

@@ -102,7 +102,7 @@ def _round(
         sink.commit()
     except CorruptManifest as fault:
         log.warning("%s; its contents are computed again", fault)
-        manifest.discard(storage.place(fault.path))
+        manifest.remove_damaged(fault)
         raise
     except RunError:  # such as a server that is down: what it gave until then is kept
         sink.commit()

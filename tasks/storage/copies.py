@@ -1,7 +1,7 @@
-"""Local copies of remote objects, for libraries that read files: unnamed, so a kill leaves none.
+"""Local copies of remote objects, for libraries that read files. Unnamed, so a kill leaves none.
 
-A process holds the newest few up to a bound. A copy is known by the mark of the object (its size,
-time and ETag), so one that was written over is fetched anew.
+A process caches the newest few, up to a bound. The mark of the object (size, time and ETag) is part
+of a copy's key, so an object that was overwritten is fetched again.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-#: Bytes and files that a process holds, beside the copy that it fetched last.
-HELD_BYTES, HELD_FILES = 256 << 20, 64
+#: Bytes and files that a process caches, besides the copy fetched last.
+CACHED_BYTES, CACHED_FILES = 256 << 20, 64
 BLOCK = 8 << 20
-#: Where an open file that has no name can be opened again with a position of its own.
+#: Where an open file without a name can be opened again, with a position of its own.
 _BY_NUMBER = "/proc/self/fd"
 
 Key = tuple[str, str, int | None, int | None]
@@ -38,50 +38,58 @@ class _Copy:
         return open(self.path, "rb", buffering=0)
 
 
-_held: OrderedDict[Key, _Copy] = OrderedDict()
+_cached: OrderedDict[Key, _Copy] = OrderedDict()
 _kept: dict[Key, _Copy] = {}
 _lock = threading.Lock()
 
 
 @atexit.register
 def let_go() -> None:
-    """Close all copies, which ends them."""
+    """Close, and so remove, all copies."""
     with _lock:
-        for copies in (_held, _kept):
+        for copies in (_cached, _kept):
             while copies:
                 copies.popitem()[1].file.close()
 
 
-def held(
-    files: Any, key: str, mark: str, offset: int | None = None, length: int | None = None,
+def cached(
+    files: Any,
+    key: str,
+    mark: str,
+    offset: int | None = None,
+    length: int | None = None,
     size: int | None = None,
-) -> BinaryIO:  # fmt: skip
-    """A copy of an object, or of a range of it, opened for reading; the caller closes it."""
+) -> BinaryIO:
+    """A copy of an object, or of a range of bytes of it, opened for reading; the caller closes it.
+
+    `size`: bytes of the whole object, for a range without `length`.
+    """
     name = (f"{_scheme(files)}://{key}", mark, offset, length)
     with _lock:
-        if found := _held.get(name):
-            _held.move_to_end(name)
+        if found := _cached.get(name):
+            _cached.move_to_end(name)
             return found.opened()
     copy = _fetch(files, key, offset, length, size)
-    if not mark:  # nothing tells whether it is still the same
+    if not mark:  # nothing would tell whether the object has changed
         try:
             return copy.opened()
         finally:
             copy.file.close()
     with _lock:
-        if name in _held:  # another thread was quicker
+        if name in _cached:  # another thread was quicker
             copy.file.close()
-            return _held[name].opened()
-        _held[name] = copy
-        while len(_held) > 1 and (
-            len(_held) > HELD_FILES or sum(each.size for each in _held.values()) > HELD_BYTES
+            return _cached[name].opened()
+        _cached[name] = copy
+        while len(_cached) > 1 and (
+            len(_cached) > CACHED_FILES
+            or sum(each.size for each in _cached.values()) > CACHED_BYTES
         ):
-            _held.popitem(last=False)[1].file.close()
+            _cached.popitem(last=False)[1].file.close()
         return copy.opened()
 
 
 def kept(files: Any, key: str, mark: str) -> Path:
-    """A path to a copy that stays as long as the process: for libraries that want one."""
+    """A path to a copy that lasts as long as the process, for libraries that want a path."""
     name = (f"{_scheme(files)}://{key}", mark, None, None)
     with _lock:
         if name not in _kept:
@@ -90,7 +98,7 @@ def kept(files: Any, key: str, mark: str) -> Path:
 
 
 def fetched(files: Any, key: str) -> BinaryIO:
-    """A copy of a whole object as it is now, held by nobody else; the caller closes it."""
+    """An uncached copy of a whole object as it is now; the caller closes it."""
     copy = _fetch(files, key, None, None, None)
     try:
         return copy.opened()

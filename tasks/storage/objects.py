@@ -232,7 +232,7 @@ class Objects:
     def arrow(self, path: Path) -> Iterator[Any]:
         files, key = files_in(path)
         with asked(path):
-            copy = copies.held(files, key, seen(files.info(key)).mark)
+            copy = copies.cached(files, key, seen(files.info(key)).mark)
         with copy, pa.PythonFile(copy, "r") as file:
             yield file
 

@@ -1,4 +1,4 @@
-"""Objects that sources name by URL: looked at, fetched, listed. A local path does as well."""
+"""Files that sources name by URL or by path: status, listing, reading."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def files_of(url: str) -> tuple[Any, str]:
 
 
 def status(text: str) -> os.stat_result:
-    """Of a path as `os.stat` has it; of a URL kind and size alone. FileNotFoundError."""
+    """`os.stat` of a path; of a URL only kind and size. FileNotFoundError."""
     if not is_url(text):
         return os.stat(text)
     files, key = files_of(text)
@@ -36,7 +36,7 @@ def status(text: str) -> os.stat_result:
 
 
 def matching(pattern: str) -> list[str]:
-    """URLs of the objects that a pattern means, in the byte order of their names."""
+    """URLs of the objects that match a pattern, in the byte order of their names."""
     files, key = files_of(pattern)
     with asked(pattern):
         found = files.glob(key, detail=True)
@@ -60,21 +60,21 @@ def look(url: str) -> Seen:
 
 
 def fetched(url: str, offset: int | None = None, length: int | None = None) -> BinaryIO:
-    """The bytes of an object, or a range of them, as they are now: a file without a name."""
+    """A local copy of an object, or of a range of bytes of it, as it is now."""
     files, key = files_of(url)
     with asked(url):
         entry = seen(files.info(key))
-        return copies.held(files, key, entry.mark, offset, length, entry.size)
+        return copies.cached(files, key, entry.mark, offset, length, entry.size)
 
 
 def streamed(text: str) -> BinaryIO:
-    """A file or object to walk through once; of an object only what is read is fetched."""
+    """A file or object to read once from start to end; an object is fetched as it is read."""
     if not is_url(text):
         return open(text, "rb")
     files, key = files_of(text)
     with asked(text):
         file: Any = files.open(key, "rb", block_size=1 << 20, cache_type="readahead")
-    file.read = asked(text)(file.read)  # which asks the store each time
+    file.read = asked(text)(file.read)  # each read is a request
     return cast(BinaryIO, file)
 
 

@@ -11,11 +11,18 @@ from tasks.plugins.contracts.text import Heard, words
 from tasks.plugins.rules import Within
 from tasks.settings import THRESHOLD, StageSettings
 
-__all__ = ["Heard", "Spares", "words"]
+__all__ = ["SHARED_COLUMNS", "Heard", "Spares", "words"]
+
+#: Numbers that every verdict may judge, besides `language` and its own columns.
+SHARED_COLUMNS = (
+    *("text_chars", "wer", "cer", "language_probability", "avg_logprob"),
+    *("no_speech_probability", "compression_ratio", "speech_after_text"),
+    *("words_per_speech_second", "language_vote", "language_contradiction"),
+)
 
 
 class Spares(StageSettings):
-    """Base of verdicts that doubt what was heard: not where a reference says the same."""
+    """Base of settings of verdicts that doubt the transcript, unless a reference confirms it."""
 
     unless_wer: float | None = Field(
         0.5,

@@ -1,11 +1,11 @@
-"""Seconds per character, against what is usual: a text that is far too short or long for its clip.
+"""Drops outliers in seconds per character: texts that are far too short or long for their clips.
 
 Emilia's rule (He et al. 2024, arXiv 2407.05361): keep q1 - 1.5 IQR <= seconds / characters <=
 q3 + 1.5 IQR, characters without punctuation and spaces, quartiles by linear interpolation over all
-utterances with characters that were heard, whatever verdicts on text say; Emilia hears what its
-filters drop later, here it is spared and not among them. Emilia takes the quartiles over one
-recording (`per: recording`); the default is a dataset's language, with at least `min_group`
-utterances, and its bounds stay as they were when the first version was published.
+transcribed utterances with characters, whatever verdicts on text say. (Emilia also transcribes what
+its filters drop later; here that is not transcribed, and not counted.) Emilia's quartiles are per
+recording (`per: recording`); the default is per language of a dataset with at least `min_group`
+utterances, and its bounds are frozen when the first version is published.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ LEFT_OUT = str.maketrans("", "", ",.!?\"'，。！？“”‘’ ")
 
 class Settings(StageSettings):
     per: Literal["language", "recording"] = Field(
-        "language", json_schema_extra=THRESHOLD,
+        "language",
+        json_schema_extra=THRESHOLD,
         description="language: of each dataset, frozen; recording: as Emilia does it.",
-    )  # fmt: skip
+    )
     width: float = Field(
         1.5,
         ge=0,
@@ -35,13 +36,15 @@ class Settings(StageSettings):
         description="Interquartile ranges beyond a quartile.",
     )
     min_group: int = Field(
-        20, ge=1, json_schema_extra=THRESHOLD,
+        20,
+        ge=1,
+        json_schema_extra=THRESHOLD,
         description="Smaller groups have no bounds; 1 is Emilia's.",
-    )  # fmt: skip
+    )
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
-    """No rule on one text: it takes the others."""
+    """No rule on a single text: `decide` compares all."""
     return ()
 
 
@@ -55,7 +58,7 @@ def quartiles(values: NDArray[np.float64]) -> list[float]:
 
 
 def bounds(low: float, high: float, width: float) -> tuple[float, float]:
-    """Lowest and highest value that is kept."""
+    """Lowest and highest value that are kept."""
     margin = width * (high - low)
     return low - margin, high + margin
 
@@ -63,8 +66,8 @@ def bounds(low: float, high: float, width: float) -> tuple[float, float]:
 def decide(
     rows: pa.Table, settings: Settings, frozen: dict[str, Any]
 ) -> tuple[dict[str, Rejection], dict[str, Any]]:
-    """Rejections of kept rows that lie outside the bounds of their group, and the quartiles by
-    group where they are to stay."""
+    """Rejections of kept rows outside the bounds of their group, and the quartiles to freeze, by
+    group."""
     chars = np.array([characters(text or "") for text in rows["text"].to_pylist()], np.float64)
     has = chars > 0
     ratio = np.divide(rows["seconds"].to_numpy(), chars, where=has, out=np.zeros(len(chars)))
@@ -88,9 +91,11 @@ def decide(
             if kept[index] and not low <= ratio[index] <= high:
                 fast = ratio[index] < low
                 found[ids[index]] = Rejection(
-                    "fast_speech" if fast else "slow_speech", float(ratio[index]),
-                    low if fast else high, "seconds per character",
-                )  # fmt: skip
+                    "fast_speech" if fast else "slow_speech",
+                    float(ratio[index]),
+                    low if fast else high,
+                    "seconds per character",
+                )
     return found, known if stay else {}
 
 

@@ -1,14 +1,14 @@
-"""Drops texts that nobody can have said in the time: characters a second.
+"""Drops texts that nobody can have spoken in the time: characters a second.
 
-Letters and figures count, punctuation and spaces do not. Scripts whose characters are syllables
+Letters and digits count, punctuation and spaces do not. Scripts whose characters are syllables
 (Han, kana, Hangul) have a column and limits of their own; in the others a syllable takes about
-three letters. A figure stands for a spoken word: one syllable there, four letters here.
+three letters. A digit stands for a spoken word: one syllable there, four letters here.
 
 The limits are wide. Languages are spoken with 5 to 8 syllables a second (Coupé et al. 2019,
-doi 10.1126/sciadv.aaw2594), fast speakers reach 10: 30 letters; kana are morae, up to 12. Slower
-than the least is a text over silence or music. One second is the least time that counts, since a
-clip of one short word may be cut tightly. The text of a reference is judged where a recogniser
-listened, and may confirm it: a dry run without one takes any text.
+doi 10.1126/sciadv.aaw2594), fast speakers reach 10, or 30 letters; kana are morae, up to 12. A rate
+below the minimum is a text over silence or music. Shorter clips count as one second, since a clip
+of one short word may be cut tightly. The text of a reference is judged only if a recogniser ran,
+which may confirm it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ COLUMNS = {
     "char_rate_syllabic": ("1/s", "Han, kana or Hangul characters a second; null for others"),
 }
 LEAST_SECONDS = 1.0
-LETTERS = 3.0  # of a syllable
-FIGURE_LETTERS = 4.0  # of a figure's name: zero to nine have four on average
+LETTERS = 3.0  # per syllable
+FIGURE_LETTERS = 4.0  # per digit: the names of zero to nine have four on average
 _SYLLABIC = re.compile(
     "[\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u3400-\u4dbf"
     "\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -44,13 +44,17 @@ class Settings(Spares):
         default=30.0, gt=0, json_schema_extra=THRESHOLD, description="Most letters a second."
     )
     min_syllabic: float | None = Field(
-        default=0.5, ge=0, json_schema_extra=THRESHOLD,
+        default=0.5,
+        ge=0,
+        json_schema_extra=THRESHOLD,
         description="Fewest Han, kana or Hangul characters a second.",
-    )  # fmt: skip
+    )
     max_syllabic: float | None = Field(
-        default=12.0, gt=0, json_schema_extra=THRESHOLD,
+        default=12.0,
+        gt=0,
+        json_schema_extra=THRESHOLD,
         description="Most Han, kana or Hangul characters a second.",
-    )  # fmt: skip
+    )
 
 
 def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:

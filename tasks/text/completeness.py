@@ -1,7 +1,7 @@
 """Drops texts that do not cover the speech in their clip.
 
-The recogniser has then heard once more what its text left out, where it can (`tasks/asr`). Seconds
-of speech are those of the voice detector, words those of what was heard, not of a reference.
+By then the recogniser has transcribed once more what its text left out, if it can (`tasks/asr`).
+Seconds of speech come from the voice detector, words from the recogniser, not from a reference.
 """
 
 from __future__ import annotations
@@ -15,24 +15,32 @@ from tasks.text import Spares
 
 class Settings(Spares):
     max_speech_after_text: float | None = Field(
-        1.0, ge=0, json_schema_extra=THRESHOLD,
+        1.0,
+        ge=0,
+        json_schema_extra=THRESHOLD,
         description="Most speech behind the last word, s; null: any.",
-    )  # fmt: skip
+    )
     min_words_per_speech_second: float | None = Field(
-        0.4, ge=0, json_schema_extra=THRESHOLD,
+        0.4,
+        ge=0,
+        json_schema_extra=THRESHOLD,
         description="Fewest words (characters, where a script has no spaces) in a second of "
         "speech; null: any.",
-    )  # fmt: skip
+    )
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
     return (
         Limit(
-            "speech_after_text", max=settings.max_speech_after_text, high="text_incomplete",
+            "speech_after_text",
+            max=settings.max_speech_after_text,
+            high="text_incomplete",
             unless=settings.confirmed,
         ),
         Limit(
-            "words_per_speech_second", min=settings.min_words_per_speech_second,
-            low="text_incomplete", unless=settings.confirmed,
+            "words_per_speech_second",
+            min=settings.min_words_per_speech_second,
+            low="text_incomplete",
+            unless=settings.confirmed,
         ),
-    )  # fmt: skip
+    )

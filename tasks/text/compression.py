@@ -23,4 +23,4 @@ def verdict(settings: Settings) -> tuple[Rule, ...]:
     unless = settings.confirmed
     return (
         Limit("compression_ratio", max=settings.max, high="compresses_too_well", unless=unless),
-    )  # fmt: skip
+    )

@@ -3,17 +3,18 @@
     confidence = avg_logprob + ln(1 - no_speech_probability) + ALLOWANCE / (n + 1)
     n = max(words, WORDS_PER_SECOND * seconds)
 
-In nats: how likely the recogniser thinks a token of the text, and that anybody speaks. One that
-invents a fluent sentence over noise is rather sure of its tokens, but doubts that it is speech;
-together the two tell wrong texts better than either, than the probability of the language, the
-signal-to-noise ratio, DNSMOS or a second decode (`python -m tests.bench.verdicts worthless`). The
-least confidence is that of an even chance, ln(1/2). Without `avg_logprob` there is no confidence; a
-probability of no speech that is not known adds nothing. vLLM writes -1 for scores that it does not
-have; its compression ratio of -1, which no text has, tells them from real ones.
+In nats: how likely the recogniser thinks a token of the text, and that anybody speaks. A recogniser
+that invents a fluent sentence over noise is fairly sure of its tokens, but doubts that it is
+speech: together the two find wrong texts better than either alone, the probability of the language,
+the signal-to-noise ratio, DNSMOS or a second decode (`python -m tests.bench.verdicts worthless`).
+The default minimum is that of an even chance, ln(1/2). Without `avg_logprob` there is no
+confidence; an unknown probability of no speech adds nothing. vLLM writes -1 for scores that it does
+not have; its compression ratio of -1, which no text has, tells them from real ones.
 
 Short clips get an allowance. The end of the text and a full stop are tokens too, uncertain without
-context, and a single word in a window of 30 s looks like silence. Words are those of what was heard
-(characters, where a script has no spaces). A long clip with one word gets little: noise has those.
+context, and a single word in a window of 30 s looks like silence. Words are the recogniser's
+(characters, where a script has no spaces). A long clip with one word gets little: that is often
+noise.
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ LEAST = 1e-6  # of a probability, so that its logarithm is finite
 
 class Settings(Spares):
     min: float | None = Field(
-        default=-0.7, json_schema_extra=THRESHOLD,
+        default=-0.7,
+        json_schema_extra=THRESHOLD,
         description="Least log-probability of text and speech together, nats; short clips get an "
         "allowance.",
-    )  # fmt: skip
+    )
 
 
 def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:
@@ -53,6 +55,4 @@ def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (
-        Limit("confidence", min=settings.min, low="low_confidence", unless=settings.confirmed),
-    )  # fmt: skip
+    return (Limit("confidence", min=settings.min, low="low_confidence", unless=settings.confirmed),)

@@ -1,11 +1,11 @@
 """Drops utterances whose text begins or ends elsewhere than their audio: a bad cut.
 
-Reference and hypothesis are aligned by least edits. Before the first word that both have (after the
-last one), the difference of their word counts is what is missing or extra at that edge; a misheard
-word is none. Characters are words where a script has no spaces. Null without a reference, and where
-the two have no word in common: `error_rate` judges that.
+Reference and hypothesis are aligned with the fewest edits. The difference of their word counts
+before the first word that both have, and after the last, is what is missing or extra at that edge;
+a misheard word counts as neither. Characters are words where a script has no spaces. Null without a
+reference, and if the two have no word in common: `error_rate` judges that.
 
-Not among the defaults: small recognisers leave out a short first word of a sound clip, too.
+Not among the defaults: small recognisers also leave out a short first word of a good clip.
 """
 
 from __future__ import annotations
@@ -26,13 +26,17 @@ COLUMNS = {
 
 class Settings(StageSettings):
     max_first: float | None = Field(
-        default=0, ge=0, json_schema_extra=THRESHOLD,
+        default=0,
+        ge=0,
+        json_schema_extra=THRESHOLD,
         description="Most words missing or extra at the start.",
-    )  # fmt: skip
+    )
     max_last: float | None = Field(
-        default=0, ge=0, json_schema_extra=THRESHOLD,
+        default=0,
+        ge=0,
+        json_schema_extra=THRESHOLD,
         description="Most words missing or extra at the end.",
-    )  # fmt: skip
+    )
 
 
 def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:

@@ -1,4 +1,4 @@
-"""Drops utterances in which nothing was heard."""
+"""Drops utterances with an empty text."""
 
 from __future__ import annotations
 

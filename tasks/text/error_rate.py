@@ -1,12 +1,14 @@
-"""Drops utterances whose reference is another text than what was heard.
+"""Drops utterances whose reference is another text than what was spoken.
 
-The character error rate tells an unrelated text from a badly heard one: a misheard word keeps most
-of its letters. Two unrelated English sentences differ in 0.7 and more of the characters, in scripts
-without spaces in nearly all of them, so each kind has its column and limit. `max_wer` is for who
-wants good agreement rather than no mix-up: words, or characters where a script has no spaces.
+The character error rate distinguishes an unrelated text from a badly recognised one: a misheard
+word keeps most of its letters. Two unrelated English sentences differ in 0.7 and more of their
+characters, in scripts without spaces in nearly all, so each kind has its column and limit.
+`max_wer` is for users who want good agreement rather than no mix-up: words, or characters where a
+script has no spaces.
 
-Nothing is judged without a reference; nor, but for `max_wer`, where the recogniser is `fake` or the
-reference is so short (one word, or four characters without spaces) that one misheard word takes it.
+Nothing is judged without a reference; nor, except by `max_wer`, with the recogniser `fake` or a
+reference so short (one word, or four characters without spaces) that one misheard word is all of
+it.
 """
 
 from __future__ import annotations
@@ -30,17 +32,23 @@ _UNSPACED = re.compile(f"[{UNSPACED}]")
 
 class Settings(StageSettings):
     max_spaced: float | None = Field(
-        default=0.6, ge=0, json_schema_extra=THRESHOLD,
+        default=0.6,
+        ge=0,
+        json_schema_extra=THRESHOLD,
         description="Largest character error rate in scripts with spaces.",
-    )  # fmt: skip
+    )
     max_unspaced: float | None = Field(
-        default=0.8, ge=0, json_schema_extra=THRESHOLD,
+        default=0.8,
+        ge=0,
+        json_schema_extra=THRESHOLD,
         description="Largest character error rate in scripts without spaces.",
-    )  # fmt: skip
+    )
     max_wer: float | None = Field(
-        default=None, ge=0, json_schema_extra=THRESHOLD,
+        default=None,
+        ge=0,
+        json_schema_extra=THRESHOLD,
         description="Largest word error rate; characters, where a script has no spaces.",
-    )  # fmt: skip
+    )
 
 
 def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:

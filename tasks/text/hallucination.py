@@ -1,9 +1,9 @@
 """Drops what recognisers are known to write where nobody speaks: credits of subtitles, thanks.
 
 Credits ("subtitles by the amara.org community") count as the whole text or as its end, "thanks for
-watching" as the whole text. So does "thank you", which people say alone too, but by how slowly it
-would be spoken, and not where the recogniser was sure. A phrase said over again is one still. The
-text of a reference is no recogniser's: not judged. The phrases stand in `_hallucinations.py`.
+watching" only as the whole text. "Thank you", which people also say alone, counts if it would be
+spoken very slowly and the recogniser was not sure. A repeated phrase counts like a single one.
+Texts of references are not judged. The phrases are in `_hallucinations.py`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,18 @@ class Settings(Spares):
         default=0, ge=0, json_schema_extra=THRESHOLD, description="0 drops credits, 1 keeps them."
     )
     max_pace: float | None = Field(
-        default=0.8, ge=0, json_schema_extra=THRESHOLD,
+        default=0.8,
+        ge=0,
+        json_schema_extra=THRESHOLD,
         description="Most seconds for each word of an ordinary sentence that may be one.",
-    )  # fmt: skip
+    )
     unless_logprob: float | None = Field(
-        default=-0.5, le=0, json_schema_extra=THRESHOLD,
+        default=-0.5,
+        le=0,
+        json_schema_extra=THRESHOLD,
         description="A mean log-probability from here on says that an ordinary sentence was said; "
         "null: none does.",
-    )  # fmt: skip
+    )
 
 
 def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:
@@ -64,7 +68,7 @@ def _by_last_word(groups: Iterable[tuple[str, ...]]) -> Phrases:
 
 
 def _without_year(said: Sequence[str]) -> tuple[str, ...]:
-    """Words without figures at the end; those of figures alone stay as they are."""
+    """Words without numbers at the end; a text of numbers alone stays unchanged."""
     end = len(said)
     while end > 1 and said[end - 1].isdigit():
         end -= 1
@@ -84,8 +88,13 @@ def verdict(settings: Settings) -> tuple[Rule, ...]:
     likely = () if sure is None else (Within("avg_logprob", min=sure),)
     unless = settings.confirmed
     return (
-        Limit("hallucination_credits", max=settings.max_credits, high="hallucination",
-              unless=unless),
-        Limit("hallucination_pace", max=settings.max_pace, high="hallucination",
-              unless=(*likely, *unless)),
-    )  # fmt: skip
+        Limit(
+            "hallucination_credits", max=settings.max_credits, high="hallucination", unless=unless
+        ),
+        Limit(
+            "hallucination_pace",
+            max=settings.max_pace,
+            high="hallucination",
+            unless=(*likely, *unless),
+        ),
+    )

@@ -1,13 +1,13 @@
 """Drops utterances in another language than wanted, or whose language is a guess.
 
 The clips of a recording vote on its language (`tasks/checkpoints/language_vote.py`): a clip in the
-language that was elected is as certain as that, where its own probability is less.
+elected language has at least the probability of the vote.
 
 Whisper base gives music and noise no language with more than 0.6 (`python -m tests.bench.verdicts
-language`). Short and plain sentences may stay below that while every word is heard, so a text that
-the recogniser is sure of is kept. A forced language has no probability: a person said so. It is
-contradicted only where the recogniser is nearly certain of another language and makes little sense
-of the stated one. Nothing is doubted where a reference says what was heard.
+language`). Short, plain sentences may stay below that though every word is right, so a text that
+the recogniser is sure of is kept. A language stated by the source has no probability. It is
+contradicted only if the recogniser is nearly certain of another language and unsure of its text in
+the stated one. Nothing is rejected if a reference confirms the text.
 """
 
 from __future__ import annotations
@@ -21,24 +21,34 @@ from tasks.text import Spares
 
 class Settings(Spares):
     allowed: tuple[str, ...] | None = Field(
-        default=None, min_length=1, json_schema_extra=THRESHOLD,
+        default=None,
+        min_length=1,
+        json_schema_extra=THRESHOLD,
         description="Languages to keep, ISO 639-1 codes; none given: any.",
-    )  # fmt: skip
+    )
     min_probability: float = Field(
-        default=0.6, ge=0, le=1, json_schema_extra=THRESHOLD,
+        default=0.6,
+        ge=0,
+        le=1,
+        json_schema_extra=THRESHOLD,
         description="Least probability of the detected language; Emilia's is 0.8.",
-    )  # fmt: skip
+    )
     unless_logprob: float | None = Field(
-        default=-0.5, le=0, json_schema_extra=THRESHOLD,
+        default=-0.5,
+        le=0,
+        json_schema_extra=THRESHOLD,
         description="A mean log-probability from here on says that the language was understood; "
         "null: none does.",
-    )  # fmt: skip
+    )
 
     max_contradiction: float | None = Field(
-        default=0.95, ge=0, le=1, json_schema_extra=THRESHOLD,
+        default=0.95,
+        ge=0,
+        le=1,
+        json_schema_extra=THRESHOLD,
         description="Most probability of another language than the source states, unless the "
         "text is sure (unless_logprob); null: any.",
-    )  # fmt: skip
+    )
 
     @field_validator("allowed")
     @classmethod
@@ -60,11 +70,15 @@ def verdict(settings: Settings) -> tuple[Rule, ...]:
     return (
         *rules,
         Limit(
-            "language_probability", min=settings.min_probability, low="language_uncertain",
+            "language_probability",
+            min=settings.min_probability,
+            low="language_uncertain",
             unless=spared,
         ),
         Limit(
-            "language_contradiction", max=settings.max_contradiction, high="language_contradicted",
+            "language_contradiction",
+            max=settings.max_contradiction,
+            high="language_contradicted",
             unless=spared,
         ),
-    )  # fmt: skip
+    )

@@ -1,6 +1,6 @@
-"""Drops utterances of which the recogniser itself was unsure.
+"""Drops utterances that the recogniser was unsure of.
 
-Mean log-probability of a token, in nats. Whisper hears a window again when it is below -1.0
+Mean log-probability of a token, in nats. Whisper decodes a window again if it is below -1.0
 (Radford et al. 2022, arXiv 2212.04356, section 4.5): each token had one chance in e on average.
 """
 
@@ -15,12 +15,12 @@ from tasks.text import Spares
 
 class Settings(Spares):
     min: float | None = Field(
-        default=-1.0, le=0, json_schema_extra=THRESHOLD,
+        default=-1.0,
+        le=0,
+        json_schema_extra=THRESHOLD,
         description="Least mean log-probability, nats per token.",
-    )  # fmt: skip
+    )
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (
-        Limit("avg_logprob", min=settings.min, low="low_logprob", unless=settings.confirmed),
-    )  # fmt: skip
+    return (Limit("avg_logprob", min=settings.min, low="low_logprob", unless=settings.confirmed),)

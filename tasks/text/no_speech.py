@@ -1,7 +1,7 @@
-"""Drops utterances that the recogniser takes for no speech.
+"""Drops utterances that the recogniser considers not to be speech.
 
 Whisper's rule (Radford et al. 2022, arXiv 2212.04356, section 4.5): silence where the probability
-of no speech is above 0.6 and the mean log-probability below -1.0; neither alone tells silence.
+of no speech is above 0.6 and the mean log-probability below -1.0; neither alone means silence.
 """
 
 from __future__ import annotations
@@ -15,13 +15,18 @@ from tasks.text import Spares
 
 class Settings(Spares):
     max: float | None = Field(
-        default=0.6, ge=0, le=1, json_schema_extra=THRESHOLD,
+        default=0.6,
+        ge=0,
+        le=1,
+        json_schema_extra=THRESHOLD,
         description="Largest probability of no speech.",
-    )  # fmt: skip
+    )
     unless_logprob: float | None = Field(
-        default=-1.0, le=0, json_schema_extra=THRESHOLD,
+        default=-1.0,
+        le=0,
+        json_schema_extra=THRESHOLD,
         description="A mean log-probability from here on says that it is speech; null: none does.",
-    )  # fmt: skip
+    )
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:

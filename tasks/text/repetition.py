@@ -1,8 +1,8 @@
-"""Drops texts that say the same words again and again: a recogniser's loop.
+"""Drops texts that repeat the same words again and again: a recogniser's loop.
 
-A loop is an n-gram of 1 to 8 words (characters, where a script has no spaces) that is said at least
-five times in a row; people say "no, no, no", hardly "no" five times. Measured is the share of the
-text's words within its longest loop: 0 where there is none, 1 where there is nothing else.
+A loop is an n-gram of 1 to 8 words (characters, where a script has no spaces) at least five times
+in a row; people say "no, no, no", rarely "no" five times. The measure is the share of the text's
+words within its longest loop: 0 without a loop, 1 for nothing but a loop.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ TIMES = 5
 
 class Settings(Spares):
     max: float | None = Field(
-        default=0.5, ge=0, le=1, json_schema_extra=THRESHOLD,
+        default=0.5,
+        ge=0,
+        le=1,
+        json_schema_extra=THRESHOLD,
         description="Largest share of words within a loop.",
-    )  # fmt: skip
+    )
 
 
 def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:
@@ -35,10 +38,10 @@ def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:
 def longest_loop(words: Sequence[str]) -> int:
     """Words of the longest stretch in which an n-gram follows itself TIMES times or more."""
     longest = 0
-    if len(words) - len(set(words)) < TIMES - 1:  # most texts: too few words come again
+    if len(words) - len(set(words)) < TIMES - 1:  # most texts: too few repeated words
         return longest
     for n in range(1, min(LONGEST_NGRAM, len(words) // TIMES) + 1):
-        same = 0  # words in a row that are those of n before
+        same = 0  # consecutive words that equal the one n before
         for now, before in zip(words[n:], words, strict=False):
             same = same + 1 if now == before else 0
             if same >= (TIMES - 1) * n:
@@ -47,6 +50,4 @@ def longest_loop(words: Sequence[str]) -> int:
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (
-        Limit("repetition", max=settings.max, high="repetition", unless=settings.confirmed),
-    )  # fmt: skip
+    return (Limit("repetition", max=settings.max, high="repetition", unless=settings.confirmed),)

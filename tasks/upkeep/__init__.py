@@ -1,1 +1,1 @@
-"""Checking and cleaning what lies in an OUT: `verify`, `prune`."""
+"""Checking and cleaning an OUT: `verify` and `prune`."""

@@ -1,15 +1,15 @@
-"""What OUT holds that no kept version and no current settings need, and its removal.
+"""`prune`: remove what no kept version and no current settings need.
 
     versions     older than the newest `keep`; never the newest, never what `latest` names
-    manifests    parts of which no row is reached by the settings of the newest run (`reach.py`)
-    audio        blobs that no part names that stays
+    manifests    parts none of whose rows is needed (`needed.py`)
+    audio        blobs that no remaining part names
     runs         folders of old runs, where a number to keep is given
     staging      what dead runs left: temporary files, a version that was never published
 
-The newest version carries all that later ones need of older ones (frozen bounds, the layout, what
-left the sources), so the older ones are free to go. A recording that left its source is needed
-while a kept version holds it. Versions share files by hard links: bytes count where the last link
-goes. Only while holding OUT's lock. On an object store a version goes with its dataset.json.
+The newest version carries everything that later ones need of older ones (frozen bounds, the layout,
+what left the sources). A recording that left its source is needed while a kept version holds it.
+Versions share files by hard links: bytes count as freed where the last link goes. Only while
+holding OUT's lock.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from tasks.errors import ConfigError, RunError
 from tasks.job import Job
 from tasks.settings import FilterSettings, ResampleSettings, StageSettings, TranscribeSettings
 from tasks.storage import lock, tables
-from tasks.upkeep import reach
-from tasks.upkeep.reach import Asked
+from tasks.upkeep import needed
+from tasks.upkeep.needed import KeptSettings
 
 MODELS: dict[str, type[StageSettings]] = {
     "filter": FilterSettings,
@@ -49,7 +49,7 @@ class Plan:
     out: Path
     kept: tuple[str, ...]  # versions
     goes: dict[str, tuple[Path, ...]]
-    uncut: int  # recordings that the newest run has still to cut; see `reach.Unreached`
+    uncut: int  # recordings that the newest run has still to cut; see `needed.Unneeded`
 
     def as_dict(self) -> dict[str, Any]:
         """Items, files and bytes of each kind; `freed` are those that nothing else links to."""
@@ -86,12 +86,14 @@ def kept(out: Path, keep: int) -> list[Path]:
 
 
 def plan(
-    out: Path, kept: Sequence[Path], asked: Sequence[Asked], runs: Sequence[Path] = ()
+    out: Path, kept: Sequence[Path], settings: Sequence[KeptSettings], runs: Sequence[Path] = ()
 ) -> Plan:
-    """What may go when these versions stay, and what these settings reach. `runs` are folders of
-    runs that may go."""
+    """What may go when these versions stay, and the results of these settings.
+
+    `runs`: folders of runs that may go.
+    """
     live = _live(kept) if kept else None
-    found = [reach.unreached(out, shard, asked, live) for shard in manifest.shards(out)]
+    found = [needed.unneeded(out, shard, settings, live) for shard in manifest.shards(out)]
     goes = {
         "versions": tuple(path for path in versions.all_of(out) if path not in kept),
         "manifests": tuple(path for each in found for path in each.manifests),
@@ -103,7 +105,7 @@ def plan(
     return Plan(out, names, goes, sum(each.uncut for each in found))
 
 
-def settings_of(out: Path, kept: Sequence[Path]) -> list[Asked]:
+def settings_of(out: Path, kept: Sequence[Path]) -> list[KeptSettings]:
     """Settings of published versions, as `dataset.json` has them."""
     found = []
     for version in kept:
@@ -113,13 +115,13 @@ def settings_of(out: Path, kept: Sequence[Path]) -> list[Asked]:
             for name, model in MODELS.items()
         }
         job = Job(out, **stages)
-        found.append(Asked(job, described["recipes"]["weights"], current=False))
+        found.append(KeptSettings(job, described["recipes"]["weights"], current=False))
     return found
 
 
 def carry_out(plan: Plan, job: Job) -> None:
-    """Remove it. A kill at any point leaves whole versions, all that is needed, and a rest that the
-    next prune removes. `job` has the settings of the newest run that ended well."""
+    """Remove it. After a kill at any point, all that is needed is there, and the next prune removes
+    the rest. `job` has the settings of the newest run that ended well."""
     lock.check(plan.out)
     _remove(plan.out, plan.goes["staging"])
     publication.of(plan.out).withdraw((*plan.goes["versions"], *plan.goes["runs"]))
@@ -130,7 +132,7 @@ def _remove_checkpoints(plan: Plan, job: Job) -> None:
     # Parts before the blobs that they name: no part is left without its audio.
     checkpoints = (*plan.goes["manifests"], *plan.goes["audio"])
     if checkpoints:
-        answers = decisions.load(job)  # holds for a list of parts, which becomes another
+        answers = decisions.load(job)  # valid for the parts that are there now
         Index(plan.out).forget(p.relative_to(plan.out).as_posix() for p in checkpoints)
         _remove(plan.out, checkpoints)
         if answers is not None:
@@ -138,7 +140,7 @@ def _remove_checkpoints(plan: Plan, job: Job) -> None:
 
 
 def _live(kept: Iterable[Path]) -> set[str]:
-    """Recordings of the versions that are kept, without those that had left their source."""
+    """Recordings of the kept versions, except those that had left their source."""
     found: set[str] = set()
     for version in kept:
         try:

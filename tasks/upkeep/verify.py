@@ -69,9 +69,8 @@ def _counts(described: dict[str, Any], rows: pa.Table, ledger: pa.Table) -> list
     for name, value in counts.items():
         if described[name] != value:
             faults.append(f"dataset.json's {name} are not those of the ledger")
-    parts = [counts["seconds"][name] for name in
-             ("packaged", "dropped", "failed", "non_speech", "unsegmented")]  # fmt: skip
-    if abs(sum(parts) - counts["seconds"]["in"]) > 1e-3:
+    outcomes = ("packaged", "dropped", "failed", "non_speech", "unsegmented")
+    if abs(sum(counts["seconds"][name] for name in outcomes) - counts["seconds"]["in"]) > 1e-3:
         faults.append("the ledger's outcomes do not add up to what came in")
     packaged = {
         row["utterance"]

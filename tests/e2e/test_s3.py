@@ -17,7 +17,7 @@ from flows.cluster.spawning import environment
 from flows.server.server import LocalServer
 from tasks import storage
 from tasks.dataset import versions
-from tasks.upkeep import deep
+from tasks.upkeep import checkpoints
 from tasks.upkeep.verify import verify
 from tests import corpus
 from tests.faults.command import Ended, Site, Started, soon
@@ -155,7 +155,7 @@ def test_kill_of_the_whole_run_in_a_stage_and_while_publishing(
     assert s3.content(out)["datasets/latest"] == b"v0001"
     with environment(s3.environment):
         assert verify(versions.named(storage.place(out))) == []
-        assert deep.verify(storage.place(out)).faults == []
+        assert checkpoints.verify(storage.place(out)).faults == []
 
 
 @pytest.mark.parametrize(

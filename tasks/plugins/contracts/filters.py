@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tasks.plugins.contracts.base import Columns, LoadedPlugin, VersionedModule
+from tasks.plugins.contracts.base import LoadedPlugin, VersionedModule
 from tasks.plugins.contracts.corpuswide import Decide
 
 if TYPE_CHECKING:
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 
 class FilterModule(VersionedModule, Protocol):
-    COLUMNS: Columns
-    """Every column of `measure`: named as the filter, or `<filter>_<part>`. Its limits are the
-    settings `min` and `max`, or `min_<part>` and `max_<part>`, marked THRESHOLD."""
+    COLUMNS: dict[str, tuple[str, str]]
+    """(unit, one line of documentation) of every column of `measure`: named as the filter, or
+    `<filter>_<part>`. Its limits are the settings `min` and `max`, or `min_<part>` and
+    `max_<part>`, marked THRESHOLD."""
 
     def measure(self, clip: Clip, settings: Any) -> dict[str, float | None]:
         """Every column of COLUMNS; None where there is nothing to judge: it is never rejected.
@@ -30,7 +31,7 @@ class FilterModule(VersionedModule, Protocol):
 
 
 class Filter(FilterModule, LoadedPlugin, Protocol):
-    COLUMNS: Columns
+    COLUMNS: dict[str, tuple[str, str]]
 
     #: Not measured where a cheap filter already rejects the utterance.
     COSTLY: bool = False

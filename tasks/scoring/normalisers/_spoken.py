@@ -21,9 +21,25 @@ _CARDINAL = "spellout-numbering"
 _YEAR = "spellout-numbering-year"
 #: Languages that group thousands with a comma and write decimals with a point.
 _POINT = {
-    "am", "bn", "cy", "en", "fil", "ga", "he", "hi", "km", "ko", "lo", "ms", "mt", "my", "ne",
-    "sw", "ta", "th",
-}  # fmt: skip
+    "am",
+    "bn",
+    "cy",
+    "en",
+    "fil",
+    "ga",
+    "he",
+    "hi",
+    "km",
+    "ko",
+    "lo",
+    "ms",
+    "mt",
+    "my",
+    "ne",
+    "sw",
+    "ta",
+    "th",
+}
 #: CLDR's names of languages that recognisers call otherwise.
 _NAMES = {"nb": "no", "tl": "fil", "iw": "he", "in": "id"}
 

@@ -9,7 +9,10 @@ normalise = spelt(
         decimal="Komma",
         years=True,
         symbols=(("%", "Prozent"), ("€", "Euro"), ("$", "Dollar"), ("£", "Pfund")),
-        fold=((r"\bein(?=hundert|tausend)", ""), (r"(?<=tausend)ein(?=hundert)", ""),
-              (r"\bzwo\b", "zwei")),
+        fold=(
+            (r"\bein(?=hundert|tausend)", ""),
+            (r"(?<=tausend)ein(?=hundert)", ""),
+            (r"\bzwo\b", "zwei"),
+        ),
     ),
-)  # fmt: skip
+)

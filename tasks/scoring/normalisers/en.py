@@ -66,12 +66,25 @@ def _tables() -> _Tables:
     short = [f for f in forms if f not in endings]
     n = rule.standardize_numbers
     return _Tables(
-        re.compile(rule.ignore_patterns), re.compile(rf"\b(?:{'|'.join(short)})\b"),
-        re.compile(rf"(?:{'|'.join(endings)})\b"), forms, n,
-        frozenset({*n.zeros, *n.ones, *n.ones_suffixed, *n.tens, *n.tens_suffixed,
-                   *n.multipliers, *n.multipliers_suffixed}),
-        rule.standardize_spellings, _Characters(),
-    )  # fmt: skip
+        re.compile(rule.ignore_patterns),
+        re.compile(rf"\b(?:{'|'.join(short)})\b"),
+        re.compile(rf"(?:{'|'.join(endings)})\b"),
+        forms,
+        n,
+        frozenset(
+            {
+                *n.zeros,
+                *n.ones,
+                *n.ones_suffixed,
+                *n.tens,
+                *n.tens_suffixed,
+                *n.multipliers,
+                *n.multipliers_suffixed,
+            }
+        ),
+        rule.standardize_spellings,
+        _Characters(),
+    )
 
 
 def normalise(text: str) -> str:

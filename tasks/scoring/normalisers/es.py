@@ -9,7 +9,11 @@ normalise = spelt(
         decimal="coma",
         by_figure=False,
         symbols=(("%", "por ciento"), ("€", "euros"), ("$", "dólares"), ("£", "libras")),
-        fold=((r"\bveinti(?:ún|una)\b", "veintiuno"), (r"(?<=nta y )(?:un|una)\b", "uno"),
-              (r"cientas\b", "cientos"), (r"\bquinientas\b", "quinientos")),
+        fold=(
+            (r"\bveinti(?:ún|una)\b", "veintiuno"),
+            (r"(?<=nta y )(?:un|una)\b", "uno"),
+            (r"cientas\b", "cientos"),
+            (r"\bquinientas\b", "quinientos"),
+        ),
     ),
-)  # fmt: skip
+)

@@ -1,7 +1,7 @@
-"""Which checkpoints of a shard some settings still reach, whatever the thresholds among them are.
+"""Which checkpoints of a shard some settings still need, whatever their thresholds are.
 
-Measures, PCM and transcripts are reached by recipe, as `view.py` finds them. A part is reached when
-any of its rows is, and a blob when a part that stays names it.
+Measures, PCM and transcripts are found by recipe, as in `view.py`. A part is needed when any of its
+rows is, and a blob when a part that stays names it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ from tasks.job import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Settings whose work is to stay. `current`: a run with them may come, so what cannot be known
-    before it has cut a recording stays, too."""
+class KeptSettings:
+    """Settings whose results stay.
+
+    `current`: a run with them may come, so what cannot be judged before it has cut a recording
+    stays, too.
+    """
 
     job: Job
     weights: str  # of the recogniser's model
@@ -32,9 +35,11 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Unreached:
-    """Files of a shard that may go. `uncut`: recordings that a run has still to cut; until then
-    their PCM and transcripts are not judged."""
+class Unneeded:
+    """Files of a shard that may go.
+
+    `uncut`: recordings that a run has still to cut. While there are any, PCM and transcripts stay.
+    """
 
     manifests: list[Path] = field(default_factory=list)
     audio: list[Path] = field(default_factory=list)
@@ -42,13 +47,13 @@ class Unreached:
 
 
 class _View(ShardView):
-    """The view of a shard with recordings that left their source, but stand in a kept version.
+    """The view of a shard that includes recordings of kept versions that left their source.
 
-    `live`: names of recordings in kept versions; None when there is no version: all are needed.
+    `live`: names of the recordings in kept versions; None where there is no version: all count.
     """
 
-    def __init__(self, asked: Asked, shard: str, live: Collection[str] | None) -> None:
-        super().__init__(asked.job, shard, asked.weights)
+    def __init__(self, settings: KeptSettings, shard: str, live: Collection[str] | None) -> None:
+        super().__init__(settings.job, shard, settings.weights)
         self.live = live
 
     @cached_property
@@ -69,26 +74,26 @@ class _View(ShardView):
 
     @cached_property
     def wanted_items(self) -> tuple[set[str], set[str]]:
-        """Recipes of the PCM and of the transcripts of all utterances, rejected ones included."""
+        """Recipes of the PCM and the transcripts of all utterances, rejected ones included."""
         utterances = list(self.filtered())
         texts = {self.transcript_recipe(u) for u in utterances}
         texts |= {self.transcript_recipe(u) for u in self.decided()}  # in the language voted for
         return {u.audio for u in utterances}, texts
 
 
-def unreached(
-    out: Path, shard: str, asked: Sequence[Asked], live: Collection[str] | None
-) -> Unreached:
-    """What of a shard none of the settings reaches. Damaged parts are set aside, as by any look.
+def unneeded(
+    out: Path, shard: str, kept: Sequence[KeptSettings], live: Collection[str] | None
+) -> Unneeded:
+    """What none of the settings needs of a shard. Damaged parts are removed, as by any reading.
 
-    A shard whose own manifest is lost says nothing of what it needs: all of it stays.
+    Nothing goes of a shard whose own manifest is lost: what it needs is not known.
     """
     snapshots = manifest.read(out, "shard", shard)
     if not snapshots:
-        return Unreached()
-    views = [_View(each, shard, live) for each in asked]
-    uncut = sum(v.uncut for v, each in zip(views, asked, strict=True) if each.current)
-    found = Unreached([part.path for part in snapshots[:-1]], uncut=uncut)
+        return Unneeded()
+    views = [_View(each, shard, live) for each in kept]
+    uncut = sum(v.uncut for v, each in zip(views, kept, strict=True) if each.current)
+    found = Unneeded([part.path for part in snapshots[:-1]], uncut=uncut)
     cuts = manifest.read(out, "filter", shard)
     needed = {path for view in views for path in _cuts(view, cuts)}
     found.manifests += [part.path for part in cuts if part.path not in needed]
@@ -101,11 +106,8 @@ def unreached(
     for part in manifest.read(out, "resample", shard):
         rows = part.table.select(["audio", "blob", "offset", "num_samples", "error_code"])
         rows = rows.to_pylist()
-        if any(
-            row["audio"] in audio
-            and (row["error_code"] or blobs.present(row, sizes))
-            for row in rows
-        ):  # fmt: skip
+        used = (row for row in rows if row["audio"] in audio)
+        if any(row["error_code"] or blobs.present(row, sizes) for row in used):
             named |= {row["blob"] for row in rows}
         else:
             found.manifests.append(part.path)
@@ -124,9 +126,13 @@ def _cuts(view: _View, parts: Sequence[Part]) -> list[Path]:
         stored: dict[str, Any] = part.meta["measures"]
         usable = {use for use, recipe in view.wanted.items() if stored.get(use) == recipe}
         rows = part.table.select(["cut", "kind", "error_code"]).to_pylist()
-        # As in `view`: a failure stands while every filter that was measured then is asked for.
-        rows = [r for r in rows if r["cut"] in view.wanted_cuts
-                and (not r["error_code"] or usable == set(stored))]  # fmt: skip
+        # As in `view`: a failure stands while every filter measured then is still chosen.
+        stands = usable == set(stored)
+        rows = [
+            row
+            for row in rows
+            if row["cut"] in view.wanted_cuts and (stands or not row["error_code"])
+        ]
         fresh = {r["cut"] for r in rows if r["kind"] == "recording"} - known
         known |= fresh
         if rows and (fresh or any(r["error_code"] for r in rows) or _measured(part) & _of(usable)):
@@ -135,12 +141,12 @@ def _cuts(view: _View, parts: Sequence[Part]) -> list[Path]:
 
 
 def _of(filters: Collection[str]) -> set[str]:
-    """Columns of filters, and the names under which their prints stand."""
+    """Columns of filters, and the names of their fingerprints."""
     return {c for use in filters for c in (use, *plugins.load("filters", use).COLUMNS)}
 
 
 def _measured(part: Part) -> set[str]:
-    """Columns, and filters with prints, that a part holds anything of."""
+    """Columns, and names of fingerprints, that a part holds anything of."""
     found: set[str] = set()
     for name in ("measures", "prints"):
         for chunk in part.table[name].chunks if name in part.table.column_names else ():

@@ -1,8 +1,7 @@
-"""`verify --deep`: every checkpoint of the OUT that a version lies in, part by part, blob by blob.
+"""`verify --deep`: compare every checkpoint of an OUT with the hash in its name.
 
-Names hold the hash of the bytes, so nothing is decoded and nothing computed. Nothing is changed,
-either: what is damaged is set aside by the next run, which makes it again. A run that is at work
-meanwhile may take away snapshots of shards that newer ones replace: those are no faults.
+Nothing is decoded or changed: the next run removes what is damaged, and makes it again. A run that
+works meanwhile may replace snapshots of shards; those are no faults.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from tasks.stages import stage
 
 
 @dataclass(slots=True)
-class Found:
-    """Faults in words, and what was read."""
+class Checked:
+    """Faults in words, and how much was read."""
 
     faults: list[str] = field(default_factory=list)
     parts: int = 0
@@ -30,7 +29,7 @@ class Found:
 
 
 def out_of(version: Path) -> Path:
-    """The OUT that a version lies in; ConfigError when it was moved out of it."""
+    """The OUT of a version; ConfigError when the version was moved out of it."""
     out = version.parent.parent
     if version.parent.name != "datasets" or not storage.is_folder(out / "manifests"):
         raise ConfigError(
@@ -39,14 +38,14 @@ def out_of(version: Path) -> Path:
     return out
 
 
-def verify(out: Path) -> Found:
+def verify(out: Path) -> Checked:
     """Read all checkpoints of OUT and compare them with their names and with each other."""
-    found = Found()
+    found = Checked()
     for shard in manifest.shards(out):
         for name in ("shard", *stage.PER_SHARD):
             parts = [*_parts(out, name, shard, found)]
             if name == "resample":
-                found.faults += _unheard(out, shard, parts)
+                found.faults += _lacking_blobs(out, shard, parts)
         for path in storage.names(blobs.folder(out, shard), ".pcm"):
             if _hashed(out, path, path.stem, found):
                 found.blobs += 1
@@ -56,24 +55,24 @@ def verify(out: Path) -> Found:
     return found
 
 
-def _parts(out: Path, name: str, shard: str, found: Found) -> Iterator[Part]:
+def _parts(out: Path, name: str, shard: str, found: Checked) -> Iterator[Part]:
     for path in storage.names(manifest.folder(out, name, shard), ".parquet"):
         if not _hashed(out, path, path.stem.rsplit("-", 1)[-1], found):
             continue
         found.parts += 1
         try:
             yield manifest.open_part(path)
-        except CorruptManifest:  # it vanished meanwhile
+        except CorruptManifest:  # removed meanwhile
             continue
-        except Exception as error:  # bytes are as written, but no part: any way of failing is one
+        except Exception as error:  # intact bytes that are no part: any failure is a fault
             found.faults.append(f"{_name(out, path)} cannot be read: {error}")
 
 
-def _hashed(out: Path, path: Path, named: str, found: Found) -> bool:
-    """Whether a file is the one that its name says; if not, that is a fault."""
+def _hashed(out: Path, path: Path, named: str, found: Checked) -> bool:
+    """Whether a file has the hash in its name; notes a fault where it has not."""
     try:
         digest, size = storage.hashed(path)
-    except FileNotFoundError:  # it vanished meanwhile
+    except FileNotFoundError:  # removed meanwhile
         return False
     except OSError as error:
         found.faults.append(f"{_name(out, path)} cannot be read: {error}")
@@ -85,8 +84,8 @@ def _hashed(out: Path, path: Path, named: str, found: Found) -> bool:
     return True
 
 
-def _unheard(out: Path, shard: str, parts: list[Part]) -> list[str]:
-    """Blobs that rows name, but that are gone or too short; not of PCM that was made again."""
+def _lacking_blobs(out: Path, shard: str, parts: list[Part]) -> list[str]:
+    """Blobs that rows name, but that are gone or too short, unless their PCM was made again."""
     sizes = blobs.sizes(out, shard)
     there: set[str] = set()
     absent: dict[str, str] = {}
@@ -97,12 +96,12 @@ def _unheard(out: Path, shard: str, parts: list[Part]) -> list[str]:
             else:
                 absent[row["audio"]] = row["blob"]
     names = sorted({blob for audio, blob in absent.items() if audio not in there})
-    return [f"audio/{shard}/{name} is gone or cut short, but PCM in it is asked for"
-            for name in names]  # fmt: skip
+    says = "is gone or cut short, but PCM in it is asked for"
+    return [f"audio/{shard}/{name} {says}" for name in names]
 
 
 def _replaced(out: Path, name: str) -> bool:
-    """Whether a newer snapshot of the shard took the place of this one."""
+    """Whether a newer snapshot of the shard has replaced this one."""
     path = out / name
     number = manifest.number_of(path)
     return path.parent.parent == out / "manifests" / "shard" and any(

@@ -1,0 +1,61 @@
+"""What the steps of a run return, and the counts that a run adds up from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tasks.checkpoints.index import Index
+from tasks.job import Done
+from tasks.shard import LeftAside
+from tasks.stages import stage
+
+
+@dataclass(slots=True)
+class Sharded:
+    """What the shard stage found: shards with recordings, longest first, and what it left aside."""
+
+    shards: list[str]
+    done: Done
+    index: Index
+    ignored: dict[str, int] = field(default_factory=dict)
+    left: list[LeftAside] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)  # audio of each shard by header
+
+
+@dataclass(slots=True)
+class Published:
+    """The version that holds today's data; `new` where this run made it."""
+
+    path: Path
+    new: bool
+    summary: dict[str, Any]
+    done: Done
+    walls: dict[str, float] = field(default_factory=dict)  # s of each step
+    written: int = 0  # output shards that were written: one a tar in most formats
+    linked: int = 0  # and those whose files are linked from the previous version
+    balance: dict[str, Any] = field(default_factory=dict)
+
+
+class Totals:
+    """Counts of a run, stage by stage, as `run --json` gives them."""
+
+    def __init__(self) -> None:
+        counts = ("shards_run", "shards_reused", "items_computed", "items_reused")
+        self.stages: dict[str, dict[str, Any]] = {
+            name: {**dict.fromkeys(counts, 0), "seconds": 0.0}
+            for name in ("shard", *stage.PER_SHARD, "package")
+        }
+        self.task_runs = 0  # steps that the observer was given
+
+    def add(self, done: Done, task_run: bool = True) -> None:
+        self.task_runs += task_run
+        entry = self.stages[done.stage]
+        entry["shards_run" if done.ran else "shards_reused"] += 1
+        entry["items_computed"] += done.computed
+        entry["items_reused"] += done.reused
+        entry["seconds"] = round(entry["seconds"] + done.wall, 3)
+
+    def as_dict(self) -> dict[str, Any]:
+        return self.stages

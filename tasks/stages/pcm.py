@@ -141,9 +141,13 @@ def _fill(
 
 
 def _resampled(
-    monos: Iterator[Float], n: int, src_hz: int, settings: ResampleSettings,
-    plugin: Resampler, options: StageSettings,
-) -> Iterator[Float]:  # fmt: skip
+    monos: Iterator[Float],
+    n: int,
+    src_hz: int,
+    settings: ResampleSettings,
+    plugin: Resampler,
+    options: StageSettings,
+) -> Iterator[Float]:
     if n <= STREAM_ABOVE_S * src_hz or plugin.stream is None:
         yield plugin.resample(_finite(_joined(list(monos))), src_hz, settings.rate, options)
         return

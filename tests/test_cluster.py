@@ -291,8 +291,8 @@ from pathlib import Path
 import prefect
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
-sys.path.insert(0, {tests!r})
-from test_cluster import hold_the_gil, look
+sys.path.insert(0, {root!r})
+from tests.test_cluster import hold_the_gil, look
 with Cluster(ClusterSettings(workers=2), Path({scratch!r})) as cluster:
     workers = cluster.client.run(look)
     for fact in workers.values():
@@ -309,7 +309,7 @@ with Cluster(ClusterSettings(workers=2), Path({scratch!r})) as cluster:
 def test_no_orphan_however_the_flow_ends(ending: signal.Signals, tmp_path: Path) -> None:
     path = tmp_path / "flow.py"
     scratch = tmp_path / "s"
-    path.write_text(SCRIPT.format(tests=str(ROOT / "tests"), scratch=str(scratch)))
+    path.write_text(SCRIPT.format(root=str(ROOT), scratch=str(scratch)))
     with signals.interruptible():
         flow = subprocess.Popen(
             [sys.executable, str(path)],

@@ -20,7 +20,7 @@ from tasks import masking
 
 
 class MillError(Exception):
-    """Base of all; `str(error)` is what is shown: one line, without the credentials of URLs."""
+    """Base class; `str(error)` is the message shown: one line, without the credentials of URLs."""
 
     def __str__(self) -> str:
         return masking.sentence(super().__str__())
@@ -39,7 +39,7 @@ class RunError(MillError):
 
 class NothingLeft(RunError):
     """Nothing is left to package. `reasons` as in a summary (`<stage>.<reason>`: items, seconds);
-    `ignored`: how much was left out of the listing, by reason."""
+    `ignored`: number of files left out of the listing, by reason."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Held(MillError):
 
 
 class CorruptManifest(MillError):
-    """The file `path` is not what was committed; it is to be set aside."""
+    """The file `path` is not what was committed, and must be set aside."""
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(message, path)
@@ -115,6 +115,6 @@ CODES = {
     "asr_error": "the recogniser refused it",
 }
 
-#: Codes of failures that may pass, because the machine, or a remote recogniser, caused them; such
-#: items are tried again on `shard.retry`.
+#: Codes of failures that may be temporary, because the machine or a remote recogniser caused them;
+#: `shard.retry` tries such items again.
 MAY_PASS = ("crashed", "timeout", "out_of_memory", "asr_error")

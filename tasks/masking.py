@@ -1,9 +1,9 @@
-"""Credentials never leave the process: one owner of what is hidden wherever settings are written.
+"""Hides credentials wherever settings or messages leave the process.
 
-Hidden are the user and password of a URL (`s3://***@bucket/x`), the values of those parts of its
-query that grant access, and the value of any setting that is called like a secret. Whatever writes
-settings or messages goes through here: the models' own serialising (dataset.json, the settings of
-a run, Prefect's parameters), every `MillError`, and each record of the log.
+Hidden are the user and password of a URL (`s3://***@bucket/x`), the values of query fields that
+grant access, and the values of settings that are named like a secret. Everything that writes
+settings or messages uses this module: the models when they are serialised (dataset.json, the
+settings of a run, Prefect's parameters), every `MillError`, and every log record.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import unicodedata
 from typing import Any
 
 HIDDEN = "***"
-#: Categories of control characters, lone surrogates, and separators of lines and paragraphs.
+#: Unicode categories of control characters, lone surrogates, and line and paragraph separators.
 _CONTROL = ("Cc", "Cs", "Zl", "Zp")
 
 #: Names of settings and of query fields whose values grant access. `key` alone is a path (TLS) or
@@ -25,9 +25,9 @@ _SECRET = (
     r"|auth[_-]string|authorization|bearer)"
 )
 _SECRET_NAME = re.compile(_SECRET, re.IGNORECASE)
-#: Azure's `sig` is one in a query only: as a setting, `max_sig` is a limit.
 #: The scheme and what stands before the last `@` of the host part.
 _USER = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#]*@")
+#: Azure's `sig` is a secret in a query only: the setting `max_sig` is a limit.
 _QUERY = re.compile(rf"(?P<name>[?&;](?:sig|{_SECRET})=)[^&;#\s'\"]+", re.IGNORECASE)
 _QUERY_X = re.compile(r"(?P<name>[?&]X-(?:Amz|Goog)-[A-Za-z-]+=)[^&#\s'\"]+", re.IGNORECASE)
 
@@ -47,8 +47,8 @@ def text(words: str) -> str:
 
 
 def sentence(words: str) -> str:
-    """A message on one line, masked: names from sources may hold line breaks, terminal codes and
-    bytes that are no text, which would forge lines of a log or end its writing."""
+    """A message masked and on one line. Names from sources may hold line breaks, terminal codes and
+    invalid text, which would forge lines of a log or break it."""
     shown = text(words)
     if shown.isprintable():
         return shown
@@ -56,7 +56,7 @@ def sentence(words: str) -> str:
 
 
 def value(found: Any, name: str = "") -> Any:
-    """JSON-like data without secrets: texts that are some by name become `***`, others are masked.
+    """JSON-like data without secrets: strings named like a secret become `***`, others are masked.
     Numbers stay: `max_sig` is a limit."""
     if isinstance(found, dict):
         return {key: value(inner, str(key)) for key, inner in found.items()}
@@ -68,7 +68,7 @@ def value(found: Any, name: str = "") -> Any:
 
 
 class Filter(logging.Filter):
-    """On a handler: its records are masked, arguments and tracebacks included."""
+    """Masks the records of a log handler, arguments and tracebacks included."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = sentence(record.getMessage()), None

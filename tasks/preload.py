@@ -1,4 +1,4 @@
-"""Preload of every worker: loads real modules before the first task, or refuses to start.
+"""Preload of every worker: imports all libraries before the first task, or refuses to start.
 
 Dask imports this module (`distributed.worker.preload: [tasks.preload]`) before the worker joins the
 scheduler. The checks are at module level because an exception here ends the start, while one in
@@ -23,12 +23,12 @@ import types
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from tasks.errors import RunError
 from tasks.stages.process import command_line, die_with_parent, started_afresh
 
-#: Module, and an attribute that is read so that it is really loaded. Engines before librosa.
+#: Module, and an attribute whose reading loads it. Engines come before librosa.
 WARM = {
     "numpy": "ndarray",
     "pyarrow.parquet": "ParquetFile",
@@ -43,7 +43,7 @@ WARM = {
     "librosa.core.audio": "resample",
     "pyarrow.compute": "equal",
     "pyarrow.dataset": "dataset",
-    # The stages, whose imports would take half a second of each worker's first task.
+    # The stages: importing them would take half a second of each worker's first task.
     "tasks.pipeline": "run_here",
     "tasks.filter": "compute",
     "tasks.resample": "compute",
@@ -105,17 +105,23 @@ READY_AT: float | None = None
 TEMP: Path | None = None
 
 
-def dask_setup(worker: Any) -> None:
+class Worker(Protocol):
+    """What is used of Dask's worker."""
+
+    local_directory: str
+
+
+def dask_setup(worker: Worker) -> None:
     """Give the worker a temporary directory of its own, which is removed with it."""
     global READY_AT, TEMP
     TEMP = Path(worker.local_directory) / "tmp"
     TEMP.mkdir(parents=True, exist_ok=True)
     os.environ["TMPDIR"] = str(TEMP)
-    tempfile.tempdir = None  # forget what was found before
+    tempfile.tempdir = None  # forget the cached directory
     READY_AT = time.time()
 
 
-def dask_teardown(worker: Any) -> None:
+def dask_teardown(worker: Worker) -> None:
     """Remove the temporary directory; after a kill, `Cluster.close` does."""
     if TEMP is not None:
         shutil.rmtree(TEMP, ignore_errors=True)

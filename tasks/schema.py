@@ -1,4 +1,4 @@
-"""Every column of every manifest, once: name, type, unit, meaning. `uttermill schema` prints it."""
+"""Every column of every table: name, type, unit and meaning. `uttermill schema` prints them."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
 
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
-    """One row a unit, in order. PCM is read in chunks of CHUNK_SECONDS: memory stays bounded."""
+    """One row per unit, in order. PCM is read in chunks of CHUNK_SECONDS to bound memory."""
     backend = _backend(job.transcribe.backend)
     listens = backend.RATE == speech.RATE and texts.listens(job)
     for chunk in _chunks(units):
@@ -89,7 +89,7 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
 
 
 def load(job: Job) -> None:
-    """Load the model now; otherwise the first chunk does."""
+    """Load the model now instead of with the first chunk."""
     _backend(job.transcribe.backend)
 
 
@@ -105,7 +105,7 @@ def failure(unit: Unit, code: str, detail: str) -> list[Row]:
 
 
 @lru_cache(maxsize=1)
-def _backend(plugin: Plugin) -> Backend:  # itself: as JSON its secrets would be hidden
+def _backend(plugin: Plugin) -> Backend:  # not its JSON, which hides secrets
     """The model of this worker process: loaded and warmed up once, then kept."""
     recogniser, settings = plugins.resolve("asr", plugin)
     if recogniser.wants_gpu(settings):
@@ -161,7 +161,7 @@ def _row(unit: Unit, heard: Transcript, clip: SpeechClip | None) -> Row:
 
 
 def _speech(heard: Transcript, clip: SpeechClip | None) -> Row:
-    """Seconds of detected speech, in the clip and after the last word; null: not known."""
+    """Seconds of detected speech, in the clip and after the last word; None: unknown."""
     if clip is None or heard.text is None:
         return {"speech_seconds": None, "speech_after_text": None}
     length = len(clip.samples) / speech.RATE

@@ -160,7 +160,7 @@ def test_messages_hide_them_and_stay_on_one_line() -> None:
 
 @pytest.mark.parametrize(
     ("data", "where"),
-    [({"cluster": {"kind": "address", "address": f"tls://u:{WORD}@h:1"}}, "takes no credentials"),
+    [({"cluster": {"kind": "address", "address": f"tls://u:{WORD}@h:1"}}, "holds no credentials"),
      ({"cluster": {"workers": f"https://u:{WORD}@h"}}, "cluster.workers"),
      ({"package": {"seed": f"x?token={WORD}"}}, "package.seed")],
 )  # fmt: skip

@@ -24,7 +24,14 @@ import soundfile as sf
 from flows import settings
 from flows.run import runs
 from tasks import masking, pipeline, plugins, recipe
-from tasks.asr import SpeechClip, Transcript, _openai_answer, _openai_http, openai_api
+from tasks.asr import (
+    SpeechClip,
+    Transcript,
+    _openai_answer,
+    _openai_http,
+    _openai_settings,
+    openai_api,
+)
 from tasks.errors import ConfigError, RunError
 from tasks.settings import Plugin
 from tests import corpus
@@ -369,7 +376,7 @@ def test_what_the_recipe_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert chosen.url == "https://h/v1"
     assert openai_api.weights(chosen) == "openai_api:large"  # and nobody was asked
-    assert openai_api.key(chosen) == KEY
+    assert _openai_settings.key(chosen) == KEY
     assert set(chosen.recipe()) == {"language", "prompt", "temperature", "response_format"}
 
 

@@ -200,17 +200,12 @@ def test_control_an_unsafe_loader_runs_them(tmp_path: Path) -> None:
     assert (tmp_path / "made").is_dir()
 
 
-LAUGHS = "a0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha]\n" + "".join(
-    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
-)
-
-
 @pytest.mark.parametrize(
     "text",
-    [LAUGHS + "sources: *a11\n", "sources: &a [*a]\n", "sources: &a {x: *a}\n",
+    ["sources: &a [*a]\n", "sources: &a {x: *a}\n",
      "sources: " + "[" * 1500, "sources: " + "{a: " * 1500,
      "sources: [" + "x, " * 200_000 + "]", "x" * (3 << 20)],
-    ids=["laughs", "circle", "circle of mappings", "deep", "deep mappings", "long", "large"],
+    ids=["circle", "circle of mappings", "deep", "deep mappings", "long", "large"],
 )  # fmt: skip
 def test_bombs_are_refused_in_little_memory(text: str, tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"

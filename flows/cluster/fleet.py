@@ -76,18 +76,18 @@ def check(job: Job, settings: ClusterSettings) -> None:
 
     Only for local workers, because others may be on other machines.
     """
-    wishes = gpu.wishes(job)
-    if settings.kind != "local" or not wishes:
+    requests = gpu.requests(job)
+    if settings.kind != "local" or not requests:
         return
     pins = of(settings, gpu=True).pins
-    for wish in wishes:
-        if pins and (fault := wish.fault()):
+    for request in requests:
+        if pins and (fault := request.fault()):
             raise ConfigError(
-                f"{wish.name} would run on GPU {pins[0]}, but {fault}; or set cluster.gpus: none"
+                f"{request.name} would run on GPU {pins[0]}, but {fault}; or set cluster.gpus: none"
             )
-        if not pins and wish.insists:
+        if not pins and request.required:
             raise ConfigError(
-                f"{wish.name} has device: cuda, but the workers get no GPU: cluster.gpus is "
+                f"{request.name} has device: cuda, but the workers get no GPU: cluster.gpus is "
                 f"{settings.gpus}, and {gpus.VARIABLE} here is "
                 f"{os.environ.get(gpus.VARIABLE, 'not set')!r}; or set device: auto"
             )

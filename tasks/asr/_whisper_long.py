@@ -1,15 +1,15 @@
-"""Clips of more than 30 s: the engine cuts windows at the timestamps that it hears.
+"""Clips of more than 30 s: the engine cuts windows at the timestamps that it predicts.
 
-It makes the spectrogram of all that it is given at once, at 25 kB for each 0.01 s of its way there;
-so it is given pieces of five minutes. A piece ends where a window starts that would reach beyond
-it, and the next piece starts with that window: the windows are those of one pass.
+The engine computes the spectrogram of its whole input at once, at 25 kB for each 0.01 s, so it gets
+pieces of five minutes. A piece ends at the first window that would reach beyond it, and the
+next piece starts with that window: the windows are those of a single pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,10 @@ from tasks.asr import SpeechClip, Transcript, Word
 from tasks.asr._whisper_settings import Settings
 from tasks.asr._whisper_windows import LOOP_RATIO, LOOP_RETRY, RATE, SECONDS, Language
 from tasks.asr._whisper_words import APPENDED, PREPENDED, ordered
+
+if TYPE_CHECKING:
+    from faster_whisper import WhisperModel
+    from faster_whisper.transcribe import Segment
 
 HOP = 160  # samples of a frame
 PIECE = 300 * RATE  # samples
@@ -28,12 +32,12 @@ WINDOW = SECONDS * RATE
 class Long:
     """One loaded model for long clips."""
 
-    model: Any
+    model: WhisperModel
     settings: Settings
 
     def hear(self, clip: SpeechClip, language: Language) -> Transcript:
         """One transcript. RuntimeError, ValueError or MemoryError when the engine refuses it."""
-        segments: list[Any] = []
+        segments: list[Segment] = []
         words: list[Word] = []
         ends: list[float] = []
         at = 0
@@ -55,20 +59,22 @@ class Long:
             detected_probability=language.detected_probability,
         )
 
-    def _piece(self, samples: NDArray[np.float32], language: str) -> list[Any]:
+    def _piece(self, samples: NDArray[np.float32], language: str) -> list[Segment]:
         segments = self._segments(samples, language)
         if _loops(segments):
             again = self._segments(samples, language, **LOOP_RETRY)
             segments = segments if _loops(again) else again
         return segments
 
-    def _segments(self, samples: NDArray[np.float32], language: str, **options: Any) -> list[Any]:
+    def _segments(
+        self, samples: NDArray[np.float32], language: str, **options: Any
+    ) -> list[Segment]:
         segments, _ = self.model.transcribe(
             samples.astype(np.float32, copy=False),
             language=language,
             beam_size=self.settings.beam_size,
-            temperature=0.0,  # others draw lots
-            condition_on_previous_text=False,  # else one loop goes on to the end
+            temperature=0.0,  # above 0 the engine samples at random
+            condition_on_previous_text=False,  # else a loop continues to the end
             vad_filter=False,
             initial_prompt=self.settings.prompt_of(language),
             word_timestamps=self.settings.word_timestamps,
@@ -79,11 +85,11 @@ class Long:
         return list(segments)
 
 
-def whole_windows(segments: list[Any], samples: int) -> tuple[list[Any], int]:
-    """Segments whose windows lie in a piece of so many samples, and where the next piece starts.
+def whole_windows(segments: list[Segment], samples: int) -> tuple[list[Segment], int]:
+    """Segments whose windows lie in a piece of `samples`, and the sample where the next one starts.
 
-    That is the first window that reaches beyond, or, where silence let none begin there, as late as
-    a window would still have fitted.
+    That is the first window that reaches beyond the piece. Where silence leaves none, it is the
+    last place at which a window would have fitted.
     """
     kept = [s for s in segments if s.seek * HOP + WINDOW <= samples]
     if len(kept) < len(segments):
@@ -93,12 +99,12 @@ def whole_windows(segments: list[Any], samples: int) -> tuple[list[Any], int]:
 
 
 def transcript(
-    segments: list[Any],
+    segments: list[Segment],
     language: str,
     probability: float | None,
     words: tuple[Word, ...] | None = None,
 ) -> Transcript:
-    """Segments of the engine as one text. Silent windows, it leaves out by itself.
+    """The engine's segments as one transcript; the engine itself leaves out silent windows.
 
     Log-probability: mean over tokens; no-speech: mean over time; compression ratio: the worst
     window's, since that of a long text grows with its length.
@@ -120,12 +126,13 @@ def transcript(
     )
 
 
-def _words(segments: list[Any], offset: float) -> Iterator[Word]:
+def _words(segments: list[Segment], offset: float) -> Iterator[Word]:
     """Words of a piece that starts `offset` seconds into its clip."""
     for segment in segments:
         for word in segment.words or ():
             yield Word(word.word, word.start + offset, word.end + offset, word.probability)
 
 
-def _loops(segments: list[Any]) -> bool:
+def _loops(segments: list[Segment]) -> bool:
+    """Whether a text repeats itself so much that the engine ran in a loop."""
     return any(s.compression_ratio > LOOP_RATIO for s in segments)

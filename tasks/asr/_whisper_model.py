@@ -1,4 +1,4 @@
-"""Which Whisper model, from where, on which device. Nothing is ever downloaded."""
+"""Finding and loading a Whisper model. Nothing is ever downloaded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,14 +17,17 @@ from tasks.asr import _bundled
 from tasks.asr._whisper_settings import Settings, code
 from tasks.errors import ConfigError
 
+if TYPE_CHECKING:
+    from faster_whisper import WhisperModel
+
 log = logging.getLogger("uttermill")
 
 KERNEL = Path("/proc/driver/nvidia/gpus")  # one folder a GPU, where the driver is loaded
 
 
 def weights(settings: Settings) -> str:
-    """sha256 of model.bin. ConfigError when the model is missing or another than expected, or when
-    a setting names a language that no Whisper knows."""
+    """sha256 of model.bin. ConfigError when the model is missing or not the expected one, or when
+    a setting names a language that Whisper does not know."""
     if settings.languages():
         from faster_whisper.tokenizer import _LANGUAGE_CODES
 
@@ -40,15 +43,15 @@ def weights(settings: Settings) -> str:
 
 
 def short_windows(settings: Settings) -> bool:
-    """Whether clips are heard in windows shorter than 30 s. It follows from the settings and from
-    `weights`, which the recipe of a transcript both has."""
+    """Whether clips get windows shorter than 30 s. It follows from the settings and from `weights`;
+    the recipe of a transcript has both."""
     if settings.short_windows != "auto":
         return settings.short_windows
     return settings.model == "base" or weights(settings) == _bundled.SHA256
 
 
 def locate(settings: Settings) -> Path:
-    """The model's folder. ConfigError with the remedy when there is none: nothing is fetched."""
+    """The model's folder. ConfigError when there is none; nothing is downloaded."""
     if settings.model == "base":
         return _bundled.folder()
     folder = Path(settings.model).expanduser()
@@ -71,12 +74,12 @@ def locate(settings: Settings) -> Path:
 
 
 def _in_cache(name: str) -> Path | None:
-    """Folder of a model that somebody fetched before, by its size (`small`) or its id there."""
+    """Folder of a model in the local Hugging Face cache, by size (`small`) or id."""
     from faster_whisper.utils import download_model
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(download_model(name, local_files_only=True))  # looks, and fetches nothing
+        return Path(download_model(name, local_files_only=True))  # looks, and downloads nothing
     except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, ValueError):
         return None
 
@@ -93,7 +96,7 @@ def _hashed(path: str, size: int, mtime_ns: int) -> str:
 
 
 def check_languages(settings: Settings, known: Iterable[str]) -> None:
-    """ConfigError when a setting names a language that is not known."""
+    """ConfigError when a setting names a language that is not in `known`."""
     codes = set(known)
     for name, language in settings.languages().items():
         if code(language) not in codes:
@@ -104,13 +107,13 @@ def unknown(language: str) -> str:
     return f"the model does not know the language {language!r}"
 
 
-def load(settings: Settings) -> Any:
-    """The engine's model, ready to run. ConfigError names what a device or compute type lacks."""
+def load(settings: Settings) -> WhisperModel:
+    """The loaded model. ConfigError when it cannot run on the device as the compute type."""
     from faster_whisper import WhisperModel
     from tqdm import tqdm
 
-    # The engine makes a bar for a long clip, though nobody sees it. A bar's usual lock is a named
-    # semaphore, which a worker that is killed, as all are in the end, would leave to the machine.
+    # For a long clip the engine creates a progress bar, though nobody sees it. Its usual lock is a
+    # named semaphore, which a killed worker would leave behind, and in the end all are killed.
     tqdm.set_lock(threading.RLock())
     folder = locate(settings)
     device = device_of(settings.device)
@@ -132,7 +135,7 @@ def load(settings: Settings) -> Any:
 
 
 def device_of(wanted: str) -> str:
-    """`cpu` or `cuda`. A GPU that is there and cannot be used is never passed over in silence."""
+    """`cpu` or `cuda`. Where a visible GPU cannot be used, a warning or ConfigError says why."""
     from tasks.plugins import gpu
 
     if wanted == "cpu":
@@ -148,14 +151,14 @@ def device_of(wanted: str) -> str:
 
 
 def gpu_is_visible() -> bool:
-    """Whether the driver shows a GPU that nobody has hidden from this process."""
+    """Whether the driver has a GPU that is not hidden from this process."""
     shown = os.environ.get("CUDA_VISIBLE_DEVICES", "0") not in ("", "-1")
     return shown and KERNEL.is_dir() and any(KERNEL.iterdir())
 
 
-def warm(model: Any) -> None:
-    """On a GPU, one window: its first run builds kernels, and shows what libraries are missing.
-    On a CPU there is nothing to prepare."""
+def warm(model: WhisperModel) -> None:
+    """Encode one window on a GPU: the first run builds kernels and shows missing libraries. A CPU
+    needs no warm-up."""
     if model.model.device != "cuda":
         return
     mels = model.feature_extractor.mel_filters.shape[0]

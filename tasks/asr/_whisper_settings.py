@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
@@ -11,29 +11,35 @@ from tasks.asr._chinese import Script
 from tasks.settings import TRANSIENT, StageSettings
 
 Size = Annotated[int, Field(ge=1)]
+Value = TypeVar("Value")
 DEFAULT = "default"
-#: On a CPU, beams of 4 clips share what they read from memory; 8 take more and save no time.
+#: On a CPU, beam search of 4 clips shares its reads of the weights; 8 take more memory and save no
+#: time.
 AUTO_SIZE = {"cpu": 4, "cuda": 16}
 #: Codes that lists use, and Whisper's for the same language.
 ALIASES = {"jv": "jw", "nb": "no", "cmn": "zh", "iw": "he", "fil": "tl", "in": "id"}
 
 
 class Settings(StageSettings):
-    # Where the model lies does not change a text; which model it is, `weights` says to the recipe.
+    # Transient: the recipe has the model's hash (`weights`), whatever its folder.
     model: str = Field(
-        default="base", json_schema_extra=TRANSIENT,
+        default="base",
+        json_schema_extra=TRANSIENT,
         description="base (bundled), the folder of a CTranslate2 Whisper model, or the name of one "
         "that the local Hugging Face cache holds.",
-    )  # fmt: skip
+    )
     sha256: str | None = Field(
-        default=None, pattern="^[0-9a-f]{64}$", json_schema_extra=TRANSIENT,
+        default=None,
+        pattern="^[0-9a-f]{64}$",
+        json_schema_extra=TRANSIENT,
         description="Expected sha256 of model.bin; another one is refused.",
-    )  # fmt: skip
+    )
     device: Literal["auto", "cpu", "cuda"] = Field(
-        default="auto", json_schema_extra=TRANSIENT,
-        description="auto takes a GPU where there is one; texts may differ between devices, "
-        "and what is stored stays.",
-    )  # fmt: skip
+        default="auto",
+        json_schema_extra=TRANSIENT,
+        description="auto: a GPU where there is one. Texts may differ between devices; those "
+        "already stored are kept.",
+    )
     compute_type: str = Field(
         default="auto",
         description="auto: float16 on a GPU, int8 on a CPU; else CTranslate2's name.",
@@ -57,20 +63,24 @@ class Settings(StageSettings):
         "which mixes both. Cantonese stays as it is heard.",
     )
     word_timestamps: bool = Field(
-        default=False, description="Also when each word was said: the column word_times."
+        default=False,
+        description="Also store when each word was said, in s: the column word_times.",
     )
     batch_size: Literal["auto"] | Size | dict[str, Size] = Field(
-        default="auto", json_schema_extra=TRANSIENT,
+        default="auto",
+        json_schema_extra=TRANSIENT,
         description="Clips of up to 30 s at once, or one number per forced language and `default`; "
         "auto: 4 on a CPU, 16 on a GPU. Halved for good when memory runs out.",
-    )  # fmt: skip
+    )
     threads: int | None = Field(
-        default=None, ge=1, json_schema_extra=TRANSIENT,
+        default=None,
+        ge=1,
+        json_schema_extra=TRANSIENT,
         description="CPU threads of a worker; default: OMP_NUM_THREADS, which workers set to 1.",
-    )  # fmt: skip
+    )
 
     def languages(self) -> dict[str, str]:
-        """Every language that a setting names, by the setting's name."""
+        """The languages in the settings, by name of the setting."""
         named = {"language": self.language} if self.language is not None else {}
         if isinstance(self.prompt, dict):
             named |= {f"prompt.{key}": key for key in self.prompt}
@@ -81,8 +91,7 @@ class Settings(StageSettings):
     def prompt_of(self, language: str) -> str | None:
         """Text before each clip of a language."""
         if isinstance(self.prompt, dict):
-            prompt: str | None = _by_code(self.prompt).get(language)
-            return prompt
+            return _by_code(self.prompt).get(language)
         return self.prompt
 
     def size_of(self, language: str | None, device: str) -> int:
@@ -90,15 +99,15 @@ class Settings(StageSettings):
         auto = AUTO_SIZE[device]
         if isinstance(self.batch_size, dict):
             sizes = _by_code(self.batch_size)
-            return int(sizes.get(language or DEFAULT, sizes.get(DEFAULT, auto)))
+            return sizes.get(language or DEFAULT, sizes.get(DEFAULT, auto))
         return auto if self.batch_size == "auto" else self.batch_size
 
 
-def _by_code(mapping: dict[str, Any]) -> dict[str, Any]:
+def _by_code(mapping: dict[str, Value]) -> dict[str, Value]:
     return {code(key): value for key, value in mapping.items()}
 
 
 def code(language: str) -> str:
-    """Whisper's code of a language, if it knows it: `en` for `en-US`."""
+    """Whisper's code of a language: `en` for `en-US`; an unknown language stays as it is."""
     plain = re.split("[-_]", language.strip().lower())[0]
     return ALIASES.get(plain, plain)

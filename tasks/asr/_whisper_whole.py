@@ -1,9 +1,9 @@
-"""One clip of up to 30 s, heard until its text covers its speech.
+"""One clip of up to 30 s, transcribed until its text covers its speech.
 
-Whisper may end a text at a pause, or pass over a sentence, with the best of scores: of 40 clips of
-20 to 30 s that hold several speakers, five lost about half of their words. The times of the words
-(cross-attention) beside the detected speech show it. What was passed over is heard again as a
-window of its own, and its words are put where they were said.
+Whisper may end a text at a pause, or skip a sentence, and report good scores: of 40 clips of 20 to
+30 s with several speakers, five lost about half of their words. The times of the words
+(cross-attention), compared with the detected speech, show it. Skipped speech is transcribed as a
+window of its own, and its words are inserted where they were said.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from tasks.asr._whisper_windows import LOOP_RATIO, RATE, SILENCE_LOGPROB, Heard,
 from tasks.asr._whisper_words import ordered
 from tasks.speech import Span
 
-LEAST_SECONDS = 0.8  # of speech under no word; a word's end lies up to 0.5 s before its speech's
-LEAD_SECONDS = 0.2  # heard before the speech that was passed over
-ROUNDS = 6  # windows that follow one another in one clip at most
+LEAST_SECONDS = 0.8  # of speech without words; a word may end up to 0.5 s before its speech
+LEAD_SECONDS = 0.2  # of audio before skipped speech
+ROUNDS = 6  # most further windows of one clip
 
 
 @dataclass(slots=True)
 class Hearing:
-    """What was heard of one clip so far. `parts`: texts with their words in seconds of the clip."""
+    """A clip and its text so far. `parts`: texts, each with words timed in seconds of the clip."""
 
     clip: SpeechClip
     language: Language
     parts: list[tuple[Heard, tuple[Word, ...]]] = field(default_factory=list)
     aligned: bool = True
-    silent: list[Span] = field(default_factory=list)  # heard again, and nothing was in it
+    silent: list[Span] = field(default_factory=list)  # transcribed again, without a usable text
     rounds: int = 0
 
     @property
@@ -44,7 +44,7 @@ class Hearing:
         return ordered(sorted(said, key=lambda word: (word.start, word.end)), self.seconds)
 
     def missed(self) -> list[Span]:
-        """Spans with speech and no words, which are worth another window."""
+        """Spans with speech and no words that have not been tried yet."""
         if not self.aligned or self.rounds >= ROUNDS or not self.words:
             return []
         return [
@@ -59,7 +59,7 @@ class Hearing:
         return SpeechClip(np.ascontiguousarray(self.clip.samples[start:end]))
 
     def add(self, span: Span, window: Window) -> None:
-        """Take the words of a window that was heard in `span`, if they can be believed."""
+        """Insert the words of a window of `span`, if its scores are good enough."""
         heard, words = window.heard, window.words
         doubtful = heard.avg_logprob < SILENCE_LOGPROB or heard.ratio > LOOP_RATIO
         if not words or heard.silent or doubtful:
@@ -99,12 +99,12 @@ def begun(clip: SpeechClip, window: Window) -> Hearing:
 
 def uncovered(words: tuple[Word, ...], found: tuple[Span, ...], seconds: float) -> list[Span]:
     """Spans between words, before the first and after the last, with `LEAST_SECONDS` of speech;
-    each from a little before that speech to the next word, or to the end."""
+    each from shortly before that speech to the next word, or to the end."""
     gaps: list[Span] = []
     at = 0.0
     for start, end in [*((word.start, word.end) for word in words), (seconds, seconds)]:
         if speech.within(found, at, start) >= LEAST_SECONDS:
-            # Speech that goes on from the last word is cut there; else its pause comes along.
+            # Speech that continues from the last word is cut there; other speech keeps its lead.
             begins = next(max(at, first - LEAD_SECONDS) for first, last in found if last > at)
             gaps.append((begins, start))
         at = max(at, end)

@@ -1,10 +1,10 @@
-"""Clips of up to 30 s: each one window of Whisper, several windows in one batch.
+"""Clips of up to 30 s: each is one window of Whisper, and a batch holds several.
 
-A window is a log-mel spectrogram, padded to a length that follows from the clip alone; the
-language, where none is forced, comes from the same encoder output that the text comes from. On a
-CPU the encoder takes the windows one by one, a sixth faster than together and without holding their
-activations at once; only beam search, which reads the same weights for every clip, is done
-together, for windows of one length. A GPU encodes the batch.
+A window is a log-mel spectrogram, padded to a length that depends on the clip alone. A language
+that is not forced is detected in the same encoder output as the text. On a CPU the encoder takes
+windows one by one, which is a sixth faster than together and holds the activations of one only;
+beam search, which reads the same weights for every clip, runs on all windows of one length. A GPU
+encodes the whole batch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,26 +20,32 @@ from numpy.typing import NDArray
 from tasks.asr import SpeechClip, Word, _whisper_model, _whisper_words
 from tasks.asr._whisper_settings import Settings
 
+if TYPE_CHECKING:
+    from ctranslate2 import StorageView
+    from ctranslate2.models import WhisperGenerationResult
+    from faster_whisper import WhisperModel
+    from faster_whisper.tokenizer import Tokenizer
+
 RATE = 16000
 SECONDS = 30
-#: Lengths of a window, s, and how much of one must lie behind the clip: Whisper was trained on
-#: windows of 30 s, and hears the end of a clip worse where a shorter one ends close behind it.
+#: Lengths of a window, and the least padding after the clip, s: Whisper was trained on windows of
+#: 30 s, and transcribes the end of a clip worse in a shorter window that ends soon after it.
 LENGTHS = (15, 20, 25, SECONDS)
 ROOM = 8.5
-TAIL = RATE // 2  # samples of digital silence behind a clip
-#: Whisper's own limits (Radford et al. 2022, section 4.5): a text that compresses better than this
-#: runs in a loop; less likely than this where speech is doubtful, it is silence.
+TAIL = RATE // 2  # samples of digital silence after a clip
+#: Whisper's own limits (Radford et al. 2022, section 4.5): a text with a higher compression ratio
+#: is a loop; one with a higher no-speech probability and a lower log-probability is silence.
 LOOP_RATIO = 2.4
 SILENCE_PROBABILITY = 0.6
 SILENCE_LOGPROB = -1.0
 LOOP_RETRY: dict[str, Any] = {"no_repeat_ngram_size": 3}
-#: One clip with Whisper's code of a forced language; None: it is to be heard.
+#: A clip and Whisper's code of its forced language; None: detect it.
 Asked = tuple[SpeechClip, str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What beam search gave for one window."""
+    """The result of beam search for one window."""
 
     text: str
     avg_logprob: float
@@ -57,8 +63,8 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """Code that a window was heard in; its probability, null where it was forced; what the model
-    detects itself, null where it was not asked."""
+    """The language in which a window was transcribed. `probability` is None where it was forced;
+    `detected` is what the model itself detects, None where it was not asked."""
 
     code: str
     probability: float | None = None
@@ -68,7 +74,7 @@ class Language:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One window as it was heard: its words have times within the window; null where the engine
+    """One transcribed window. Times of words count from its start; `words` is None where the engine
     could not align them."""
 
     heard: Heard
@@ -77,18 +83,18 @@ class Window:
 
 
 class Windows:
-    """One loaded model for windows. The batch changes speed only: on a CPU, tokens and scores are
+    """A loaded model for windows. Batching changes the speed only: on a CPU, tokens and scores are
     the same in any batch."""
 
-    def __init__(self, model: Any, settings: Settings) -> None:
+    def __init__(self, model: WhisperModel, settings: Settings) -> None:
         self._model = model
         self._settings = settings
         self._short = _whisper_model.short_windows(settings)
 
     def hear(self, asked: Sequence[Asked], detect: bool = True) -> list[Window]:
-        """One window a clip. `detect`: look for the language of clips with a forced one, too.
+        """One window per clip, in order. `detect`: detect the language even where one is forced.
 
-        RuntimeError, ValueError or MemoryError refuses the batch.
+        RuntimeError, ValueError or MemoryError when the engine refuses the batch.
         """
         by_length: dict[int, list[int]] = {}
         for i, (clip, _) in enumerate(asked):
@@ -100,7 +106,7 @@ class Windows:
         return [found[i] for i in range(len(asked))]
 
     def length(self, clip: SpeechClip) -> int:
-        """Seconds of the window that a clip is heard in."""
+        """Length of a clip's window, s."""
         if not self._short:
             return SECONDS
         least = len(clip.samples) + ROOM * RATE
@@ -124,7 +130,7 @@ class Windows:
         window = SpeechClip(clip.samples[: SECONDS * RATE])
         return self._languages([forced], self.encode([window]))[0]
 
-    def encode(self, clips: Sequence[SpeechClip]) -> Any:
+    def encode(self, clips: Sequence[SpeechClip]) -> StorageView:
         """Encoder output (clips, 50 * seconds, width) of log-mel spectrograms (clips, mels,
         100 * seconds), for clips whose windows are of one length in seconds."""
         import ctranslate2
@@ -141,11 +147,11 @@ class Windows:
         """Log-mel (mels, 100 * seconds of the window) of the clip and half a second of digital
         silence, then zeros.
 
-        Zeros in the spectrogram, with which the engine fills up a window, are no silence there; a
-        clip that is cut off close hears its end better with some of it, and all 30 s of it, which
-        is OpenAI's other way, is worse on Chinese. Whisper base on 40 clips of LibriSpeech and 50
-        of AISHELL: 9.7 % WER and 16.3 % CER; none 10.6 and 15.7 to 16.9, all 9.9 and 17.7; the
-        engine's own loop 10.2 and 17.2.
+        The zeros with which the engine pads a spectrogram are not the spectrogram of silence. With
+        some silence after it, the end of a tightly cut clip is transcribed better; padding all 30 s
+        with silence, as OpenAI's code can, is worse on Chinese. Whisper base on 40 clips of
+        LibriSpeech and 50 of AISHELL: 9.7 % WER and 16.3 % CER; without silence 10.6 and 15.7 to
+        16.9, with 30 s of it 9.9 and 17.7; the engine's own loop 10.2 and 17.2.
         """
         length = self.length(clip)
         padded = np.pad(clip.samples, (0, TAIL))[: length * RATE]
@@ -155,7 +161,7 @@ class Windows:
         return window
 
     def _languages(
-        self, forced: Sequence[str | None], encoded: Any, detect: bool = True
+        self, forced: Sequence[str | None], encoded: StorageView, detect: bool = True
     ) -> list[Language]:
         """Language of each clip; a forced one has no probability."""
         if not self._model.model.is_multilingual or (all(forced) and not detect):
@@ -167,7 +173,7 @@ class Windows:
             found.append(Language(code or detected, known, detected, probability))
         return found
 
-    def _generate(self, encoded: Any, languages: list[str], **options: Any) -> list[Heard]:
+    def _generate(self, encoded: StorageView, languages: list[str], **options: Any) -> list[Heard]:
         prompts = [self._prompt(code) for code in languages]
         groups: dict[int, list[int]] = {}
         for i, (prompt, _) in enumerate(prompts):
@@ -187,7 +193,7 @@ class Windows:
                 heard[i] = _heard(result, prompts[i][1])
         return [heard[i] for i in range(len(prompts))]
 
-    def _prompt(self, language: str) -> tuple[list[int], Any]:
+    def _prompt(self, language: str) -> tuple[list[int], Tokenizer]:
         """Tokens `[previous text] sot, language, transcribe, notimestamps`, and the tokenizer."""
         tokenizer = tokenizer_of(self._model, language)
         text = self._settings.prompt_of(language)
@@ -197,11 +203,11 @@ class Windows:
     def _words(
         self,
         asked: Sequence[Asked],
-        encoded: Any,
+        encoded: StorageView,
         heard: Sequence[Heard],
         languages: Sequence[Language],
     ) -> list[tuple[Word, ...] | None]:
-        """Times of words, clip by clip, so that no batch shifts them."""
+        """Words with their times, clip by clip, so that the batch cannot change them."""
         return [
             ()
             if one.silent or not one.text
@@ -216,7 +222,7 @@ class Windows:
         ]
 
 
-def tokenizer_of(model: Any, language: str) -> Any:
+def tokenizer_of(model: WhisperModel, language: str) -> Tokenizer:
     from faster_whisper.tokenizer import Tokenizer
 
     multilingual = model.model.is_multilingual
@@ -229,11 +235,11 @@ def compression_ratio(text: str) -> float:
     return len(data) / len(zlib.compress(data))
 
 
-def _row(encoded: Any, row: int) -> Any:
+def _row(encoded: StorageView, row: int) -> StorageView:
     return encoded if encoded.shape[0] == 1 else _rows(encoded, [row])
 
 
-def _rows(encoded: Any, rows: list[int]) -> Any:
+def _rows(encoded: StorageView, rows: list[int]) -> StorageView:
     """Some rows of an encoder output, through host memory."""
     import ctranslate2
 
@@ -241,7 +247,7 @@ def _rows(encoded: Any, rows: list[int]) -> Any:
     return ctranslate2.StorageView.from_array(np.ascontiguousarray(host[rows]))
 
 
-def _heard(result: Any, tokenizer: Any) -> Heard:
+def _heard(result: WhisperGenerationResult, tokenizer: Tokenizer) -> Heard:
     tokens = result.sequences_ids[0]
     # The engine's score is the mean over tokens; Whisper's counts the end of text as one more.
     logprob = float(result.scores[0] * len(tokens) / (len(tokens) + 1))

@@ -1,20 +1,25 @@
-"""When each word was said: Whisper's cross-attention, aligned with the tokens by the engine.
+"""When each word was said: the engine aligns Whisper's cross-attention with the tokens.
 
-A word begins where the one before it ends: silence between two belongs to one of them, and silence
-before the first word to the first, unless that makes it far longer than the others.
+A word begins where the one before it ends. Silence between two words belongs to one of them, and
+silence before the first word to that word, unless it would make it far longer than the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tasks.asr import Word
 
+if TYPE_CHECKING:
+    from ctranslate2 import StorageView
+    from faster_whisper import WhisperModel
+    from faster_whisper.tokenizer import Tokenizer
+
 RATE = 16000
 HOP = 160  # samples of a frame
-#: Frames that are aligned at least; the engine's median filter needs some. What follows a shorter
-#: clip is the silence that it was padded with.
+#: Fewest frames to align; the engine's median filter needs some. A shorter clip is followed by the
+#: silence that pads it.
 LEAST_FRAMES = 50
 #: Punctuation that belongs to the word after it, or before it: the engine's own lists.
 PREPENDED = "\"'“¿([{-"
@@ -22,12 +27,16 @@ APPENDED = "\"'.。,，!！?？:：”)]}、"
 
 
 def aligned(
-    model: Any, tokenizer: Any, encoded: Any, tokens: Sequence[int], samples: int
+    model: WhisperModel,
+    tokenizer: Tokenizer,
+    encoded: StorageView,
+    tokens: Sequence[int],
+    samples: int,
 ) -> tuple[Word, ...] | None:
     """Words of one window of `samples`, from encoder output (1, 1500, width); None where the
     engine cannot align them."""
     seconds = samples / RATE
-    segment = {"seek": 0, "start": 0.0, "end": seconds, "tokens": list(tokens)}
+    segment: dict[str, Any] = {"seek": 0, "start": 0.0, "end": seconds, "tokens": list(tokens)}
     frames = max(-(-samples // HOP), LEAST_FRAMES)
     try:
         model.add_word_timestamps(
@@ -35,14 +44,14 @@ def aligned(
         )
     except IndexError:  # its path through the attention may skip a token
         return None
-    found: Any = segment.get("words", [])
-    return ordered((Word(**word) for word in found), seconds)
+    # The engine adds the words to the segment.
+    return ordered((Word(**word) for word in segment.get("words", [])), seconds)
 
 
 def ordered(words: Iterable[Word], seconds: float) -> tuple[Word, ...]:
-    """The same within 0..seconds, none before the one before it ends.
+    """The same words within 0..seconds, none starting before the one before it ends.
 
-    The engine's repairs of long words at pauses may overlap by a few hundredths.
+    Where the engine shortens long words at pauses, they may overlap by some hundredths of a second.
     """
     found: list[Word] = []
     last = 0.0

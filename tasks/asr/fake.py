@@ -1,7 +1,7 @@
-"""A recogniser without a model: words drawn by the clip's own samples.
+"""A recogniser without a model: words chosen by a hash of the clip's samples.
 
-For tests, dry runs and the README. Equal samples give equal text whatever else is in the batch;
-one bit of difference gives another text. Its rows pass every default verdict on text.
+For tests, dry runs and the README. Equal samples give equal text in any batch; one different bit
+gives another text. Its rows pass every default verdict on text.
 """
 
 from __future__ import annotations
@@ -16,13 +16,34 @@ from tasks.asr import SpeechClip, Transcript
 from tasks.settings import StageSettings
 
 VERSION = 2
-LISTENS = False  # no reference is doubted for what it hears
+LISTENS = False  # its texts cast no doubt on a reference
 WORDS_PER_SECOND = 2.5
 WORDS = (
-    "amber", "bridge", "candle", "distant", "evening", "forest", "garden", "harbour",
-    "island", "journey", "kettle", "lantern", "meadow", "narrow", "orchard", "people",
-    "quiet", "river", "silver", "thunder", "under", "village", "winter", "yellow",
-)  # fmt: skip
+    "amber",
+    "bridge",
+    "candle",
+    "distant",
+    "evening",
+    "forest",
+    "garden",
+    "harbour",
+    "island",
+    "journey",
+    "kettle",
+    "lantern",
+    "meadow",
+    "narrow",
+    "orchard",
+    "people",
+    "quiet",
+    "river",
+    "silver",
+    "thunder",
+    "under",
+    "village",
+    "winter",
+    "yellow",
+)
 
 
 class Settings(StageSettings):
@@ -30,7 +51,7 @@ class Settings(StageSettings):
         default=None, description="Language of clips that force none: ISO 639-1."
     )
     seed: int = Field(
-        default=0, description="Another seed hears other words: another model, so to say."
+        default=0, description="Another seed gives other words, as another model would."
     )
 
 
@@ -55,7 +76,7 @@ class Backend:
                 language_probability=1.0,
                 avg_logprob=-0.1,
                 no_speech_probability=0.0,
-                # Its few words do compress: half a minute of them looks like a loop.
+                # So few different words compress well: half a minute of them looks like a loop.
                 compression_ratio=1.0,
             )
 

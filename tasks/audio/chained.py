@@ -1,4 +1,4 @@
-"""Ogg files that were joined: each link has its own decoder, and all sound like the first."""
+"""Joined Ogg files (chained streams), each decoded by itself and converted to the first."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from tasks.recording.faults import Fault
 
 
 class Chained:
-    """Links are decoded one after the other, resampled to the first one's rate and mixed to its
-    channels."""
+    """Decodes links (offset, length) in order, resampled to the rate of the first one and mixed to
+    its channels. `opened` gives the decoder of a link."""
 
     def __init__(
-        self, file: BinaryIO, links: Sequence[tuple[int, int]],
+        self,
+        file: BinaryIO,
+        links: Sequence[tuple[int, int]],
         opened: Callable[[BinaryIO, int], Decoder],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._file, self._links, self._opened = file, links, opened
         self.faults: list[Fault] = []
         self._current = self._open(0)

@@ -1,12 +1,11 @@
-"""Proof that each audio format can be decoded: half a second is written and read back.
+"""Checks that each audio format can be decoded, by encoding half a second and decoding it.
 
-All in memory, no file and no system package; for `uttermill doctor`, run on the workers.
+It works in memory, without files or system packages; `uttermill doctor` runs it on the workers.
 """
 
 from __future__ import annotations
 
 import io
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +27,11 @@ FORMATS = (*SNDFILE, *FFMPEG)
 
 
 def fault(kind: str) -> str | None:
-    """None when a clip in this format comes back with its length and level, else what is wrong."""
+    """What is wrong with this format; None when a clip comes back with its length and level."""
     tone = (0.5 * np.sin(2 * np.pi * 440 * np.arange(int(HZ * SECONDS)) / HZ)).astype(np.float32)
     try:
         heard, rate = _by_sndfile(kind, tone) if kind in SNDFILE else _by_ffmpeg(kind, tone)
-    # Whatever a codec library raises is the finding.
+    # Whatever a codec library raises is the result.
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     seconds, level = heard.size / rate, float(np.sqrt(np.mean(np.square(heard))))
@@ -54,20 +53,20 @@ def _by_sndfile(kind: str, tone: NDArray[np.float32]) -> tuple[NDArray[np.float3
 
 def _by_ffmpeg(kind: str, tone: NDArray[np.float32]) -> tuple[NDArray[np.float32], int]:
     import av
+    from av.audio.stream import AudioStream
 
     container, codec = FFMPEG[kind]
     memory = io.BytesIO()
-    out: Any = av.open(memory, "w", format=container)
-    with out:
+    with av.open(memory, "w", format=container) as out:
         stream = out.add_stream(codec, rate=48000, layout="mono")
+        assert isinstance(stream, AudioStream)
         pcm = np.repeat(np.round(tone * 32767).astype(np.int16), 48000 // HZ)[None]
         frame = av.AudioFrame.from_ndarray(pcm, format="s16", layout="mono")
         frame.sample_rate = 48000
         for packet in (*stream.encode(frame), *stream.encode(None)):
             out.mux(packet)
     memory.seek(0)
-    source: Any = av.open(memory)
-    with source:
+    with av.open(memory, "r") as source:
         parts = [f.to_ndarray().reshape(-1) for f in source.decode(audio=0)]
         rate = source.streams.audio[0].rate
     return np.concatenate(parts).astype(np.float32), int(rate)

@@ -1,111 +1,46 @@
-"""libsndfile and FFmpeg behind one door: `opened` gives a decoder for the bytes of a file.
+"""The choice between libsndfile and FFmpeg: `opened` gives the decoder for a file.
 
-libsndfile first, but for FLAC and MPEG, which FFmpeg reads to their end whatever the header says;
-what libsndfile cannot open goes to FFmpeg (PyAV) as well, and so does an Ogg file with damaged or
-missing pages, because FFmpeg knows the time of what is left. A file that libsndfile opens and then
-breaks on is failed, not tried again: two decoders that disagree on a broken file would make the
-result depend on which of them is installed. Formats are told by content, never by extension.
+libsndfile comes first. FFmpeg (PyAV) decodes what libsndfile cannot open; FLAC and MPEG, which it
+reads to the end whatever the header says; and Ogg files with damaged or missing pages, because it
+knows the time of what is left. When libsndfile opens a file and then breaks on it, the file has
+failed: a second decoder that disagrees would make the result depend on what is installed. Formats
+are recognised by content, never by extension.
 
-FFmpeg gets a file object and a list of formats. It never sees a path, so that a playlist or a
-concat script named `.m4a` cannot make it open other files or addresses.
+FFmpeg gets a file object and a list of formats, never a path, so that a playlist or a concat script
+named `.m4a` cannot make it open other files or addresses.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import av
 import soundfile as sf
 
-from tasks.audio import checksums, ogg_pages
+from tasks.audio import mp3, ogg_pages
 from tasks.audio.chained import Chained
-from tasks.audio.ffmpeg import EXTRA_BITS, FRAMES_PER_BYTE, FFmpeg
-from tasks.audio.kinds import Decoder, Header, Samples
+from tasks.audio.ffmpeg import FFmpeg
+from tasks.audio.kinds import Decoder, Samples
+from tasks.audio.packets import EXTRA_BITS
 from tasks.audio.promise import promise
+from tasks.audio.sndfile import SoundFile
 from tasks.errors import ItemError
 from tasks.recording.faults import Fault
 
-RETRY_FRAMES = 1024  # read again at once before a break: at most so many samples are lost
-
-#: Formats whose seek is exact to the sample in libsndfile.
-_SEEKABLE = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "CAF"}
-_PLAIN = ("PCM_", "FLOAT", "DOUBLE", "ULAW", "ALAW")
-
-#: libsndfile reads an MPEG stream only up to the length that it estimates from the first frames or
-#: from the Xing header: half of a file of varying bit rate without that header, and the first part
-#: of joined files, with no error; and its floats differ by a bit from one decode to the next.
-#: FFmpeg reads to the end and trims the encoder's padding alike. libsndfile also stops a FLAC at
-#: the length in its header, and passes over frames whose checksum is wrong.
-#: Its ALAC goes on after packets that cannot be, and its VOC takes headers of blocks for audio.
+#: Formats left to FFmpeg. libsndfile reads an MPEG stream only up to a length that it estimates
+#: from the first frames or takes from the Xing header: without an error, it decodes half of a file
+#: of varying bit rate that lacks the header, and the first part of joined files; and its floats
+#: differ by a bit from one decode to the next. FFmpeg reads to the end and trims the encoder's
+#: padding as well. libsndfile also stops a FLAC at the length in its header and ignores frames
+#: whose checksum is wrong; its ALAC goes on after invalid packets; its VOC takes block headers for
+#: audio.
 _FFMPEGS_OWN = ("mp3/", "flac/", "caf/alac", "voc/")
-#: MIDI sample dumps. libsndfile reads them, but goes on over blocks whose checksum is wrong, writes
-#: each byte that it does not like to stdout, and loses the last block of those that it wrote itself
-#: in 8 or 24 bits; FFmpeg does not know them.
+#: First bytes of a MIDI sample dump. libsndfile reads these, but ignores wrong checksums, writes
+#: each unexpected byte to stdout, and loses the last block of those that it wrote itself in 8 or
+#: 24 bits; FFmpeg does not know them.
 _SDS = b"\xf0\x7e"
-
-
-class SoundFile:
-    """libsndfile on a file object."""
-
-    def __init__(self, file: BinaryIO, size: int) -> None:
-        self._bytes = file
-        self.faults: list[Fault] = []
-        self._file = info = self._open()
-        # soundfile seeks after every read to where it is already; in OGG and MP3 that is slow and
-        # not exact. Nothing here needs that seek.
-        self._seek = info.seek
-        info.seekable = lambda: False
-        frames: int | None = info.frames
-        if info.frames < 0 or info.frames > size * FRAMES_PER_BYTE:
-            frames = None
-        name = f"{info.format}/{info.subtype}".lower()
-        self.header = Header(info.samplerate, info.channels, frames, name, "soundfile")
-        self._exact_seek = info.format in _SEEKABLE and info.subtype.startswith(_PLAIN)
-
-    def _open(self) -> Any:
-        # By descriptor where there is one: a name would make soundfile take `.raw` for headerless
-        # PCM, and libsndfile guess formats by extension.
-        named = isinstance(self._bytes, io.FileIO)
-        return sf.SoundFile(self._bytes.fileno() if named else self._bytes, closefd=False)
-
-    def read(self, frames: int) -> Iterator[Samples]:
-        at = self._file.tell() if self._exact_seek else 0  # it seeks, see above
-        while True:
-            try:
-                block: Samples = self._file.read(frames, dtype="float32", always_2d=True)
-            except sf.SoundFileError:
-                yield from self._until_it_breaks(at)
-                raise
-            if not len(block):
-                return
-            at += len(block)
-            yield block
-
-    def skip_to(self, sample: int) -> bool:
-        if not self._exact_seek:
-            return False
-        try:
-            self._seek(sample)
-        except sf.SoundFileError:
-            return False
-        return True
-
-    def _until_it_breaks(self, at: int) -> Iterator[Samples]:
-        """What lies from `at` to the break, which an error takes with the block it stands in."""
-        self._bytes.seek(0)
-        with suppress(sf.SoundFileError), self._open() as again:
-            done = 0
-            while len(block := again.read(RETRY_FRAMES, dtype="float32", always_2d=True)):
-                done += len(block)
-                if done > at:
-                    yield block[max(len(block) - (done - at), 0) :]
-
-    def close(self) -> None:
-        self._file.close()
 
 
 BROKEN = (sf.SoundFileError, av.FFmpegError, OSError, ValueError, EOFError)
@@ -120,19 +55,26 @@ def _unfinished(decoder: Decoder, file: BinaryIO) -> bool:
 
 
 class Suspect:
-    """A decoder of a file whose container may know of damage, wherever it is; `what` is asked when
-    all is decoded and what the decoder found does not explain it."""
+    """A decoder of a file whose container may show damage without its place.
+
+    When all is decoded, and unless `explained()` says that the decoder's faults account for it,
+    `what()` describes the damage (None: there is none). The fault covers the whole recording, or
+    with `at_end` only its end.
+    """
 
     def __init__(
-        self, decoder: Decoder, what: Callable[[], str | None], explained: Callable[[], bool],
+        self,
+        decoder: Decoder,
+        what: Callable[[], str | None],
+        explained: Callable[[], bool],
         at_end: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._decoder, self._what, self._at_end = decoder, what, at_end
         self._explained = explained
         self.header, self.faults = decoder.header, decoder.faults
 
     def read(self, frames: int) -> Iterator[Samples]:
-        """The same blocks; damage that the decoder did not find is somewhere in all of them."""
+        """The decoder's blocks; then damage that it did not find becomes a fault."""
         at = 0
         for block in self._decoder.read(frames):
             at += len(block)
@@ -148,7 +90,7 @@ class Suspect:
 
 
 def opened(file: BinaryIO, size: int) -> Decoder:
-    """A decoder for a file of `size` bytes. ItemError `unreadable` where neither knows it."""
+    """A decoder for a file of `size` bytes. ItemError `unreadable` where neither can open it."""
     pages = ogg_pages.scan(file, size)
     if pages is None:
         return _opened(file, size, None)
@@ -183,9 +125,9 @@ def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder
         what = f"{len(pages.faults)} damaged or missing pages"
         return Suspect(found, lambda: what, lambda: bool(found.faults), pages.tail_only)
     if found.header.format.startswith("mp3/"):
-        # Frames that the decoder rejects in one place are what is wrong. Where it only finds some
-        # of them odd, others that are as wrong may sound right.
-        return Suspect(found, partial(checksums.lame_fault, file, size), lambda: found.one_place)
+        # Frames rejected in one place explain a wrong checksum. Where the decoder only complained,
+        # it may have decoded other damaged frames without a complaint.
+        return Suspect(found, partial(mp3.lame_fault, file, size), lambda: found.one_place)
     return found
 
 
@@ -208,9 +150,9 @@ def _refuse_sample_dump(file: BinaryIO) -> None:
 
 
 def _is_ffmpegs_own(file: BinaryIO) -> bool:
-    """Whether a file begins as a FLAC or an MPEG stream. libsndfile's reader of MPEG writes to the
-    terminal of what it does not like."""
-    file.seek(checksums.id3_length(file))
+    """Whether a file begins as a FLAC or an MPEG stream; libsndfile's MPEG reader, which writes
+    complaints to the terminal, must not see it."""
+    file.seek(mp3.id3_length(file))
     head = file.read(4)
     file.seek(0)
     return head == b"fLaC" or (head[:1] == b"\xff" and len(head) > 1 and head[1] & 0xE0 == 0xE0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import struct
-from typing import Any
 
 import av
 import numpy as np
@@ -34,18 +33,18 @@ def write_wav_bytes(pcm: NDArray[np.int16], rate: int) -> bytes:
 
 
 def write_flac_bytes(pcm: NDArray[np.int16], rate: int) -> bytes:
-    """Mono int16 as 16-bit FLAC: smaller, and the same samples when it is decoded."""
+    """Mono int16 as 16-bit FLAC, which decodes to the same samples."""
     memory = io.BytesIO()
     sf.write(memory, np.ascontiguousarray(pcm, dtype=np.int16), rate, "PCM_16", format="FLAC")
     return memory.getvalue()
 
 
 def write_mp3_bytes(pcm: NDArray[np.int16], rate: int, bit_rate: int = 128_000) -> bytes:
-    """Mono int16 as MP3 of `bit_rate` bit/s, or the most that its rate allows, with the length that
-    a decoder cuts its padding off by. `rate` is one of MP3_RATES."""
+    """Mono int16 as MP3 of `bit_rate` bit/s, or the most that `rate` allows; `rate` is one of
+    MP3_RATES. The file holds its length, by which a decoder cuts off the padding."""
     memory = io.BytesIO()
     with av.open(memory, "w", format="mp3") as out:
-        stream: Any = out.add_stream("libmp3lame", rate=rate, layout="mono")
+        stream = out.add_stream("libmp3lame", rate=rate, layout="mono")
         stream.codec_context.format, stream.bit_rate = "s16p", bit_rate
         frame = av.AudioFrame.from_ndarray(
             np.ascontiguousarray(pcm, dtype=np.int16)[None], format="s16p", layout="mono"
@@ -59,7 +58,7 @@ def write_mp3_bytes(pcm: NDArray[np.int16], rate: int, bit_rate: int = 128_000) 
 def decode_int16(data: bytes) -> tuple[NDArray[np.int16], int]:
     """Decode a whole mono file in memory as int16 [n], without any conversion; (samples, Hz).
 
-    ItemError `decode_error` when it is no audio.
+    ItemError `decode_error` where it cannot be decoded.
     """
     try:
         samples, rate = sf.read(io.BytesIO(data), dtype="int16")

@@ -1,25 +1,87 @@
-"""FFmpeg's decoded frames as float32 [n, channels]."""
+"""FFmpeg's decoded frames as blocks of float32 [n, channels]."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import av
 import numpy as np
 
 from tasks.audio.kinds import Samples
+from tasks.audio.like_first import LikeFirst
 
-#: PyAV looks for the end of a frame's planes by what follows them: from eight on, whatever does.
+#: PyAV finds the last plane of a frame by what follows the planes: from eight on, anything may.
 MOST_PLANES = 7
+#: Sample formats: numpy's type, zero level, full scale.
+_FORMATS = {
+    "u8": ("u1", 128.0, 128.0),
+    "s16": ("i2", 0.0, 32768.0),
+    "s32": ("i4", 0.0, 2147483648.0),
+    "s64": ("i8", 0.0, 2.0**63),
+    "flt": ("f4", 0.0, 1.0),
+    "dbl": ("f8", 0.0, 1.0),
+}
 
 
-def rest(held: av.AudioFifo, channels: int) -> Iterator[Samples]:
-    if held.samples:
-        yield grid(held.read(), channels)
+class Assembler:
+    """Joins frames, which are short, to blocks of `frames` samples: each costs as much in Python.
+
+    Frames with another rate or other channels are converted to `rate` and `channels`.
+    """
+
+    def __init__(self, rate: int, channels: int, frames: int) -> None:
+        self._rate, self._channels, self._frames = rate, channels, frames
+        self._own = (rate, channels)  # of the frames that come in
+        self._fifo = av.AudioFifo()
+        self._like_first: LikeFirst | None = None
+
+    @property
+    def samples(self) -> int:
+        """Samples held back, at the rate of the frames."""
+        return int(self._fifo.samples)
+
+    def differs(self, frame: av.AudioFrame) -> bool:
+        """Whether a frame has another rate or other channels than the one before."""
+        return (frame.sample_rate, frame.layout.nb_channels) != self._own
+
+    def change(self, frame: av.AudioFrame) -> Iterator[Samples]:
+        """All that is held back; the next frames are like this one."""
+        yield from self.finish()
+        self._own = (frame.sample_rate, frame.layout.nb_channels)
+        same = self._own == (self._rate, self._channels)
+        self._like_first = None if same else LikeFirst(*self._own, self._rate, self._channels)
+
+    def push(self, frame: av.AudioFrame) -> Iterator[Samples]:
+        """The blocks that a frame completes. It loses its timestamp."""
+        frame.pts = None  # the fifo raises an error for a gap between two frames
+        try:
+            self._fifo.write(frame)
+        except ValueError:  # another sample format
+            yield from self.flush()
+            self._fifo.write(frame)
+        while self._fifo.samples >= self._frames:
+            yield from self._converted(self._fifo.read(self._frames))
+
+    def flush(self) -> Iterator[Samples]:
+        """What is held back, but for what the resampler still needs."""
+        fifo, self._fifo = self._fifo, av.AudioFifo()
+        if fifo.samples:
+            yield from self._converted(fifo.read())
+
+    def finish(self) -> Iterator[Samples]:
+        """All that is held back."""
+        yield from self.flush()
+        if self._like_first is not None:
+            yield from self._like_first.rest()
+
+    def _converted(self, frame: av.AudioFrame | None) -> Iterable[Samples]:
+        if frame is None:
+            return []
+        block = grid(frame, self._own[1])
+        return [block] if self._like_first is None else self._like_first.push(block)
 
 
-def grid(frame: Any, channels: int) -> Samples:
+def grid(frame: av.AudioFrame, channels: int) -> Samples:
     """The samples of a decoded frame, float32 [n, channels]; integers are scaled to ±1."""
     name, planar = frame.format.name, frame.format.is_planar
     packed = name.removesuffix("p") if planar else name
@@ -30,18 +92,11 @@ def grid(frame: Any, channels: int) -> Samples:
         planar = False
     kind, zero, full = _FORMATS[packed]
     count = frame.samples if planar else frame.samples * channels
-    values = [np.frombuffer(plane, kind, count)
-              for plane in frame.planes[: channels if planar else 1]]  # fmt: skip
-    values_of = np.empty((frame.samples, channels), np.float32)
+    planes = frame.planes[: channels if planar else 1]
+    values = [np.frombuffer(memoryview(plane), kind, count) for plane in planes]
+    samples = np.empty((frame.samples, channels), np.float32)
     for channel in range(channels):
         column = values[channel] if planar else values[0][channel::channels]
         # In float64, so that 32-bit integers are rounded once.
-        values_of[:, channel] = column if full == 1.0 else (column - zero) / full
-    return values_of
-
-
-#: Sample formats: numpy's type, zero level, full scale.
-_FORMATS = {
-    "u8": ("u1", 128.0, 128.0), "s16": ("i2", 0.0, 32768.0), "s32": ("i4", 0.0, 2147483648.0),
-    "s64": ("i8", 0.0, 2.0**63), "flt": ("f4", 0.0, 1.0), "dbl": ("f8", 0.0, 1.0),
-}  # fmt: skip
+        samples[:, channel] = column if full == 1.0 else (column - zero) / full
+    return samples

@@ -1,4 +1,4 @@
-"""What decoders have in common."""
+"""Types that all decoders share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Samples = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the header claims. `frames` None: it does not say, or says what cannot be."""
+    """What the header claims. `frames` None: it gives no length, or an impossible one."""
 
     rate: int
     channels: int
@@ -27,15 +27,15 @@ class Header:
 
 class Decoder(Protocol):
     header: Header
-    faults: list[Fault]  # complete once `read` has come to its end
+    faults: list[Fault]  # complete when `read` has ended
 
     def read(self, frames: int) -> Iterator[Samples]:
-        """Blocks of at most `frames`, float32 [n, channels], to the end; raises one of BROKEN, or
-        ItemError where it knows better."""
+        """Blocks of at most `frames`, float32 [n, channels], to the end. Raises one of BROKEN, or
+        an ItemError that says more."""
         ...
 
     def skip_to(self, sample: int) -> bool:
-        """Jump there if this format's seek is exact; else say no."""
+        """Seek to a sample and return True; False, without moving, where seeking is not exact."""
         ...
 
     def close(self) -> None: ...

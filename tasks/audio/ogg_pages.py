@@ -1,11 +1,12 @@
 """Pages of an Ogg file: which are damaged or missing, and where joined files begin (RFC 3533).
 
-libsndfile and FFmpeg leave out a page whose checksum is wrong without a word, and so they do where
-pages are missing. Only the pages themselves tell.
+libsndfile and FFmpeg silently skip pages whose checksum is wrong, and missing ones. Only the pages
+themselves show it.
 """
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ _HEADER = 27
 _LARGEST = 65_307  # bytes of a page
 _BLOCK = 1 << 20
 _MOST_LINKS = 10_000
+_NUMBERS = struct.Struct("<II")  # serial number of the stream, number of the page
 _REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 
@@ -32,7 +34,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """What the pages of a file say. `links`: (offset, length) of the joined files in it."""
+    """Damage and structure of a file. `links`: (offset, length) of the joined files in it."""
 
     faults: tuple[int, ...]  # offset of each damaged or missing page
     links: tuple[tuple[int, int], ...]
@@ -69,7 +71,7 @@ def scan(file: BinaryIO, size: int) -> Pages | None:
         expected[page.serial] = page.number + 1 & 0xFFFFFFFF
         last_sound, end = page.at, page.end
     file.seek(end)
-    if MAGIC in file.read(_LARGEST):  # the last page is cut short; other bytes are a tag, say
+    if MAGIC in file.read(_LARGEST):  # the last page is cut short; without it, a tag may follow
         faults.append(end)
     file.seek(0)
     starts = starts or [0]
@@ -80,7 +82,7 @@ def scan(file: BinaryIO, size: int) -> Pages | None:
 
 
 def pages(file: BinaryIO) -> Iterator[Page]:
-    """Complete pages in order; what is between them counts as junk of the next."""
+    """Complete pages in order; bytes between two count as junk of the second."""
     data, base, at, junk = b"", 0, 0, 0
     file.seek(0)
     while True:
@@ -101,11 +103,9 @@ def pages(file: BinaryIO) -> Iterator[Page]:
         if not sound and data.find(MAGIC, at + 4, end) >= 0:  # its length is damaged
             at, junk = at + 4, junk + 4
             continue
-        field = int.from_bytes
-        yield Page(
-            base + at, base + end, bool(data[at + 5] & 2), field(data[at + 14 : at + 18], "little"),
-            field(data[at + 18 : at + 22], "little"), sound, junk,
-        )  # fmt: skip
+        serial, number = _NUMBERS.unpack_from(data, at + 14)
+        begins = bool(data[at + 5] & 2)
+        yield Page(base + at, base + end, begins, serial, number, sound, junk)
         at, junk = end, 0
 
 

@@ -1,4 +1,4 @@
-"""A recording as a stream of samples, and a span of it."""
+"""Decoding a recording block by block, or one span of it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import Self
 
 import numpy as np
 
+from tasks.audio.alignment import lost_since
 from tasks.audio.decoders import BROKEN, opened
 from tasks.audio.kinds import Header, Samples
-from tasks.audio.promise import lost_since, promise
+from tasks.audio.promise import promise
 from tasks.errors import ItemError
 from tasks.recording import Locator
 from tasks.recording.container import as_file, size_of
 from tasks.recording.faults import Fault, merged
 
 BLOCK_FRAMES = 65536
-BLOCK_VALUES = 1 << 21  # frames x channels of a block: 8 MB, however many channels there are
+BLOCK_VALUES = 1 << 21  # frames x channels of a block: 8 MB for any number of channels
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz
 
 
 class Stream:
-    """A recording being decoded, once, in order. `decoded` counts the samples so far."""
+    """A recording that is decoded once, in order. `decoded`: samples so far."""
 
     def __init__(self, locator: Locator) -> None:
         self._file = as_file(locator)
@@ -38,7 +39,7 @@ class Stream:
         self.header = self._decoder.header
         self.rate, self.channels = self.header.rate, self.header.channels
         self.format = self.header.format
-        self.notes: list[str] = []  # oddities that cost nothing
+        self.notes: list[str] = []  # oddities that lose no audio
         self._lost: list[Fault] = []
         if not LOWEST_RATE <= self.rate <= HIGHEST_RATE:
             self.close()
@@ -46,12 +47,14 @@ class Stream:
 
     @property
     def faults(self) -> list[Fault]:
-        """Damage that decoders and containers know of, by start; all once `blocks` has ended."""
+        """Damage that decoder and container report, by start; complete when `blocks` has ended."""
         return merged([*self._decoder.faults, *self._lost])
 
     def blocks(self, frames: int = BLOCK_FRAMES) -> Iterator[Samples]:
-        """float32 [n, channels]; raises ItemError `decode_error`, `truncated`, `non_finite` or
-        `empty` with what was decoded until then. Samples after a NaN are counted, not delivered.
+        """float32 [n, channels], n at most `frames`. Samples from a block with a NaN on are counted
+        and not delivered.
+
+        ItemError `decode_error`, `truncated`, `non_finite` or `empty`, with the samples decoded.
         """
         frames = max(min(frames, BLOCK_VALUES // max(self.channels, 1)), 1)
         finite = True
@@ -66,7 +69,7 @@ class Stream:
         except BROKEN as error:
             raise self._error("decode_error", str(error)) from error
         if not finite:
-            self._check_promise()  # bytes that fell out are why
+            self._check_promise()  # missing bytes may be the cause
             raise self._error("non_finite", "samples are NaN or infinite")
         if not self.decoded:
             raise self._error("empty", "it decodes to no samples")
@@ -92,7 +95,7 @@ class Stream:
             self.notes.append(f"its last frame has {found.half_frame} of {found.frame} bytes")
 
     def skip_to(self, sample: int) -> bool:
-        """Jump there if this format's seek is exact; else say no."""
+        """Seek to a sample and return True; False, without moving, where seeking is not exact."""
         return self._decoder.skip_to(sample)
 
     def _error(self, code: str, detail: str) -> ItemError:
@@ -120,7 +123,7 @@ def open_stream(locator: Locator) -> Stream:
 
 
 def probe(locator: Locator) -> Header:
-    """Read the header only; raises what `open_stream` raises, and `empty` where it says so."""
+    """The header alone. ItemError as of `open_stream`, and `empty` where it promises no audio."""
     with open_stream(locator) as stream:
         if stream.header.frames == 0:
             raise ItemError("empty", "the header says that there is no audio", 0, stream.rate)
@@ -130,13 +133,14 @@ def probe(locator: Locator) -> Header:
 def read_span(locator: Locator, start: int, stop: int) -> Samples:
     """Samples `start` to `stop` of a recording, float32 [stop - start, channels].
 
-    Exact to the sample for every codec: it decodes from the beginning unless seeking is exact.
+    Exact to the sample for every codec: unless seeking is exact, it decodes from the beginning.
     """
     pieces = list(span_blocks(locator, start, stop))
     return np.concatenate(pieces) if len(pieces) != 1 else pieces[0]
 
 
 def span_blocks(locator: Locator, start: int, stop: int) -> Iterator[Samples]:
+    """The same block by block. ItemError `decode_error` where the recording ends before `stop`."""
     with open_stream(locator) as stream:
         at = start if stream.skip_to(start) else 0
         for block in stream.blocks():

@@ -1,7 +1,7 @@
-"""The language of a recording, by what was detected in each of its clips.
+"""The language of a recording, by a vote of its clips.
 
-A clip of two seconds says little about its language, a recording of fifty such clips a lot. Where
-most of a recording's speech is in one language, clips that seem to be in another are heard again in
+A clip of two seconds is weak evidence of its language; fifty such clips are strong evidence. Where
+most of a recording's speech is in one language, clips detected in another are transcribed again in
 it, unless their own evidence is strong.
 """
 
@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-LEAST_CLIPS = 3  # fewer are no majority over anything
-LEAST_SHARE = 0.5  # of certainty: less is a recording in several languages, or no speech
-#: A clip that is this sure of another language, and this long, keeps it: languages do change.
+from tasks.schema import Row
+
+LEAST_CLIPS = 3  # fewer make no majority
+LEAST_SHARE = 0.5  # of certainty; below, a recording has several languages or no speech
+#: A clip this certain of another language, and this long, keeps it: speakers do switch.
 SURE_PROBABILITY = 0.9
 SURE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """How certain each language of a recording is: the mean probability over its seconds, where
-    clips in other languages count as 0. Together 1 where every clip is sure; music has little."""
+    """Certainty of each language of a recording: its mean probability over the seconds, where clips
+    in other languages count as 0. The sum is 1 if every clip is certain, and small for music."""
 
     shares: Mapping[str, float]
 
@@ -31,14 +32,14 @@ class Vote:
         best = max(self.shares, key=lambda code: (self.shares[code], code))
         return best if self.shares[best] >= LEAST_SHARE else None
 
-    def overrules(self, row: Mapping[str, Any], seconds: float) -> bool:
-        """Whether a clip of so many seconds is to be heard again in the recording's language."""
+    def overrules(self, row: Row, seconds: float) -> bool:
+        """Whether a clip of `seconds` is transcribed again in the recording's language."""
         detected, probability = _detected(row)
         sure = probability >= SURE_PROBABILITY and seconds >= SURE_SECONDS
         return self.language is not None and detected != self.language and not sure
 
 
-def count(clips: Iterable[tuple[Mapping[str, Any], float]]) -> Vote | None:
+def count(clips: Iterable[tuple[Row, float]]) -> Vote | None:
     """The vote of (row of TRANSCRIPTS, seconds of the clip); None where too few clips have one."""
     weights: dict[str, float] = {}
     voters, total = 0, 0.0
@@ -52,6 +53,6 @@ def count(clips: Iterable[tuple[Mapping[str, Any], float]]) -> Vote | None:
     return Vote({code: weight / total for code, weight in sorted(weights.items())})
 
 
-def _detected(row: Mapping[str, Any]) -> tuple[str | None, float]:
-    """What the recogniser detected itself, whatever it was told; rows of some have neither."""
+def _detected(row: Row) -> tuple[str | None, float]:
+    """Language and probability that the recogniser itself detected; some detect neither."""
     return row.get("detected_language"), float(row.get("detected_probability") or 0.0)

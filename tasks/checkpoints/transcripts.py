@@ -1,4 +1,4 @@
-"""Looking up the transcripts of one recording, in the language that most of it is in."""
+"""Looks up the transcripts of a recording, in the language of most of its speech."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which plug-ins want a GPU, and what a machine lacks to give them one.
+"""Plug-ins that want a GPU, and what this machine lacks to run them on one.
 
-A plug-in of any shelf may have `wants_gpu` and `gpu_fault` (`contracts.LoadedPlugin`); without
-them it runs on CPUs. A setting `device` of `cuda` means: on a GPU, or not at all.
+A plug-in of any shelf may have `wants_gpu` and `gpu_fault` (`contracts.LoadedPlugin`); without them
+it runs on CPUs. The setting `device: cuda` means that it must not run on a CPU.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tasks.job import Job
 from tasks.plugins.contracts import LoadedPlugin
 from tasks.settings import Plugin, StageSettings
 
-CUBLAS = "libcublas.so.12"  # what PyPI's CTranslate2 opens by itself, when it first multiplies
+CUBLAS = "libcublas.so.12"  # PyPI's CTranslate2 opens it at its first matrix product
 INSTALL = "pip install 'uttermill[gpu]'"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class GpuRequest:
     """A plug-in that would run on a GPU."""
 
     stage: str
@@ -32,27 +32,28 @@ class Wish:
     settings: StageSettings
 
     @property
-    def insists(self) -> bool:
+    def required(self) -> bool:
+        """Whether it must run on a GPU."""
         return dict(self.settings).get("device") == "cuda"
 
     def fault(self) -> str | None:
-        """Why it could not, seen from this process; None when nothing is known to be wrong."""
+        """What this process lacks to run it on a GPU; None when nothing is known to be wrong."""
         return self.plugin.gpu_fault(self.settings)
 
 
-def wishes(job: Job) -> list[Wish]:
+def requests(job: Job) -> list[GpuRequest]:
     """All plug-ins of a run's stages that want a GPU."""
     found = []
     for stage, shelf, chosen in _chosen(job):
         plugin, settings = plugins.resolve(shelf, chosen)
         if plugin.wants_gpu(settings):
-            found.append(Wish(stage, f"{shelf}.{chosen.use}", plugin, settings))
+            found.append(GpuRequest(stage, f"{shelf}.{chosen.use}", plugin, settings))
     return found
 
 
 def stages(job: Job) -> frozenset[str]:
-    """Stages whose work is for workers with a GPU, where there are any."""
-    return frozenset(wish.stage for wish in wishes(job))
+    """Stages whose work goes to workers with a GPU, where there are any."""
+    return frozenset(request.stage for request in requests(job))
 
 
 def _chosen(job: Job) -> Iterator[tuple[str, str, Plugin]]:
@@ -104,8 +105,8 @@ def onnxruntime_fault() -> str | None:
 
 
 def load_libraries() -> None:
-    """Load cuBLAS from NVIDIA's wheel, if it is there: engines open it by its bare name, for which
-    the loader looks in no wheel, but takes what the process has loaded already."""
+    """Load cuBLAS from NVIDIA's wheel, if it is installed. Engines open it by its bare name, which
+    the loader finds in no wheel, but among the libraries that the process has loaded."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
         return  # a worker that sees no GPU
     spec = find_spec("nvidia")

@@ -1,71 +1,21 @@
-"""Checksums that a file carries of its own audio: LAME's in an MP3, MD5 in a FLAC."""
+"""Frames and tags of an MP3: the length and the checksum in LAME's tag against the bytes."""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import BinaryIO, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from tasks.audio.crc16 import crc16
 
-_ROW = 4096  # bytes that each lane of the vectorised CRC takes
 _ID3 = 10
 _TAG_ROOM = 1 << 16  # bytes in which the first frame of an MP3 has to begin after its ID3 tag
 
 
-@dataclass(frozen=True, slots=True)
-class StreamInfo:
-    """What a FLAC file says of all its samples. `md5` None: the encoder left it out."""
-
-    rate: int
-    channels: int
-    bits: int
-    frames: int | None
-    md5: bytes | None
-
-
-def flac_info(file: BinaryIO) -> StreamInfo | None:
-    """STREAMINFO of a native FLAC file (RFC 9639, 8.2); None for anything else."""
-    try:
-        file.seek(id3_length(file))
-        head = file.read(42)
-    finally:
-        file.seek(0)
-    if head[:4] != b"fLaC" or len(head) < 42 or head[4] & 0x7F:
-        return None
-    packed = int.from_bytes(head[18:26], "big")
-    return StreamInfo(
-        packed >> 44, (packed >> 41 & 7) + 1, (packed >> 36 & 31) + 1,
-        packed & (1 << 36) - 1 or None, head[26:42] if any(head[26:42]) else None,
-    )  # fmt: skip
-
-
-class Md5:
-    """FLAC's MD5: interleaved little-endian integers of as many bytes as the bits need."""
-
-    def __init__(self, info: StreamInfo) -> None:
-        self._info = info
-        self._md5 = hashlib.md5(usedforsecurity=False)
-        self.exact = info.md5 is not None and info.bits <= 24  # as float32 holds them
-
-    def add(self, block: NDArray[np.float32]) -> None:
-        if self.exact:
-            ints = np.rint(block.astype(np.float64) * 2 ** (self._info.bits - 1)).astype("<i4")
-            width = (self._info.bits + 7) // 8
-            self._md5.update(ints.reshape(-1, 1).view("u1")[:, :width].tobytes())
-
-    def differs(self) -> bool:
-        return self.exact and self._md5.digest() != self._info.md5
-
-
 def lame_fault(file: BinaryIO, size: int) -> str | None:
-    """What LAME's tag says against the bytes of an MP3; None where all is well or no tag is there.
+    """How the bytes of an MP3 contradict LAME's tag; None where they agree or there is no tag.
 
-    The tag (http://gabriel.mp3-tech.org/mp3infotag.html) has the length of the music and its
-    CRC-16. A file that is longer was joined from several, and its tag does not speak of it; mp3gain
-    changes frames and leaves the tag.
+    The tag (http://gabriel.mp3-tech.org/mp3infotag.html) holds the length of the music and its
+    CRC-16. A longer file was joined from several, and the tag describes the first only; mp3gain
+    changes frames and not the tag.
     """
     try:
         return _lame_fault(file, size)
@@ -85,7 +35,7 @@ def has_frame_count(file: BinaryIO) -> bool:
 
 class _Xing(NamedTuple):
     at: int  # offset of the first frame
-    frame: bytes  # what it holds, at least as much
+    frame: bytes  # its bytes, and some that follow
     tag: bytes  # from "Xing" or "Info" on, at least 8 bytes
 
 
@@ -181,47 +131,3 @@ def _without_tags(file: BinaryIO, size: int) -> tuple[int, bool]:
         gained = gained or b"MP3GAIN" in file.read(min(length, 1 << 16)).upper()
         end = max(end - length, 0)
     return end, gained
-
-
-@lru_cache(maxsize=1)
-def _table() -> NDArray[np.uint16]:
-    """CRC-16 of polynomial 8005, reflected, of each byte."""
-    crc = np.arange(256, dtype=np.uint16)
-    for _ in range(8):
-        crc = np.where(crc & 1, crc >> 1 ^ 0xA001, crc >> 1).astype(np.uint16)
-    return crc
-
-
-@lru_cache(maxsize=1)
-def _after_row() -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
-    """What _ROW bytes of zeros make of the low and of the high byte of a CRC, which is linear."""
-    found = []
-    for shift in (0, 8):
-        crc = (np.arange(256) << shift).astype(np.uint16)
-        for _ in range(_ROW):
-            crc = _table()[crc & 0xFF] ^ (crc >> 8)
-        found.append(crc)
-    return found[0], found[1]
-
-
-def crc16(file: BinaryIO, start: int, end: int) -> int:
-    """LAME's CRC-16 of the bytes `start` to `end`: rows of _ROW bytes side by side, then joined."""
-    table, (low, high) = _table(), _after_row()
-    file.seek(start)
-    crc, left = 0, end - start
-    while left:
-        data = file.read(min(left, _ROW * 1024))
-        if not data:
-            break
-        left -= len(data)
-        rows = len(data) // _ROW
-        if rows:
-            grid = np.frombuffer(data, np.uint8, rows * _ROW).reshape(rows, _ROW)
-            lanes = np.zeros(rows, np.uint16)
-            for column in np.ascontiguousarray(grid.T):
-                lanes = table[(lanes ^ column) & 0xFF] ^ (lanes >> 8)
-            for lane in lanes.tolist():
-                crc = int(low[crc & 0xFF]) ^ int(high[crc >> 8]) ^ lane
-        for byte in data[rows * _ROW :]:
-            crc = int(table[(crc ^ byte) & 0xFF]) ^ crc >> 8
-    return crc

@@ -1,0 +1,63 @@
+"""The MD5 that a FLAC file holds of its samples (RFC 9639, 8.2)."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.audio.mp3 import id3_length
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """STREAMINFO: the format of all samples of a FLAC file. `md5` None: the encoder left it out."""
+
+    rate: int
+    channels: int
+    bits: int
+    frames: int | None
+    md5: bytes | None
+
+
+def flac_info(file: BinaryIO) -> StreamInfo | None:
+    """STREAMINFO of a native FLAC file (RFC 9639, 8.2); None for anything else."""
+    try:
+        file.seek(id3_length(file))
+        head = file.read(42)
+    finally:
+        file.seek(0)
+    if head[:4] != b"fLaC" or len(head) < 42 or head[4] & 0x7F:
+        return None
+    packed = int.from_bytes(head[18:26], "big")
+    return StreamInfo(
+        rate=packed >> 44,
+        channels=(packed >> 41 & 7) + 1,
+        bits=(packed >> 36 & 31) + 1,
+        frames=packed & (1 << 36) - 1 or None,
+        md5=head[26:42] if any(head[26:42]) else None,
+    )
+
+
+class Md5:
+    """FLAC's MD5, over interleaved little-endian integers of the fewest bytes that hold the bits.
+
+    `exact`: whether it can be compared, because float32 holds all bits of a sample (up to 24).
+    """
+
+    def __init__(self, info: StreamInfo) -> None:
+        self._info = info
+        self._md5 = hashlib.md5(usedforsecurity=False)
+        self.exact = info.md5 is not None and info.bits <= 24
+
+    def add(self, block: NDArray[np.float32]) -> None:
+        if self.exact:
+            ints = np.rint(block.astype(np.float64) * 2 ** (self._info.bits - 1)).astype("<i4")
+            width = (self._info.bits + 7) // 8
+            self._md5.update(ints.reshape(-1, 1).view("u1")[:, :width].tobytes())
+
+    def differs(self) -> bool:
+        return self.exact and self._md5.digest() != self._info.md5

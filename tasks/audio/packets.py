@@ -1,0 +1,125 @@
+"""Packets of one audio stream, decoded: the frames, and what went wrong between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import av
+from av.audio.stream import AudioStream
+from av.container import InputContainer
+from av.packet import Packet
+
+from tasks.audio import adts
+from tasks.audio.mp3 import frame_bytes
+
+#: FFmpeg's own WavPack encoder gets one checksum of 32-bit samples wrong, and its decoder says so.
+EXTRA_BITS = "Extra bits CRC error"
+#: In these, bytes before the first frame and after the last one are padding, tags or a web page
+#: more often than audio.
+LOOSE_END = {"mp3"}
+_TAGS = (b"TAG", b"ID3", b"APETAGEX", b"LYRICSBEGIN")
+#: Frames that follow each other with nothing around them: FFmpeg takes all bytes up to the next
+#: header for one packet.
+_BARE = {"mp3", "ac3", "eac3"}
+#: Length of a frame in bytes by its own header, for containers that are nothing but frames.
+_FRAME_BYTES = {"mp3": frame_bytes, "aac": adts.frame_bytes}
+
+
+@dataclass(slots=True)
+class Gap:
+    """What happened before a frame: FFmpeg's messages, and the packets that it rejected."""
+
+    said: list[str] = field(default_factory=list)
+    packets: int = 0
+    size: int = 0  # bytes in those packets
+    frames: int = 0  # of those packets, those as long as the header of their own frame says
+    astray: bool = False  # the frames of an ADTS stream do not follow each other
+
+    @property
+    def words(self) -> str:
+        return "; ".join([*dict.fromkeys(self.said)][:3])
+
+
+class Packets:
+    """One stream of a container `name`. `break_after`: number of frames before an ADTS stream
+    breaks, as `adts.first_break` finds it."""
+
+    def __init__(
+        self, container: InputContainer, stream: AudioStream, name: str, break_after: int | None
+    ) -> None:
+        self._container, self._stream, self._name = container, stream, name
+        self._break_after = break_after
+        self._usual = 0  # bytes of the last packet that was decoded
+
+    def frames(self) -> Iterator[tuple[av.AudioFrame | None, Gap]]:
+        """(frame, what happened since the one before) in order; (None, …) at the end."""
+        packets = self._container.demux(self._stream)
+        gap, done = Gap(), 0
+        pcm = self._stream.codec_context.name.startswith("pcm_")
+        while True:
+            with _capture(gap.said):
+                try:
+                    packet = next(packets, None)
+                except IndexError:  # PyAV: a packet of a stream that began after the header
+                    packets = self._container.demux(self._stream)
+                    continue
+                if packet is None:
+                    break
+                frames: list[av.AudioFrame] = []
+                failed: av.FFmpegError | None = None
+                try:
+                    frames = packet.decode()
+                except MemoryError:  # PyAV's is an FFmpegError as well
+                    raise
+                except av.FFmpegError as error:
+                    failed = error
+            if failed is not None:
+                self._reject(packet, failed, gap)
+            if packet.size:
+                done += 1
+                gap.astray = gap.astray or done == self._break_after
+            if packet.is_corrupt and not pcm:  # in PCM this marks the end of the file
+                gap.said.append("a corrupt packet")
+            for frame in frames:
+                self._usual = packet.size or self._usual
+                yield frame, gap
+                gap = Gap()
+        yield None, gap
+
+    def _reject(self, packet: Packet[AudioStream], error: av.FFmpegError, gap: Gap) -> None:
+        data = bytes(packet)
+        if self._name in LOOSE_END and data.startswith(_TAGS):
+            gap.said.clear()  # a tag inside a file that was joined from several
+        elif EXTRA_BITS in str(error):
+            raise error
+        else:
+            gap.said = gap.said or [error.strerror or str(error)]
+            gap.packets += 1
+            gap.size += packet.size
+            length = _FRAME_BYTES.get(self._name)
+            gap.frames += length is not None and length(data) == packet.size
+
+    def rejected_samples(self, gap: Gap, samples: int) -> int:
+        """Samples in the rejected packets of a gap, estimated where no time tells: from their
+        number, or from their size against the usual one. A frame has `samples`."""
+        lost = gap.packets
+        if self._name in _BARE and self._usual and gap.frames < gap.packets:
+            lost = max(round(gap.size / self._usual), 1)
+        return lost * samples
+
+
+@contextmanager
+def _capture(said: list[str]) -> Iterator[None]:
+    """Add FFmpeg's error messages to `said`, in its own words."""
+    av.logging.set_level(av.logging.ERROR)
+    av.logging.set_skip_repeated(False)
+    try:
+        with av.logging.Capture() as heard:
+            try:
+                yield
+            finally:
+                said += [f"{name}: {' '.join(words.split())}"[:100] for _, name, words in heard]
+    finally:
+        av.logging.set_level(None)

@@ -1,0 +1,80 @@
+"""Decoding with libsndfile (soundfile)."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import BinaryIO
+
+import soundfile as sf
+
+from tasks.audio.kinds import Header, Samples
+from tasks.audio.opening import FRAMES_PER_BYTE
+from tasks.recording.faults import Fault
+
+RETRY_FRAMES = 1024  # of a block when the part before a break is read again: most samples lost
+
+#: Formats in which libsndfile seeks exactly to the sample.
+_SEEKABLE = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "CAF"}
+_PLAIN = ("PCM_", "FLOAT", "DOUBLE", "ULAW", "ALAW")
+
+
+class SoundFile:
+    """Decoder of a file object of `size` bytes. sf.SoundFileError where libsndfile knows it not."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._bytes = file
+        self.faults: list[Fault] = []
+        self._file = info = self._open()
+        # soundfile seeks to the current position after every read; in OGG and MP3 that is slow and
+        # inexact, and nothing here needs it.
+        self._seek = info.seek
+        info.seekable = lambda: False
+        frames: int | None = info.frames
+        if info.frames < 0 or info.frames > size * FRAMES_PER_BYTE:
+            frames = None
+        name = f"{info.format}/{info.subtype}".lower()
+        self.header = Header(info.samplerate, info.channels, frames, name, "soundfile")
+        self._exact_seek = info.format in _SEEKABLE and info.subtype.startswith(_PLAIN)
+
+    def _open(self) -> sf.SoundFile:
+        # By descriptor where there is one: given a name, soundfile takes `.raw` for headerless PCM,
+        # and libsndfile guesses formats by extension.
+        named = isinstance(self._bytes, io.FileIO)
+        return sf.SoundFile(self._bytes.fileno() if named else self._bytes, closefd=False)
+
+    def read(self, frames: int) -> Iterator[Samples]:
+        at = self._file.tell() if self._exact_seek else 0  # tell() seeks, see above
+        while True:
+            try:
+                block: Samples = self._file.read(frames, dtype="float32", always_2d=True)
+            except sf.SoundFileError:
+                yield from self._until_it_breaks(at)
+                raise
+            if not len(block):
+                return
+            at += len(block)
+            yield block
+
+    def skip_to(self, sample: int) -> bool:
+        if not self._exact_seek:
+            return False
+        try:
+            self._seek(sample)
+        except sf.SoundFileError:
+            return False
+        return True
+
+    def _until_it_breaks(self, at: int) -> Iterator[Samples]:
+        """Samples from `at` up to the break: an error loses the whole block that it occurs in."""
+        self._bytes.seek(0)
+        with suppress(sf.SoundFileError), self._open() as again:
+            done = 0
+            while len(block := again.read(RETRY_FRAMES, dtype="float32", always_2d=True)):
+                done += len(block)
+                if done > at:
+                    yield block[max(len(block) - (done - at), 0) :]
+
+    def close(self) -> None:
+        self._file.close()

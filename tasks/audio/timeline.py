@@ -1,0 +1,110 @@
+"""The position of a stream that FFmpeg decodes, and the faults in it.
+
+What is missing is filled with silence, so that everything after it keeps its time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import av
+
+from tasks.audio import timestamps
+from tasks.audio.kinds import Header
+from tasks.audio.packets import Gap
+from tasks.recording.faults import Fault, bridged
+
+#: Most silence filled in, of one recording, s: damaged timestamps could ask for years.
+MOST_FILLED = 3600.0
+_PAGE = 1.5  # s; FFmpeg ends a page of FLAC after one
+_MARGIN = 0.1  # s by which the time of a cluster may differ from that of its samples
+#: Faults closer than this are one, s: between them a decoder without checksums invents sound.
+_NEAR = 0.5
+
+
+@dataclass(slots=True)
+class Timeline:
+    """Counts in samples at the header's rate. `at`: samples delivered so far, silence included."""
+
+    name: str  # of the container
+    header: Header
+    checked: bool  # every frame has a checksum
+    whole_frames: bool  # no break in the frames of an ADTS stream
+    complained: bool  # FFmpeg reported an error since the last frame whose time is known
+    faults: list[Fault] = field(default_factory=list)
+    at: int = 0
+    expected: float | None = None  # time of the next frame; None: not known
+    timed: int = 0  # samples whose time is known
+    longest: int = 0  # samples of the longest frame
+    filled: float = 0.0  # s of silence so far
+    changed: bool = False  # a part has another rate or other channels
+    guessed: bool = False  # the length of a hole was estimated
+    rejected: bool = False  # the decoder rejected packets
+
+    def missing_before(self, frame: av.AudioFrame) -> int | None:
+        """Samples missing before a frame by its timestamp, at least 0; None: it tells nothing."""
+        if self.changed:
+            self.expected = None
+            return None
+        late, self.expected = timestamps.missing_before(
+            self.name, frame, self.expected, self.complained
+        )
+        if frame.pts is not None:
+            self.complained = False
+        if late is not None and late < 0:
+            self.faults.append(Fault(self.at, self.at, "its times go back", shifts=True))
+        return None if late is None else max(late, 0)
+
+    def add(self, frame: av.AudioFrame, gap: Gap, now: int, filled: bool) -> None:
+        """Note a frame that starts at sample `now`, and the faults in it; `filled`: a hole before
+        it was filled."""
+        end = now + frame.samples
+        self.rejected = self.rejected or bool(gap.packets)
+        if gap.astray:
+            what = "its frames do not follow each other"
+            self.faults.append(Fault(now, end, what, shifts=True))
+        overlaps = bool(gap.packets) and not self.checked  # with the rejected packets
+        if overlaps or (not filled and (gap.said or frame.is_corrupt)):
+            self.faults.append(Fault(now, end, gap.words or "a corrupt frame"))
+        if frame.pts is not None:
+            self.timed = end
+
+    def fill(self, hole: int, gap: Gap, guess: bool) -> int:
+        """Samples of silence to deliver for a hole, after which `at` already stands; 0 where
+        MOST_FILLED is used up.
+
+        A guess is right where the rejected packets are whole frames. In an MP3 it is right to a
+        frame where it brings the recording to the length in its header, as `settle` checks.
+        """
+        self.guessed = self.guessed or guess
+        shifts = guess and not (gap.frames == gap.packets and self.whole_frames)
+        seconds = hole / self.header.rate
+        what = "; ".join([*([gap.words] if gap.words else []), f"{seconds:.3f} s missing"])
+        if self.filled + seconds > MOST_FILLED:
+            self.faults.append(Fault(self.at, self.at, what, shifts=True))
+            return 0
+        self.filled += seconds
+        # FFmpeg notices a hole in Ogg FLAC only at the end of the page that follows it.
+        late = max(hole, _PAGE * self.header.rate) if self.header.format == "ogg/flac" else 0
+        start = max(min(self.timed, self.at - round(late)), 0)
+        self.faults.append(Fault(start, self.at + hole, what, shifts))
+        self.at += hole
+        return hole
+
+    def add_clusters(self, spans: list[tuple[float, float | None]]) -> None:
+        """Add the faults of Matroska clusters (start, end) in s, when all is decoded."""
+        rate = self.header.rate
+        for start, end in spans:
+            first = max(round((start - _MARGIN) * rate), 0)
+            last = self.at if end is None else min(round((end + _MARGIN) * rate), self.at)
+            what = "the checksum of a cluster is wrong"
+            self.faults.append(Fault(min(first, self.at), last, what))
+
+    def settle(self, promised: int | None) -> None:
+        """Revise the faults when all is decoded; `promised`: the length in samples by a header
+        that counts frames."""
+        # FFmpeg cuts off less padding, or more, where packets are missing.
+        right = promised is not None and abs(self.at - promised) < self.longest
+        if self.guessed and right:
+            self.faults[:] = [replace(fault, shifts=False) for fault in self.faults]
+        self.faults[:] = bridged(self.faults, round(_NEAR * self.header.rate))

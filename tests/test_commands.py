@@ -12,6 +12,7 @@ import pytest
 from flows import cli
 from flows.server.server import LocalServer, using
 from tests import corpus
+from tests.faults.command import still_open, task_runs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.server]
 
@@ -185,11 +186,7 @@ def test_usage_errors_exit_2(prepared: Prepared, capsys: pytest.CaptureFixture[s
 
 
 def test_history_holds_every_task_run(prepared: Prepared, prefect_api: LocalServer) -> None:
-    from prefect.client.orchestration import get_client
-
-    with get_client(sync_client=True) as client:
-        runs = client.read_task_runs()
-    named = {run.name.split(" · ")[0] for run in runs}
-    assert set(corpus.STAGES) <= named
-    assert all(run.state is not None and run.state.is_final() for run in runs)
-    assert {"Reused", "Completed"} <= {run.state.name for run in runs if run.state}
+    runs = task_runs(prefect_api.url, prepared.out)
+    assert set(corpus.STAGES) <= {run["name"].split(" · ")[0] for run in runs}
+    assert still_open(prefect_api.url, prepared.out) == []
+    assert {"Reused", "Completed"} <= {run["state_name"] for run in runs}

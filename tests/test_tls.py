@@ -144,7 +144,7 @@ def test_files_that_are_no_certificates_are_told(mine: dict[str, str], tmp_path:
     locked = certificates.make(tmp_path / "locked", passphrase=b"open sesame")
     other = certificates.make(tmp_path / "other")
     for change, words in (
-        ({"ca_file": str(junk)}, "holds no certificate"),
+        ({"ca_file": str(junk)}, "is no certificate in PEM"),
         ({"cert": str(junk)}, "not a certificate and its key"),
         ({"key": other["key"]}, "not a certificate and its key"),
         (locked, "without a passphrase"),

@@ -114,7 +114,7 @@ def test_death_of_all_workers_at_their_start(site: Site, reference: Path) -> Non
             assert end(run.workers()) == 2
         ended = run.end()
     assert ended.code == 0, ended.stderr
-    assert ended.result["deaths"]["deaths"] or "all start again" in ended.stderr
+    assert ended.result["deaths"]["deaths"] or "all workers start again" in ended.stderr
     sound(site, site.home / "start", reference)
     print("\nstart:", ended.seconds, ended.result["deaths"])
 

@@ -6,31 +6,29 @@ publishes the same bytes. The estimate itself publishes nothing.
 
 # No postponed annotations here, for the reason given in flows/prepare.py.
 
-import json
 import logging
 import time
 from dataclasses import replace
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import pyarrow.compute as pc
 from prefect import flow
 from pydantic import Field
 
-from flows import prepare
+from flows import prepare, sample_costs
 from flows.cluster.cluster import ClusterSettings
 from flows.progress import Progress
 from flows.run import disk, metrics, runs
 from flows.run.caller import ClusterCaller, opened
 from flows.server import artifacts, posting
-from flows.settings import PrepareSettings, check
-from tasks import masking, package, pipeline, storage
+from flows.settings import History, PrepareSettings, check
+from tasks import pipeline
 from tasks.callers import Observer
-from tasks.dataset import versions
-from tasks.estimating import forecast, sample, trial
-from tasks.estimating.forecast import Costs, Forecast, Sizes
+from tasks.estimating import sample, trial
+from tasks.estimating.forecast import Costs, Forecast
 from tasks.estimating.sample import Member
-from tasks.job import Done, Job, Spent
+from tasks.job import Done, Job
+from tasks.json_types import JsonObject
 from tasks.settings import (
     FilterSettings,
     PackageSettings,
@@ -40,7 +38,7 @@ from tasks.settings import (
     TranscribeSettings,
 )
 from tasks.stages.stage import PER_SHARD
-from tasks.storage import lock, write_atomic
+from tasks.storage import lock
 
 log = logging.getLogger("uttermill")
 
@@ -49,7 +47,6 @@ FRACTION, LEAST = 0.005, 50  # of the recordings; recordings
 
 @flow(
     name="estimate",
-    flow_run_name="estimate {out}",
     persist_result=False,
     on_failure=[posting.summarise],
     on_crashed=[posting.summarise],
@@ -64,9 +61,10 @@ def estimate(
     transcribe: TranscribeSettings = TranscribeSettings(),  # noqa: B008
     package: PackageSettings = PackageSettings(),  # noqa: B008
     cluster: ClusterSettings = ClusterSettings(),  # noqa: B008
+    history: History = "auto",
     fraction: Annotated[float, Field(gt=0, le=1)] = FRACTION,
     least: Annotated[int, Field(ge=1)] = LEAST,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Forecast the hours kept, the time and the disk of a run with these settings, from a sample.
 
     A later run reuses the results for the sample; nothing is published.
@@ -80,23 +78,15 @@ def estimate(
         transcribe: The recogniser, and which texts are good.
         package: What would be published, and in which formats.
         cluster: The workers that do the work, and that the forecast is for.
+        history: Where `uttermill estimate` records itself in Prefect; with `none`, as with `own`.
         fraction: Share of the recordings to sample.
         least: Minimum number of recordings to sample.
     """
-    settings = PrepareSettings(
-        sources=tuple(sources),
-        out=out,
-        shard=shard,
-        filter=filter,
-        resample=resample,
-        transcribe=transcribe,
-        package=package,
-        cluster=cluster,
-    )
+    settings = PrepareSettings.of_flow(locals())
     began = time.monotonic()
     job = check(settings)
     with lock.hold(job.out):
-        prepare.record(job.out)
+        prepare.record(job, "estimate")
         with (
             runs.record(job.out, settings, "estimate-settings.json") as run,
             runs.scratch() as scratch,
@@ -107,7 +97,7 @@ def estimate(
                 result, costs = line(own, caller, progress, fraction, least)
             result["run"] = run.folder.name
             result["wall_spent_seconds"] = round(time.monotonic() - began, 3)
-            _keep(job, run.folder, result, costs)
+            sample_costs.keep(job, run.folder, result, costs)
             result["estimate"] = str(run.place / disk.NAME)
             posting.note(artifacts.forecast(result))
     return result
@@ -115,9 +105,9 @@ def estimate(
 
 def line(
     job: Job, caller: ClusterCaller, progress: Progress, fraction: float, least: int
-) -> tuple[dict[str, Any], Costs]:
+) -> tuple[JsonObject, Costs]:
     """Run the sample on a cluster, within a flow run; returns the forecast and its costs."""
-    observer = prepare.TaskRuns(caller, progress)
+    observer = prepare.TaskRuns(job, caller, progress)
     found = pipeline.sharded(job, caller, observer)
     members, failed = trial.frame(job.out, found.shards)
     wanted = sample.size(len(members), fraction, least)
@@ -125,13 +115,12 @@ def line(
     chosen = [m for some in drawn.values() for m in some]
     dones = _sampled(job, chosen, caller, observer)
     seen = trial.known(job, found.shards)
-    costs = _costs(job, dones, caller)
-    sizes = _packaged(job, members, chosen, seen, caller, costs)
+    costs = sample_costs.of(job, dones, caller)
+    sizes = sample_costs.packaged(job, members, chosen, seen, caller, costs)
     found.index.refresh()
     found.index.note_files()
     held = sample.strata(members, wanted)
     told = Forecast(held, drawn, seen, costs, sizes).as_dict()
-    tasks_run = 1 + sum(len(each) for each in dones)
     flat = [done for each in dones for done in each]
     sampled = {
         "recordings": len(chosen),
@@ -142,7 +131,7 @@ def line(
         "items_computed": {
             stage: sum(d.computed for d in flat if d.stage == stage) for stage in PER_SHARD
         },
-        **trial.told(seen[m.recording] for m in chosen if m.recording in seen),
+        **trial.results_of(seen[m.recording] for m in chosen if m.recording in seen),
     }
     result = {
         "sample": sampled,
@@ -151,7 +140,7 @@ def line(
         "free_bytes": disk.free(job.out),
         "used_bytes": disk.used(job.out),
         "ignored": found.ignored,
-        "task_runs": tasks_run,
+        "task_runs": observer.task_runs,
     }
     return result, costs
 
@@ -172,105 +161,7 @@ def _sampled(
         return pipeline.chain(replace(job, only=only), shard, seconds[shard], caller, observer, {})
 
     order = sorted(of, key=lambda shard: (-seconds[shard], shard))
-    results = observer.chains(order, chain)
+    results = observer.chains({shard: seconds[shard] for shard in order}, chain)
     for stage in PER_SHARD:
         observer.finish(stage)
     return results
-
-
-def _costs(job: Job, dones: list[list[Done]], caller: ClusterCaller) -> Costs:
-    """Costs of the sample: of this run, and of the run that made what is reused."""
-    costs = forecast.costs([done for each in dones for done in each])
-    costs.lanes = {stage: caller.kind(stage, job) for stage in PER_SHARD}
-    costs.workers = {kind: caller.cluster.count(kind) for kind in sorted(set(costs.lanes.values()))}
-    first = caller.metrics.first()
-    costs.start = first["queue_seconds"] if first else 0.0
-    costs.gap = caller.metrics.gap()
-    before = (disk.newest(job) or {}).get("costs")
-    if before:
-        for stage, laps in before["laps"].items():
-            known = costs.laps.setdefault(stage, {})
-            for recording, each in laps.items():
-                known.setdefault(recording, [Spent(**lap) for lap in each])
-        costs.overhead = {**before["overhead"], **costs.overhead}
-        costs.load = costs.load or before["load"]
-        costs.start = costs.start or before["start"]
-        costs.gap = costs.gap or before["gap"]
-    return costs
-
-
-def _packaged(
-    job: Job,
-    members: list[Member],
-    chosen: list[Member],
-    seen: dict[str, trial.Seen],
-    caller: ClusterCaller,
-    costs: Costs,
-) -> Sizes:
-    """Write and check the tars of the sample, to measure their bytes and time."""
-    sampled = {m.shard for m in chosen}
-    shards = sorted(sampled)
-    audio = sum(m.seconds for m in members if m.shard in sampled and m.recording in seen)
-    only = replace(job, only=frozenset(m.recording for m in chosen))
-    home = caller.listing(job)
-    staging = home.with_name(f"{home.name}-trial")
-    rows, part = trial.manifest_bytes(job, shards)
-    published = _linked(job)
-    formats: dict[str, float] = {}
-    try:
-        planned = caller.call(trial.plan, only, shards, staging)
-        if planned["seconds"]:
-            numbers = [(job, staging, number) for number in range(planned["shards"])]
-            since = caller.metrics.table().num_rows
-            alone = caller.metrics.table()["wall_seconds"][since - 1].as_py()
-            kept = sum(seen[m.recording].kept for m in chosen if m.recording in seen)
-            costs.gather = alone / max(kept, planned["seconds"])
-            caller.map(package.write, numbers)
-            caller.map(package.check, numbers)
-            walls = caller.metrics.table().slice(since)["wall_seconds"]
-            costs.package = (pc.sum(walls).as_py() or 0.0) / planned["seconds"]
-            found = {**trial.bytes_of(staging), "tables": planned["tables"]}
-            formats = {name: size / planned["seconds"] for name, size in found.items()}
-    finally:
-        storage.of(staging).clear(staging)
-    return Sizes(rows / (audio or 1.0), part, formats, published)
-
-
-def _linked(job: Job) -> float:
-    """Seconds of audio whose files a new version links from the newest one.
-
-    0 when the newest version lacks a format: that format is then written whole.
-    """
-    newest = versions.newest(job.out)
-    described = versions.described(newest) if newest else {}
-    if not {plugin.use for plugin in job.package.formats} <= set(described.get("formats", ())):
-        return 0.0
-    return float(described["seconds"]["packaged"])
-
-
-def _keep(job: Job, folder: Path, result: dict[str, Any], costs: Costs) -> None:
-    """Write the estimate into the run's folder, with the costs of its sample for later runs."""
-    result["fits"] = disk.lacking(result, job.out) is None
-    laps = {
-        stage: {recording: [_lap(s) for s in each] for recording, each in found.items()}
-        for stage, found in costs.laps.items()
-    }
-    kept = {
-        "laps": laps,
-        "overhead": costs.overhead,
-        "load": costs.load,
-        "start": costs.start,
-        "gap": costs.gap,
-    }
-    whole = {"key": disk.key(job), **result, "costs": kept}
-    write_atomic(folder / disk.NAME, json.dumps(masking.value(whole), indent=1).encode())
-
-
-def _lap(spent: Spent) -> dict[str, Any]:
-    return {
-        "recording": spent.recording,
-        "audio": spent.audio,
-        "wall": spent.wall,
-        "cpu": spent.cpu,
-        "cold": spent.cold,
-    }

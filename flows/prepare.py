@@ -8,12 +8,11 @@ manifests, so a rerun from the UI, a schedule and a local run all resume alike.
 # look up the types of the parameters, and every flow run would fail.
 
 import logging
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import replace
+from datetime import datetime
+from math import ceil
 from pathlib import Path
-from typing import Any
 
 from prefect import flow
 from prefect.context import FlowRunContext
@@ -21,17 +20,18 @@ from prefect.context import FlowRunContext
 from flows.cluster.chains import map_chains
 from flows.cluster.cluster import ClusterSettings
 from flows.progress import Progress
-from flows.run import disk, items, metrics, report, runs
-from flows.run.caller import ClusterCaller, opened
-from flows.server import api, history, posting
-from flows.settings import PrepareSettings, check
-from tasks import pipeline, prefect_tasks
-from tasks.accounting import summary
+from flows.run import body, grouping
+from flows.run.caller import ClusterCaller
+from flows.run.group_runs import Groups, label
+from flows.run.observer import Shown
+from flows.server import api, pace, posting, run_names
+from flows.server import history as records
+from flows.server.board_posting import Boards
+from flows.settings import History, PrepareSettings
+from tasks import plugins, prefect_tasks
 from tasks.callers import Chain, Step
-from tasks.dataset import reader_drops, versions
-from tasks.errors import MillError
 from tasks.job import Done, Job
-from tasks.results import Published, Sharded
+from tasks.json_types import JsonObject
 from tasks.settings import (
     FilterSettings,
     PackageSettings,
@@ -40,7 +40,6 @@ from tasks.settings import (
     Source,
     TranscribeSettings,
 )
-from tasks.storage import lock, tables
 
 log = logging.getLogger("uttermill")
 
@@ -49,7 +48,6 @@ SHARDS_PER_FLOW = 100  # three task runs each: Prefect's server records some 300
 
 @flow(
     name="prepare",
-    flow_run_name="prepare {out}",
     persist_result=False,
     on_failure=[posting.summarise],
     on_crashed=[posting.summarise],
@@ -64,7 +62,8 @@ def prepare(
     transcribe: TranscribeSettings = TranscribeSettings(),  # noqa: B008
     package: PackageSettings = PackageSettings(),  # noqa: B008
     cluster: ClusterSettings = ClusterSettings(),  # noqa: B008
-) -> dict[str, Any]:
+    history: History = "auto",
+) -> JsonObject:
     """Raw recordings in, a verified dataset version out.
 
     Safe to run again at any time: finished work is reused, missing work is done.
@@ -78,122 +77,85 @@ def prepare(
         transcribe: The recogniser, and which texts are good.
         package: What is published, in which formats and splits, and when it is refused.
         cluster: The workers: where, how many, within which limits.
+        history: Where `uttermill run` records itself; a flow run that Prefect started is recorded
+            where Prefect is.
     """
-    settings = PrepareSettings(
-        sources=tuple(sources),
-        out=out,
-        shard=shard,
-        filter=filter,
-        resample=resample,
-        transcribe=transcribe,
-        package=package,
-        cluster=cluster,
-    )
-    began = time.monotonic()
-    job = check(settings)
-    disk.check(job, settings.cluster)
-    with lock.hold(job.out):
-        record(job.out)
-        with (
-            runs.record(job.out, settings) as run,
-            runs.scratch() as scratch,
-            posting.LiveArtifact(job.out) as live,
-        ):
-            with metrics.recorded(run.folder) as measured:
-                own = replace(job, scratch=scratch)
-                with opened(own, settings.cluster, measured, run.folder) as (caller, progress):
-                    live.watch(progress)
-                    result = line(own, caller, progress, run.folder)
-            result["stragglers"] = measured.stragglers()
-            result["wall_seconds"] = round(time.monotonic() - began, 3)
-            run.finish(result)
-            report.of_run(job, run.folder, result["new"])
-            live.finish(result, run.place / report.NAME)
-    return result
+    settings = PrepareSettings.of_flow(locals())
+    with body.opened(settings) as run:
+        record(run.job, "prepare")
+        with posting.LiveArtifact(run.job.out) as live:
+            return run.work(TaskRuns, live)
 
 
-def record(out: Path) -> None:
-    """Tag this flow run with its OUT, and close the records of dead runs of the same OUT."""
+def record(job: Job, kind: str) -> None:
+    """Name this flow run, unless a person did, tag it with its OUT, and close the records of dead
+    runs of the same OUT. `kind`: prepare or estimate."""
     context = FlowRunContext.get()
     if context and context.flow_run:
-        history.mark_run(context.flow_run.id, out, context.flow_run.tags)
-        history.close_dead_runs(out, context.flow_run.id)
+        run = context.flow_run
+        datasets = [dataset.name for dataset in plugins.datasets(job.sources)]
+        name = run_names.name_of(run.name, kind, datasets, datetime.now().astimezone())
+        records.mark_run(run.id, job.out, run.tags, name)
+        records.close_dead_runs(job.out, run.id)
 
 
-def line(job: Job, caller: ClusterCaller, progress: Progress, folder: Path) -> dict[str, Any]:
-    """Run all stages on a cluster, within a flow run.
-
-    Returns what `run --json` prints, without the times. Files that the sources left aside are
-    listed in `folder`, the run's folder.
-    """
-    ended = pipeline.run(job, caller, TaskRuns(caller, progress, folder))
-    found, published, totals = ended.sharded, ended.published, ended.totals
-    return {
-        **_read_back(job, published),
-        "dataset": str(published.path),
-        "version": int(published.path.name[1:]),
-        "new": published.new,
-        **published.summary,
-        "ignored": found.ignored,
-        "stages": totals.as_dict(),
-        "package_walls": published.walls,
-        "tars": {**published.balance, "written": published.written, "linked": published.linked},
-        "deaths": vars(caller.dispatcher.losses),
-        "task_runs": totals.task_runs,
-    }
-
-
-def _read_back(job: Job, published: Published) -> dict[str, Any]:
-    """Error rates, splits, and utterances that readers would drop, from the published version.
-
-    When nothing is new and the store cannot be reached by now, the run still succeeds without.
-    """
-    try:
-        splits = versions.described(published.path)["splits"]
-        rates = summary.errors(tables.read(published.path / "utterances.parquet"))
-        drops = reader_drops.of_version(published.path, job.package.formats, job.filter.segmenter)
-    except (MillError, OSError) as error:
-        if published.new:
-            raise
-        log.warning("the error rates of %s are not known: %s", published.path, error)
-        return {"scored": 0, "wer": None, "cer": None, "splits": {}, "reader_drops": []}
-    told = {n: {"utterances": s["utterances"], "hours": s["hours"]} for n, s in splits.items()}
-    return {**rates, "splits": told, "reader_drops": drops}
-
-
-class TaskRuns:
+class TaskRuns(Shown):
     """The observer of a flow run: its steps are Prefect task runs, and move the progress bars.
 
-    Files that the sources left aside are listed in `folder`, if it is given.
+    Where there are many shards, or small ones, a task run stands for a stage of a group of them:
+    see `flows.run.grouping`.
     """
 
     # Nobody reads 30,000 task runs that say "Reused", and each costs 25 ms of CPU.
     most_shards = SHARDS_PER_FLOW
 
     def __init__(
-        self, caller: ClusterCaller, progress: Progress, folder: Path | None = None
+        self, job: Job, caller: ClusterCaller, progress: Progress, folder: Path | None = None
     ) -> None:
-        self.caller, self.folder = caller, folder
-        self.start, self.advance, self.finish = progress.start, progress.advance, progress.finish
+        super().__init__(job, caller, progress, folder)
+        self._pace = pace.Pace()
+        self._chosen_size = job.shard.hours is not None
+        self._groups: Groups | None = None  # while its chains run
+
+    @property
+    def task_runs(self) -> int:
+        """How many Prefect was told of."""
+        return self._pace.count
 
     def step(
         self, name: str, work: Callable[[], Step], shard: str = "", seconds: float = 0.0
     ) -> Step:
-        label = name
-        if shard:
-            label += f" · {shard.replace('shard-', 'shard ')} · {seconds / 3600:.2f} h"
-        return prefect_tasks.run(name, label, work)
+        if shard and self._groups is not None:
+            return self._groups.of(shard).step(name, shard, work)
+        return self._task_run(name, label(name, shard, seconds) if shard else name, work)
 
-    def chains(self, shards: list[str], chain: Chain) -> list[list[Done]]:
-        return over_shards(shards, chain, self.caller)
+    def _task_run(self, name: str, words: str, work: Callable[[], Step]) -> Step:
+        if (near := self._pace.begun()) and (said := pace.warning(near)):
+            log.warning(said)
+        return prefect_tasks.run(name, words, work)
 
-    def sharded(self, found: Sharded) -> None:
-        if self.folder is not None:
-            items.write_left_aside(self.folder, found.left)
+    def chains(self, shards: Mapping[str, float], chain: Chain) -> list[list[Done]]:
+        each = grouping.size(len(shards), sum(shards.values()), self._chosen_size)
+        if each == 1:
+            return over_shards(list(shards), chain, self.caller)
+        groups = Groups(shards, each, self._task_run)
+        log.info("%d shards share the task runs of %d groups", len(shards), len(groups.all))
+        caller, dispatcher = self.caller, self.caller.dispatcher
+        with Boards(groups.all), groups:
+            self._groups = groups
+            try:
+                results = map_chains(
+                    groups.order, chain, caller.width, dispatcher.cancel, dispatcher.drain
+                )
+            finally:
+                self._groups = None
+        of = dict(zip(groups.order, results, strict=True))
+        return [of[shard] for shard in shards]
 
 
 def over_shards(shards: list[str], chain: Chain, caller: ClusterCaller) -> list[list[Done]]:
-    """Run a chain for each shard; more than 100 shards run in child flow runs, two at a time."""
+    """Run a chain for each shard; more than 100 shards run in child flow runs: two at a time, or
+    as many as it takes to keep all workers busy."""
     dispatcher = caller.dispatcher
     groups = [shards[i : i + SHARDS_PER_FLOW] for i in range(0, len(shards), SHARDS_PER_FLOW)]
     if len(groups) <= 1:
@@ -209,8 +171,11 @@ def over_shards(shards: list[str], chain: Chain, caller: ClusterCaller) -> list[
     def child(group: list[str]) -> list[list[Done]]:
         return api.with_retries(lambda: prepare_shards(group), "a child flow run", dispatcher.sleep)
 
+    def at_once() -> int:
+        return max(2, 1 + ceil(caller.width() / SHARDS_PER_FLOW))
+
     _children.set((once, caller.width, dispatcher.drain))
-    children = map_chains(groups, child, 2, dispatcher.cancel)
+    children = map_chains(groups, child, at_once, dispatcher.cancel)
     return [done for results in children for done in results]
 
 

@@ -1,7 +1,8 @@
 """One line per stage: hours of audio done, speed as a multiple of real time, time left.
 
 On a terminal these are live bars that share a console with Prefect's log lines; elsewhere (CI, a
-file, a pipe) each stage prints one plain line when it ends. Everything goes to stderr.
+file, a pipe) each stage prints one plain line when it ends, and a run says every EVERY seconds how
+far it is. Everything goes to stderr.
 """
 
 from __future__ import annotations
@@ -10,16 +11,43 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Self, TextIO
 
 from rich.console import Console
 from rich.file_proxy import FileProxy
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
+
+EVERY = 30.0  # s between two lines where there are no bars
+
+
+@contextmanager
+def repeated(line: Callable[[], str], stream: TextIO) -> Iterator[None]:
+    """Within it, print `line()` every EVERY seconds, from a thread."""
+    over = threading.Event()
+
+    def tell() -> None:
+        while not over.wait(EVERY):
+            print(line(), file=stream, flush=True)
+
+    thread = threading.Thread(target=tell, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Say what begins, and every EVERY seconds that it still goes on."""
+    began = time.monotonic()
+    print(f"{what} …", file=sys.stderr, flush=True)
+    with repeated(lambda: f"{what} … {clock(time.monotonic() - began)}", sys.stderr):
+        yield
 
 
 @dataclass
@@ -56,6 +84,7 @@ class Progress:
         stream = stream if stream is not None else sys.stderr
         self._lock = threading.RLock()
         self._stages: dict[str, _Stage] = {}
+        self._began = time.monotonic()
         self._quiet = quiet
         self._stream = stream
         self._bars: Bars | None = None
@@ -78,14 +107,11 @@ class Progress:
         if self._bars is not None:
             self._open.enter_context(shared_console(self._bars.console, self._stream))
             self._open.enter_context(self._bars)
+        elif not self._quiet:
+            self._open.enter_context(repeated(self.line, self._stream))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._open.close()
 
     def start(self, stage: str, total_seconds: float) -> None:
@@ -138,7 +164,19 @@ class Progress:
                 for name, s in self._stages.items()
             ]
 
-    def on_event(self, event: tuple[float, Any]) -> None:
+    def line(self) -> str:
+        """How far the run is, on one line: what each open stage has done, its speed, what is left.
+
+        A stage's time is that of the clock since it began, as everywhere on the way.
+        """
+        going = [stage for stage in self.standing() if not stage.finished]
+        told = [_told(stage) for stage in going if stage.total or stage.done]
+        whole = clock(time.monotonic() - self._began)
+        if told:
+            return f"{whole}  {'; '.join(told)}"
+        return f"{whole}  {f'{going[0].name} goes on' if going else 'the workers start'}"
+
+    def on_event(self, event: tuple[float, object]) -> None:
         """Handler for `Cluster.subscribe`: a worker's `{"stage": str, "seconds": float}`."""
         message = event[1]
         if isinstance(message, dict) and "stage" in message and "seconds" in message:
@@ -160,6 +198,16 @@ class Progress:
             speed=speed_of(computed, took),
             left=f"{left} left" if left else "",
         )
+
+
+def _told(stage: Standing) -> str:
+    """`filter 1.20 of 3.10 h, 84 x real time, 1:20 left`."""
+    computed = stage.done - stage.reused
+    parts = [f"{stage.name} {stage.done / 3600:.2f} of {hours(max(stage.total, stage.done))}"]
+    if speed := speed_of(computed, stage.seconds):
+        left = max(0.0, stage.total - stage.done) * stage.seconds / computed
+        parts += [speed, f"{clock(left)} left"]
+    return ", ".join(parts)
 
 
 def hours(seconds: float) -> str:

@@ -11,11 +11,12 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flows.settings import PrepareSettings, check
 from tasks import masking
 from tasks.errors import ConfigError
+from tasks.json_types import JsonObject
 
 if TYPE_CHECKING:
     from prefect.runner import Runner
@@ -51,9 +52,13 @@ def serve(
     if not name or any(letter in name for letter in FORBIDDEN):
         raise ConfigError(f"--name {name!r}: a name without any of {' '.join(FORBIDDEN)} is needed")
     schedule = schedule_of(cron, timezone)
+    from flows.server import history
+
     with _api() as ui:
         served = Served(f"prepare/{name}", ui, cron, schedule.timezone if schedule else None)
         asyncio.run(_serve(parameters, name, schedule, lambda: ready(served)))
+        # Before the server ends, and outside of the loop: within one it would not wait.
+        history.drain(timeout=10)
 
 
 def schedule_of(cron: str | None, timezone: str | None) -> Schedule | None:
@@ -83,7 +88,7 @@ def schedule_of(cron: str | None, timezone: str | None) -> Schedule | None:
     return Cron(cron, timezone=timezone or "UTC")
 
 
-def without_secrets(settings: PrepareSettings) -> dict[str, Any]:
+def without_secrets(settings: PrepareSettings) -> JsonObject:
     """The settings as parameters of a flow run; ConfigError when they hold a secret."""
     parameters = settings.model_dump(mode="json", exclude_unset=True)
     if place := _hidden(parameters, ""):
@@ -94,7 +99,7 @@ def without_secrets(settings: PrepareSettings) -> dict[str, Any]:
     return parameters
 
 
-def _hidden(found: Any, place: str) -> str:
+def _hidden(found: object, place: str) -> str:
     """The place of the first masked text, such as `transcribe.backend.api_key`; empty if none."""
     if isinstance(found, str):
         return place if masking.HIDDEN in found else ""
@@ -126,13 +131,12 @@ def _api() -> Iterator[str]:
 
 
 async def _serve(
-    parameters: dict[str, Any], name: str, schedule: Schedule | None, ready: Callable[[], None]
+    parameters: JsonObject, name: str, schedule: Schedule | None, ready: Callable[[], None]
 ) -> None:
     from prefect.runner import Runner
     from prefect.types.entrypoint import EntrypointType
 
     from flows.prepare import prepare
-    from flows.server import history
     from flows.server.console import quiet
 
     with quiet():
@@ -147,7 +151,6 @@ async def _serve(
             entrypoint_type=EntrypointType.MODULE_PATH,
         )
         await _until_stopped(runner, ready)
-        history.drain(timeout=10)  # before the server ends
 
 
 async def _until_stopped(runner: Runner, ready: Callable[[], None]) -> None:

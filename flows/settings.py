@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import date
-from math import isfinite
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -17,7 +15,8 @@ from flows.cluster.settings import ClusterSettings
 from tasks import plugins, storage
 from tasks.errors import ConfigError
 from tasks.job import Job
-from tasks.plugins import gpu
+from tasks.json_types import JsonObject
+from tasks.plugins import explaining, gpu
 from tasks.recording.names import display_text, is_utf8
 from tasks.settings import (
     FilterSettings,
@@ -30,6 +29,9 @@ from tasks.settings import (
     StageSettings,
     TranscribeSettings,
 )
+
+#: Where a local run records itself in Prefect.
+History = Literal["auto", "own", "none", "server"]
 
 
 class PrepareSettings(StageSettings):
@@ -45,6 +47,17 @@ class PrepareSettings(StageSettings):
     transcribe: TranscribeSettings = TranscribeSettings()
     package: PackageSettings = PackageSettings()
     cluster: ClusterSettings = ClusterSettings()
+    history: History = Field(
+        "auto",
+        description="Where a local run that computes something records itself: on a Prefect server "
+        "of its own (own), on the configured one (server), nowhere (none); auto: on the configured "
+        "one, else on its own.",
+    )
+
+    @classmethod
+    def of_flow(cls, parameters: Mapping[str, object]) -> PrepareSettings:
+        """The settings among a flow's parameters, which have the same names."""
+        return cls.model_validate({name: parameters[name] for name in cls.model_fields})
 
     def rooted(self) -> PrepareSettings:
         """The same with absolute paths, because a run's settings are read again from elsewhere."""
@@ -113,7 +126,7 @@ def read(
     path: str | None, sources: Sequence[str], out: str | None, sets: Sequence[str]
 ) -> PrepareSettings:
     """PrepareSettings from a YAML file or from `--source`/`--out`, with `--set` applied."""
-    data: dict[str, Any] = {}
+    data: JsonObject = {}
     if path is not None:
         try:
             with open(path, encoding="utf-8") as file:
@@ -124,56 +137,61 @@ def read(
         if not isinstance(data, dict):
             raise ConfigError(f"settings file {path} must be a mapping with sources and out")
     if sources:
-        # A folder given on the command line may hold broken files: take what is good.
-        data["sources"] = [{"kind": "folder", "path": s, "expect_broken": True} for s in sources]
+        # A folder given on the command line may hold broken files: take what is good, unless the
+        # command line also says how many may be broken.
+        spared = not any(map(_sets_failed_fraction, sets))
+        data["sources"] = [{"kind": "folder", "path": s, "expect_broken": spared} for s in sources]
     if out is not None:
         data["out"] = out
     for assignment in sets:
         assign(data, assignment)
-    return parse(data).rooted()
+    yaml_text.refuse_what_json_cannot_hold(data, "settings")
+    if found := plugins.complaints(data, PrepareSettings):
+        raise ConfigError(explaining.joined(found))
+    return parse(_at_home(data)).rooted()
 
 
-def parse(data: dict[str, Any]) -> PrepareSettings:
-    _refuse_what_json_cannot_hold(data, "settings")
+def _sets_failed_fraction(assignment: str) -> bool:
+    return assignment.partition("=")[0].strip() == "package.max_failed_fraction"
+
+
+def parse(data: JsonObject) -> PrepareSettings:
+    yaml_text.refuse_what_json_cannot_hold(data, "settings")
     try:
         return PrepareSettings.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(plugins.explain(error, PrepareSettings, "")) from None
+        raise ConfigError(explaining.explain(error, PrepareSettings, "", data)) from None
 
 
-def _refuse_what_json_cannot_hold(value: Any, place: str) -> None:
-    """Settings are stored as JSON, here and in Prefect: refuse values that JSON would change.
-
-    Paths of folders may be any bytes; `check` says which folder has to be renamed.
-    """
+def _at_home(value: Any) -> Any:
+    """Settings in which `~` and `~/folder` are the home folder, as in a shell."""
     if isinstance(value, dict):
-        for key, inner in value.items():
-            if not isinstance(key, str) or not is_utf8(key):
-                raise ConfigError(f"{place}: a setting is named {display_text(repr(key))}, no text")
-            if key not in ("path", "out") or not isinstance(inner, str):
-                _refuse_what_json_cannot_hold(inner, f"{place}.{key}")
-    elif isinstance(value, list | tuple):
-        for index, inner in enumerate(value):
-            _refuse_what_json_cannot_hold(inner, f"{place}.{index}")
-    elif isinstance(value, str) and not is_utf8(value):
-        raise ConfigError(f"{place}: {display_text(value)[:100]} is not valid Unicode")
-    elif isinstance(value, bytes | set | date) or (
-        isinstance(value, float) and not isfinite(value)
-    ):
-        raise ConfigError(f"{place}: {value!r} is no text, finite number, list or mapping")
+        return {key: _at_home(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_at_home(inner) for inner in value]
+    if isinstance(value, str) and (value == "~" or value.startswith("~/")):
+        return os.path.expanduser(value)
+    return value
 
 
-def assign(data: dict[str, Any], assignment: str) -> None:
-    """Apply `a.b=value` (YAML); setting `use` replaces the whole mapping of a plug-in.
+def assign(data: JsonObject, assignment: str) -> None:
+    """Apply `a.b=value` (YAML); setting `use` replaces the whole mapping of a plug-in, and
+    `a.b+=value` adds an entry, or those of a list, to a list.
 
     A plug-in or a list that `data` leaves out is taken from the defaults, so that one setting of
     theirs can be changed alone.
     """
     dotted, equals, text = assignment.partition("=")
-    keys = dotted.strip().split(".")
+    adds = dotted.rstrip().endswith("+")
+    keys = dotted.strip().removesuffix("+").rstrip().split(".")
     if not equals or not all(keys):
-        raise ConfigError(f"--set {assignment!r}: write it as key.key=value")
+        raise ConfigError(
+            f"--set {assignment!r}: write it as key.key=value, or key.list+=value to add to a list"
+        )
     value = yaml_text.load(text, f"--set {assignment!r}: the value")
+    if adds:
+        _add(data, keys, value, assignment)
+        return
     if keys[-1] == "use" and len(keys) > 1:
         keys, value = keys[:-1], {"use": value}
     place: Any = data
@@ -187,7 +205,23 @@ def assign(data: dict[str, Any], assignment: str) -> None:
         place[keys[-1]] = value
 
 
-def _defaults() -> dict[str, Any]:
+def _add(data: JsonObject, keys: list[str], value: Any, assignment: str) -> None:
+    """Add to a list; one that `data` leaves out is the default one."""
+    place: Any = data
+    default: Any = _defaults()
+    for key in keys[:-1]:
+        default = default.get(key) if isinstance(default, dict) else None
+        place = _step(place, key, assignment, default)
+    usual = default.get(keys[-1]) if isinstance(default, dict) else None
+    there = place.get(keys[-1], usual) if isinstance(place, dict) else None
+    if there is None and keys == ["sources"]:
+        there = []
+    if not isinstance(there, list):
+        raise ConfigError(f"--set {assignment!r}: {'.'.join(keys)} is no list; write = for +=")
+    place[keys[-1]] = [*there, *(value if isinstance(value, list) else [value])]
+
+
+def _defaults() -> JsonObject:
     return {
         name: field.default.model_dump(mode="json")
         for name, field in PrepareSettings.model_fields.items()
@@ -222,7 +256,14 @@ def _index(place: list[Any], key: str, assignment: str) -> int:
 
 def check(settings: PrepareSettings) -> Job:
     """Check everything that can be checked before a worker starts; ConfigError in one sentence."""
-    from tasks import recipe
+    job = check_wishes(settings)
+    storage.of(job.out).check(job.out)
+    return job
+
+
+def check_wishes(settings: PrepareSettings) -> Job:
+    """The same, but for OUT, which may be read-only here."""
+    from tasks import places, recipe
     from tasks.packaging import selection
 
     job = settings.job()
@@ -247,11 +288,9 @@ def check(settings: PrepareSettings) -> Job:
     for shelf, some in chosen.items():
         for plugin in some:
             recipe.of_plugin(shelf, plugin)  # also looks for its model
-    for _, source, source_settings in plugins.datasets(job.sources):
-        next(iter(source.recordings(source_settings)), None)  # raises when it cannot be listed
+    places.check(job)
     selection.check(job)
     recipe.weights(job.transcribe)
     settings.cluster.check()
     fleet.check(job, settings.cluster)
-    storage.of(job.out).check(job.out)
     return job

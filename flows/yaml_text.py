@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import date
+from math import isfinite
 from typing import Any
 
 import yaml
 
 from tasks.errors import ConfigError
+from tasks.recording.names import display_text, is_utf8
 
 MOST_BYTES = 256 << 10
 
@@ -33,3 +36,25 @@ def load(text: str, what: str) -> Any:
     except (ValueError, RecursionError):
         raise ConfigError(f"{what} is nested too deeply, or holds itself by an alias") from None
     return value
+
+
+def refuse_what_json_cannot_hold(value: object, place: str) -> None:
+    """Settings are stored as JSON, here and in Prefect: refuse values that JSON would change.
+
+    Paths of folders may be any bytes; `check` says which folder has to be renamed.
+    """
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str) or not is_utf8(key):
+                raise ConfigError(f"{place}: a setting is named {display_text(repr(key))}, no text")
+            if key not in ("path", "out") or not isinstance(inner, str):
+                refuse_what_json_cannot_hold(inner, f"{place}.{key}")
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            refuse_what_json_cannot_hold(inner, f"{place}.{index}")
+    elif isinstance(value, str) and not is_utf8(value):
+        raise ConfigError(f"{place}: {display_text(value)[:100]} is not valid Unicode")
+    elif isinstance(value, bytes | set | date) or (
+        isinstance(value, float) and not isfinite(value)
+    ):
+        raise ConfigError(f"{place}: {value!r} is no text, finite number, list or mapping")

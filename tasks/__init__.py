@@ -1,7 +1,5 @@
 """uttermill's library: the five stages, without Prefect and without a cluster."""
 
-import os
+from tasks import environment
 
-# ONNX Runtime brings a telemetry client that starts when it is imported; nothing here may phone
-# home. Set before any module can import it, in workers too.
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+environment.no_telemetry()  # before any module can import ONNX Runtime, in workers too

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from tasks.job import Done, Job
+from tasks.job import Cost, Done, Job
 from tasks.results import Published, Sharded
 from tasks.stages import stage
+from tasks.stages.cost import CostMeter
 
 Step = TypeVar("Step", Sharded, Done, Published)
+Result = TypeVar("Result")
 Chain = Callable[[str], list[Done]]  # of a shard
 
 
 class Caller(Protocol):
     """Gets work to where it is done. Arguments and results survive pickling."""
 
-    def call(self, work: Callable[..., Any], *args: Any) -> Any:
+    def call(self, work: Callable[..., Result], *args: object) -> Result:
         """Run `work(*args)` somewhere."""
 
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
         """Run one stage for one shard of so much audio, surviving whatever kills it."""
 
-    def map(self, work: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def map(self, work: Callable[..., Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
         """Run `work` for each tuple of arguments, results in order."""
 
     def listing(self, job: Job) -> Path:
@@ -33,13 +35,13 @@ class Caller(Protocol):
 class Here:
     """Everything in this process: for tests, debuggers and notebooks."""
 
-    def call(self, work: Callable[..., Any], *args: Any) -> Any:
+    def call(self, work: Callable[..., Result], *args: object) -> Result:
         return work(*args)
 
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
         return stage.run(name, job, shard)
 
-    def map(self, work: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def map(self, work: Callable[..., Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
         return [work(*each) for each in args]
 
     def listing(self, job: Job) -> Path:
@@ -57,8 +59,9 @@ class Observer(Protocol):
     ) -> Step:
         """Run a step and return its result."""
 
-    def chains(self, shards: list[str], chain: Chain) -> list[list[Done]]:
-        """Run `chain` for each shard, many at once if there is room; results in order."""
+    def chains(self, shards: Mapping[str, float], chain: Chain) -> list[list[Done]]:
+        """Run `chain` for each shard, many at once if there is room; results in order. `shards`:
+        seconds of audio of each, in the order in which they are best begun."""
 
     def sharded(self, found: Sharded) -> None:
         """The shard stage has ended."""
@@ -83,7 +86,7 @@ class Unobserved:
     ) -> Step:
         return work()
 
-    def chains(self, shards: list[str], chain: Chain) -> list[list[Done]]:
+    def chains(self, shards: Mapping[str, float], chain: Chain) -> list[list[Done]]:
         return [chain(shard) for shard in shards]
 
     def sharded(self, found: Sharded) -> None: ...
@@ -93,3 +96,44 @@ class Unobserved:
     def advance(self, stage: str, seconds: float, reused: bool = False) -> None: ...
 
     def finish(self, stage: str) -> None: ...
+
+
+class WorkersNeeded(Exception):
+    """A run that began in one process has found work for workers."""
+
+
+class Alone(Unobserved):
+    """Caller and observer of a run that begins in this process, and ends there where nothing has to
+    be computed.
+
+    Whatever decodes, measures or transcribes raises WorkersNeeded, as does packaging more than
+    `most_seconds` of audio. `ran` is told of each call that was made here, with what it cost.
+    """
+
+    def __init__(
+        self, most_seconds: float, ran: Callable[[Callable[..., Any], Cost], None]
+    ) -> None:
+        self._most, self._ran = most_seconds, ran
+        self._begun = ("", 0.0)  # the stage that was begun last, and how much audio it has
+
+    def start(self, stage: str, total_seconds: float) -> None:
+        self._begun = stage, total_seconds
+
+    def call(self, work: Callable[..., Any], *args: Any) -> Any:
+        name, seconds = self._begun
+        if name != "package" or seconds > self._most:
+            raise WorkersNeeded
+        with CostMeter() as meter:
+            result = work(*args)
+        self._ran(work, meter.cost)
+        return result
+
+    def map(self, work: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
+        return [self.call(work, *each) for each in args]
+
+    def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
+        raise WorkersNeeded
+
+    def listing(self, job: Job) -> Path:
+        assert job.scratch is not None
+        return job.scratch / "listing"

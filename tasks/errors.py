@@ -3,8 +3,9 @@
     MillError                 something a person can act on: one sentence, cause and remedy
     ├── ConfigError           settings or usage; raised before a worker starts (exit 2)
     ├── RunError              the run cannot go on or refuses to publish (exit 1)
-    │   └── NothingLeft       every recording was dropped or failed, with the reasons
-    ├── Held                  another run holds OUT (exit 4)
+    │   ├── NothingLeft       every recording was dropped or failed, with the reasons
+    │   └── TooManyFailed     more recordings failed than max_failed_fraction allows
+    ├── OutLocked             another run holds the lock of OUT (exit 4)
     ├── CorruptManifest       a checkpoint or blob is not what was committed: it is recomputed
     ├── ConservationError     samples were lost or counted twice: our bug, loud
     └── ItemError             one item is bad: quarantined as (code, detail), the shard goes on
@@ -14,9 +15,10 @@ Only `ItemError` is caught around an item. Anything else is a bug and ends the s
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from tasks import masking
+from tasks.json_types import JsonObject
 
 
 class MillError(Exception):
@@ -44,7 +46,7 @@ class NothingLeft(RunError):
     def __init__(
         self,
         message: str,
-        reasons: dict[str, Any] | None = None,
+        reasons: Mapping[str, JsonObject] | None = None,
         ignored: dict[str, int] | None = None,
     ) -> None:
         super().__init__(message, reasons, ignored)
@@ -57,7 +59,19 @@ class NothingLeft(RunError):
         return masking.sentence(sentence)
 
 
-class Held(MillError):
+class TooManyFailed(RunError):
+    """More recordings failed than the settings allow; `broken`: the first of them, in words."""
+
+    def __init__(self, message: str, broken: Sequence[str] = ()) -> None:
+        super().__init__(message, broken)
+        self.broken = tuple(broken)
+
+    def __str__(self) -> str:
+        named = f": {', '.join(self.broken)}" if self.broken else ""
+        return masking.sentence(f"{self.args[0]}{named}")
+
+
+class OutLocked(MillError):
     pass
 
 
@@ -113,6 +127,7 @@ CODES = {
     "changed": "the file changed while the run read it; the next run takes it",
     "over_full_scale": "its peak is too far beyond full scale for the level that was asked for",
     "asr_error": "the recogniser refused it",
+    "person": "a person decided so: `uttermill review export` says who and why",
 }
 
 #: Codes of failures that may be temporary, because the machine or a remote recogniser caused them;

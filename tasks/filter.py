@@ -7,47 +7,40 @@ stored: `tasks.checkpoints` applies the limits to the measures at every run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from itertools import chain
 
 from tasks import plugins, recipe
 from tasks.accounting import ledger
-from tasks.audio import Clip
 from tasks.checkpoints import cuts, verdicts, view
 from tasks.checkpoints.manifest import Row
 from tasks.errors import ItemError
 from tasks.job import Job
+from tasks.json_types import JsonObject
 from tasks.plugins.rules import judge
 from tasks.recording import Locator
-from tasks.recording.faults import Fault, touching
+from tasks.recording.faults import Fault
 from tasks.schema import CUTS
 from tasks.segmenters import Segmenter, Span
 from tasks.settings import Plugin
-from tasks.stages import cutting, handover
+from tasks.stages import cutting, handover, measuring
+from tasks.stages.arriving import Readers
+from tasks.stages.contract import OfRecording
 
 SCHEMA = CUTS
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(OfRecording):
     """A recording to cut (`spans` None), or spans of its stored cuts to measure, each with the
     filters that it lacks."""
 
-    recording: Row
     cut: str
     spans: tuple[tuple[Span, tuple[Plugin, ...]], ...] | None
     stored: frozenset[str] = frozenset()  # recipes of the shard's PCM, which needs no handover
     decoded: int = 0  # samples of the whole recording, where its cuts are known
     faults: tuple[Fault, ...] = ()  # its faults, where its cuts are known
-
-    @property
-    def name(self) -> str:
-        return str(self.recording["recording"])
-
-    @property
-    def recording_name(self) -> str:
-        return self.name
 
     @property
     def items(self) -> int:
@@ -64,7 +57,7 @@ class Unit:
         return float(self.recording["header_seconds"] or 0.0)
 
 
-def meta(job: Job) -> dict[str, Any]:
+def meta(job: Job) -> JsonObject:
     """Footer of a part: the recipe of each measure that its rows hold."""
     wanted = {p.use: recipe.of_plugin("filters", p) for p in job.filter.filters}
     return {"measures": wanted}
@@ -107,25 +100,25 @@ def _lacking(cut: cuts.Cut, job: Job) -> tuple[tuple[Span, tuple[Plugin, ...]], 
 def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
     """Rows of each unit, in order. A bad recording gives the row of its failure."""
     for unit in units:
-        handed = handover.Writer(job, str(unit.recording["content"]), unit.stored)
+        writer = handover.Writer(job, str(unit.recording["content"]), unit.stored)
         try:
-            rows = _cut(unit, job, handed)
+            rows = _cut(unit, job, writer)
         except (ItemError, MemoryError) as error:
-            handed.discard()
+            writer.discard()
             if isinstance(error, ItemError):
                 rows = failure(unit, error.code, error.detail, error.decoded, error.rate)
             else:
                 rows = failure(unit, "out_of_memory", str(error))
         except BaseException:
-            handed.discard()
+            writer.discard()
             raise
         locator = Locator.loads(unit.recording["locator"])
         # If the file changed meanwhile, what was read does not belong to its digest.
         if cutting.unchanged(locator, unit.recording["guard"]):
-            handed.publish()
+            writer.publish()
         else:
             rows = []
-            handed.discard()
+            writer.discard()
         yield rows
 
 
@@ -148,7 +141,7 @@ def failure(unit: Unit, code: str, detail: str, decoded: int = 0, rate: int = 0)
     ]
 
 
-def _cut(unit: Unit, job: Job, handed: handover.Writer) -> list[Row]:
+def _cut(unit: Unit, job: Job, writer: handover.Writer) -> list[Row]:
     segmenter, settings = plugins.resolve("segmenters", job.filter.segmenter)
     given = cuts.segments_of(unit.recording)
     rules = verdicts.filter_rules(job.filter.filters)
@@ -162,15 +155,23 @@ def _cut(unit: Unit, job: Job, handed: handover.Writer) -> list[Row]:
             return segmenter.start(settings, rate, given or ())
         return cutting.KnownSpans(list(known), at)
 
+    def readers(start: int) -> Readers:
+        filters = job.filter.filters if known is None else tuple(chain(*known.values()))
+        works = {**measuring.reading(filters), **({} if known is not None else writer.reading())}
+        return Readers(start, facts.rate, facts.channels, unit.recording["size"], works)
+
     first = min((span.start for span in known or ()), default=0)
-    for span, clip in cutting.spans(locator, facts, begin, first):
-        found = Measured({}, {})
+    for span, clip in cutting.spans(locator, facts, begin, first, readers):
+        found = measuring.Measured({}, {})
         if clip is not None:
             clip = clip.of_recording(None, unit.recording["size"])
             filters = job.filter.filters if known is None else known[span]
-            found = measured(clip, filters, job.filter.measure_all)
+            long = facts.long if clip.is_lazy else None
+            covered = long is not None and (span.start, span.end) == (long.start, facts.decoded)
+            read = long.results() if long is not None and covered else {}
+            found = measuring.measured(clip, filters, job.filter.measure_all, read)
             if known is None and judge(found.measures, rules) is None:
-                handed.add(span.start, span.end, clip)
+                writer.add(span.start, span.end, clip, read)
         rows.append(
             {
                 "cut": unit.cut,
@@ -187,16 +188,16 @@ def _cut(unit: Unit, job: Job, handed: handover.Writer) -> list[Row]:
                 "turn": span.turn,
             }
         )
-    whole = WholeRecording(unit.decoded, unit.faults)
+    whole = measuring.WholeRecording(unit.decoded, unit.faults)
     if known is None:
-        whole = WholeRecording(facts.decoded, tuple(facts.faults))
+        whole = measuring.WholeRecording(facts.decoded, tuple(facts.faults))
     for row in rows:
         if row["kind"] == "utterance" and row["end"] > row["start"]:
             key = Span(row["start"], row["end"], "utterance", row["given"])
             filters = job.filter.filters if known is None else known[key]
-            row["measures"].update(_after_all(row, unit.recording, whole, filters))
+            row["measures"].update(measuring.after_all(row, unit.recording, whole, filters))
             if known is None and judge(row["measures"], rules) is not None:
-                handed.drop(row["start"], row["end"])
+                writer.drop(row["start"], row["end"])
         row["measures"] = list(row["measures"].items())
     if known is not None:
         return rows
@@ -216,53 +217,3 @@ def _cut(unit: Unit, job: Job, handed: handover.Writer) -> list[Row]:
         "notes": facts.notes,
     }
     return [recording, *rows]
-
-
-class WholeRecording(NamedTuple):
-    """What is known of a recording once it is decoded to its end."""
-
-    decoded: int
-    faults: tuple[Fault, ...]
-
-
-def _after_all(
-    row: Row, recording: Row, whole: WholeRecording, filters: Sequence[Plugin]
-) -> dict[str, float | None]:
-    """Measures of an utterance that need the whole recording, but none of its samples."""
-    start, end = row["start"], row["end"]
-    clip = Clip(
-        row["rate"],
-        row["channels"],
-        end - start,
-        recording["header_seconds"],
-        recording["size"],
-        recording_samples=whole.decoded,
-        faults=touching(whole.faults, start, end),
-    )
-    found: dict[str, float | None] = {}
-    for plugin in filters:
-        module, settings = plugins.resolve("filters", plugin)
-        if module.AFTER_ALL:
-            found.update(module.measure(clip, settings))
-    return found
-
-
-class Measured(NamedTuple):
-    """What was measured of one clip: numbers by column, fingerprints by filter."""
-
-    measures: dict[str, float | None]
-    fingerprints: dict[str, bytes]
-
-
-def measured(clip: Clip, filters: Sequence[Plugin], measure_all: bool = False) -> Measured:
-    """Run filters on a clip, cheap ones first; costly ones only if those reject nothing."""
-    found = Measured({}, {})
-    rules = verdicts.cheap_rules(tuple(filters))
-    for plugin in sorted(filters, key=verdicts.costly):
-        if verdicts.costly(plugin) and not measure_all and judge(found.measures, rules) is not None:
-            break
-        module, settings = plugins.resolve("filters", plugin)
-        found.measures.update(module.measure(clip, settings))
-        if module.fingerprint:
-            found.fingerprints[plugin.use] = module.fingerprint(clip, settings)
-    return found

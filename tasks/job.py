@@ -18,6 +18,14 @@ GIB = 1024**3
 
 
 @dataclass(frozen=True, slots=True)
+class Pinned:
+    """The first `size` bytes of the file of decisions by people, and their hash."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """Settings of one run. The last fields never change an output."""
 
@@ -28,6 +36,7 @@ class Job:
     resample: ResampleSettings = field(default_factory=ResampleSettings)
     transcribe: TranscribeSettings = field(default_factory=TranscribeSettings)
     package: PackageSettings = field(default_factory=PackageSettings)
+    reviews: Pinned | None = None  # decisions by people; None: those of OUT as they are when asked
     only: frozenset[str] | None = None  # recordings to work on: a sample; None: all of a shard
     scratch: Path | None = None  # disposable; None: no hand-over cache
     cache_bytes: int = GIB  # bound of the hand-over cache of one shard

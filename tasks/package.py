@@ -1,12 +1,18 @@
 """Stage package: every kept utterance goes into one verified dataset version.
 
-    gather      decide every utterance; write the tables and the plan into a staging folder
-    write       write one output shard, or link the previous version's   } one worker call
-    check       read an output shard back                                } each
+    decide      decide the utterances of some work shards            \\
+    choose      over the whole corpus: what is packaged, which split  |  one worker call each,
+    ledger      one portion of the ledger                             |  or one for each group,
+    plan        which clip lies in which tar                          |  portion or part
+    scatter     put rows where the parts of the version find them     |
+    part        the rows of a part, and what is written for it       /
+    write       write an output shard, or link the previous version's
+    check       read an output shard back
     publish     lists, description and data card; then the version appears at once
 
 An item is a packaged utterance. A version depends on the recordings, the settings and the versions
-before it, never on how recordings were grouped into work shards.
+before it, never on how recordings were grouped into work shards. No call holds the rows of the
+corpus: `choose` and `plan` hold some tens of bytes of each clip.
 """
 
 from __future__ import annotations
@@ -15,114 +21,206 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks import plugins, recipe, storage
 from tasks.accounting import summary
-from tasks.corpuswide import decisions
 from tasks.dataset import datacard, versions
 from tasks.errors import RunError
+from tasks.formats import Hashes
 from tasks.job import Job
-from tasks.packaging import contents, finish, layout, plan, safeguards, splits
-from tasks.packaging.contents import Contents
-from tasks.packaging.previous import PreviousVersion
+from tasks.json_types import JsonObject
+from tasks.packaging import (
+    canonical,
+    decided,
+    finish,
+    layout,
+    ledger_notes,
+    ledger_parts,
+    parts,
+    plan,
+    published,
+    safeguards,
+    splits,
+    whole,
+)
+from tasks.packaging.ledger_notes import Portion
+from tasks.packaging.published import Published
 from tasks.packaging.shards import check, write
-from tasks.storage import tables
+from tasks.reviews import applied
 
 __all__ = ["check", "gather", "publish", "write"]
 
-PACKAGE_VERSION = 2
-TABLES = ("ledger.parquet", "utterances.parquet", splits.FILE)  # that `gather` writes
+PACKAGE_VERSION = 3
 
 
-def gather(job: Job, shards: Sequence[str], scratch: Path | None = None) -> dict[str, Any]:
-    """Stage the next version's tables and plan. RunError if the version is refused; for `scratch`
-    see `contents.decide`.
+def gather(
+    job: Job,
+    scratch: Path,
+    staging: Path,
+    chosen: JsonObject,
+    portions: int,
+    damaged: Sequence[str] = (),
+) -> JsonObject:
+    """Lay the next version out. RunError if the version is refused.
 
-    Returns `{"fingerprint", "version", "staging", "new", "summary", "balance", "changed"}`, and
-    `frozen` and `split_lists` of a new version. If the newest version already holds exactly this,
-    `new` is False and nothing is staged.
+    `chosen` is what `whole.choose` returned, `portions` the number of portions of the ledger;
+    `damaged` names tables of the newest version that cannot be read.
+
+    Returns `{"fingerprint", "version", "new", "summary", "balance", "changed"}`, and of a new
+    version its parts, the decided groups that they need rows of, and what its description says. If
+    the newest version already holds exactly this, `new` is False.
     """
-    found = contents.decide(job, shards, scratch, strict=True)
-    decisions.save(job, found.utterances)
+    groups = decided.listed(job, scratch)
+    ledger = ledger_notes.portions(scratch, portions)
+    found = whole.chosen(scratch)
+    totals = summary.added(portion.totals for portion in ledger)
     newest = versions.newest(job.out)
-    safeguards.check(job, found.ledger, found.rows, newest)
-    found = found._replace(ledger=safeguards.with_removed(found.ledger, newest))
-    gathered = {
-        "fingerprint": fingerprint(job, found),
-        "summary": summary.of_ledger(found.ledger),
-        "changed": found.changed,
+    safeguards.check(job, totals, len(found.split), ledger, newest)
+    content, more = found.clips.content, dict[str, pa.Array]()
+    if parts.derives(job):
+        more = parts.derived(job, groups, found.clips)
+        content = content * np.uint64(0x9E3779B97F4A7C15) ^ canonical.of_rows(pa.table(more))
+    gathered: JsonObject = {
+        "fingerprint": fingerprint(job, found, ledger, chosen),
+        "summary": summary.of_totals(totals),
+        "totals": totals,
+        "changed": chosen["changed"],
     }
-    version, previous = 1, None
+    version, before, old = 1, None, None
+    settings_then = None
+    linkable = False
     if newest:
         number, described = versions.number(newest), versions.described(newest)
         if described["fingerprint"] == gathered["fingerprint"]:
-            same = {"version": number, "staging": "", "new": False, "balance": described["balance"]}
-            return {**gathered, **same}
-        rows = tables.read(newest / "utterances.parquet")
-        version, previous = number + 1, PreviousVersion(newest, described, rows)
-    staging = versions.stage(job.out, version)
+            return {**gathered, "version": number, "new": False, "balance": described["balance"]}
+        version = number + 1
+        before = published.load(job.out, newest, described, job.package.seed)
+        settings_then = described["settings"]["package"]
+        if settings_then.get("seed") == job.package.seed:
+            old = _before(before, found)
+        linkable = parts.all_linkable(job, newest, described)
+    clips = layout.Clips(
+        found.clips.high, found.clips.seconds, found.split.astype(np.int64), found.names
+    )
+    laid_out = layout.lay_out_clips(clips, job.package, version, old, settings_then)
+    if before is not None and old is not None:
+        laid_out = _compared(laid_out, before, content)
+    divided = parts.divided(laid_out, job.package, len(found.split))
+    planned, needed = parts.save(
+        job, scratch, divided, laid_out, found, content, more, before, linkable, damaged
+    )
+    _tables(scratch, staging, job)
+    loads = layout.loads_of(laid_out, clips.seconds)
+    seconds, fraction = layout.worst(loads, job.package.readers)
     return {
         **gathered,
         "version": version,
         "staging": str(staging),
         "new": True,
-        "balance": _stage(job, staging, version, found, previous),
-        "frozen": found.frozen,
-        "split_lists": found.split_lists,
+        "tables": {ledger_parts.name_of(n, portions): each.file for n, each in enumerate(ledger)},
+        "parts": planned,
+        "needed": needed,
+        "balance": {
+            "readers": job.package.readers,
+            "tars": len(laid_out),
+            "worst_reader_extra_hours": round(seconds / 3600, 6),
+            "worst_reader_extra_fraction": round(fraction, 6),
+        },
+        "frozen": chosen["frozen"],
+        "split_lists": chosen["split_lists"],
     }
 
 
-def _stage(
-    job: Job, staging: Path, version: int, found: Contents, previous: PreviousVersion | None
-) -> dict[str, Any]:
-    """Write tables and plan into the staging folder; returns the balance of the layout."""
-    settings_then = previous.described["settings"]["package"] if previous else None
-    rows_then = previous.rows if previous else None
-    groups = layout.lay_out(found.rows, job.package, version, rows_then, settings_then)
-    with storage.of(staging).writing(staging, job.scratch) as home:
-        published = plan.write(job, home, groups, found.rows, previous)
-        pq.write_table(found.ledger, home / "ledger.parquet", compression="zstd")
-        pq.write_table(published, home / "utterances.parquet", compression="zstd")
-        if found.splits is not None:
-            pq.write_table(found.splits, home / splits.FILE, compression="zstd")
-    loads = layout.loads_of(groups, summary.seconds_of(found.rows))
-    seconds, fraction = layout.worst(loads, job.package.readers)
-    return {
-        "readers": job.package.readers,
-        "tars": len(groups),
-        "worst_reader_extra_hours": round(seconds / 3600, 6),
-        "worst_reader_extra_fraction": round(fraction, 6),
-    }
+def _before(before: Published, found: whole.Chosen) -> layout.Before:
+    """Where the clips of the newest version are among the chosen ones."""
+    clips = found.clips
+    at = np.minimum(np.searchsorted(clips.high, before.high), max(len(clips.high) - 1, 0))
+    if not len(clips.high):
+        return layout.Before(before.groups, np.full(len(before.high), -1, np.int64))
+    good = (clips.high[at] == before.high) & (clips.low[at] == before.low)
+    return layout.Before(before.groups, np.where(good, at, -1).astype(np.int64))
 
 
-def fingerprint(job: Job, found: Contents) -> str:
+def _compared(
+    groups: list[layout.Group], before: Published, content: whole.Codes
+) -> list[layout.Group]:
+    """The groups, with what is the same as in the newest version."""
+    firsts = {(group.split, group.number): group.first for group in before.groups}
+    found = []
+    for group in groups:
+        if group.whole and group.before is not None:
+            first = firsts[group.split, group.before]
+            then = before.content[first : first + len(group.rows)]
+            if np.array_equal(content[group.rows], then):
+                group = layout.replaced(group, same=True)
+        found.append(group)
+    return found
+
+
+def _tables(scratch: Path, staging: Path, job: Job) -> None:
+    """Stage `splits.parquet`, if splits are asked for."""
+    table = whole.splits_of(scratch)
+    if table is not None:
+        with storage.of(staging).writing(staging, job.scratch) as home:
+            pq.write_table(table, home / splits.FILE, compression="zstd")
+
+
+def fingerprint(
+    job: Job, found: whole.Chosen, portions: Sequence[Portion], chosen: JsonObject
+) -> str:
     """Hash of everything a version is made of; with the previous versions, it fixes the layout."""
     state = hashlib.sha256()
-    rows = found.rows.drop_columns([name for name, _ in plan.SOURCE_COLUMNS])
-    for table in (rows, found.ledger):
-        for batch in table.to_batches(max_chunksize=4096):
-            for row in batch.to_pylist():
-                state.update(json.dumps(row, sort_keys=True).encode())
+    for codes in (found.clips.high, found.clips.low, found.clips.content):
+        state.update(codes.tobytes())
+    state.update(found.split.tobytes())
     formats = {p.use: plugins.load("formats", p.use).VERSION for p in job.package.formats}
     settings = recipe.settings_of(job)
-    what = [PACKAGE_VERSION, settings, formats, found.frozen, found.split_lists]
+    digests = [portion.digest for portion in portions]
+    what: list[object] = [
+        PACKAGE_VERSION,
+        settings,
+        formats,
+        chosen["frozen"],
+        chosen["split_lists"],
+        digests,
+        found.names,
+    ]
+    if reviews := applied.identity(job):
+        what.append(reviews)
     state.update(json.dumps(what, sort_keys=True).encode())
     return state.hexdigest()
 
 
-def publish(job: Job, gathered: dict[str, Any]) -> Path:
+def publish(job: Job, gathered: JsonObject) -> Path:
     """Write lists, description and data card, then publish the version; returns its folder.
-    RunError if the staged ledger is not the gathered one."""
+    RunError if the tables on disk are not those that were gathered."""
     staging = storage.place(gathered["staging"])
-    with finish.finished(job, staging) as (home, hashes):
-        ledger = pq.read_table(home / "ledger.parquet")
-        if gathered["summary"] != summary.of_ledger(ledger):
-            raise RunError(
-                "the ledger on disk is not the one that was gathered; is the disk sound?"
-            )
-        datacard.write(job, gathered, home, hashes)
-        staged = {*hashes, *TABLES}
-        return versions.publish(job.out, staging, gathered["version"], home, staged)
+    known: Hashes = gathered["tables"]
+    told = _told(staging, gathered)
+    with finish.finished(job, staging, [*known]) as (home, hashes):
+        for name, expected in known.items():
+            if storage.hashed(home / name) != expected:
+                raise RunError(
+                    f"{name} on disk is not the one that was gathered; is the disk sound?"
+                )
+        datacard.write(job, gathered, home, hashes | known)
+        staged = {*hashes, *known, splits.FILE}
+        version = versions.publish(job.out, staging, gathered["version"], home, staged)
+    seal = versions.described(version)[datacard.SEAL]
+    published.save(job.out, told, seal, job.package.seed)
+    published.save_guards(job.out, version)
+    return version
+
+
+def _told(staging: Path, gathered: JsonObject) -> list[tuple[str, str | bytes]]:
+    """What is told of each part of the version, for the next one; before the plan is removed."""
+    found: list[tuple[str, str | bytes]] = []
+    for part in gathered["parts"]:
+        folder = staging / plan.PLAN / plan.part_name(part.number)
+        told = part.file or storage.read(folder / "told.arrow")
+        found.append((part.name, told))
+    return found

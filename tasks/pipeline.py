@@ -8,12 +8,12 @@ makes Prefect task runs and progress bars of them.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tasks import publishing, shard, storage
 from tasks.callers import Caller, Here, Observer, Unobserved
@@ -21,9 +21,12 @@ from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
 from tasks.errors import CorruptManifest, NothingLeft, RunError
 from tasks.job import Done, Job
+from tasks.json_types import JsonObject
+from tasks.packaging import safeguards
 from tasks.results import Published, Sharded, Totals
-from tasks.settled import Settled
+from tasks.reviews import applied
 from tasks.stages import quarantine, stage
+from tasks.up_to_date import UpToDate
 
 log = logging.getLogger("uttermill")
 
@@ -39,20 +42,49 @@ class Run:
     totals: Totals
 
 
-def run(job: Job, caller: Caller, observer: Observer) -> Run:
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What OUT and the sources hold; rows that are to be probed lie in `scratch`."""
+
+    scratch: Path
+    index: Index
+    survey: shard.Survey
+
+
+@dataclass(slots=True)
+class Begun:
+    """How far a run has come that may have to go on with other workers: what it has listed, and
+    which shards it has looked at."""
+
+    listed: Listed | None = None
+    sharded: Sharded | None = None
+    state: UpToDate | None = None
+
+    def forget(self) -> None:
+        """What was found no longer holds."""
+        self.listed = self.sharded = self.state = None
+
+
+def run(job: Job, caller: Caller, observer: Observer, begun: Begun | None = None) -> Run:
     """The whole line; only while holding OUT's lock.
 
+    `begun` notes how far the run has come; given to the next call, it begins there. Steps that
+    were done are steps of that call, too.
+
     CorruptManifest where damaged audio was made again REPAIRS times, and is damaged still;
-    NothingLeft where no utterance is left to package.
+    NothingLeft where no utterance is left to package; TooManyFailed as soon as that is known.
     """
     totals = Totals()
-    if job.shard.retry:
+    begun = begun or Begun()
+    job = applied.pinned(job)
+    if job.shard.retry and begun.listed is None:
         again = quarantine.forget(job.out)
         log.info("%d items that were quarantined for a death are tried again", again)
     for attempt in range(REPAIRS):
-        found = sharded(job, caller, observer)
+        found = sharded(job, caller, observer, begun)
         totals.add(found.done)
-        state = Settled(job, found.shards, found.index)
+        safeguards.check_listed(job, found.listed)
+        state = begun.state = begun.state or UpToDate(job, found.shards, found.index)
         _chains(job, found, caller, observer, state, totals)
         observer.start("package", found.done.seconds)
         work = partial(publishing.publish, job, found.shards, caller, caller.listing(job), state)
@@ -63,6 +95,7 @@ def run(job: Job, caller: Caller, observer: Observer) -> Run:
         except CorruptManifest:  # what it held is made again
             if attempt == REPAIRS - 1:
                 raise
+            begun.forget()
             continue
         totals.add(published.done)
         packaged = published.summary["seconds"]["packaged"]
@@ -73,16 +106,17 @@ def run(job: Job, caller: Caller, observer: Observer) -> Run:
     raise AssertionError("unreachable")
 
 
-def run_here(job: Job) -> tuple[Published, dict[str, Any]]:
+def run_here(job: Job) -> tuple[Published, JsonObject]:
     """`run` in this process; returns what was published and the stages' counts."""
     ended = run(job, Here(), Unobserved())
     return ended.published, ended.totals.as_dict()
 
 
-def sharded(job: Job, caller: Caller, observer: Observer) -> Sharded:
+def sharded(job: Job, caller: Caller, observer: Observer, begun: Begun | None = None) -> Sharded:
     """The shard stage as an observed step."""
     observer.start("shard", 0.0)
-    found = observer.step("shard", partial(run_shard_stage, job, caller, caller.listing(job)))
+    work = partial(run_shard_stage, job, caller, caller.listing(job), begun)
+    found = observer.step("shard", work)
     observer.start("shard", found.done.seconds)
     observer.advance("shard", found.done.seconds, reused=not found.done.ran)
     observer.finish("shard")
@@ -91,9 +125,13 @@ def sharded(job: Job, caller: Caller, observer: Observer) -> Sharded:
 
 
 def _chains(
-    job: Job, found: Sharded, caller: Caller, observer: Observer, state: Settled, totals: Totals
+    job: Job, found: Sharded, caller: Caller, observer: Observer, state: UpToDate, totals: Totals
 ) -> None:
-    """The chains of all shards, with their counts."""
+    """The chains of all shards, with their counts.
+
+    What a shard gave is counted as soon as its chain has ended: of a hundred thousand shards,
+    nothing but the counts is held.
+    """
     for name in stage.PER_SHARD:
         observer.start(name, found.done.seconds)
     shards = found.shards
@@ -104,25 +142,29 @@ def _chains(
         passed = len(found.shards) - len(shards)
         log.info("%d of %d shards are as the last run left them", passed, len(found.shards))
 
-    def each(shard: str) -> list[Done]:
-        return chain(job, shard, found.seconds[shard], caller, observer, state.items(shard) or {})
+    counting = threading.Lock()
 
-    results = observer.chains(shards, each)
+    def each(shard: str) -> list[Done]:
+        there = state.items(shard) or {}
+        dones = chain(job, shard, found.seconds[shard], caller, observer, there)
+        with counting:
+            state.record(dones)
+            for done in dones:
+                totals.add(done)
+        return []
+
+    observer.chains({shard: found.seconds[shard] for shard in shards}, each)
     for name in stage.PER_SHARD:
         observer.finish(name)
-    for dones in results:
-        state.saw(dones)
-        for done in dones:
-            totals.add(done)
 
 
 def _pass_over(
-    shard: str, seconds: float, state: Settled, observer: Observer, totals: Totals
+    shard: str, seconds: float, state: UpToDate, observer: Observer, totals: Totals
 ) -> None:
     """Count a shard that lacks nothing."""
     for name, count in (state.items(shard) or {}).items():
         observer.advance(name, seconds, reused=True)
-        totals.add(Done(name, shard, 0, count), task_run=False)
+        totals.add(Done(name, shard, 0, count))
 
 
 def chain(
@@ -157,39 +199,42 @@ def chain(
     raise AssertionError("unreachable")
 
 
-def run_shard_stage(job: Job, caller: Caller, scratch: Path) -> Sharded:
-    """List, probe what is new on the workers, group, commit."""
+def run_shard_stage(job: Job, caller: Caller, scratch: Path, begun: Begun | None = None) -> Sharded:
+    """List, probe what is new on the workers, group, commit; what has begun is not done again."""
+    begun = begun or Begun()
+    if begun.sharded is not None:
+        return begun.sharded
     began = time.monotonic()
+    if begun.listed is None or begun.listed.scratch != scratch:
+        begun.listed = _listed(job, scratch, caller)
+    index, found = begun.listed.index, begun.listed.survey
+    step = job.shard.probe_batch
+    batches = [
+        (job, path, low, min(low + step, count))
+        for path, count in found.fresh.files
+        for low in range(0, count, step)
+    ]
+    results = caller.map(shard.probe, batches) if batches else []
+    seconds = shard.settle(job, found, results, index)
+    if found.used_scratch:
+        storage.of(scratch).clear(scratch)
+    wall = time.monotonic() - began
+    done = Done("shard", "", found.fresh.count, found.reused, sum(seconds.values()), wall)
+    index.note_files()
+    # The longest shards first: no straggler at the end.
+    shards = sorted(seconds, key=lambda name: (-seconds[name], name))
+    listed = shard.broken_of(job, found, safeguards.exempt(job))
+    made = (shards, done, index, found.ignored, found.left, seconds, listed)
+    begun.sharded = Sharded(*made)
+    return begun.sharded
+
+
+def _listed(job: Job, scratch: Path, caller: Caller) -> Listed:
+    """What OUT and the sources hold."""
     manifest.sweep(job.out)
     index = Index(job.out)
     index.warn_of_gone()
-    found = shard.survey(job)
-    rows: list[manifest.Row] = []
-    if found.probe:
-        listing = scratch / "listing.parquet"
-        shard.save_listing([row for _, row in found.probe], listing)
-        step = job.shard.probe_batch
-        ranges = range(0, len(found.probe), step)
-        paths = caller.map(
-            shard.probe,
-            [(job, listing, low, min(low + step, len(found.probe))) for low in ranges],
-        )
-        for path in paths:
-            rows += shard.load_listing(path)
-        storage.of(scratch).clear(scratch)
-    for row in rows:
-        if row["error_code"] == "changed":
-            found.left.append(shard.still_written(row))
-    shards = shard.settle(job, found, rows)
-    seconds = {name: sum(map(shard.seconds_of, found.present(name))) for name in shards}
-    wall = time.monotonic() - began
-    done = Done("shard", "", len(rows), found.reused, sum(seconds.values()), wall)
-    # What is gone was reported, and what was superseded is not missing.
-    index.refresh(["manifests/shard"])
-    index.note_files()
-    # The longest shards first: no straggler at the end.
-    shards.sort(key=lambda name: (-seconds[name], name))
-    return Sharded(shards, done, index, found.ignored, found.left, seconds)
+    return Listed(scratch, index, shard.survey(job, index, scratch, caller.map))
 
 
 def run_stage(

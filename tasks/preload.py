@@ -3,17 +3,18 @@
 Dask imports this module (`distributed.worker.preload: [tasks.preload]`) before the worker joins the
 scheduler. The checks are at module level because an exception here ends the start, while one in
 `dask_setup` would only be logged. Like the command line, this module is the start of a process: it
-may read and set that process's environment and signals.
+may set that process's signals.
 
 `import librosa` loads nothing, and `librosa.core.audio` may put lazy proxies of samplerate and
 resampy into `sys.modules`; before Python 3.13, two threads that use such a proxy at the same time
-break it. So engines are imported first, used once, and checked to be modules.
+break it. So engines are imported first, used once, and checked to be modules: those that the run's
+settings can reach, or all where the settings are not known. Most of a short run's time would go
+into importing the others.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import signal
 import sys
@@ -25,32 +26,34 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
+from tasks import environment
 from tasks.errors import RunError
+from tasks.lean import without_pandas
 from tasks.stages.process import command_line, die_with_parent, started_afresh
 
-#: Module, and an attribute whose reading loads it. Engines come before librosa.
-WARM = {
+#: Module, and an attribute whose reading loads it: what every run needs. The stages are here
+#: because importing them would take half a second of each worker's first task.
+ALWAYS = {
     "numpy": "ndarray",
     "pyarrow.parquet": "ParquetFile",
+    "pyarrow.compute": "equal",
     "soxr": "ResampleStream",
-    "samplerate": "resample",
-    "resampy": "resample",
     "soundfile": "SoundFile",
     "av": "open",
-    "scipy.signal": "resample_poly",
-    "scipy.fft": "rfft",
-    "onnxruntime": "InferenceSession",
-    "librosa.core.audio": "resample",
-    "pyarrow.compute": "equal",
-    "pyarrow.dataset": "dataset",
-    # The stages: importing them would take half a second of each worker's first task.
     "tasks.pipeline": "run_here",
     "tasks.filter": "compute",
     "tasks.resample": "compute",
     "tasks.transcribe": "compute",
 }
-#: Set by the client that spawns workers; absent where workers are started by hand.
-VERSION_VARIABLE = "UTTERMILL_VERSION"
+#: What any settings may reach besides; engines come before librosa.
+EVERYTHING = {
+    "samplerate": "resample",
+    "resampy": "resample",
+    "scipy.signal": "resample_poly",
+    "scipy.fft": "rfft",
+    "onnxruntime": "InferenceSession",
+    "librosa.core.audio": "resample",
+}
 
 
 def warm(modules: dict[str, str]) -> tuple[str, ...]:
@@ -77,7 +80,7 @@ def agree(expected: str | None, found: str) -> None:
 
 
 #: The GPUs that this worker sees, as its nanny set them before any import below.
-VISIBLE = os.environ.get("CUDA_VISIBLE_DEVICES")
+VISIBLE = environment.visible_gpus()
 
 if not started_afresh(command_line()):
     raise RunError(
@@ -85,7 +88,7 @@ if not started_afresh(command_line()):
         "distributed.worker.multiprocessing-method to spawn"
     )
 die_with_parent()
-agree(os.environ.get(VERSION_VARIABLE), version("uttermill"))
+agree(environment.client_version(), version("uttermill"))
 # Ctrl-C reaches the whole process group, but the client decides when its workers end.
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -94,9 +97,9 @@ logging.getLogger("distributed.worker").addFilter(
     lambda record: not str(record.msg).startswith("Compute Failed")
 )
 
-MODULES = warm(WARM)
-# The first array made of Python objects imports pandas where it is installed.
-import_module("pyarrow").array([0])
+reached = environment.engines()
+without_pandas()
+MODULES = warm({**ALWAYS, **(EVERYTHING if reached is None else reached)})
 #: Unix time when everything above was loaded.
 LOADED_AT = time.time()
 #: Unix time of `dask_setup`, which Dask calls before the worker joins; None if it never did.
@@ -116,7 +119,7 @@ def dask_setup(worker: Worker) -> None:
     global READY_AT, TEMP
     TEMP = Path(worker.local_directory) / "tmp"
     TEMP.mkdir(parents=True, exist_ok=True)
-    os.environ["TMPDIR"] = str(TEMP)
+    environment.set_temporary_folder(TEMP)
     tempfile.tempdir = None  # forget the cached directory
     READY_AT = time.time()
 

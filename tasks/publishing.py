@@ -14,15 +14,18 @@ from tasks.checkpoints import manifest
 from tasks.dataset import versions
 from tasks.errors import CorruptManifest, MillError
 from tasks.job import Done, Job
-from tasks.packaging import plan, shard_decisions
+from tasks.json_types import JsonObject
+from tasks.packaging import answers, decided, ledger_parts, parts, plan, whole
+from tasks.packaging import shards as output_shards
+from tasks.packaging.decided import Group
 from tasks.results import Published
-from tasks.settled import Settled, Version
+from tasks.up_to_date import UpToDate, Version
 
 log = logging.getLogger("uttermill")
 
 
 def publish(
-    job: Job, shards: Sequence[str], caller: Caller, scratch: Path, state: Settled
+    job: Job, shards: Sequence[str], caller: Caller, scratch: Path, state: UpToDate
 ) -> Published:
     """Decide, gather, write and check output shards on the workers, then publish the version.
 
@@ -41,32 +44,38 @@ def publish(
     if known := state.version():
         return _unchanged(job, known, began)
     try:
-        shards = sorted(shards)
-        if parts := shard_decisions.batches(shards, scratch):
-            caller.map(shard_decisions.save, [(job, some, home) for home, some in parts])
-            lap("decide")
-        gathered = caller.call(package.gather, job, shards, scratch)
-        for home, _ in parts:
-            storage.of(home).clear(home)
+        storage.of(scratch).clear(scratch)
+        keys = state.keys()
+        groups = decided.groups(job, {shard: keys[shard] for shard in shards})
+        caller.map(decided.save, [(job, group) for group in decided.missing(groups, job.out)])
+        lap("decide")
+        gathered = gather(job, groups, caller, scratch)
+        storage.of(scratch).clear(scratch)
         lap("gather")
         count = gathered["summary"]["utterances"]["packaged"]
         seconds = gathered["summary"]["seconds"]["packaged"]
         version = Version(gathered["version"], count, gathered["summary"], gathered["balance"])
         if not gathered["new"]:
+            versions.clean(job.out)
             published = _unchanged(job, version, began)
             with _optional(job):
                 state.save(version, gathered["changed"])
+                decided.forget(job.out, groups, gathered["changed"])
             return published
         staging = storage.place(gathered["staging"])
-        planned = plan.all_shards(staging)
-        numbers = range(len(planned))
-        linked = caller.map(package.write, [(job, staging, number) for number in numbers])
+        parts = [part.number for part in gathered["parts"]]
+        left = caller.map(output_shards.link, [(job, staging, part) for part in parts])
+        planned = plan.numbered(staging)
+        written = [number for some in left for number in some]
+        caller.map(package.write, [(job, staging, number) for number in written])
         lap("write")
-        written = [number for number, old in zip(numbers, linked, strict=True) if not old]
         caller.map(package.check, [(job, staging, number) for number in written])
         lap("verify")
         path = package.publish(job, gathered)
         state.save(version, gathered["changed"])
+        decided.forget(job.out, groups, gathered["changed"])
+        if job.package.keep is not None:
+            _remove_old(job.out, job.package.keep)
         lap("publish")
     except CorruptManifest as fault:
         log.warning("%s; what it held is made again", fault)
@@ -90,6 +99,52 @@ def publish(
         len(planned) - len(written),
         gathered["balance"],
     )
+
+
+def gather(job: Job, groups: Sequence[Group], caller: Caller, scratch: Path) -> JsonObject:
+    """Everything of the next version but its output shards, staged: what `package.gather` says of
+    it, and `tables`, the digests of its tables' files."""
+    decided.list_in(scratch, groups)
+    chosen = caller.call(whole.choose, job, scratch)
+    caller.call(answers.note, job, scratch, chosen["judged"])
+    newest = versions.newest(job.out)
+    staging = versions.stage(job.out, versions.number(newest) + 1 if newest else 1)
+    count = ledger_parts.count_for(chosen["ledger"], job.package.table_rows)
+    judged = bool(chosen["judged"])
+    caller.map(
+        ledger_parts.write,
+        [(job, scratch, number, count, judged, staging, newest) for number in range(count)],
+    )
+    damaged: list[str] = []
+    while True:
+        found: JsonObject = caller.call(
+            package.gather, job, scratch, staging, chosen, count, damaged
+        )
+        if not found["new"]:
+            return found
+        caller.map(parts.scatter, [(job, number, scratch) for number in found["needed"]])
+        planned = found["parts"]
+        written = caller.map(
+            parts.write, [(job, part, scratch, staging, newest) for part in planned]
+        )
+        unread = [part.name for part, file in zip(planned, written, strict=True) if file is None]
+        if not unread:
+            names = (part.name for part in planned)
+            return {
+                **found,
+                "tables": {**found["tables"], **dict(zip(names, written, strict=True))},
+            }
+        damaged += unread
+        storage.of(staging).remove_tree(staging / plan.PLAN)
+        for name in parts.FOLDERS:
+            storage.of(scratch).remove_tree(scratch / name)
+
+
+def _remove_old(out: Path, keep: int) -> None:
+    """Remove versions older than the newest `keep`."""
+    for version in versions.beyond(out, keep):
+        log.info("%s is older than the newest %d versions (package.keep)", version.name, keep)
+        versions.withdraw([version])
 
 
 @contextmanager

@@ -13,10 +13,10 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
 
 from tasks import plugins
 from tasks.job import Job
+from tasks.json_types import JsonObject
 from tasks.plugins.contracts import SegmenterPlugin
 from tasks.recording import Segment
 from tasks.scoring import normalisers
@@ -39,10 +39,12 @@ RESAMPLE_VERSION = 1
 TRANSCRIBE_VERSION = 1
 
 
-def digest(*parts: Any) -> str:
+def digest(*parts: object) -> str:
     """24 hex digits over JSON-able parts; order of mappings does not matter."""
-    canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode("ascii")).hexdigest()[:24]
+    return hashlib.sha256(_canonical(parts).encode("ascii")).hexdigest()[:24]
+
+
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 @lru_cache(maxsize=256)  # asked for with each utterance
@@ -54,15 +56,21 @@ def of_plugin(shelf: str, plugin: Plugin) -> str:
 
 
 def of_cut(segmenter: Plugin, content: str, given: Sequence[Segment] | None) -> str:
-    """Recipe of a recording's cuts. Texts of given segments do not move a cut: not in; their
-    speakers are in where the segmenter goes by them."""
+    """Recipe of a recording's cuts. Texts of given segments are in only where words have times:
+    sentence ends may be cuts then. Speakers are in where the segmenter goes by them."""
     module, settings = _segmenter(segmenter)
     by_speaker = module.uses_speakers(settings)
-    spans: Any = None if given is None else [(s.start, s.end) for s in given]
-    if given is not None and by_speaker:
-        spans = [(s.start, s.end, s.speaker) for s in given]
+    spans: list[tuple[object, ...]] | None = None
+    if given is not None:
+        spans = [(s.start, s.end, *([s.speaker] if by_speaker else [])) for s in given]
+    timed = [  # they move cuts, and so does the punctuation of the text
+        (s.text, [(word.word, word.start, word.end) for word in s.words])
+        for s in given or ()
+        if s.words
+    ]
     shelf = of_plugin("segmenters", segmenter)
-    return digest("cut", FILTER_VERSION, DECODE_VERSION, shelf, content, spans)
+    what = [content, spans, *([timed] if timed else [])]
+    return digest("cut", FILTER_VERSION, DECODE_VERSION, shelf, *what)
 
 
 @lru_cache(maxsize=8)
@@ -79,11 +87,17 @@ def of_audio(settings: ResampleSettings, content: str, start: int, end: int) -> 
 
 
 def of_transcript(
-    settings: TranscribeSettings, weights: str, audio: str, language: str | None
+    settings: TranscribeSettings,
+    weights: str,
+    audio: str,
+    language: str | None,
+    company: Sequence[str] = (),
 ) -> str:
-    """Recipe of a transcript: backend, model weights, the PCM, and a forced language."""
+    """Recipe of a transcript: backend, model weights, the PCM, a forced language, and the PCM of
+    all utterances of the window in which it is heard, where it is not alone in it."""
     shelf = of_plugin("asr", settings.backend)
-    return digest("text", TRANSCRIBE_VERSION, shelf, weights, audio, language)
+    shared = [list(company)] if company else []
+    return digest("text", TRANSCRIBE_VERSION, shelf, weights, audio, language, *shared)
 
 
 def weights(settings: TranscribeSettings) -> str:
@@ -92,7 +106,7 @@ def weights(settings: TranscribeSettings) -> str:
     return recogniser.weights(own)
 
 
-def recipes_of(job: Job) -> dict[str, Any]:
+def recipes_of(job: Job) -> JsonObject:
     """The recipes of all plug-ins that a job computes with, and the versions of its stages; JSON
     values."""
     return {
@@ -112,7 +126,7 @@ def recipes_of(job: Job) -> dict[str, Any]:
     }
 
 
-def settings_of(job: Job) -> dict[str, Any]:
+def settings_of(job: Job) -> JsonObject:
     """Settings that can change a dataset, defaults filled in, as JSON values: no OUT, nothing
     transient, no secrets, and of lists of splits not where they lie."""
     package = _lasting(job.package)
@@ -145,17 +159,17 @@ def settings_of(job: Job) -> dict[str, Any]:
     }
 
 
-def settings_of_plugin(shelf: str, plugin: Plugin) -> dict[str, Any]:
+def settings_of_plugin(shelf: str, plugin: Plugin) -> JsonObject:
     """A plug-in with its settings that can change a dataset, defaults filled in; JSON values."""
     _, chosen = plugins.resolve(shelf, plugin)
     return {"use": plugin.use, **_lasting(chosen)}
 
 
-def _all(shelf: str, chosen: Iterable[Plugin]) -> list[dict[str, Any]]:
+def _all(shelf: str, chosen: Iterable[Plugin]) -> list[JsonObject]:
     return [settings_of_plugin(shelf, plugin) for plugin in chosen]
 
 
-def _lasting(model: StageSettings) -> dict[str, Any]:
+def _lasting(model: StageSettings) -> JsonObject:
     passing = {TRANSIENT["role"], SECRET["role"]}
     return {
         name: value
@@ -164,7 +178,7 @@ def _lasting(model: StageSettings) -> dict[str, Any]:
     }
 
 
-def _without_paths(splits: dict[str, Any]) -> dict[str, Any]:
+def _without_paths(splits: JsonObject) -> JsonObject:
     """Which splits have a list, not where it lies: the data card says what the lists hold."""
     return {
         name: {**share, "list": bool(share["list"])} if isinstance(share, dict) else share

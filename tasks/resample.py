@@ -11,7 +11,6 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
 
 from tasks import audio
 from tasks.checkpoints import blobs, view
@@ -19,10 +18,12 @@ from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.errors import ItemError
 from tasks.job import Job
+from tasks.json_types import JsonObject
 from tasks.recording import Locator
 from tasks.schema import AUDIO
 from tasks.segmenters import Span
 from tasks.stages import cutting, handover, pcm
+from tasks.stages.contract import OfRecording
 
 log = logging.getLogger("uttermill")
 
@@ -33,20 +34,11 @@ Wanted = tuple[int, int, str]  # start, end (samples at native rate), recipe of 
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(OfRecording):
     """Spans of a recording to convert, ordered by end, with the recipes of their PCM."""
 
-    recording: Row
     spans: tuple[Wanted, ...]
     rate: int
-
-    @property
-    def name(self) -> str:
-        return str(self.recording["recording"])
-
-    @property
-    def recording_name(self) -> str:
-        return self.name
 
     @property
     def items(self) -> int:
@@ -57,7 +49,7 @@ class Unit:
         return sum(end - start for start, end, _ in self.spans) / self.rate
 
 
-def meta(job: Job) -> dict[str, Any]:
+def meta(job: Job) -> JsonObject:
     return {}
 
 
@@ -70,7 +62,7 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
     for utterance in shard.resampled():
         if utterance.pcm is not None:
             reused += 1
-        elif utterance.outcome.stage == "resample":
+        elif utterance.companion or utterance.outcome.stage == "resample":
             if utterance.audio in seen:  # equal bytes, or a span that is given twice
                 reused += 1
                 continue
@@ -125,7 +117,12 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[Row]]:
     spans = [span for unit in units for span in unit.spans]
     recording = units[0].recording
     locator = Locator.loads(recording["locator"])
-    absent = {span: None for span in spans if not handover.holds(job, span[2])}
+    most = cutting.HELD_SECONDS * units[0].rate  # what is longer is decoded by itself
+    absent = {
+        span: None
+        for span in spans
+        if span[1] - span[0] <= most and not handover.holds(job, span[2])
+    }
     clips = _clips(locator, list(absent))  # a generator: opens the recording at the first `next`
     broken: tuple[str, str] | None = None
     for unit in units:
@@ -136,7 +133,7 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[Row]]:
             if held is None and fault is None:
                 shared = span in absent
                 try:
-                    clip = next(clips if shared else _clips(locator, [span]))
+                    clip = next(clips) if shared else _alone(locator, span)
                 except (ItemError, MemoryError) as error:
                     fault = _code(error)
                     broken = fault if shared else None  # the shared decode has ended
@@ -171,6 +168,13 @@ def _clips(locator: Locator, spans: list[Wanted]) -> Iterator[audio.Clip]:
     ):
         assert clip is not None
         yield clip
+
+
+def _alone(locator: Locator, span: Wanted) -> audio.Clip:
+    """The clip of one span, which is decoded while it is converted."""
+    start, end, _ = span
+    with audio.open_stream(locator) as stream:
+        return audio.Clip.lazy(locator, start, end, stream.rate, stream.channels)
 
 
 def _row(unit: Unit, span: Wanted, held: tuple[blobs.Pcm, str], job: Job) -> Row:

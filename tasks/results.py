@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tasks.accounting.broken import Listed
 from tasks.checkpoints.index import Index
 from tasks.job import Done
-from tasks.shard import LeftAside
+from tasks.listing.left_aside import LeftAsides
 from tasks.stages import stage
 
 
@@ -20,8 +21,9 @@ class Sharded:
     done: Done
     index: Index
     ignored: dict[str, int] = field(default_factory=dict)
-    left: list[LeftAside] = field(default_factory=list)
+    left: LeftAsides = field(default_factory=LeftAsides)
     seconds: dict[str, float] = field(default_factory=dict)  # audio of each shard by header
+    listed: Listed = field(default_factory=Listed)  # of sources that must not be broken
 
 
 @dataclass(slots=True)
@@ -47,10 +49,8 @@ class Totals:
             name: {**dict.fromkeys(counts, 0), "seconds": 0.0}
             for name in ("shard", *stage.PER_SHARD, "package")
         }
-        self.task_runs = 0  # steps that the observer was given
 
-    def add(self, done: Done, task_run: bool = True) -> None:
-        self.task_runs += task_run
+    def add(self, done: Done) -> None:
         entry = self.stages[done.stage]
         entry["shards_run" if done.ran else "shards_reused"] += 1
         entry["items_computed"] += done.computed

@@ -15,8 +15,19 @@ def _field(name: str, kind: pa.DataType, doc: str, unit: str = "") -> pa.Field:
 
 S, I64, F64 = pa.string(), pa.int64(), pa.float64()
 
+#: When a word is said by the source, in seconds of the recording.
+TIMED_WORD = pa.struct([("word", S), ("start", F64), ("end", F64)])
+
 SEGMENT = pa.struct(
-    [("start", F64), ("end", F64), ("source_id", S), ("text", S), ("speaker", S), ("language", S)]
+    [
+        ("start", F64),
+        ("end", F64),
+        ("source_id", S),
+        ("text", S),
+        ("speaker", S),
+        ("language", S),
+        ("words", pa.list_(TIMED_WORD)),
+    ]
 )
 
 #: When a word was heard, in seconds of the utterance.
@@ -205,7 +216,7 @@ SPLITS = pa.schema(
 METRICS = pa.schema(
     [
         _field("stage", S, "shard, filter, resample, transcribe or package"),
-        _field("step", S, "run; probe of the listing; gather, plan, write or check of the package"),
+        _field("step", S, "run; probe of the listing; the steps of the package"),
         _field("shard", S, "shard; or the numbers of a piece or of a batch"),
         _field("kind", S, "kind of worker asked for: CPU or GPU"),
         _field("worker", S, "name of the worker; empty: the flow's own process"),

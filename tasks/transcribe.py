@@ -9,25 +9,46 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tasks import plugins, scoring, speech
-from tasks.asr import SpeechClip, Transcript
+from tasks.asr import SharedWindow, SpeechClip, Transcript
 from tasks.checkpoints import blobs, texts, view
 from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
+from tasks.json_types import JsonObject
 from tasks.plugins import gpu
 from tasks.plugins.contracts.asr import Backend, WarmedBackend
 from tasks.schema import TRANSCRIPTS
 from tasks.settings import Plugin
 
+Samples = NDArray[np.float32]
+
 SCHEMA = TRANSCRIPTS
 CHUNK_SECONDS = 300.0  # audio in memory at once
 ROUNDS = 2  # a second one for clips whose language the vote of their recording overrules
 BATCHED = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """The window in which an utterance is heard: recipes and rows of the PCM of all that share it
+    (None: it could not be made), the silence between them in s, and the utterance's place."""
+
+    audio: tuple[str, ...]
+    rows: tuple[Row | None, ...]
+    pauses: tuple[float, ...]
+    place: int
+
+    @property
+    def seconds(self) -> float:
+        audio = sum(row["num_samples"] / row["rate"] for row in self.rows if row)
+        return float(audio + sum(self.pauses))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +60,7 @@ class Unit:
     shard: str
     language: str | None
     reference: str | None
+    sharing: Sharing | None = None
 
     @property
     def name(self) -> str:
@@ -57,12 +79,13 @@ class Unit:
         return float(self.pcm["num_samples"] / self.pcm["rate"])
 
 
-def meta(job: Job) -> dict[str, Any]:
+def meta(job: Job) -> JsonObject:
     return {}
 
 
 def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
-    """Utterances without a transcript, longest first, and how many have one."""
+    """Utterances without a transcript, and how many have one. Longest windows first, of which each
+    utterance that shares none is one; utterances of one window follow each other."""
     units: dict[str, Unit] = {}
     reused = 0
     for utterance in shard.decided():
@@ -72,10 +95,31 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
             recipe = shard.transcript_recipe(utterance)
             reused += recipe in units  # equal samples are transcribed once
             units[recipe] = Unit(
-                recipe, utterance.pcm, shard.shard, utterance.forced, utterance.reference
+                recipe,
+                utterance.pcm,
+                shard.shard,
+                utterance.forced,
+                utterance.reference,
+                _sharing(utterance, shard.audio),
             )
-    ordered = sorted(units.values(), key=lambda u: (-u.pcm["num_samples"], u.transcript))
-    return ordered, reused
+    return sorted(units.values(), key=_order), reused
+
+
+def _sharing(utterance: Utterance, audio: dict[str, Row]) -> Sharing | None:
+    company = utterance.company
+    if company is None:
+        return None
+    rows = (audio.get(recipe) for recipe in company.audio)
+    usable = tuple(row if row and not row["error_code"] else None for row in rows)
+    place = company.audio.index(utterance.audio)
+    return Sharing(company.audio, usable, company.pauses, place)
+
+
+def _order(unit: Unit) -> tuple[float, tuple[str, ...], int, str]:
+    shared = unit.sharing
+    if shared is None:
+        return -unit.seconds, (), 0, unit.transcript
+    return -shared.seconds, shared.audio, shared.place, unit.transcript
 
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
@@ -83,7 +127,7 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
     backend = _backend(job.transcribe.backend)
     listens = backend.RATE == speech.RATE and texts.listens(job)
     for chunk in _chunks(units):
-        clips = [_clip(unit, job.out, backend.RATE) for unit in chunk]
+        clips = _clips(chunk, job.out, backend.RATE)
         for unit, clip, heard in zip(chunk, clips, backend.transcribe(clips), strict=True):
             yield [_row(unit, heard, clip if listens else None)]
 
@@ -117,27 +161,61 @@ def _backend(plugin: Plugin) -> Backend:  # not its JSON, which hides secrets
 
 
 def _chunks(units: list[Unit]) -> Iterator[list[Unit]]:
+    """Units of about CHUNK_SECONDS. A window is not divided: it would be heard twice."""
     chunk: list[Unit] = []
     held = 0.0
-    for unit in units:
-        if chunk and held + unit.seconds > CHUNK_SECONDS:
+    for _, group in groupby(units, key=lambda u: u.sharing.audio if u.sharing else u.transcript):
+        window = list(group)
+        seconds = sum(unit.seconds for unit in window)
+        if chunk and held + seconds > CHUNK_SECONDS:
             yield chunk
             chunk, held = [], 0.0
-        chunk.append(unit)
-        held += unit.seconds
+        chunk += window
+        held += seconds
     if chunk:
         yield chunk
 
 
-def _clip(unit: Unit, out: Path, rate: int | None) -> SpeechClip:
-    if rate is None:
-        return SpeechClip(np.zeros(0, np.float32), unit.language)
-    samples = blobs.read(out, unit.shard, unit.pcm).astype(np.float32) / np.float32(32768.0)
-    if unit.pcm["rate"] != rate:
+def _clips(units: list[Unit], out: Path, rate: int | None) -> list[SpeechClip]:
+    """A clip of each unit; those of one window have the same object as their window."""
+    windows: dict[tuple[str, ...], SharedWindow] = {}
+    found = []
+    for unit in units:
+        shared = unit.sharing
+        if rate is None:
+            found.append(SpeechClip(np.zeros(0, np.float32), unit.language))
+        elif shared is None:
+            found.append(SpeechClip(_samples(unit.shard, unit.pcm, out, rate), unit.language))
+        else:
+            if shared.audio not in windows:
+                windows[shared.audio] = _window(shared, unit.shard, out, rate)
+            window = windows[shared.audio]
+            first, last = window.bounds[shared.place]
+            own = window.samples[first:last]
+            found.append(SpeechClip(own, unit.language, window, shared.place))
+    return found
+
+
+def _window(shared: Sharing, shard: str, out: Path, rate: int) -> SharedWindow:
+    pieces: list[Samples] = []
+    bounds: list[tuple[int, int]] = []
+    at = 0
+    for row, pause in zip(shared.rows, (*shared.pauses, 0.0), strict=True):
+        samples = np.zeros(0, np.float32) if row is None else _samples(shard, row, out, rate)
+        bounds.append((at, at + len(samples)))
+        pieces += [samples, np.zeros(round(pause * rate), np.float32)]
+        at += len(pieces[-2]) + len(pieces[-1])
+    return SharedWindow(np.concatenate(pieces), tuple(bounds))
+
+
+def _samples(shard: str, row: Row, out: Path, rate: int) -> Samples:
+    """PCM of a row as float32 [n] at `rate` Hz."""
+    samples = blobs.read(out, shard, row).astype(np.float32) / np.float32(32768.0)
+    if row["rate"] != rate:
         import soxr  # imported and warmed by tasks.preload before the first task
 
-        samples = soxr.resample(samples, unit.pcm["rate"], rate, quality="HQ")
-    return SpeechClip(samples, unit.language)
+        samples = soxr.resample(samples, row["rate"], rate, quality="HQ")
+    return samples
 
 
 def _row(unit: Unit, heard: Transcript, clip: SpeechClip | None) -> Row:

@@ -139,7 +139,14 @@ def renewed(text: str) -> str:
 def _about(path: Path) -> str:
     if not path.exists():
         return ""
-    return _first_line(ast.get_docstring(ast.parse(path.read_text())) or "")
+    return _first_line(ast.get_docstring(_parsed(path.read_text())) or "")
+
+
+def _parsed(code: str) -> ast.Module:
+    try:
+        return ast.parse(code)
+    except SystemError:  # CPython 3.11 counts depth for all threads: one compiled at the same time
+        return ast.parse(code)
 
 
 def _first_line(docstring: str) -> str:

@@ -8,10 +8,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
+import soxr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pydantic import ValidationError
+from scipy import signal
 
 from tasks.accounting import ledger
 from tasks.segmenters import Span, applio
@@ -22,8 +24,12 @@ Floats = NDArray[np.float32]
 HOP_40K = 600  # samples, 15 ms
 
 
+#: The slicer alone, on the samples as they are.
+PLAIN = {"sample_rate": None, "highpass": False}
+
+
 def cut(samples: Floats, rate: int, block: int = 65_536, **options: object) -> list[Span]:
-    chosen = applio.Settings.model_validate(options)
+    chosen = applio.Settings.model_validate(PLAIN | options)
     spans = run(applio.start(chosen, rate, ()), samples, block)
     ledger.check_cover("it", len(samples), [(s.start, s.end) for s in spans])
     return spans
@@ -86,7 +92,7 @@ def test_overlap_is_what_windows_share() -> None:
 def test_the_ledger_counts_overlap_in_its_own_column(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     sf.write(tmp_path / "in/a.wav", anchor(40_000), 40_000, "PCM_16")
-    job = corpus.job(tmp_path, filter={"segmenter": {"use": "applio"}, "filters": []})
+    job = corpus.job(tmp_path, filter={"segmenter": {"use": "applio", **PLAIN}, "filters": []})
     corpus.run(job)
     rows = pq.read_table(tmp_path / "out/datasets/latest/ledger.parquet").to_pylist()
     assert sum(row["samples"] for row in rows) == 822_000
@@ -140,6 +146,27 @@ def test_the_look_back_is_bounded(mode: str, level: float) -> None:
 def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValidationError, match=r"min_length_ms|overlap_seconds"):
         applio.Settings.model_validate(wrong)
+
+
+@pytest.mark.parametrize("rate", [16_000, 40_000, 44_100, 48_000])
+def test_hum_and_offset_do_not_hide_a_pause(rate: int) -> None:
+    """Pauses are sought as by Applio: at 40 kHz and above 48 Hz."""
+    samples = noise((2.5, 0.1), (1.2, 1e-4), (2.5, 0.1), rate=rate)
+    at = np.arange(len(samples))[:, None] / rate
+    hum = (0.02 + 0.02 * np.sin(2 * np.pi * 20 * at)).astype(np.float32)
+    heard = {"sample_rate": 40_000, "highpass": True}
+    spans = cut(samples + hum, rate, **heard)
+    assert [s.kind for s in spans] == ["utterance", "non_speech", "utterance"]
+    assert len(cut(samples + hum, rate, highpass=False)) == 3, "control: one stretch, two windows"
+    assert [s.kind for s in cut(samples + hum, rate)] == ["utterance"] * 3
+    assert spans == cut(samples + hum, rate, block=997, **heard)
+
+
+def test_what_is_shorter_than_a_slice_stays_whole() -> None:
+    """Applio leaves recordings of up to `min_length_ms` alone, silence and all."""
+    quiet = noise((0.9, 1e-4), (0.6, 0.1), rate=16_000)
+    assert cut(quiet, 16_000) == [Span(0, 24_000)]
+    assert cut(quiet, 16_000, min_length_ms=1400)[0].kind == "non_speech"
 
 
 # --- the algorithm, written down as it sees the whole recording
@@ -214,7 +241,9 @@ def test_the_stream_gives_what_the_whole_gives(
     samples = noise(*parts, rate=rate, seed=len(parts))
     spans = cut(samples, rate, block)
     hop = rate * 15 // 1000
-    slices = slices_of(frames_of(samples, hop, 4 * hop), 100, 27, 33)
+    slices = [[0, -(-len(samples) // hop)]]
+    if slices[0][1] > 100:
+        slices = slices_of(frames_of(samples, hop, 4 * hop), 100, 27, 33)
     assert utterances(spans) == windows_of(slices, hop, len(samples), rate)
     assert spans == cut(samples, rate)
     assert all(b - a <= 3.3 * rate for a, b in utterances(spans))
@@ -223,3 +252,29 @@ def test_the_stream_gives_what_the_whole_gives(
     for start, end in utterances(spans):
         touched[start:end] = 1
     assert not any(touched[start:end].any() for start, end in owned)
+
+
+def whole(samples: Floats, rate: int) -> list[tuple[float, float]]:
+    """Windows in seconds, from the whole recording at once: at 40 kHz, through one filter."""
+    mono = soxr.resample(samples.mean(axis=1, dtype=np.float64), rate, 40_000, quality="VHQ")
+    numerator, denominator = signal.butter(5, 48, "highpass", fs=40_000)
+    heard = signal.lfilter(numerator, denominator, mono)
+    slices = [[0, -(-len(heard) // HOP_40K)]]
+    if slices[0][1] > 100:
+        slices = slices_of(frames_of(heard[:, None], HOP_40K, 4 * HOP_40K), 100, 27, 33)
+    return [(a / 40_000, b / 40_000) for a, b in windows_of(slices, HOP_40K, len(heard), 40_000)]
+
+
+@pytest.mark.parametrize("rate", [22_050, 44_100, 48_000])
+def test_windows_are_those_of_the_whole_at_40_khz(rate: int) -> None:
+    """Within a sample of 40 kHz, on noise with hum, offset and pauses of many lengths."""
+    chance = np.random.default_rng(rate)
+    parts = [(chance.uniform(0.1, 3), (0.1, 1e-4, 0.02, 5e-4)[n % 4]) for n in range(24)]
+    samples = noise(*parts, rate=rate)
+    at = np.arange(len(samples))[:, None] / rate
+    samples = (samples + 0.003 + 0.004 * np.sin(2 * np.pi * 50 * at)).astype(np.float32)
+    spans = cut(samples, rate, sample_rate=40_000, highpass=True)
+    mine = [(a / rate, b / rate) for a, b in utterances(spans)]
+    theirs = whole(samples, rate)
+    assert len(mine) == len(theirs) > 10
+    assert np.abs(np.array(mine) - np.array(theirs)).max() <= 1 / 20_000

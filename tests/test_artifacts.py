@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect.utilities.names import generate_slug
 
 from flows.progress import Progress, Standing
+from flows.server import run_names
 from flows.server.artifacts import STOOD, WORST, State, escaped, failure, markdown
-from tasks.errors import ConfigError, Held, RunError
+from tasks.errors import ConfigError, OutLocked, RunError
 
 OUT = Path("/data/prepared")
 STAGES = (
@@ -95,7 +98,7 @@ def test_nothing_new() -> None:
     [
         ("failed", RunError("the disk is full"), ("> the disk is full", "Fix the cause", "Retry")),
         ("failed", ConfigError("no such rate"), ("> no such rate", "start a new run")),
-        ("failed", Held("another run holds it"), ("Wait until the other run", "Retry")),
+        ("failed", OutLocked("another run holds it"), ("Wait until the other run", "Retry")),
         ("failed", KeyError("x"), ("> KeyError: 'x'", "run.log")),
         ("crashed", "Flow run process exited", ("## The run crashed", "out of memory", "Retry")),
         ("was cancelled", None, ("## The run was cancelled", "Retry")),
@@ -110,6 +113,24 @@ def test_failures(what: str, error: object, words: tuple[str, ...]) -> None:
     assert "Running for" not in text
     # Of a retry that failed at once: what the attempt before had stays.
     assert failure(what, error, text) == text
+
+
+def test_a_failure_links_the_log() -> None:
+    text = failure("failed", RunError("the disk is full"), "", "http://ui/runs/flow-run/1")
+    assert "[Log of this run](http://ui/runs/flow-run/1?tab=Logs)" in text
+    assert "Log of this run" not in failure("failed", RunError("the disk is full"))
+
+
+def test_a_typed_name_is_kept_and_others_differ() -> None:
+    then = datetime(2026, 1, 31, 2, 0, 5)
+    for made_up in (generate_slug(2) for _ in range(50)):
+        told = run_names.name_of(made_up, "prepare", ["podcasts"], then)
+        assert told == "podcasts 2026-01-31 02:00:05", made_up
+    for typed in ("night-run-7", "before the fix", "retry", "aishell-train"):
+        assert run_names.name_of(typed, "prepare", ["podcasts"], then) == typed
+    long = run_names.name_of(generate_slug(2), "estimate", ["x" * 40, "y" * 40], then)
+    assert long.startswith(f"estimate {'x' * 40}, yyy")
+    assert len(long) < 100
 
 
 def test_what_is_named_is_no_markup_and_no_secret() -> None:

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tasks import scoring, speech
-from tasks.asr import SpeechClip, Transcript, _whisper_whole, faster_whisper
+from tasks.asr import SharedWindow, SpeechClip, Transcript, _whisper_whole, faster_whisper
 from tasks.errors import ConfigError
 
 RATE = 16000
@@ -153,3 +153,20 @@ def test_a_text_of_the_first_sentence_alone_is_gone_on_with(
     times = [word.start for word in done[0].words or ()]
     assert times == sorted(times)
     assert times[-1] > start
+
+
+def test_sentences_of_one_window_are_told_apart(
+    backend: faster_whisper.Backend, spoken: list[tuple[str, NDArray[np.float32]]]
+) -> None:
+    (one, first), (other, second) = spoken
+    pause = np.zeros(RATE // 2, np.float32)
+    stream = np.concatenate([first, pause, second])
+    bounds = (0, len(first)), (len(first) + len(pause), len(stream))
+    window = SharedWindow(stream, bounds)
+    clips = [SpeechClip(stream[a:b], "en", window, at) for at, (a, b) in enumerate(bounds)]
+    heard = list(backend.transcribe(clips))
+    for text, wrong, found in ((one, other, heard[0]), (other, one, heard[1])):
+        right = scoring.score(text, found.text or "", "en").wer or 0.0
+        assert right < 0.4
+        assert right < (scoring.score(wrong, found.text or "", "en").wer or 0.0)
+    assert list(backend.transcribe(clips[1:])) == heard[1:]

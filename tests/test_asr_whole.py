@@ -34,7 +34,7 @@ class Deaf:
         self.sentences, self.many, self.logprob = sentences, many, logprob
         self.batches: list[int] = []
 
-    def hear(self, asked: Any, detect: bool = True) -> list[Window]:
+    def hear(self, asked: Any, detect: bool = True, timed: bool = False) -> list[Window]:
         self.batches.append(len(asked))
         return [self._one(each[0]) for each in asked]
 

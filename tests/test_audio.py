@@ -25,6 +25,7 @@ import soundfile as sf
 from numpy.typing import NDArray
 
 from tasks import audio
+from tasks.audio.crc16 import crc16
 from tasks.errors import CODES, ItemError
 from tasks.recording import Locator
 from tasks.recording.faults import Fault
@@ -582,3 +583,15 @@ def test_every_file_of_the_corpus_decodes_or_has_a_code() -> None:
             assert stated["seconds"] is None or stated["path"].endswith((".raw", ".flac"))
         else:
             assert stated["seconds"] is None or abs(found - stated["seconds"]) < 0.5
+
+
+@pytest.mark.parametrize("count", [0, 1, 511, 512, 513, 5000, 70_001])
+def test_crc16_is_that_of_the_bytes_one_by_one(count: int) -> None:
+    """CRC-16 of polynomial 8005, reflected, from 0, over any number of whole and broken rows."""
+    data = np.random.default_rng(count).bytes(count + 9)
+    expected = 0
+    for byte in data[4 : 4 + count]:
+        expected ^= byte
+        for _ in range(8):
+            expected = expected >> 1 ^ (0xA001 if expected & 1 else 0)
+    assert crc16(io.BytesIO(data), 4, 4 + count) == expected

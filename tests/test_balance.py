@@ -135,12 +135,12 @@ def test_a_run_always_says_what_the_worst_reader_gets() -> None:
         "recordings": {"in": 0}, "utterances": {"packaged": 0}, "reasons": {}, "scored": 0,
         "seconds": {"in": 0.0, "packaged": 0.0}, "stages": {}, "new": True, "deaths": {},
         "dataset": "d", "wall_seconds": 1.0,
-        "tars": {"tars": 3, "written": 3, "linked": 0, "readers": 1,
-                 "worst_reader_extra_hours": 0.0},
+        "tars": {"tars": 3, "written": 3, "linked": 0, "readers": 2,
+                 "worst_reader_extra_hours": 0.5},
         "splits": {"dev": {"utterances": 1, "hours": 0.5}, "train": {"utterances": 9, "hours": 4}},
     }  # fmt: skip
     console = Console(file=io.StringIO(), width=200)
     runs.run(result, console)
     told = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "of 1 readers the worst gets 0.000 h more" in told
+    assert "Of 2 readers (package.readers), the one with most audio gets 30.0 min more" in told
     assert "Splits: dev 0.500 h, train 4.000 h." in told

@@ -10,13 +10,13 @@ import pytest
 
 from flows.cluster import deadlines
 from flows.cluster.settings import ClusterSettings
-from flows.run import caller
-from tasks import package, shard
+from flows.run import metrics
+from tasks import shard
 from tasks.checkpoints.index import Index
 from tasks.dataset import versions
 from tasks.errors import RunError
 from tasks.estimating import trial
-from tasks.packaging import shard_decisions
+from tasks.packaging import decided
 from tasks.packaging import shards as packaged
 from tasks.stages import isolate
 from tests import corpus
@@ -25,7 +25,7 @@ from tests import corpus
 def allowed(work: Callable[..., Any], *args: Any, isolated: bool = False, **changes: Any) -> float:
     """Wall seconds of a call as the cluster makes it."""
     settings = ClusterSettings(**changes)
-    return deadlines.of_call(settings, caller.place_of(work, args, "").step, args, isolated)
+    return deadlines.of_call(settings, metrics.place_of(work, args, "").step, args, isolated)
 
 
 def test_a_probe_that_hangs_costs_little_more_than_the_timeout_of_an_item(tmp_path: Path) -> None:
@@ -43,8 +43,9 @@ def test_calls_have_deadlines_by_what_they_do(tmp_path: Path) -> None:
     assert allowed(packaged.write, job, tmp_path, 3) == 600.0 + 20 * 1800.0
     assert allowed(packaged.check, job, tmp_path, 3, timeout_factor=1.0) == 600.0 + 1800.0
     shards = [f"shard-{number:06d}" for number in range(10)]
-    for work, args in ((package.gather, (job, shards, None)), (trial.plan, (job, shards, tmp_path)),
-                       (shard_decisions.save, (job, shards, tmp_path))):  # fmt: skip
+    group = decided.Group(tmp_path, tuple(shards))
+    for work, args in ((decided.save, (job, group)),
+                       (trial.plan, (job, shards, tmp_path))):  # fmt: skip
         assert allowed(work, *args) == 900.0
         assert allowed(work, job, [], tmp_path, item_timeout=30.0) == 30.0
 

@@ -40,6 +40,9 @@ def test_an_interrupt_while_workers_start(tmp_path: Path) -> None:
     try:
         workers = _spawned(process)
         assert workers, "control: it has begun"
+        # Not in the instant in which the main thread goes to wait for Dask: CPython would look for
+        # the signal only when that wait of ten seconds is over.
+        time.sleep(0.1)
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=60)

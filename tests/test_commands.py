@@ -169,7 +169,7 @@ def test_verify_and_list(prepared: Prepared, capsys: pytest.CaptureFixture[str])
 def test_plugins_and_schema(capsys: pytest.CaptureFixture[str]) -> None:
     shelves = told(capsys, "plugins")
     assert set(shelves["sources"]) == {
-        "folder", "kaldi", "jsonl", "tar", "datajuicer", "hf_parquet",
+        "folder", "kaldi", "jsonl", "lhotse", "tar", "datajuicer", "hf_parquet",
     }  # fmt: skip
     assert {"whole", "given", "vad", "auto", "applio"} == set(shelves["segmenters"])
     assert all(entry["about"] for shelf in shelves.values() for entry in shelf.values())
@@ -185,7 +185,18 @@ def test_usage_errors_exit_2(prepared: Prepared, capsys: pytest.CaptureFixture[s
     assert "dataset.json" in told(capsys, "verify", str(prepared.source), code=2)["error"]
 
 
-def test_history_holds_every_task_run(prepared: Prepared, prefect_api: LocalServer) -> None:
+def test_history_holds_every_task_run(
+    prepared: Prepared,
+    flags: list[str],
+    prefect_api: LocalServer,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of a second run that has one more recording, too; a run with nothing to do leaves none."""
+    corpus.add(prepared.source, 12)
+    again = told(
+        capsys, "run", "--source", str(prepared.source), "--out", str(prepared.out), *flags
+    )
+    assert again["stages"]["filter"]["items_computed"] == 1
     runs = task_runs(prefect_api.url, prepared.out)
     assert set(corpus.STAGES) <= {run["name"].split(" · ")[0] for run in runs}
     assert still_open(prefect_api.url, prepared.out) == []

@@ -103,12 +103,12 @@ def test_many_rows_are_counted_in_columns() -> None:
         "sample_rate": np.full(count, 16000, np.int32),
     })  # fmt: skip
     began = time.process_time()
-    said = composition.of_utterances(table)
+    said = composition.of_utterances([table])
     assert time.process_time() - began < 5.0
     assert said["speakers"]["count"] == len({(i % 3 == 0, i % 5000) for i in range(count) if i % 4})
     assert said["splits"]["dev"]["utterances"] == 20_000
     chunked = pa.concat_tables([table.slice(0, 66_666), table.slice(66_666)])
-    assert composition.of_utterances(chunked) == said, "the same however a table is divided"
+    assert composition.of_utterances([chunked]) == said, "the same however a table is divided"
 
 
 def test_no_utterances_are_no_fault() -> None:
@@ -116,7 +116,7 @@ def test_no_utterances_are_no_fault() -> None:
                                                      "recording")}  # fmt: skip
     empty = pa.table({**columns, "num_samples": pa.array([], pa.int64()),
                       "sample_rate": pa.array([], pa.int32())})  # fmt: skip
-    said = composition.of_utterances(empty)
+    said = composition.of_utterances([empty])
     assert said["durations"]["median"] is None
     assert said["speakers"] == {"count": 0, "hours_known": 0.0, "hours_unknown": 0.0}
 

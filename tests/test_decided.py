@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tasks import pipeline
 from tasks.callers import Here
 from tasks.checkpoints import manifest
 from tasks.corpuswide import decisions
-from tasks.packaging import contents, shard_decisions
+from tasks.packaging import contents, decided
 from tests import corpus
 
 COUNT = 40
@@ -51,20 +54,19 @@ class Counted(Here):
         return super().map(work, args)
 
 
-def test_workers_decide_what_one_process_would(home: Path, tmp_path: Path) -> None:
+def test_parts_put_together_are_what_one_process_would_decide(home: Path, tmp_path: Path) -> None:
     job = corpus.job(home, out=tmp_path / "out", **chosen())
-    corpus.run(job)
+    published, _ = corpus.run(job)
     shards = sorted(manifest.shards(job.out))
-    assert len(shards) > 2 * shard_decisions.AT_ONCE
-    alone = contents.decide(job, shards)
-    for where, some in shard_decisions.batches(shards, tmp_path / "scratch"):
-        assert len(some) <= shard_decisions.AT_ONCE
-        shard_decisions.save(job, some, where)
-    together = contents.decide(job, shards, tmp_path / "scratch")
-    for one, other in zip(alone[:3], together[:3], strict=True):
-        assert one.equals(other)
-    assert one.num_rows == 0 or one.schema == decisions.schema_of(job)
-    assert alone[3:] == together[3:]
+    assert len(shards) > 2 * decided.AT_ONCE
+    alone = contents.decide(replace(job, out=job.out), shards)
+    ledger = pq.read_table(published.path / "ledger.parquet")
+    assert ledger.equals(alone.ledger)
+    rows = pq.read_table(published.path / "utterances.parquet")
+    assert sorted(rows["id"].to_pylist()) == alone.rows["id"].to_pylist()
+    table = decisions.load(job)
+    assert table is not None
+    assert table.sort_by("id").equals(alone.utterances.sort_by("id"))
 
 
 def test_versions_do_not_tell_how_they_were_decided(
@@ -73,23 +75,52 @@ def test_versions_do_not_tell_how_they_were_decided(
     counted = Counted()
     monkeypatch.setattr(pipeline, "Here", lambda: counted)
     many = corpus.run(corpus.job(home, out=tmp_path / "many", **chosen()))[0]
-    assert counted.names.count("save") == -(-COUNT // shard_decisions.AT_ONCE)
+    assert counted.names.count("save") == -(-COUNT // decided.AT_ONCE)
     assert counted.names.count("gather") == 1
     assert not list((tmp_path / "many/manifests/.listing").rglob("*.arrow"))
-    monkeypatch.setattr(shard_decisions, "AT_ONCE", COUNT)
+    monkeypatch.setattr(decided, "AT_ONCE", COUNT)
     few = corpus.run(corpus.job(home, out=tmp_path / "few", **chosen()))[0]
     assert corpus.content(many.path) == corpus.content(few.path)
-    assert counted.names.count("save") == -(-COUNT // 16)
+    assert counted.names.count("save") == -(-COUNT // 8) + 1
+
+
+def test_only_shards_that_changed_are_decided_again(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(home / "in", tmp_path / "in")
+    job = corpus.job(tmp_path, **chosen())
+    corpus.run(job)
+    counted = Counted()
+    monkeypatch.setattr(pipeline, "Here", lambda: counted)
+    corpus.add(tmp_path / "in", COUNT)
+    corpus.run(job)
+    assert counted.names.count("save") == 1
+    other = replace(job, package=job.package.model_copy(update={"weights": {"c": 0.5}}))
+    corpus.run(other)
+    assert counted.names.count("save") == 1, "weights are drawn after it"
+
+
+@pytest.mark.parametrize("name", ["rows.arrow", "ledger.bin", "digests.arrow", "facts.json"])
+def test_damaged_decisions_are_made_again(home: Path, tmp_path: Path, name: str) -> None:
+    job = corpus.job(home, out=tmp_path / "out", **chosen())
+    corpus.run(job)
+    path = next(decided.home(job.out).rglob(name))
+    corpus.flip(path, path.stat().st_size // 2)
+    other = replace(job, package=job.package.model_copy(update={"tar_hours": 0.5}))
+    damaged = corpus.run(other)[0]
+    corpus.run(replace(job, out=tmp_path / "whole"))
+    whole = corpus.run(replace(other, out=tmp_path / "whole"))[0]
+    assert corpus.content(damaged.path) == corpus.content(whole.path)
 
 
 def test_a_shard_of_nothing_has_its_place(home: Path, tmp_path: Path) -> None:
     """Its recording is broken: no row, no utterance, and a ledger of one."""
     job = corpus.job(home, out=tmp_path / "out", **chosen())
     corpus.run(job)
-    shards = sorted(manifest.shards(job.out))
-    shard_decisions.save(job, shards, tmp_path / "all")
-    parts = shard_decisions.load(shards, tmp_path / "all")
-    assert list(parts) == shards
-    counts = [(part.rows.num_rows, part.ledger.num_rows) for part in parts.values()]
+    counts = []
+    for shard in sorted(manifest.shards(job.out)):
+        group = decided.Group(tmp_path / shard, (shard,))
+        decided.save(job, group)
+        counts.append((group.table("rows.arrow").num_rows, group.ledger(0, 1).num_rows))
     assert (0, 1) in counts
     assert sum(rows for rows, _ in counts) > COUNT // 2

@@ -280,7 +280,7 @@ def test_gaps_part_alike_one_by_one(parts: list[tuple[int, int]], limit: int) ->
         for silent in range(end, following + 1):
             groups.no_speech_before(silent)
     groups.finish()
-    assert groups.settled == largest_gap(stretches, limit)
+    assert groups.final == largest_gap(stretches, limit)
 
 
 PROBABILITIES = st.lists(
@@ -300,13 +300,13 @@ def test_stretches_are_those_of_the_whole(
     for at, value in enumerate(probabilities):
         timestamps.length = length if at == len(probabilities) - 1 else None
         timestamps.push(value)
-        assert all(start >= low for start, _ in timestamps.settled)
-        found += timestamps.settled
-        timestamps.settled.clear()
+        assert all(start >= low for start, _ in timestamps.final)
+        found += timestamps.final
+        timestamps.final.clear()
         assert timestamps.earliest_pending >= low
         low = timestamps.earliest_pending
     timestamps.finish()
-    assert found + timestamps.settled == padded(probabilities, limits, length)
+    assert found + timestamps.final == padded(probabilities, limits, length)
 
 
 @pytest.mark.usefixtures("scripted")

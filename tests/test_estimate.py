@@ -20,7 +20,7 @@ from tasks.estimating import estimate, forecast, sample, trial
 from tasks.estimating.estimate import Stratum
 from tasks.estimating.forecast import Costs, Forecast, Sizes
 from tasks.estimating.sample import Member
-from tasks.estimating.trial import Seen
+from tasks.estimating.trial import SampleResult
 from tasks.job import Done, Spent
 from tasks.stages import stage
 from tests import corpus
@@ -163,7 +163,7 @@ def spent(name: str, audio: float, wall: float, cold: bool = False) -> Spent:
 def told(workers: int = 2, load: float = 0.0, start: float = 0.0) -> Forecast:
     """Ten recordings of 10 s in two shards, of which four are sampled; the first one is cold."""
     every = [Member(f"r{n}", f"shard-{n % 2:06d}", "d", "wav", 10.0) for n in range(10)]
-    seen = {f"r{n}": Seen(kept=8.0, pcm=320_000) for n in range(4)}
+    seen = {f"r{n}": SampleResult(kept=8.0, pcm=320_000) for n in range(4)}
     laps = {f"r{n}": [spent(f"r{n}", 10.0, 50.0 if n == 0 else 1.0, n == 0)] for n in range(4)}
     costs = Costs(
         laps={"filter": laps}, overhead={"filter": 0.5}, load=load, lanes={"filter": "CPU"},

@@ -57,7 +57,7 @@ def both(prefect_server: LocalServer, tmp_path_factory: pytest.TempPathFactory) 
     data = settings_of(home)
     chosen = settings.parse(data)
     with using(prefect_server.url):
-        told = launch.run(chosen, "estimate", fraction=0.1, least=5)
+        told = launch.estimate(chosen, fraction=0.1, least=5)
         there = {p.name for p in (home / "out").iterdir()}
         assert "datasets" not in there, "an estimate publishes nothing"
         return Both(home, home / "out", told, launch.run(chosen), data)
@@ -118,7 +118,19 @@ def test_every_call_has_a_row(both: Both) -> None:
     rows = table.to_pylist()
     counts = {(r["stage"], r["step"]) for r in rows}
     assert counts == {(s, "run") for s in ("filter", "resample", "transcribe")} | {
-        ("package", step) for step in ("gather", "write", "check")
+        ("package", step)
+        for step in [
+            "note",
+            "decide",
+            "choose",
+            "scatter",
+            "part",
+            "ledger",
+            "gather",
+            "write",
+            "check",
+            "link",
+        ]
     }
     for name in ("filter", "resample", "transcribe"):
         mine = [r for r in rows if r["stage"] == name]
@@ -208,12 +220,12 @@ def test_a_run_that_does_not_fit_ends_with_2(
 
 
 def test_a_new_format_is_written_whole(tmp_path: Path) -> None:
-    from flows import estimate
+    from flows import sample_costs
 
     corpus.make(tmp_path / "in", 2)
     job = corpus.job(tmp_path)
-    assert estimate._linked(job) == 0.0, "nothing is published"
+    assert sample_costs.linked(job) == 0.0, "nothing is published"
     published, _ = corpus.run(job)
-    assert estimate._linked(job) == pytest.approx(published.summary["seconds"]["packaged"])
+    assert sample_costs.linked(job) == pytest.approx(published.summary["seconds"]["packaged"])
     other = corpus.job(tmp_path, package={"formats": ("wenet", "lhotse_shar")})
-    assert estimate._linked(other) == 0.0
+    assert sample_costs.linked(other) == 0.0

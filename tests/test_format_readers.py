@@ -78,7 +78,7 @@ def test_webdataset(version: Path, wanted: dict[str, Clip]) -> None:
     import webdataset
     from webdataset import tariterators
 
-    paths = queries.data_list(version, None, None)
+    paths = queries.data_list(version, None)["paths"]
     paths = [path.replace("/wenet/", "/webdataset/").replace("shards_", "shard-") for path in paths]
     assert len(paths) > 1
     found = {}
@@ -101,7 +101,7 @@ def test_webdataset(version: Path, wanted: dict[str, Clip]) -> None:
 def test_wenet_shards(version: Path, wanted: dict[str, Clip]) -> None:
     """A key is a member's name up to its last dot; neighbours with one key are a sample."""
     found: dict[str, Clip] = {}
-    for path in queries.data_list(version, None, None):
+    for path in queries.data_list(version, None)["paths"]:
         text: dict[str, str] = {}
         with tarfile.open(path, "r|") as tar:  # as a stream, which cannot go back
             for member in tar:

@@ -21,7 +21,7 @@ import pytest
 from tasks import pipeline, plugins, shelves, storage
 from tasks.checkpoints import blobs
 from tasks.dataset import datacard, versions
-from tasks.formats import Hashes, Output, OutputShard, _tar, _tar_check, nemo
+from tasks.formats import Hashes, Output, OutputShard, _clips, _tar, _tar_check, nemo
 from tasks.packaging import format_rows, layout
 from tasks.results import Published
 from tasks.settings import Plugin
@@ -448,3 +448,13 @@ def test_names_fit_into_a_header() -> None:
 def test_plain_names_stand_for_plugins() -> None:
     read = corpus.job(Path("x"), package={"formats": ["wenet", {"use": "webdataset"}]})
     assert read.package.formats == (Plugin(use="wenet"), Plugin(use="webdataset"))
+
+
+@pytest.mark.parametrize("rate", [8000, 11025, 16000, 22050, 24000, 44100, 48000])
+def test_durations_survive_truncation(rate: int) -> None:
+    counts = [*range(1, 3 * rate, 7), *range(29 * rate, 30 * rate, 11)]
+    assert any(int(n / rate * rate) < n for n in counts), "control: the quotient alone does not"
+    for n in counts:
+        seconds = _clips.duration(n, rate)
+        assert int(seconds * rate) == n == round(seconds * rate)
+        assert abs(seconds - n / rate) < 1e-9

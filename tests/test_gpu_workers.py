@@ -26,7 +26,7 @@ from tasks import pipeline, publishing
 from tasks.callers import Unobserved
 from tasks.job import Done
 from tasks.results import Published
-from tasks.settled import Settled
+from tasks.up_to_date import UpToDate
 from tests import corpus, on_worker
 from tests.plugins import seen
 
@@ -131,13 +131,13 @@ def run(job: Any, cluster: Cluster, scratch: Path) -> tuple[Published, ClusterCa
     caller = ClusterCaller(cluster, cluster.settings)
     found = pipeline.run_shard_stage(job, caller, scratch)
 
-    state = Settled(job, found.shards, found.index)
+    state = UpToDate(job, found.shards, found.index)
 
     def chain(shard: str) -> list[Done]:
         return pipeline.chain(job, shard, found.seconds[shard], caller, Unobserved(), {})
 
     for dones in map_chains(found.shards, chain, 2 * cluster.size):
-        state.saw(dones)
+        state.record(dones)
     return publishing.publish(job, found.shards, caller, scratch, state), caller
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -181,8 +180,10 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Written through the link, it would change the published version."""
-    from tasks import package
-    from tasks.packaging import plan, shards
+    from tasks import publishing
+    from tasks.checkpoints.index import Index
+    from tasks.packaging import decided, plan, shards
+    from tasks.up_to_date import UpToDate
 
     job = corpus.job(own, package=TAR)
     one = own / "out/datasets/v0001"
@@ -191,17 +192,22 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
     for name in manifest.shards(job.out):
         for step in stage.PER_SHARD:
             stage.run(step, job, name)
-    gathered = package.gather(job, manifest.shards(job.out))
+    state = UpToDate(job, manifest.shards(job.out), Index(job.out))
+    state.decide()
+    groups = decided.groups(job, state.keys())
+    for group in groups:
+        decided.save(job, group)
+    gathered = publishing.gather(job, groups, Here(), own / "scratch")
     staging = Path(gathered["staging"])
-    number = next(n for n, each in enumerate(plan.all_shards(staging)) if each.unchanged)
-    shard = plan.shard(staging, number)
+    planned = plan.numbered(staging)
+    number, shard = next((n, each) for n, each in planned.items() if each.unchanged)
     old = Path(shard.unchanged[0].path)
-    assert shards.write(job, staging, number)
-    assert shards.write(job, staging, number)
+    fresh = [n for n, each in planned.items() if not each.unchanged]
+    assert shards.link(job, staging, 0) == fresh
+    assert shards.link(job, staging, 0) == fresh
+    assert (staging / shard.path).stat().st_ino == old.stat().st_ino
     before = old.read_bytes()
-    damaged = replace(shard, unchanged=(shard.unchanged[0]._replace(sha256="0" * 64),))
-    monkeypatch.setattr(plan, "shard", lambda *_: damaged)
-    assert not shards.write(job, staging, number)
+    shards.write(job, staging, number)
     assert old.read_bytes() == before
     assert (staging / shard.path).stat().st_ino != old.stat().st_ino
     assert verify(one) == []

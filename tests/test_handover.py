@@ -184,7 +184,7 @@ def test_what_is_pending_counts_and_a_dead_workers_is_removed(
     job = replace(filtered, cache_bytes=sum(p.stat().st_size for p in entries(filtered)) + 3000)
     clip = Clip.of(np.zeros((1000, 1), np.float32), 11_025)
     one, two = handover.Writer(job, "one"), handover.Writer(job, "two")
-    monkeypatch.setattr(handover, "_room", handover._Room())
+    monkeypatch.setattr(handover, "_room", handover._DiskBudget())
     one.add(0, 1000, clip)  # 2,032 bytes, pending
     handover._room.looked = float("-inf")  # a second later
     two.add(0, 1000, clip)

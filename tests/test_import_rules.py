@@ -94,7 +94,7 @@ def test_flows_write_no_parquet() -> None:
 
 
 def test_control_parquet_writes_are_seen() -> None:
-    assert parquet_writes((ROOT / "tasks/shard.py").read_text()) == {"write_table"}
+    assert parquet_writes((ROOT / "tasks/listing/known.py").read_text()) == {"write_table"}
     assert parquet_writes("from pyarrow.parquet import ParquetWriter as W") == {"ParquetWriter"}
 
 
@@ -106,11 +106,12 @@ def test_tasks_do_not_know_flows_or_a_cluster() -> None:
 #: Packages and modules, lowest first. A module imports from its own line only what is its own
 #: package, and else from lines above: so no import climbs, and no two packages import each other.
 LAYERS = (
-    "tasks.masking tasks.shelves",
+    "tasks.environment tasks.json_types tasks.masking tasks.shelves tasks.lean",
     "tasks.errors",
     "tasks.schema tasks.settings",
     "tasks.job",
     "tasks.storage",
+    "tasks.reviews",
     "tasks.recording",
     "tasks.audio",
     "tasks.speech tasks.scoring",
@@ -121,12 +122,13 @@ LAYERS = (
     "tasks.formats",
     "tasks.levels",
     "tasks.stages",
-    "tasks.accounting",
+    "tasks.accounting tasks.places",
     "tasks.corpuswide",
     "tasks.dataset",
     "tasks.packaging",
+    "tasks.listing",
     "tasks.shard tasks.filter tasks.resample tasks.transcribe tasks.package",
-    "tasks.settled tasks.results",
+    "tasks.up_to_date tasks.results",
     "tasks.callers",
     "tasks.publishing",
     "tasks.pipeline",
@@ -137,9 +139,9 @@ LAYERS = (
     "flows.settings",
     "flows.server",
     "flows.run",
-    "flows.prepare",
+    "flows.prepare flows.sample_costs",
     "flows.estimate flows.serve",
-    "flows.demo",
+    "flows.demo flows.explore",
     "flows.cli",
 )
 LEVELS = {name: level for level, line in enumerate(LAYERS) for name in line.split()}
@@ -191,7 +193,8 @@ def test_every_module_has_a_layer(edges: set[tuple[str, str]]) -> None:
 
 
 def test_no_import_climbs(edges: set[tuple[str, str]]) -> None:
-    assert {edge for edge in edges if climbs(*edge)} == set()
+    # The root sets a variable before any module of its own is imported.
+    assert {edge for edge in edges - {("tasks", "tasks.environment")} if climbs(*edge)} == set()
 
 
 def test_private_modules_are_imported_by_their_own_folder(edges: set[tuple[str, str]]) -> None:

@@ -314,7 +314,8 @@ def test_a_run_on_slurm(
     chosen = site.settings("out", cluster={**given, "options": options})
     with site.start("run", chosen, "--json") as run:
         ended = run.end()
-        assert run.none_left(), run.alive()  # jobs are told to end as the last thing of all
+        # Jobs are told to end as the last thing of all.
+        assert run.none_left(60.0), run.alive()
     assert ended.code == 0, ended.stderr
     assert differences(site.home / "out", site.home / "quiet") == []
     assert ended.result["utterances"] == quiet.result["utterances"]

@@ -13,8 +13,8 @@ import pytest
 from flows.run import items
 from tasks import shard
 from tasks.errors import NothingLeft
+from tasks.listing.left_aside import LeftAside
 from tasks.schema import LEDGER
-from tasks.shard import LeftAside
 from tests import corpus
 
 

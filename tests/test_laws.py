@@ -36,9 +36,9 @@ from tasks.errors import ConservationError, CorruptManifest, MillError, RunError
 from tasks.formats import _tar
 from tasks.job import Job
 from tasks.results import Published
-from tasks.settled import Settled
 from tasks.stages import stage
 from tasks.storage import atomic
+from tasks.up_to_date import UpToDate
 from tasks.upkeep.verify import verify
 from tests import corpus
 from tests.corpus import STAGES
@@ -444,6 +444,7 @@ def test_sums_do_not_depend_on_chunks() -> None:
     rates = random_.choice([16_000, 22_050, 44_100], count)
     whole = pa.table({
         "recording": [str(n) for n in range(count)], "utterance": ["u"] * count,
+        "dataset": ["d"] * count, "language": ["en"] * count,
         "outcome": random_.choice(["packaged", "dropped"], count).tolist(),
         "stage": ["package"] * count, "reason": ["r"] * count, "start": np.zeros(count),
         "samples": samples, "seconds": samples / rates, "overlap_samples": samples // 7,
@@ -578,9 +579,10 @@ def break_everywhere(
 
 
 def test_a_failing_rename_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> None:
-    # shard, index, filter, blob, resample, transcribe, decisions, data.list, data card,
-    # dataset.json, version, latest, index
-    assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, 20) == 13
+    # shard, index, filter, blob, resample, transcribe, five of what is decided, the table of
+    # decisions and its seal, data.list, data card, dataset.json, version, latest, three of what is
+    # told of it, index
+    assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, 20) == 22
 
 
 def test_a_failing_sync_is_mended_by_a_rerun(small: Path, tmp_path: Path) -> None:
@@ -750,10 +752,10 @@ def test_file_that_changes_under_the_run(own: Path) -> None:
     here = Here()
     sharded = pipeline.run_shard_stage(job, here, job.out / "scratch")
     corpus.add(own / "in", 10, seed=99)
-    state = Settled(job, sharded.shards, sharded.index)
+    state = UpToDate(job, sharded.shards, sharded.index)
     for name in sharded.shards:
         for step in stage.PER_SHARD:
-            state.saw([pipeline.run_stage(job, name, 0.0, here, step)])
+            state.record([pipeline.run_stage(job, name, 0.0, here, step)])
     published = publishing.publish(job, sharded.shards, here, job.out / "scratch", state)
     told = [r for r in table(published) if r["recording"] == "c/r10.wav"]
     assert [(r["outcome"], r["reason"], r["samples"]) for r in told] == [("failed", "changed", 0)]

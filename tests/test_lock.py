@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import ConfigError, Held
+from tasks.errors import ConfigError, OutLocked
 from tasks.storage.lock import hold
 
 OWNER = """
@@ -45,7 +45,7 @@ def test_a_second_run_is_told_who_holds_it_and_a_killed_one_holds_nothing(tmp_pa
     out = tmp_path / "new" / "out"
     owner = other_run(out)
     try:
-        with pytest.raises(Held) as refusal, hold(out):
+        with pytest.raises(OutLocked) as refusal, hold(out):
             pass
         text = str(refusal.value)
         assert f"process {owner.pid} on {os.uname().nodename}" in text

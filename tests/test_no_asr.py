@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from tasks import shard
 from tasks.accounting import summary
+from tasks.listing import balance
 from tests import corpus
 
 NONE = {"backend": {"use": "none"}}
@@ -35,6 +35,6 @@ def test_shards_are_larger_where_nobody_listens(tmp_path: Path) -> None:
     counts = {}
     for use in ("none", "fake"):
         job = corpus.job(tmp_path, transcribe={"backend": {"use": use}})
-        counts[use] = len(shard.grouped(rows, None, shard.least(job)))
-        assert len(shard.grouped(rows, 600 / 3600, shard.least(job))) == 4, "a setting decides"
+        counts[use] = len(balance.grouped(rows, None, balance.least(job)))
+        assert len(balance.grouped(rows, 600 / 3600, balance.least(job))) == 4, "a setting decides"
     assert counts == {"none": 3, "fake": 40}

@@ -34,7 +34,7 @@ def test_a_half_goes_up() -> None:
 
 def test_every_int16_survives_an_equal_rate() -> None:
     every = np.arange(-32768, 32768, dtype=np.int32).astype(np.int16)
-    floats = (every.astype(np.float32) / 32768)[:, None]
+    floats = (every / 32768).astype(np.float32)[:, None]
     assert np.array_equal(pcm.convert(floats, 16000, settings()), every)
 
 

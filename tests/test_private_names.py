@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import logging
 import multiprocessing.popen_spawn_posix
@@ -130,11 +131,25 @@ def test_a_command_restores_environment_signals_and_logging(tmp_path: Path, caps
     assert state() == before
 
 
+READING = re.compile(r"\b(environb?|getenvb?|putenv|unsetenv|expandvars)\b")
+
+
+def users_of_the_environment(top: str) -> set[str]:
+    """Paths below `flows` or `tasks` whose code, not its comments, names os's environment."""
+    found = set()
+    for path in (ROOT / top).rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        names |= {a.name for node in nodes if isinstance(node, ast.ImportFrom) for a in node.names}
+        if any(map(READING.fullmatch, names)):
+            found.add(path.relative_to(ROOT / top).as_posix())
+    return found
+
+
 def test_the_environment_is_read_in_three_folders_of_flows() -> None:
-    reading = re.compile(r"\bos\.(environ|getenv|putenv)\b")
-    users = {
-        path.relative_to(ROOT).parts[1]
-        for path in (ROOT / "flows").rglob("*.py")
-        if reading.search(path.read_text())
-    }
-    assert users == {"cli", "cluster", "server"}
+    used = users_of_the_environment("flows")
+    assert {path.split("/")[0] for path in used} == {"cli", "cluster", "server"}
+
+
+def test_one_module_of_tasks_reads_the_environment() -> None:
+    assert users_of_the_environment("tasks") == {"environment.py"}

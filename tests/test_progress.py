@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import threading
+import time
 
 import pytest
 
@@ -179,3 +180,44 @@ def test_many_threads_lose_nothing() -> None:
             thread.join()
         bars.finish("filter")
     assert stream.getvalue().startswith("filter: 1.00 h")
+
+
+def test_without_bars_a_run_shows_every_while_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(progress, "EVERY", 0.05)
+    stream = io.StringIO()
+    with Progress(stream=stream) as shown:
+        until(stream, "the workers start")
+        shown.start("shard", 0.0)
+        until(stream, "shard goes on")
+        shown.start("filter", 7200.0)
+        shown.advance("filter", 600.0)
+        shown.advance("filter", 1200.0, reused=True)
+        until(stream, "left")
+        shown.finish("filter")
+    line = next(line for line in stream.getvalue().splitlines() if "left" in line)
+    assert re.fullmatch(
+        r"\d+:\d\d  filter 0\.50 of 2\.00 h, \d+ x real time, \d+:\d\d left", line
+    ), line
+    ended = stream.getvalue()
+    time.sleep(0.2)
+    assert stream.getvalue() == ended, "it ends with the run"
+
+
+def test_waiting_says_what_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "EVERY", 0.05)
+    with progress.waiting("The server starts"):
+        time.sleep(0.2)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "The server starts …"
+    assert lines[1] == "The server starts … 0:00"
+
+
+def until(stream: io.StringIO, words: str) -> None:
+    end = time.monotonic() + 10
+    while words not in stream.getvalue():
+        assert time.monotonic() < end, stream.getvalue()
+        time.sleep(0.01)

@@ -127,7 +127,7 @@ def test_what_nothing_reaches_goes_and_a_rerun_computes_nothing(base: Path, out:
 
 
 def test_tars_that_versions_share_are_no_gain(base: Path, out: Path) -> None:
-    """The tars of v0002 live on in v0004: only those of v0001 come free."""
+    """Tars and table of v0002 live on in v0004: only those of v0001 come free."""
     tars = [(out / f"datasets/v000{n}/wenet/train/shards_000000000.tar") for n in (1, 2, 3, 4)]
     inodes = [tar.stat().st_ino for tar in tars]
     assert inodes[0] != inodes[1] == inodes[2] == inodes[3]
@@ -135,7 +135,11 @@ def test_tars_that_versions_share_are_no_gain(base: Path, out: Path) -> None:
     files = [p for n in (1, 2, 3) for p in (out / f"datasets/v000{n}").rglob("*") if p.is_file()]
     assert entry["files"] == len(files)
     assert entry["bytes"] == sum(p.stat().st_size for p in files)
-    assert entry["freed"] == entry["bytes"] - 2 * tars[1].stat().st_size
+    stay = {p.stat().st_ino for p in (out / "datasets/v0004").rglob("*") if p.is_file()}
+    assert inodes[1] in stay
+    free = {p.stat().st_ino: p.stat().st_size for p in files}
+    assert entry["freed"] == sum(size for inode, size in free.items() if inode not in stay)
+    assert entry["freed"] <= entry["bytes"] - 2 * tars[1].stat().st_size
 
 
 def test_what_thresholds_rejected_is_kept(base: Path, out: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 import soundfile as sf
 
 from flows import cli
-from flows.run import report, runs
+from flows.run import report, report_process, runs
 from flows.settings import PrepareSettings
 from tasks import audio
 from tasks import report as making
@@ -114,7 +114,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, Path]:
 @pytest.fixture(scope="module")
 def text(made: tuple[Job, Path]) -> str:
     job, folder = made
-    return making.build(report.request(job, folder)).decode()
+    return making.build(report_process.request(job, folder)).decode()
 
 
 def charts(text: str) -> Any:
@@ -204,12 +204,12 @@ def test_no_secret_and_no_address_is_in_it(text: str) -> None:
 
 def test_it_is_the_same_each_time(made: tuple[Job, Path], text: str) -> None:
     job, folder = made
-    assert making.build(report.request(job, folder)).decode() == text
+    assert making.build(report_process.request(job, folder)).decode() == text
 
 
 def test_clips_give_way_to_the_limit(made: tuple[Job, Path], text: str) -> None:
     job, folder = made
-    request = report.request(job, folder)
+    request = report_process.request(job, folder)
     players = len(Page(text).all("audio"))
     assert players >= 8
     limit = len(text.encode()) - 20_000
@@ -223,10 +223,10 @@ def test_players_hold_what_was_packaged(made: tuple[Job, Path]) -> None:
     job, _ = made
     found = samples.choose(facts.Ledger(job.out / "datasets/latest/ledger.parquet"), 0)
     samples.look_up(job, found)
-    studio = clips.Studio(job.out, job.resample.rate, found)
+    maker = clips.ClipMaker(job.out, job.resample.rate, found)
     heard = 0
     for sample in found:
-        media = studio.make(sample)
+        media = maker.make(sample)
         if sample.row["outcome"] == "failed":
             assert media.audio is None
             assert "failed" in media.why
@@ -247,15 +247,15 @@ def test_a_rejected_span_is_read_in_one_pass(tmp_path: Path) -> None:
     for start, end in ((1.5, 2.5), (0.25, 0.75), (0.5, 1.75)):
         row = {"start": start, "end": end, "sample_rate": clips.RATE, "outcome": "dropped"}
         found.append(Sample(row, locator=locator))
-    studio = clips.Studio(tmp_path, clips.RATE, found)
-    read = {id(sample): mono for sample, mono in studio._read(locator, found)}
+    maker = clips.ClipMaker(tmp_path, clips.RATE, found)
+    read = {id(sample): mono for sample, mono in maker._read(locator, found)}
     for sample in found:
         np.testing.assert_array_equal(
             read[id(sample)], audio.read_span(locator, *clips._span(sample))[:, 0]
         )
-        assert studio.make(sample) == clips.media(read[id(sample)])
+        assert maker.make(sample) == clips.media(read[id(sample)])
     path.unlink()
-    gone = clips.Studio(tmp_path, clips.RATE, found).make(found[0])
+    gone = clips.ClipMaker(tmp_path, clips.RATE, found).make(found[0])
     assert (gone.audio, gone.why) == (None, "its source is no longer there")
 
 
@@ -308,7 +308,7 @@ def test_no_measures_at_all(tmp_path: Path) -> None:
         transcribe={"backend": {"use": "none"}, "verdicts": ()},
     )  # fmt: skip
     folder = recorded(job)
-    found = charts(making.build(report.request(job, folder)).decode())
+    found = charts(making.build(report_process.request(job, folder)).decode())
     assert found["now"]["items"] == 1
     names = {m["name"] for m in found["measures"]}
     assert "seconds" in names
@@ -424,7 +424,7 @@ def test_without_metrics_the_page_has_no_such_section(
             metrics.save(METRICS.empty_table(), copy / metrics.NAME)
         else:
             (copy / metrics.NAME).unlink()
-        bare = making.build(report.request(job, copy)).decode()
+        bare = making.build(report_process.request(job, copy)).decode()
         assert 'id="workers"' not in bare
         assert "work" not in charts(bare)
 

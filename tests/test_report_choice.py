@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows.run import report
+from flows.run import report_process
 from tasks import audio
 from tasks import report as making
 from tasks.corpuswide import decisions
@@ -251,7 +251,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, Path]:
 @pytest.fixture(scope="module")
 def page(made: tuple[Job, Path]) -> str:
     job, folder = made
-    return making.build(report.request(job, folder)).decode()
+    return making.build(report_process.request(job, folder)).decode()
 
 
 def test_the_worst_of_a_run_is_on_its_page_and_first(made: tuple[Job, Path], page: str) -> None:
@@ -305,12 +305,12 @@ def test_players_hold_whole_clips_and_rows_whole_texts(page: str) -> None:
 
 def test_it_is_the_same_each_time(made: tuple[Job, Path], page: str) -> None:
     job, folder = made
-    assert making.build(report.request(job, folder)).decode() == page
+    assert making.build(report_process.request(job, folder)).decode() == page
 
 
 def test_what_is_left_out_is_counted_and_named(made: tuple[Job, Path], page: str) -> None:
     job, folder = made
-    request = report.request(job, folder)
+    request = report_process.request(job, folder)
     limit = len(page.encode()) - 60_000  # the clip of 20 s alone takes 80 kB
     small = making.build(request, limit)
     assert len(small) < limit
@@ -330,9 +330,9 @@ def test_one_long_clip_takes_no_room_from_the_others(made: tuple[Job, Path]) -> 
     job, _ = made
     found = samples.choose(Ledger(job.out / "datasets/latest/ledger.parquet"), 0)
     samples.look_up(job, found)
-    studio = clips.Studio(job.out, job.resample.rate, found, longest=10.0)
+    maker = clips.ClipMaker(job.out, job.resample.rate, found, longest=10.0)
     for sample in found:
-        media = studio.make(sample)
+        media = maker.make(sample)
         assert (media.audio is None) == (sample.seconds > 10), media.why
     assert any(sample.seconds > 10 for sample in found)
 
@@ -349,7 +349,7 @@ def test_what_lies_too_far_into_a_recording(
         row = {"start": start, "end": end, "sample_rate": clips.RATE, "outcome": "dropped"}
         found.append(samples.Sample(row, locator=Locator(str(path))))
     monkeypatch.setattr(clips, "SEARCH", 2.0)
-    far, near = (clips.Studio(tmp_path, clips.RATE, found).make(sample) for sample in found)
+    far, near = (clips.ClipMaker(tmp_path, clips.RATE, found).make(sample) for sample in found)
     assert (far.audio, far.why) == (None, clips.TOO_FAR)
     assert near.seconds == pytest.approx(1.0)
 

@@ -26,6 +26,7 @@ from flows.cluster.chains import map_chains
 from flows.cluster.cluster import Cluster, ClusterSettings
 from flows.cluster.dispatcher import Dispatcher, Losses, NotBegun
 from flows.cluster.fleet import CPU, GPU
+from flows.server import history
 from flows.server.server import LocalServer
 from tasks.errors import ItemError, RunError
 from tests import signals
@@ -419,7 +420,7 @@ def test_tasks_and_child_flows_in_threads_belong_to_their_flow_run(
 ) -> None:
     run_id, results = whole()
     assert results == [list(range(first, first + 100)) for first in (0, 100, 200)]
-    assert prefect_api.settle(UUID(run_id), expected=300)
+    assert history.settle(UUID(run_id), expected=300)
     with get_client(sync_client=True) as client:
         children = client.read_flow_runs(
             flow_run_filter=FlowRunFilter.model_validate({"parent_flow_run_id": {"any_": [run_id]}})

@@ -167,6 +167,7 @@ def test_serve(serving: Serving) -> None:
     assert serving.process.process.wait(60) == 0, serving.process.stderr()
     assert serving.process.none_left(2.0), serving.process.alive()
     assert "Traceback" not in serving.process.stderr()
+    assert "Warning" not in serving.process.stderr()
     database = sqlite3.connect(serving.home / "prefect.db")
     query = "select state_name from flow_run where id = ?"
     assert database.execute(query, (str(run),)).fetchall() == [("Cancelled",)]

@@ -29,7 +29,7 @@ class Entry(NamedTuple):
     other: Any = None
 
 
-NUMBER = Entry(THRESHOLD, 0.5)
+NUMBER = Entry(THRESHOLD, 0.001)
 STAGES: dict[str, Entry] = {
     "shard.hours": Entry(TRANSIENT, 0.0001),
     "shard.settle_seconds": Entry(TRANSIENT, 0.01),
@@ -49,6 +49,7 @@ STAGES: dict[str, Entry] = {
     "transcribe.close_wer": Entry(THRESHOLD, 0.2),
     "package.formats": Entry(THRESHOLD, ["wenet_raw"]),
     "package.compression": Entry(THRESHOLD),
+    "package.text_form": Entry(THRESHOLD, "normalised"),
     "package.seed": Entry(THRESHOLD, 1),
     "package.splits": Entry(THRESHOLD, {"dev": 0.3}),
     "package.resplit": Entry(THRESHOLD, True),
@@ -57,6 +58,8 @@ STAGES: dict[str, Entry] = {
     "package.readers": Entry(THRESHOLD, 2),
     "package.rebalance": Entry(THRESHOLD, "full"),
     "package.rebalance_above": Entry(THRESHOLD, 0.5),
+    "package.keep": Entry(TRANSIENT, 1),
+    "package.table_rows": Entry(THRESHOLD, 1),
     "package.refit": Entry(THRESHOLD, True),
     "package.max_failed_fraction": Entry(TRANSIENT, 0.5),
     "package.max_removed_fraction": Entry(TRANSIENT, 0.5),
@@ -82,7 +85,10 @@ _VAD = {
 }  # fmt: skip
 SHELVES: dict[str, dict[str, Entry]] = {
     "segmenters.whole": {},
-    "segmenters.given": {},
+    "segmenters.given": {
+        "target_seconds": Entry(RECIPE, 8.0),
+        "max_seconds": Entry(RECIPE, 20.0),
+    },
     "segmenters.vad": {**_VAD, "merge": Entry(RECIPE, "emilia")},
     "segmenters.auto": {**_VAD, "whole_up_to": Entry(RECIPE, 20.0)},
     "segmenters.applio": {
@@ -90,9 +96,11 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "min_length_ms": Entry(RECIPE, 2000), "min_interval_ms": Entry(RECIPE, 300),
         "hop_ms": Entry(RECIPE, 10), "max_sil_kept_ms": Entry(RECIPE, 400),
         "window_seconds": Entry(RECIPE, 4.0), "overlap_seconds": Entry(RECIPE, 0.0),
-        "drop_tail": Entry(RECIPE, True),
+        "drop_tail": Entry(RECIPE, True), "sample_rate": Entry(RECIPE, 32_000),
+        "highpass": Entry(RECIPE, False),
     },
-    "filters.decode_faults": {"min": NUMBER, "max": Entry(THRESHOLD, 3.0)},
+    "filters.channels_identical": {"min": NUMBER, "max": Entry(THRESHOLD, 0.5)},
+    "filters.decode_faults": {"min": Entry(THRESHOLD, 0.0), "max": Entry(THRESHOLD, 3.0)},
     "filters.duration": {
         "min": Entry(THRESHOLD, 0.5), "max": Entry(THRESHOLD, 20.0),
         "min_difference": NUMBER, "max_difference": NUMBER,
@@ -101,7 +109,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "filters.channels": {side: Entry(THRESHOLD, 2) for side in ("min", "max")},
     "filters.speech_ratio": {"threshold": Entry(RECIPE, 0.6), "min": NUMBER, "max": NUMBER},
     **{f"filters.{name}": {"min": NUMBER, "max": NUMBER}
-       for name in ("bandwidth", "channels_identical", "dc_offset", "dead_channel", "loudness",
+       for name in ("bandwidth", "dc_offset", "dead_channel", "loudness",
                     "peak", "rms")},
     "filters.file_size": {"min": Entry(THRESHOLD, 5), "max": Entry(THRESHOLD, 10**6)},
     "filters.silence": {
@@ -150,6 +158,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "beam_size": Entry(RECIPE, 1), "language": Entry(RECIPE, "es"),
         "prompt": Entry(RECIPE, "Hello."), "chinese": Entry(RECIPE, "as_heard"),
         "short_windows": Entry(RECIPE, False), "word_timestamps": Entry(RECIPE, True),
+        "share_windows": Entry(RECIPE, False),
         "batch_size": Entry(TRANSIENT, {"default": 2, "zh": 1}), "threads": Entry(TRANSIENT, 2),
     },
     "asr.moonshine": {
@@ -209,6 +218,7 @@ _SOURCE = dict.fromkeys(("kind", "path", "name", "licence", "language", "expect_
 SOURCES: dict[str, set[str]] = {
     "folder": {*_SOURCE},
     "kaldi": {*_SOURCE, "root"},
+    "lhotse": {*_SOURCE, "root"},
     "jsonl": {*_SOURCE, "root", "columns"},
     "tar": {*_SOURCE, "root"},
     "datajuicer": {*_SOURCE, "root", "text_key", "audio_key"},

@@ -11,6 +11,11 @@ from flows import settings
 from flows.run import runs
 from tasks.errors import ConfigError
 from tasks.settings import FilterSettings, Plugin
+from tests import corpus
+
+
+def recordings(tmp_path: Path) -> str:
+    return str(corpus.make(tmp_path / "in", 1))
 
 
 def test_source_on_the_command_line_expects_broken_files(tmp_path: Path) -> None:
@@ -90,7 +95,7 @@ def test_a_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     [
         ("package.formats=[wenet, wenet]", ["package.formats", "twice"]),
         ("filter.segmnter.use=vad", ["filter.segmnter", "segmenter", "filters"]),
-        ("resample.rate=fast", ["resample.rate", "integer"]),
+        ("resample.rate=fast", ["resample.rate must be a whole number"]),
         ("package.compression=bz2", ["compression", "bz2", "starves"]),
         ("cluster.kind=cloud", ["cluster.kind", "local"]),
         ("nonsense", ["key.key=value"]),
@@ -110,7 +115,7 @@ def test_bad_settings_are_one_sentence(tmp_path: Path, assignment: str, words: l
         ("filter.filters=[{use: duratoin}]", ["duratoin", "duration", "silence"]),
         ("filter.filters=[{use: duration, mim: 1}]", ["filters.duration.mim", "min", "max"]),
         ("filter.filters=[{use: duration}, {use: duration}]", ["twice"]),
-        ("transcribe.backend={use: fake, speed: 2}", ["asr.fake.speed"]),
+        ("transcribe.backend={use: fake, speed: 2}", ["transcribe.backend.speed", "seed"]),
         ("transcribe.backend={use: faster_whisper, model: /no/such/model}", ["/no/such/model"]),
         ("package.formats=[zip]", ["zip", "wenet"]),
     ],
@@ -118,13 +123,122 @@ def test_bad_settings_are_one_sentence(tmp_path: Path, assignment: str, words: l
 def test_check_refuses_before_anything_starts(
     tmp_path: Path, assignment: str, words: list[str]
 ) -> None:
-    read = settings.read(
-        None, [str(tmp_path)], str(tmp_path / "out"), ["transcribe.backend.use=fake", assignment]
-    )
+    sets = ["transcribe.backend.use=fake", assignment]
     with pytest.raises(ConfigError) as caught:
-        settings.check(read)
+        settings.check(settings.read(None, [recordings(tmp_path)], str(tmp_path / "out"), sets))
     assert all(word in str(caught.value) for word in words), str(caught.value)
     assert not (tmp_path / "out" / "runs").exists()
+
+
+def refused(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "settings.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        settings.check(settings.read(str(path), [], None, []))
+    return str(caught.value)
+
+
+def test_all_typos_are_named_at_once(tmp_path: Path) -> None:
+    sentence = refused(tmp_path, f"""
+        sources: [{{kind: folder, path: {tmp_path}, langauge: en}}]
+        out: {tmp_path}/o
+        resmaple: {{rate: 8000}}
+        filter: {{filters: [{{use: silence, max_fractoin: 0.5}}, {{use: duratoin}}]}}
+        transcribe: {{backend: {{use: fake, sed: 1}}, langauge_by: clip}}
+    """)  # fmt: skip
+    assert "sources.folder.langauge: no such setting; did you mean language?" in sentence
+    assert "resmaple: no such setting; did you mean resample?" in sentence
+    assert "filter.filters.silence.max_fractoin: no such setting; did you mean max_fr" in sentence
+    assert "no 'duratoin' on the shelf filters" in sentence
+    assert "transcribe.backend.sed: no such setting; did you mean seed?" in sentence
+    assert "transcribe.langauge_by: no such setting; did you mean language_by?" in sentence
+
+
+@pytest.mark.parametrize(
+    ("yaml", "sentence"),
+    [
+        ("resample: {mono: loud}", "resample.mono must be 'mean' or 'first' or a whole number"),
+        ("resample: {rate: 100}", "resample.rate must be at least 4000"),
+        ("resample: 16000", "resample must be a mapping of settings"),
+        ("filter: {filters: 3}", "filter.filters must be a list"),
+        ("filter: {filters: [silence]}", "filter.filters.0 must be a mapping of settings"),
+        ("filter: {filters: [{min: 3}]}", "filter.filters.0.use is required"),
+        ("filter: {segmenter: {use: [a]}}", "filter.segmenter.use must be text"),
+        ("package: {formats: []}", "package.formats needs at least 1 entry"),
+        ("package: {formats: [[3]]}", "package.formats.0 must be a mapping of settings"),
+        ("package: {refit: perhaps}", "package.refit must be true or false"),
+        ("cluster: {gpus: 7}", "cluster.gpus must be"),
+        ("transcribe: {backend: {use: faster_whisper, prompt: 3}}",
+         "transcribe.backend.prompt must be text or a mapping of settings"),
+        ("filter: {filters: [{use: duration, min: long}]}",
+         "filter.filters.duration.min must be a number"),
+    ],
+)  # fmt: skip
+def test_messages_name_settings_and_no_types(tmp_path: Path, yaml: str, sentence: str) -> None:
+    head = f"sources: [{{kind: folder, path: {tmp_path}}}]\nout: {tmp_path}/o\n"
+    said = refused(tmp_path, head + yaml)
+    assert said.startswith(sentence)
+    for word in ("Input", "instance", "dict", "tuple", "str", "function", "[", "Plugin"):
+        assert word not in said, said
+
+
+@pytest.mark.parametrize(
+    ("yaml", "sentence"),
+    [
+        ("filter: {filters: [{use: duration, min: 5, max: 2}]}",
+         "filter.filters.duration: min (5) is above max (2), so nothing can pass"),
+        ("filter: {filters: [{use: duration, max: 0.05}]}",
+         "filter.filters.duration: min (0.1) is above max (0.05), so nothing can pass"),
+        ("filter: {filters: [{use: silence, min_fraction: 0.99}]}",
+         "filter.filters.silence: min_fraction (0.99) is above max_fraction (0.98), so"),
+        ("filter: {segmenter: {use: vad, min_seconds: 40}}",
+         "filter.segmenter"),
+    ],
+)  # fmt: skip
+def test_limits_that_nothing_can_pass(tmp_path: Path, yaml: str, sentence: str) -> None:
+    head = f"sources: [{{kind: folder, path: {tmp_path}}}]\nout: {tmp_path}/o\n"
+    assert refused(tmp_path, head + yaml).startswith(sentence)
+
+
+def test_the_home_folder_in_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = tmp_path / "settings.yaml"
+    path.write_text(
+        "sources: [{kind: jsonl, path: ~/a.jsonl, root: ~/wavs}]\nout: ~/out\n"
+        "transcribe: {backend: {use: faster_whisper, model: ~/whisper}}\n"
+    )
+    read = settings.read(str(path), [], None, ["package.splits.test.list=~/test.txt"])
+    home = str(tmp_path)
+    assert (read.sources[0].path, read.sources[0].options["root"]) == (
+        f"{home}/a.jsonl", f"{home}/wavs",
+    )  # fmt: skip
+    assert read.out == f"{home}/out"
+    assert read.transcribe.backend.options["model"] == f"{home}/whisper"
+    assert read.job().package.splits["test"].list == f"{home}/test.txt"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "key", "uses"),
+    [
+        ("filter.filters+={use: snr}", "filters",
+         ["duration", "silence", "clipping", "decode_faults", "snr"]),
+        ("filter.filters+=[{use: snr}, {use: peak}]", "filters",
+         ["duration", "silence", "clipping", "decode_faults", "snr", "peak"]),
+    ],
+)  # fmt: skip
+def test_set_adds_to_a_list(tmp_path: Path, assignment: str, key: str, uses: list[str]) -> None:
+    read = settings.read(None, [str(tmp_path)], "o", [assignment, "package.formats+=kaldi"])
+    assert [p.use for p in getattr(read.filter, key)] == uses
+    assert [p.use for p in read.package.formats] == ["wenet", "kaldi"]
+    again = settings.read(
+        None, [str(tmp_path)], "o",
+        ["filter.filters+={use: snr}", "filter.filters.snr.min=3",
+         "filter.filters.silence.min_longest=1"],
+    )  # fmt: skip
+    assert again.filter.filters[-1].options == {"min": 3}
+    assert again.filter.filters[1].options == {"min_longest": 1}
+    with pytest.raises(ConfigError, match=r"resample\.rate is no list"):
+        settings.read(None, [str(tmp_path)], "o", ["resample.rate+=3"])
 
 
 def test_a_missing_source_and_an_unwritable_out_are_refused(tmp_path: Path) -> None:
@@ -135,7 +249,10 @@ def test_a_missing_source_and_an_unwritable_out_are_refused(tmp_path: Path) -> N
         settings.check(gone)
     (tmp_path / "file").write_text("")
     blocked = settings.read(
-        None, [str(tmp_path)], str(tmp_path / "file" / "out"), ["transcribe.backend.use=fake"]
+        None,
+        [recordings(tmp_path)],
+        str(tmp_path / "file" / "out"),
+        ["transcribe.backend.use=fake"],
     )
     with pytest.raises(ConfigError, match="cannot be written"):
         settings.check(blocked)

@@ -38,9 +38,16 @@ def test_the_result_of_a_run_names_its_dataset() -> None:
         console,
     )  # fmt: skip
     told = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "3 tars: 1 written, 2 unchanged; of 4 readers the worst gets 0.250 h" in told
+    assert "Wrote 1 tar; 2 tars of the last version had not changed." in told
+    assert "Of 4 readers (package.readers), the one with most audio gets 15.0 min more" in told
     assert "/data/[/b]/v0001" in told
     assert "warning: nemo: it would drop 3 of 9 [clips]" in told
+
+
+def test_tars_are_told_plainly() -> None:
+    one = {"tars": 1, "written": 1, "linked": 0, "readers": 1, "worst_reader_extra_hours": 0.0}
+    assert runs._tars(one, True) == ["Wrote 1 tar."]
+    assert runs._tars(one, False) == [], "nothing was written"
 
 
 MARKUP = "[/en]"

@@ -66,8 +66,9 @@ def jsonl(path: Path, *values: Any) -> Path:
     return put(path, "".join(json.dumps(v, ensure_ascii=False) + "\n" for v in values))
 
 
-def test_the_shelf_holds_the_six_kinds() -> None:
-    assert names("sources") == ["datajuicer", "folder", "hf_parquet", "jsonl", "kaldi", "tar"]
+def test_the_shelf_holds_the_seven_kinds() -> None:
+    kinds = ["datajuicer", "folder", "hf_parquet", "jsonl", "kaldi", "lhotse", "tar"]
+    assert names("sources") == kinds
 
 
 @pytest.mark.parametrize("kind", ["folder", "kaldi", "jsonl", "tar", "datajuicer", "hf_parquet"])

@@ -80,11 +80,11 @@ class Told:
 
     def take(self, low: int) -> None:
         """Nothing begins before what was promised, nothing overlaps."""
-        for start, end in self.detector.settled:
+        for start, end in self.detector.final:
             assert start >= low
             assert not self.found or start >= self.found[-1][1]
             self.found.append((start, end))
-        self.detector.settled.clear()
+        self.detector.final.clear()
 
 
 def test_the_first_word_that_the_detector_misses_is_speech() -> None:

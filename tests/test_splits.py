@@ -320,10 +320,12 @@ def test_bad_portions_are_one_sentence(tmp_path: Path, key: str, value: str, wor
 
 
 def test_what_is_known_early_is_refused_early(tmp_path: Path) -> None:
+    corpus.make(source := tmp_path / "in", 1)
+
     def check(*sets: str) -> None:
         sets = ("transcribe.backend.use=fake", *sets)
         out = str(tmp_path / "out")
-        flow_settings.check(flow_settings.read(None, [str(tmp_path)], out, sets))
+        flow_settings.check(flow_settings.read(None, [str(source)], out, sets))
 
     with pytest.raises(ConfigError, match=r"no such dataset; there are: \w"):
         check("package.weights.nobody=0.5")

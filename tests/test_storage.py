@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -20,13 +20,14 @@ from flows.cluster.spawning import environment
 from tasks import package, storage
 from tasks.checkpoints import manifest
 from tasks.dataset import versions
-from tasks.errors import ConfigError, Held, RunError
+from tasks.errors import ConfigError, OutLocked, RunError
 from tasks.job import Job
-from tasks.packaging import shard_decisions
+from tasks.packaging import decided
 from tasks.settings import PackageSettings
 from tasks.storage import OBJECTS, copies, lease, lock, tables, urls
 from tasks.storage.lock import hold
-from tasks.storage.objects import Objects, ranges
+from tasks.storage.object_spans import ranges
+from tasks.storage.objects import Objects
 from tasks.upkeep import checkpoints, prune
 from tasks.upkeep.needed import KeptSettings
 from tasks.upkeep.verify import verify
@@ -41,7 +42,7 @@ FORMATS = ("wenet", "lhotse_shar", "nemo", "kaldi", "emilia", "hf_parquet", "wen
 def account(s3: S3) -> Iterator[None]:
     with environment(s3.environment):
         yield
-    copies.let_go()
+    copies.close_all()
 
 
 @pytest.fixture
@@ -293,7 +294,7 @@ def test_what_workers_decide_and_what_is_settled_lies_in_the_bucket(
     s3: S3, url: str, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = job.shard.model_copy(update={"hours": 1 / 3600})
-    monkeypatch.setattr(shard_decisions, "AT_ONCE", 2)
+    monkeypatch.setattr(decided, "AT_ONCE", 2)
     gather, gathered = package.gather, []
 
     def counted(*given: Any) -> dict[str, Any]:
@@ -304,7 +305,7 @@ def test_what_workers_decide_and_what_is_settled_lies_in_the_bucket(
     here, there = replace(job, shard=small), replace(remote(job, url), shard=small)
     corpus.run(here)
     corpus.run(there)
-    assert len(manifest.shards(there.out)) > shard_decisions.AT_ONCE
+    assert len(manifest.shards(there.out)) > decided.AT_ONCE
     assert version(s3, url) == corpus.content(job.out / "datasets/v0001")
     assert not [key for key in s3.content(f"{url}/manifests") if ".listing" in key]
     assert len(gathered) == 2
@@ -331,10 +332,10 @@ def test_of_two_runs_that_race_one_publishes_and_the_version_is_whole(
     ready, racing = threading.Barrier(2), threading.Event()
     real, real_clean = package.publish, versions.clean
 
-    def publish(job: Job, gathered: dict[str, Any]) -> Path:
+    def publish(*given: Any) -> Path:
         racing.set()
         ready.wait(60)
-        return real(job, gathered)
+        return real(*given)
 
     def clean(out: Path) -> None:
         if (
@@ -433,10 +434,10 @@ def test_a_put_whose_answer_is_lost_is_found_again(
 # The lock
 
 
-def foreign(**facts: Any) -> dict[str, Any]:
+def foreign(**facts: Any) -> lease.Owner:
     """An owner on another machine, whose process nobody sees from here."""
-    return {"pid": 1, "host": "far", "since": "then", "command": "uttermill", "machine": "far",
-            "token": "t", **facts}  # fmt: skip
+    owner = {"pid": 1, "host": "far", "since": "then", "command": "uttermill", "machine": "far"}
+    return cast(lease.Owner, {**owner, "token": "t", **facts})
 
 
 @pytest.fixture
@@ -450,7 +451,7 @@ def test_one_at_a_time_and_one_after_another(url: str) -> None:
     for _ in range(2):
         with hold(out):
             mine = f"process {os.getpid()} on {os.uname().nodename}"
-            with pytest.raises(Held, match=mine), hold(out):
+            with pytest.raises(OutLocked, match=mine), hold(out):
                 pass
             lock.check(out)
     assert len(storage.names(out / ".lock")) == 1
@@ -466,7 +467,7 @@ def test_a_dead_process_of_this_machine_holds_nothing(url: str) -> None:
     assert owner.stdout is not None
     try:
         assert owner.stdout.readline() == "held\n"
-        with pytest.raises(Held, match=f"process {owner.pid}"), hold(out):
+        with pytest.raises(OutLocked, match=f"process {owner.pid}"), hold(out):
             pass
     finally:
         owner.kill()
@@ -491,7 +492,7 @@ def test_an_owner_elsewhere_lives_while_it_renews(url: str) -> None:
     owner = threading.Thread(target=renew)
     owner.start()
     try:
-        with pytest.raises(Held, match="process 1 on far, since then"), hold(out):
+        with pytest.raises(OutLocked, match="process 1 on far, since then"), hold(out):
             pass
     finally:
         over.set()
@@ -507,10 +508,10 @@ def test_a_run_that_has_lost_its_lock_publishes_nothing(
     there = remote(job, url)
     real = package.publish
 
-    def publish(job: Job, gathered: dict[str, Any]) -> Path:
+    def publish(job: Job, *given: Any) -> Path:
         lease._write(job.out, 2, foreign(), exclusive=True)  # it was thought dead
         OBJECTS.put(job.out / "datasets" / "v0001" / "theirs", b"of the new owner")
-        return real(job, gathered)
+        return real(job, *given)
 
     monkeypatch.setattr(package, "publish", publish)
     refusal = r"another run may hold|does not hold what was written"

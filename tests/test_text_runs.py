@@ -112,7 +112,7 @@ def test_columns_of_verdicts_are_published(base: Path) -> None:
 def test_what_a_table_lacks_is_answered_from_the_shards(base: Path) -> None:
     few = corpus.job(base, transcribe={"verdicts": [{"use": "empty_text"}]})
     corpus.run(few)
-    rate = Plugin.model_validate({"use": "char_rate", "max_alphabetic": 0.1})
+    rate = Plugin(use="char_rate", min_alphabetic=None, max_alphabetic=0.1)
     more = corpus.job(base, transcribe={"verdicts": [rate]})
     assert decisions.load(few) is not None
     assert decisions.load(more) is None

@@ -35,7 +35,7 @@ ROOT = f"s3://{BUCKET}/lists"
 def account(s3: S3) -> Iterator[None]:
     with environment(s3.environment):
         yield
-    copies.let_go()
+    copies.close_all()
 
 
 @pytest.fixture
@@ -300,7 +300,7 @@ def answered(code: str, error: Exception) -> Exception:
 def test_what_a_store_answers_is_told_in_words(
     error: Exception, kind: type[Exception], words: str
 ) -> None:
-    with pytest.raises(kind, match=words), answers.asked("s3://b/k"):
+    with pytest.raises(kind, match=words), answers.store_errors("s3://b/k"):
         raise error
 
 

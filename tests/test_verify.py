@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flows import cli
 from tasks import storage
 from tasks.dataset import datacard
 from tasks.errors import ConfigError
-from tasks.upkeep.verify import verify
+from tasks.upkeep.verify import side_files, verify
 from tests import corpus
 
 FILES = (
@@ -154,3 +155,19 @@ def test_changed_rows_under_a_right_hash(version: Path, column: str) -> None:
 def test_damaged_description_is_a_fault_not_a_traceback(version: Path, text: str) -> None:
     (version / "dataset.json").write_text(text)
     assert verify(version)
+
+
+def test_what_readers_put_beside_the_data_is_named_and_no_fault(
+    version: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("webdataset/.nv-meta/index.sqlite", "wenet/train/shards_000000000.tar.idx"):
+        (version / name).parent.mkdir(parents=True, exist_ok=True)
+        (version / name).write_bytes(b"x")
+    assert verify(version) == []
+    assert side_files(version) == [
+        "webdataset/.nv-meta/index.sqlite", "wenet/train/shards_000000000.tar.idx",
+    ]  # fmt: skip
+    assert cli.main(["verify", str(version)]) == 0
+    assert "A reader's own file, not part of the dataset: webdataset/.nv" in capsys.readouterr().err
+    (version / "wenet/train/other.tar").write_bytes(b"x")
+    assert verify(version) == ["wenet/train/other.tar is there, but dataset.json does not name it"]

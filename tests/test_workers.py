@@ -27,6 +27,9 @@ class Client:
         assert topic == "all"
         self._handler = handler
 
+    def unsubscribe_topic(self, topic: str) -> None:
+        self._handler = None
+
     def scheduler_info(self) -> dict[str, Any]:
         self.requests += 1
         found = {name: {"resources": held} for name, held in self.workers.items()}

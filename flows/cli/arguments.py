@@ -15,7 +15,9 @@ def parser() -> argparse.ArgumentParser:
         "every second of audio accounted for.",
         epilog="exit codes: " + " | ".join(f"{code:d} {code.meaning}" for code in Exit),
     )
+    top.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _starting(commands)
     _making(commands)
     _reading(commands)
     _publishing(commands)
@@ -24,13 +26,51 @@ def parser() -> argparse.ArgumentParser:
         "settings", nargs="?", metavar="SETTINGS.yaml", help="settings whose cluster is checked"
     )
     _sets(doctor)
-    _add(commands, "plugins", "list the plug-ins of each shelf")
+    shelves = _add(commands, "plugins", "list the plug-ins, or all settings of some")
+    shelves.add_argument(
+        "which", nargs="?", metavar="SHELF[.NAME]", help="such as filters, or filters.silence"
+    )
     _add(commands, "schema", "list every column with its unit")
+    completion = commands.add_parser(
+        "completion", help="print the script that completes commands in a shell"
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    completion.set_defaults(json=False)
     return top
 
 
+class _Version(argparse.Action):
+    """Prints the version; looks it up only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"uttermill {version('uttermill')}")
+        parser.exit()
+
+
+def _starting(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """init."""
+    init = _add(commands, "init", "write a commented settings file, from answers or flags")
+    init.add_argument("file", nargs="?", default="uttermill.yaml", metavar="SETTINGS.yaml")
+    init.add_argument(
+        "--for", dest="purpose", choices=("asr", "tts", "vc"), help="what the corpus is to train"
+    )
+    init.add_argument(
+        "--language",
+        action="append",
+        default=[],
+        dest="languages",
+        metavar="CODE",
+        help="that is spoken, ISO 639-1; give it once a language",
+    )
+    init.add_argument("--source", metavar="PATH", help="folder of recordings")
+    init.add_argument("--out", metavar="DIR", help="where results go")
+    init.add_argument("--force", action="store_true", help="replace the file if it is there")
+
+
 def _making(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """demo, run, estimate, serve."""
+    """demo, run, plan, estimate, serve."""
     demo = _add(commands, "demo", "run all five tasks on a small corpus that it makes itself")
     demo.add_argument("--out", default="uttermill-demo", metavar="DIR")
     _sets(demo)
@@ -38,13 +78,17 @@ def _making(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     estimate = _add(
         commands, "estimate", "forecast hours kept, time and disk of a run from a sample"
     )
-    for command in (run, estimate):
+    plan = _add(commands, "plan", "show what a run would compute and reuse, and why")
+    for command in (run, plan, estimate):
         command.add_argument("settings", nargs="?", metavar="SETTINGS.yaml")
         command.add_argument(
             "--source", action="append", default=[], metavar="PATH", dest="sources"
         )
         command.add_argument("--out", metavar="DIR")
         _sets(command)
+    run.add_argument(
+        "--yes", action="store_true", help="start without a question, however much is recomputed"
+    )
     estimate.add_argument(
         "--fraction",
         type=_fraction,
@@ -72,7 +116,7 @@ def _making(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def _reading(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """status, ledger, report, what-if."""
+    """status, ledger, report, explore, review, what-if."""
     status = _add(commands, "status", "show what is done per stage, and what a run would compute")
     ledger = _add(commands, "ledger", "show where every item and every second went")
     report = _add(commands, "report", "(re)build the newest run's report.html")
@@ -82,6 +126,16 @@ def _reading(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     ledger.add_argument("--reason", metavar="R", help="only items of this reason")
     ledger.add_argument("--dataset", metavar="D", help="only items of this dataset")
     ledger.add_argument("--csv", action="store_true", help="items as CSV on stdout")
+    explore = _add(commands, "explore", "serve a page to search, hear and correct a version")
+    explore.add_argument("out", metavar="OUT")
+    explore.add_argument("--version", type=int, metavar="N", help="version to show (newest)")
+    explore.add_argument("--against", type=int, metavar="M", help="version to compare with")
+    explore.add_argument("--port", type=int, default=0, metavar="N", help="port (a free one)")
+    review = _add(commands, "review", "import or export decisions by people: keep, drop, re-text")
+    review.add_argument("action", choices=("import", "export"))
+    review.add_argument("paths", nargs="*", metavar="FILE", help="JSON lines to import; - is stdin")
+    review.add_argument("--out", metavar="DIR", help="OUT of the run; may also stand beside FILE")
+    review.add_argument("--all", action="store_true", help="export what was overruled, too")
     what_if = _add(commands, "what-if", "hours and items that other thresholds would keep")
     what_if.add_argument("out", metavar="OUT")
     _sets(what_if)
@@ -112,10 +166,15 @@ def _publishing(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="keep what the settings of kept versions use, not only the newest run's",
     )
     prune.add_argument("--yes", action="store_true", help="remove it; the default only lists it")
-    listing = _add(commands, "list", "print data.list with absolute or prefixed paths")
+    listing = _add(
+        commands, "list", "print a format's list of clips with absolute or prefixed paths"
+    )
     listing.add_argument("dataset", metavar="DATASET")
+    listing.add_argument(
+        "--format", metavar="F", help="wenet, wenet_raw, kaldi, nemo or emilia (the first it has)"
+    )
+    listing.add_argument("--split", metavar="S", help="this split; '*' for all (train)")
     listing.add_argument("--prefix", metavar="P", help="put this before each relative path")
-    listing.add_argument("--split", default=None, help="only this split")
 
 
 def _add(

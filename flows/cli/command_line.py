@@ -15,7 +15,8 @@ from typing import Any
 from flows.cli.arguments import parser
 from flows.cli.exit_codes import Exit
 from tasks import masking
-from tasks.errors import ConfigError, Held, MillError, NothingLeft
+from tasks.errors import ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
+from tasks.lean import without_pandas
 
 #: Defaults for what this command and its children start; a value that is set already stays.
 ENVIRONMENT = {
@@ -28,6 +29,8 @@ ENVIRONMENT = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
+    if argv is None:  # this process is the command's own
+        without_pandas()
     with ExitStack() as scope:
         scope.enter_context(_environment(ENVIRONMENT))
         scope.enter_context(_interrupted_by_sigterm())
@@ -44,11 +47,13 @@ def _run(args: argparse.Namespace) -> Exit:
         return _fail(args, "interrupted; run it again to go on from here", Exit.INTERRUPTED)
     except ConfigError as error:
         return _fail(args, str(error), Exit.USAGE)
-    except Held as error:
+    except OutLocked as error:
         return _fail(args, str(error), Exit.HELD)
     except NothingLeft as error:
         facts = {"reasons": error.reasons, "ignored": error.ignored}
         return _fail(args, str(error), Exit.FAILED, facts)
+    except TooManyFailed as error:
+        return _fail(args, str(error), Exit.FAILED, {"broken": list(error.broken)})
     except MillError as error:
         return _fail(args, str(error), Exit.FAILED)
     except BrokenPipeError:  # `| head` has read enough

@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,26 @@ if TYPE_CHECKING:
 
 
 def run(args: argparse.Namespace) -> Exit:
+    print("Looking at the sources, and at what is done …", file=sys.stderr, flush=True)
+    from flows.cli import asking
     from flows.cli.show import runs
     from flows.run import launch
 
-    return _print(args, launch.run(_settings(args)), runs.run)
+    settings = _settings(args)
+    if not asking.agreed(settings, args.yes):
+        print("Nothing was started.", file=sys.stderr)
+        return Exit.INTERRUPTED
+    return _print(args, launch.run(settings), runs.run)
+
+
+def plan(args: argparse.Namespace) -> Exit:
+    from flows import settings
+    from flows.cli.show import plans as shown
+    from flows.run import plans
+
+    chosen = _settings(args)
+    settings.check_wishes(chosen)
+    return _print(args, plans.of(chosen), shown.plan)
 
 
 def estimate(args: argparse.Namespace) -> Exit:
@@ -33,7 +50,7 @@ def estimate(args: argparse.Namespace) -> Exit:
     from flows.run import launch
 
     options = {"fraction": args.fraction, "least": args.least}
-    return _print(args, launch.run(_settings(args), "estimate", **options), runs.estimate)
+    return _print(args, launch.estimate(_settings(args), **options), runs.estimate)
 
 
 def demo(args: argparse.Namespace) -> Exit:
@@ -96,6 +113,34 @@ def report(args: argparse.Namespace) -> Exit:
     return _print(args, reports.newest(_out(args.out)), results.report)
 
 
+def explore(args: argparse.Namespace) -> Exit:
+    from flows.cli.show import results
+    from flows.explore import serve as exploring
+
+    def ready(served: exploring.Served) -> None:
+        _print(args, asdict(served), results.explore)
+        sys.stdout.flush()  # the command goes on for long
+
+    exploring.explore(_out(args.out), args.version, args.against, args.port, ready)
+    return Exit.DONE
+
+
+def review(args: argparse.Namespace) -> Exit:
+    from flows.cli import reviews
+    from flows.cli.show import results
+
+    out, file = reviews.places(args.action, args.paths, args.out)
+    if file is not None:
+        return _print(args, reviews.take(_out(out), file), results.imported)
+    found = reviews.told(_out(out), args.all)
+    if args.json:
+        print(json.dumps({"decisions": found}, ensure_ascii=False))
+    else:
+        lines = (json.dumps(each, ensure_ascii=False) for each in found)
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return Exit.DONE
+
+
 def what_if(args: argparse.Namespace) -> Exit:
     from flows.cli import queries
     from flows.cli.show import results
@@ -106,17 +151,19 @@ def what_if(args: argparse.Namespace) -> Exit:
 def verify(args: argparse.Namespace) -> Exit:
     from flows.cli.show import results
     from tasks.upkeep import checkpoints
-    from tasks.upkeep.verify import verify as faults_of
+    from tasks.upkeep import verify as verifying
 
     dataset = _dataset(args.dataset)
     out = checkpoints.out_of(dataset) if args.deep else None
-    faults = faults_of(dataset)
+    faults = verifying.verify(dataset)
     result: dict[str, Any] = {"ok": not faults, "faults": faults}
     if out is not None:
         found = checkpoints.verify(out)
         faults += found.faults
         read = {"parts": found.parts, "blobs": found.blobs, "bytes": found.bytes}
         result = {"ok": not faults, "faults": faults, "checkpoints": read}
+    if not faults and (beside := verifying.side_files(dataset)):
+        result["side_files"] = beside
     _print(args, result, results.verify)
     return Exit.FAULT if faults else Exit.DONE
 
@@ -132,11 +179,14 @@ def prune(args: argparse.Namespace) -> Exit:
 def list_clips(args: argparse.Namespace) -> Exit:
     from flows.cli import queries
 
-    lines = queries.data_list(_dataset(args.dataset), args.prefix, args.split)
+    found = queries.data_list(_dataset(args.dataset), args.prefix, args.format, args.split)
     if args.json:
-        print(json.dumps({"paths": lines}))
+        print(json.dumps(found, ensure_ascii=False))
     else:
-        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        sys.stdout.write("".join(f"{line}\n" for line in found["paths"]))
+    if args.split is None and found["others"]:
+        left_out = " and ".join(found["others"])
+        print(f"Only the split train of {found['format']}; --split for {left_out}", file=sys.stderr)
     return Exit.DONE
 
 
@@ -147,10 +197,12 @@ def doctor(args: argparse.Namespace) -> Exit:
 
 
 def plugins(args: argparse.Namespace) -> Exit:
-    from flows.cli import queries
+    from flows.cli import shelf_facts
     from flows.cli.show import results
 
-    return _print(args, queries.on_shelves(), results.shelves)
+    if args.which is None:
+        return _print(args, shelf_facts.all_shelves(), results.shelves)
+    return _print(args, shelf_facts.named(args.which), results.plugins)
 
 
 def schema(args: argparse.Namespace) -> Exit:
@@ -160,15 +212,33 @@ def schema(args: argparse.Namespace) -> Exit:
     return _print(args, queries.columns(), results.columns)
 
 
+def init(args: argparse.Namespace) -> Exit:
+    from flows.cli import starting
+
+    return _print(args, starting.init(args), starting.told)
+
+
+def completion(args: argparse.Namespace) -> Exit:
+    import shtab
+
+    from flows.cli.arguments import parser
+
+    print(shtab.complete(parser(), args.shell))
+    return Exit.DONE
+
+
 #: Every command by its name.
 COMMANDS: dict[str, Callable[[argparse.Namespace], Exit]] = {
     "demo": demo,
     "run": run,
+    "plan": plan,
     "estimate": estimate,
     "serve": serve,
     "status": status,
     "ledger": ledger,
     "report": report,
+    "explore": explore,
+    "review": review,
     "what-if": what_if,
     "verify": verify,
     "prune": prune,
@@ -176,6 +246,8 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], Exit]] = {
     "doctor": doctor,
     "plugins": plugins,
     "schema": schema,
+    "init": init,
+    "completion": completion,
 }
 
 

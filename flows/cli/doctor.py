@@ -19,6 +19,7 @@ from flows.cluster import dask_config, facts
 from flows.cluster.cluster import Cluster, ClusterSettings
 from flows.settings import read
 from tasks.errors import RunError
+from tasks.json_types import JsonObject
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +37,7 @@ def checkup(settings: ClusterSettings, folders: Sequence[str] = ()) -> list[Find
     scratch = Path(tempfile.mkdtemp(prefix="uttermill-doctor-"))
     try:
         with Cluster(settings, scratch, gpu=True) as cluster:
-            answers: dict[str, Any] = cluster.client.run(facts.gather, on_error="return")
+            answers: JsonObject = cluster.client.run(facts.gather, on_error="return")
             seen = {f: cluster.client.run(os.path.exists, f, on_error="return") for f in folders}
             scheduler = _scheduler(cluster.client)
     except RunError as error:
@@ -57,7 +58,7 @@ def checkup(settings: ClusterSettings, folders: Sequence[str] = ()) -> list[Find
     return [proofs.joined(workers), *silent, *each, *proven, pins, *both]
 
 
-def _scheduler(client: Any) -> dict[str, Any]:
+def _scheduler(client: Any) -> JsonObject:
     """The scheduler's configuration, as far as a run depends on it.
 
     Asked by Dask's own function: the scheduler may have no uttermill.

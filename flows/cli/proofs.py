@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from flows.cluster import gpus
 from flows.cluster.dask_config import DASK_CONFIG
 from flows.cluster.facts import ENGINES, Facts, versions
 from flows.cluster.fleet import CPU, GPU
+from tasks.json_types import JsonObject
 from tasks.stages.process import started_afresh
 
 LEAST_FREE = 1_000_000_000
@@ -165,7 +165,7 @@ def no_prefect(workers: Facts) -> Finding:
     return _finding("no Prefect", with_it, "not imported on workers", "imported by a task")
 
 
-def scheduler(found: Mapping[str, Any]) -> Finding:
+def scheduler(found: JsonObject) -> Finding:
     """The scheduler has our configuration: a shard that kills its worker costs one worker."""
     ours = DASK_CONFIG["distributed"]["scheduler"]
     faults = [
@@ -177,7 +177,7 @@ def scheduler(found: Mapping[str, Any]) -> Finding:
     return _finding("scheduler", faults, good, "start it with infra/dask.yaml as DASK_CONFIG")
 
 
-def folders(seen: Mapping[str, Mapping[str, Any]]) -> Finding:
+def folders(seen: Mapping[str, JsonObject]) -> Finding:
     """Every worker sees the sources and OUT at the same path."""
     faults = [
         f"{address} does not see {folder}"

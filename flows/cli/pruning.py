@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from flows.run import runs
 from tasks import recipe
 from tasks.errors import ConfigError
 from tasks.job import Job
+from tasks.json_types import JsonObject
 from tasks.storage import lock
 from tasks.upkeep import prune as pruning
 from tasks.upkeep.needed import KeptSettings
@@ -16,10 +16,10 @@ from tasks.upkeep.needed import KeptSettings
 
 def prune(
     out: Path, keep: int, keep_runs: int | None = None, recipes: bool = False, yes: bool = False
-) -> dict[str, Any]:
+) -> JsonObject:
     """List what no kept version and no current settings need, by kind; with `yes`, remove it.
 
-    `recipes`: also keep what the settings of the kept versions use. Held when a run holds OUT.
+    `recipes`: also keep what the settings of the kept versions use. OutLocked when a run holds OUT.
     """
     with lock.hold(out):
         last, good = runs.settings_of(out).job(), runs.settings_of(out, ended_well=True).job()

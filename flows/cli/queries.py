@@ -3,59 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from flows.run import items as naming
-from flows.run import runs
+from flows.run import plans, runs
 from flows.settings import assign, parse
-from tasks import plugins, schema, shard, shelves, storage
+from tasks import plugins, schema, shelves, storage
 from tasks.accounting import summary
 from tasks.checkpoints import manifest
-from tasks.checkpoints.index import Index
 from tasks.dataset import datacard, versions
 from tasks.errors import CODES, ConfigError
-from tasks.estimating.what_if import kept
+from tasks.estimating.what_if import kept, with_same_texts
 from tasks.packaging import contents, weights
-from tasks.settled import Settled
-from tasks.stages import stage
 from tasks.storage import tables
 
 
 def status(out: Path) -> dict[str, Any]:
-    """Per stage: items done, and items that a run with the newest settings would compute.
-
-    A recording that is not segmented yet may hold any number of utterances: until then, the
-    numbers of later stages are lower bounds.
-    """
-    job = runs.settings_of(out).job()
-    found = shard.survey(job)
-    shards = manifest.shards(out)
-    stages: dict[str, Any] = {
-        "shard": {"items_done": found.reused, "items_to_compute": len(found.probe)}
-    }
-    state = Settled(job, shards, Index(out))
-    for name in stage.PER_SHARD:
-        missing, done = 0, 0
-        for each in shards:
-            known = state.items(each)
-            lacking, there = (0, known[name]) if known else stage.pending(name, job, each)
-            missing, done = missing + lacking, done + there
-        stages[name] = {"items_done": done, "items_to_compute": missing}
-    # What one stage still has to compute is missing in the next one too.
-    uncut = sum(not row["error_code"] for _, row in found.probe)
-    stages["filter"]["items_to_compute"] += uncut
-    stages["transcribe"]["items_to_compute"] += stages["resample"]["items_to_compute"]
+    """Per stage: items done, and items that a run with the newest settings would compute."""
+    settings = runs.settings_of(out)
+    plan = plans.of(settings)
     newest = versions.newest(out)
     described = versions.described(newest) if newest else None
     return {
         "out": str(out),
-        "shards": len(shards),
-        "stages": stages,
-        "removed": len(found.removed),
-        "ignored": found.ignored,
+        "shards": plan["shards"],
+        "stages": {
+            name: {"items_done": entry["reuse"], "items_to_compute": entry["compute"]}
+            for name, entry in plan["stages"].items()
+        },
+        "removed": plan["removed"],
+        "ignored": plan["ignored"],
         "dataset": str(newest) if newest else None,
         "utterances": described["utterances"] if described else None,
         "seconds": described["seconds"] if described else None,
@@ -64,29 +45,36 @@ def status(out: Path) -> dict[str, Any]:
 
 def ledger(out: Path) -> dict[str, Any]:
     """The newest version's ledger; before the first version, the ledger of what is done so far."""
-    table, newest = _ledger(out)
+    parts, newest = _ledger(out)
+    found = summary.added(map(summary.totals, parts))
+    reasons = set(found.sums["reason"].to_pylist())
     return {
         "dataset": str(newest) if newest else None,
-        **summary.of_ledger(table),
-        "by_stage": summary.hours_by(table, "stage", "outcome", "reason"),
-        "by_dataset": summary.hours_by(table, "dataset", "outcome", "reason"),
-        "by_language": summary.hours_by(table, "language", "outcome", "reason"),
-        "meanings": {c: text for c, text in CODES.items() if c in set(table["reason"].to_pylist())},
+        **summary.of_totals(found),
+        "by_stage": summary.hours_by(found.sums, "stage", "outcome", "reason"),
+        "by_dataset": summary.hours_by(found.sums, "dataset", "outcome", "reason"),
+        "by_language": summary.hours_by(found.sums, "language", "outcome", "reason"),
+        "meanings": {code: text for code, text in CODES.items() if code in reasons},
     }
 
 
 def items(out: Path, reason: str | None, dataset: str | None) -> Iterator[dict[str, Any]]:
     """The same ledger row by row, and files that the newest run left aside."""
-    return naming.of(_ledger(out)[0], naming.read_left_aside(out), reason, dataset)
+    left = naming.read_left_aside(out)
+    spans = (naming.of(part, (), reason, dataset) for part in _ledger(out)[0])
+    aside = naming.of(schema.LEDGER.empty_table(), left, reason, dataset)
+    return chain(chain.from_iterable(spans), aside)
 
 
-def _ledger(out: Path) -> tuple[pa.Table, Path | None]:
-    """(ledger, its version); the version is None for a ledger of what is done so far."""
+def _ledger(out: Path) -> tuple[Iterator[pa.Table], Path | None]:
+    """(ledger in portions of whole recordings, its version); the version is None for a ledger of
+    what is done so far."""
     last = runs.newest(out)
     newest = versions.newest(out)
     if newest and storage.exists(last / "summary.json"):
-        return tables.read(newest / "ledger.parquet"), newest
-    return contents.decide(runs.settings_of(out).job(), manifest.shards(out)).ledger, None
+        return map(tables.read, tables.parts(newest / "ledger.parquet")), newest
+    found = contents.decide(runs.settings_of(out).job(), manifest.shards(out))
+    return iter([found.ledger]), None
 
 
 def what_if(out: Path, sets: Sequence[str]) -> dict[str, Any]:
@@ -97,7 +85,8 @@ def what_if(out: Path, sets: Sequence[str]) -> dict[str, Any]:
         assign(data, assignment)
     then = parse(data)
     weights.check(then.job())
-    before, after = kept(now.job(), then.job())
+    job, asked = now.job(), then.job()
+    before, after = kept(job, with_same_texts(job, asked))
     if after["unmeasured"]:
         raise ConfigError(
             f"{after['unmeasured']} recordings have no stored measures for these settings, which "
@@ -110,45 +99,64 @@ def what_if(out: Path, sets: Sequence[str]) -> dict[str, Any]:
             "items": after["items"] - before["items"],
             "hours": round(after["hours"] - before["hours"], 6),
         },
+        "plan": plans.of(then),
     }
 
 
 #: How the names of clip lists end, in any format.
-LISTS = ("/data.list", "/wav.scp")
+LISTS = ("/data.list", "/wav.scp", "/tarred_audio_manifest.json")
+TRAIN, ALL = "train", "*"
 
 
-def data_list(dataset: Path, prefix: str | None, split: str | None) -> list[str]:
-    """Lines of the clip list: of `wenet`, else of the first format that has one.
+def data_list(
+    dataset: Path, prefix: str | None, use: str | None = None, split: str | None = None
+) -> dict[str, Any]:
+    """The clip list of a format (`wenet`, else the first that has one), for a split (train).
 
-    Paths are absolute, or relative ones after `prefix`.
+    `paths` are absolute, or relative ones after `prefix`; `others`: splits that are left out.
     """
     is_version = storage.exists(dataset / "dataset.json")
-    names = datacard.formats_of(versions.described(dataset)) if is_version else {}
+    described = versions.described(dataset) if is_version else {"formats": (), "splits": {}}
+    formats = datacard.formats_of(described)
+    chosen = _listed_format(dataset, list(formats), use)
+    wanted = TRAIN if split is None else split
+    if wanted != ALL and wanted not in described["splits"]:
+        raise ConfigError(
+            f"{dataset} has no split {wanted!r}; it has {', '.join(described['splits'])}: "
+            "choose one with --split"
+        )
+    listing = plugins.load("formats", chosen).listing
+    assert listing is not None
+    store = storage.of(dataset)
+    lists = [name for name in store.tree(dataset) if _is_list(name, chosen)]
     head = (prefix if prefix is not None else str(dataset)).rstrip("/")
-    for name in sorted(names, key=lambda name: name != "wenet"):
-        module = plugins.load("formats", name)
-        lines: list[str] = []
-        if module.listing:
-            store = storage.of(dataset)
-            lists = [name for name in store.tree(dataset) if name.endswith(LISTS)]
-            with store.reading(dataset, lists) as home:
-                lines = module.listing(home, split or "*", head)
-        if lines:
-            return lines
-    raise ConfigError(f"{dataset} has no list of clips; package it with the format wenet")
+    with store.reading(dataset, lists) as home:
+        lines = listing(home, wanted, head)
+    others = [] if wanted == ALL else [name for name in described["splits"] if name != wanted]
+    return {"paths": lines, "format": chosen, "split": wanted, "others": others}
 
 
-def on_shelves() -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for shelf in shelves.SHELVES:
-        found[shelf] = {}
-        for name in shelves.names(shelf):
-            text = (plugins.module(shelf, name).__doc__ or "").strip().splitlines()
-            found[shelf][name] = {
-                "about": text[0] if text else "",
-                "settings": sorted(plugins.load(shelf, name).Settings.model_fields),
-            }
-    return found
+def _listed_format(dataset: Path, formats: list[str], use: str | None) -> str:
+    having = [name for name in formats if plugins.load("formats", name).listing]
+    if use is None and having:
+        return "wenet" if "wenet" in having else having[0]
+    if use in having:
+        return str(use)
+    if use is None:
+        raise ConfigError(
+            f"{dataset} has no list of clips: of its formats ({', '.join(formats)}) none has one; "
+            "package it with wenet, wenet_raw, kaldi, nemo or emilia"
+        )
+    if use in formats:
+        raise ConfigError(
+            f"{use} has no list of paths: its folder is read as it is, see {dataset / 'README.md'}"
+        )
+    raise ConfigError(f"{dataset} does not hold the format {use!r}; it holds {', '.join(formats)}")
+
+
+def _is_list(name: str, use: str) -> bool:
+    # A format of one's own may lie in a folder that is not called as it is: its `listing` knows.
+    return name.endswith(LISTS) or (use == "emilia" and name.endswith(".json"))
 
 
 def columns() -> dict[str, Any]:

@@ -11,20 +11,34 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from pkgutil import resolve_name
 from time import monotonic
-from typing import Any
+from typing import Protocol
 
 log = logging.getLogger("uttermill")
 
 #: None in a worker that joined without this module: it was not preloaded.
 PRELOADED = "tasks.preload:READY_AT"
+AT_ONCE = 50  # workers that are asked together: of more, one is too late more often
 ANSWER_S = 20.0  # s that a worker may take to answer, and after which it is asked again
+
+
+class Client(Protocol):
+    """What is used of `distributed.Client`, whose methods have no types."""
+
+    def run(
+        self,
+        function: Callable[..., object],
+        *args: object,
+        workers: list[str],
+        on_error: str,
+        callback_timeout: float,
+    ) -> dict[str, object]: ...
 
 
 class Admission:
@@ -33,7 +47,7 @@ class Admission:
     `common`: a folder that was just made here, and that every worker must be able to write to.
     """
 
-    def __init__(self, client: Any, common: Path | None = None) -> None:
+    def __init__(self, client: Client, common: Path | None = None) -> None:
         self._client = client
         self._common = common
         self._faults: dict[str, str | None] = {}
@@ -92,15 +106,21 @@ class Admission:
             if not any(isinstance(answer, OSError) for answer in found)
         }
 
-    def _run(self, addresses: Sequence[str], function: Any, *args: Any) -> dict[str, Any]:
+    def _run(
+        self, addresses: Sequence[str], function: Callable[..., object], *args: object
+    ) -> dict[str, object]:
         if not addresses:
             return {}
         workers = list(addresses)
+        if len(workers) > AT_ONCE:
+            shares = [workers[i : i + AT_ONCE] for i in range(0, len(workers), AT_ONCE)]
+            with ThreadPoolExecutor(4) as pool:
+                parts = pool.map(lambda share: self._run(share, function, *args), shares)
+                return {address: answer for part in parts for address, answer in part.items()}
         with suppress(TimeoutError):  # asked again later
-            answers: dict[str, Any] = self._client.run(
+            return self._client.run(
                 function, *args, workers=workers, on_error="return", callback_timeout=ANSWER_S
             )
-            return answers
         if len(workers) == 1:
             return {}
         # When one does not answer (a closed port, say), Dask drops all answers: ask one by one.
@@ -109,7 +129,7 @@ class Admission:
             return {address: answer for one in alone for address, answer in one.items()}
 
 
-def fault(theirs: Any, ready_at: Any, sees: Any = True) -> str | None:
+def fault(theirs: object, ready_at: object, sees: object = True) -> str | None:
     """What is wrong with a worker that gave these answers or errors, and the remedy; else None."""
     ours = version("uttermill")
     if isinstance(theirs, PackageNotFoundError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -36,7 +36,8 @@ class Cluster:
 
     `scratch` holds the files of local workers while they live. `gpu`: whether any call needs a
     GPU; otherwise all workers are alike and none sees a GPU. `common`: a folder that workers
-    started by others must be able to write to; see `flows.cluster.admission`.
+    started by others must be able to write to; see `flows.cluster.admission`. `engines`: what local
+    workers load before their first task; None: all that `tasks.preload` knows.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Cluster:
         scratch: Path,
         gpu: bool = False,
         common: Path | None = None,
+        engines: Mapping[str, str] | None = None,
     ) -> None:
         """ConfigError when the settings name something that does not exist. Starts nothing."""
         settings.check()
@@ -52,6 +54,7 @@ class Cluster:
         self._security = settings.tls.security() if settings.tls else None
         self._scratch = scratch
         self._common = common
+        self._engines = engines
         self._gpu = gpu and settings.gpus != "none"
         self._fleet = fleet.of(settings, gpu)
         self._lock = threading.RLock()
@@ -180,13 +183,14 @@ class Cluster:
         import dask.config
         import distributed
 
-        config = dask_config.flat()
+        variables = dask_config.variables(self._engines)
+        config = dask_config.flat(variables)
         if self.settings.kind == "class":
             config["distributed.scheduler.no-workers-timeout"] = None  # a queue may be long
         # Both hold until the end: a nanny reads them again when it replaces a worker.
         self._open.enter_context(spawning.without_main())
         self._open.enter_context(dask.config.set(config))
-        with spawning.environment(dask_config.environment()):
+        with spawning.environment(dask_config.environment(variables)):
             try:
                 target = self._address_or_cluster()
                 client_class: Any = distributed.Client  # untyped

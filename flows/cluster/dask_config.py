@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from typing import Any
+
+from tasks.environment import ENGINES_VARIABLE, VERSION_VARIABLE
 
 #: The same as `infra/dask.yaml`, which gives the reasons; a test keeps them equal.
 DASK_CONFIG: dict[str, Any] = {
@@ -41,20 +44,25 @@ DASK_CONFIG: dict[str, Any] = {
     }
 }
 
-VERSION_VARIABLE = "UTTERMILL_VERSION"  # `tasks.preload` refuses to join when it differs
+
+def variables(engines: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What `tasks.preload` is told: the version that workers must have, and what to load (None:
+    everything)."""
+    told = {VERSION_VARIABLE: version("uttermill")}
+    return told if engines is None else {**told, ENGINES_VARIABLE: json.dumps(dict(engines))}
 
 
-def flat() -> dict[str, Any]:
-    """`DASK_CONFIG` by dotted keys, with the version that workers must have."""
+def flat(told: Mapping[str, str]) -> dict[str, Any]:
+    """`DASK_CONFIG` by dotted keys, with the variables of workers that replace others."""
     config = dict(_flat(DASK_CONFIG))
-    config[f"distributed.nanny.pre-spawn-environ.{VERSION_VARIABLE}"] = version("uttermill")
-    return config
+    prefix = "distributed.nanny.pre-spawn-environ"
+    return config | {f"{prefix}.{name}": value for name, value in told.items()}
 
 
-def environment() -> dict[str, str]:
+def environment(told: Mapping[str, str]) -> dict[str, str]:
     """Variables that a worker needs before its interpreter starts."""
     caps: dict[str, str] = DASK_CONFIG["distributed"]["nanny"]["pre-spawn-environ"]
-    return {**caps, VERSION_VARIABLE: version("uttermill")}
+    return {**caps, **told}
 
 
 def _flat(config: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -4,7 +4,8 @@
     write, check           item_timeout + timeout_factor x the audio of a tar
     probe                  20 s, and 2 s a recording, but half of item_timeout at most (all of it,
                            up to 20 s: a worker's first call loads libraries)
-    decide, gather, plan   item_timeout, and 30 s a shard
+    decide, plan           item_timeout, and 30 s a shard
+    link                   item_timeout + timeout_factor x the audio of the tars of a part
 
 A probe reads headers and hashes bytes. When a batch misses its deadline, its recordings are probed
 one by one, each with `item_timeout`: a recording that hangs costs little more than that (1.2 times,
@@ -20,12 +21,24 @@ from typing import Any
 
 from flows.cluster.settings import ClusterSettings
 from tasks.job import Job
+from tasks.packaging import parts
+from tasks.packaging.decided import Group
 from tasks.stages import isolate
 
 HOUR = 3600.0
 PROBE, PROBE_EACH = 20.0, 2.0  # s of a batch, and of each recording in it
 DECIDE_EACH = 30.0  # s of a shard
+#: Steps whose second argument names work shards, and those that read or write a tar.
+OF_SHARDS = ("decide", "plan")
+TARS = ("write", "check", "link")
 ONE_BY_ONE = 100  # times as long, for a shard whose items may each use up a time-out of their own
+
+
+def _shards(given: Any) -> int:
+    """Work shards among the argument of a call: their names, or groups of them."""
+    if isinstance(given, Group):
+        return len(given.shards)
+    return sum(len(each.shards) if isinstance(each, Group) else 1 for each in given)
 
 
 def of_audio(settings: ClusterSettings, seconds: float, isolated: bool) -> float:
@@ -45,8 +58,10 @@ def of_call(
         if isolated:
             return (isolate.START + item) * recordings
         return min(PROBE + PROBE_EACH * recordings, max(item / 2, PROBE), item)
-    if step in ("decide", "gather", "plan"):
-        return item + DECIDE_EACH * len(args[1])
+    if step in OF_SHARDS:
+        return item + DECIDE_EACH * _shards(args[1])
     job = next((arg for arg in args if isinstance(arg, Job)), None)
-    hours = job.package.tar_hours if job is not None and step in ("write", "check") else 0.0
+    hours = job.package.tar_hours if job is not None and step in TARS else 0.0
+    if step == "link" and job is not None:
+        hours *= parts.groups_of_part(job.package)
     return of_audio(settings, hours * HOUR, isolated)

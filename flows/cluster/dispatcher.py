@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from flows.cluster.call_queue import CallQueue, Future
 from flows.cluster.fleet import CPU
@@ -20,6 +20,8 @@ from tasks.accounting.metrics import Trace
 from tasks.errors import RunError
 
 log = logging.getLogger("uttermill")
+
+Result = TypeVar("Result")
 
 SHARED_TRIES = 2  # deaths before the shard's items run one by one
 ISOLATED_TRIES = 4  # deaths of the worker itself while it isolates; more is not plausible
@@ -33,7 +35,7 @@ class Workers(Protocol):
     def live(self, kind: str) -> int:
         """Workers of a kind that are there now."""
 
-    def submit(self, function: Callable[..., Any], *args: Any, kind: str) -> Future:
+    def submit(self, function: Callable[..., object], *args: object, kind: str) -> Future:
         """Run a function on a worker of a kind."""
 
     def restart_worker_of(self, future: Future) -> bool:
@@ -93,15 +95,15 @@ class Dispatcher:
 
     def run(
         self,
-        fn: Callable[..., Any],
-        *args: Any,
+        fn: Callable[..., Result],
+        *args: object,
         seconds_of_audio: float = 0.0,
         within: Callable[[bool], float] | None = None,
         isolate_kw: str | None = "isolate",
         name: str | None = None,
         kind: str = CPU,
         trace: Trace | None = None,
-    ) -> Any:
+    ) -> Result:
         """Return `fn(*args)`, run on a worker of `kind`.
 
         `within(isolated)` is the call's deadline in seconds, in place of the one for its audio.
@@ -167,10 +169,10 @@ class Dispatcher:
         self,
         trace: Trace,
         calls: CallQueue,
-        fn: Callable[..., Any],
-        args: tuple[Any, ...],
+        fn: Callable[..., Result],
+        args: tuple[object, ...],
         seconds: float,
-    ) -> Any:
+    ) -> Result:
         trace.attempts += 1
         began = time.time()
         if trace.attempts > 1:
@@ -185,22 +187,23 @@ class Dispatcher:
     def _call(
         self,
         calls: CallQueue,
-        fn: Callable[..., Any],
-        args: tuple[Any, ...],
+        fn: Callable[..., Result],
+        args: tuple[object, ...],
         seconds: float,
         retry: bool,
-    ) -> Any:
+    ) -> Result:
         while True:
             future = self._submit_in_turn(calls, fn, args, retry)
             try:
-                return self._wait(future, seconds)
+                result: Result = self._wait(future, seconds)
+                return result
             except _NeverStarted:
                 log.warning("no worker took a shard for %.0f s; it is submitted again", seconds)
             finally:
                 calls.finished(future)
 
     def _submit_in_turn(
-        self, calls: CallQueue, fn: Callable[..., Any], args: tuple[Any, ...], retry: bool
+        self, calls: CallQueue, fn: Callable[..., Result], args: tuple[object, ...], retry: bool
     ) -> Future:
         """Submit when it is this call's turn and a worker is idle.
 

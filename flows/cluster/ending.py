@@ -7,14 +7,20 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 import psutil
 
+from tasks.environment import VERSION_VARIABLE
+
+if TYPE_CHECKING:
+    from distributed import Nanny, SpecCluster
+
 CLOSE_S = 4.0  # s that the end of a worker may take
+SPAWNING_S = 0.3  # s in which the thread that spawns a worker comes to know its process
 
 
-def processes(cluster: Any) -> list[psutil.Process]:
+def processes(cluster: SpecCluster) -> list[psutil.Process]:
     """Worker processes of a cluster on this machine, and their children."""
     found = []
     for nanny in _nannies(cluster):
@@ -26,7 +32,7 @@ def processes(cluster: Any) -> list[psutil.Process]:
     return found
 
 
-def end_now(cluster: Any) -> None:
+def end_now(cluster: SpecCluster) -> None:
     """Kill local workers and let their nannies notice: a scheduler that still believes in a dead
     or busy worker would ask it to retire, and wait.
 
@@ -44,7 +50,7 @@ def end_now(cluster: Any) -> None:
         time.sleep(0.02)
 
 
-def abandon(clusters: Iterable[Any]) -> None:
+def abandon(clusters: Iterable[SpecCluster]) -> None:
     """End clusters that were interrupted while they started.
 
     Dask does not end them: at exit it waits ten seconds for their workers, or prints that one of
@@ -58,10 +64,27 @@ def abandon(clusters: Iterable[Any]) -> None:
         cluster.shutdown_on_close = False
         # Else each nanny that fails now is printed with a traceback.
         with suppress(AttributeError):  # its loop has not begun
-            cluster.loop.asyncio_loop.set_exception_handler(lambda loop, context: None)
+            loop = cluster.loop.asyncio_loop  # type: ignore[union-attr]  # of Tornado
+            loop.set_exception_handler(lambda loop, context: None)
         for nanny in cluster.workers.values():
             nanny.status = Status.closing_gracefully  # else it would start a new worker
         kill(processes(cluster))
+    # A process that was spawned a moment ago is not known to its nanny yet. It would find what it
+    # shares with this one gone, and print a traceback.
+    end = time.monotonic() + SPAWNING_S
+    while time.monotonic() < end:
+        kill(_just_spawned())
+        time.sleep(0.02)
+
+
+def _just_spawned() -> list[psutil.Process]:
+    """Children that were spawned with the environment of workers."""
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):
+            if "spawn_main" in " ".join(child.cmdline()) and VERSION_VARIABLE in child.environ():
+                found.append(child)
+    return found
 
 
 def kill(found: list[psutil.Process]) -> None:
@@ -70,7 +93,7 @@ def kill(found: list[psutil.Process]) -> None:
             process.kill()
 
 
-def _nannies(cluster: Any) -> list[Any]:
+def _nannies(cluster: SpecCluster) -> list[Nanny]:
     """Nannies in this process; none for workers that are jobs or pods."""
     from distributed import Nanny, SpecCluster
 

@@ -13,13 +13,17 @@ import tempfile
 import types
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flows.cluster import gpus
 from flows.cluster.dask_config import DASK_CONFIG
 from flows.cluster.fleet import GPU
+from tasks.json_types import JsonObject
 from tasks.plugins import gpu
 from tasks.stages.process import command_line
+
+if TYPE_CHECKING:
+    from distributed import Worker
 
 #: What `gather` returns for each worker, by its address.
 Facts = Mapping[str, Mapping[str, Any]]
@@ -52,11 +56,11 @@ CAPS = tuple(
 SENTINEL = "_uttermill_parent"
 
 
-def gather(dask_worker: Any) -> dict[str, Any]:
+def gather(dask_worker: Worker) -> JsonObject:
     """All facts that the proofs need about the worker this runs on, as plain values."""
     modules = dict(sys.modules)  # before anything below imports more
     preload = modules.get("tasks.preload")
-    found: dict[str, Any] = {
+    found: JsonObject = {
         "command": command_line(),
         "sentinel": hasattr(sys, SENTINEL),
         "modules": {name: type(modules.get(name)) is types.ModuleType for name in ENGINES},

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any, Literal
+from types import ModuleType
+from typing import Literal
 
 from tasks.errors import ConfigError
 
@@ -98,7 +99,7 @@ def _by_nvml() -> tuple[str, ...] | None:
         pynvml.nvmlShutdown()
 
 
-def _slices(pynvml: Any, handle: Any) -> list[Any]:
+def _slices(pynvml: ModuleType, handle: object) -> list[str]:
     """UUIDs of the slices of a GPU; empty when it is not divided."""
     found = []
     try:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flows.cluster import ending, gpus
 from flows.cluster.fleet import CPU, GPU, Fleet
+from tasks.json_types import JsonObject
+
+if TYPE_CHECKING:
+    from distributed import Security, SpecCluster
 
 log = logging.getLogger("uttermill")
 
@@ -16,7 +20,9 @@ STARTS = 3  # tries, when a worker is killed while it starts
 KILLED = "Nanny failed to start worker process"  # Dask's message for a worker that sent none
 
 
-def start(fleet: Fleet, memory: int, folder: Path, security: Any, dashboard: bool) -> Any:
+def start(
+    fleet: Fleet, memory: int, folder: Path, security: Security | None, dashboard: bool
+) -> SpecCluster:
     """A `distributed.SpecCluster` on the loopback. `memory`: bytes per worker.
 
     `folder` holds the files of the scheduler and the workers; the next run removes it when this
@@ -38,7 +44,10 @@ def start(fleet: Fleet, memory: int, folder: Path, security: Any, dashboard: boo
     before = set(made._instances)
     for left in reversed(range(STARTS)):
         try:
-            return made(workers, scheduler, security=security, silence_logs=logging.ERROR)
+            cluster: SpecCluster = made(
+                workers, scheduler, security=security, silence_logs=logging.ERROR
+            )
+            return cluster
         except RuntimeError as error:
             if not left or str(root(error)) != KILLED:
                 raise
@@ -49,7 +58,7 @@ def start(fleet: Fleet, memory: int, folder: Path, security: Any, dashboard: boo
     raise AssertionError("unreachable")
 
 
-def specs(fleet: Fleet, **options: Any) -> dict[str, dict[str, Any]]:
+def specs(fleet: Fleet, **options: object) -> dict[str, JsonObject]:
     """Dask's specification of each worker, by its name. A replacement gets the same environment."""
     from distributed import Nanny
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from flows.cluster.admission import Admission
 from flows.cluster.fleet import CPU, GPU
 from flows.cluster.workers import Resources, SchedulerElsewhere, SchedulerHere
 from tasks.errors import RunError
+from tasks.json_types import JsonObject
 
 ADMITTED_S = 120.0  # s that a call waits for an admitted worker while there are only others
 
@@ -50,7 +51,7 @@ class Placement:
         alike = len(self.kinds) == 1
         return [address for address in may if alike or _kind(found[address]) == kind]
 
-    def restrictions(self, kind: str) -> dict[str, Any]:
+    def restrictions(self, kind: str) -> JsonObject:
         """Arguments of `Client.submit` that keep a call on the workers that may take it."""
         if len(self.kinds) == 1:
             return self._admitted_only()
@@ -58,7 +59,7 @@ class Placement:
             return {"workers": there}
         return {"resources": {kind: 1}}
 
-    def _admitted_only(self) -> dict[str, Any]:
+    def _admitted_only(self) -> JsonObject:
         """Empty where every worker may work: Dask then chooses among all of them."""
         if self._admission is None:
             return {}

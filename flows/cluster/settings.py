@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,6 +12,7 @@ from flows.cluster.gpus import NAME, Chosen, check_devices
 from flows.cluster.tls import TlsSettings
 from tasks import masking
 from tasks.errors import ConfigError
+from tasks.json_types import JsonObject
 from tasks.settings import TRANSIENT, StageSettings
 
 
@@ -82,7 +83,7 @@ class ClusterSettings(StageSettings):
         json_schema_extra=TRANSIENT,
         description="Dotted name of a cluster class, such as dask_jobqueue.SLURMCluster.",
     )
-    options: dict[str, Any] = Field(
+    options: JsonObject = Field(
         default={}, json_schema_extra=TRANSIENT, description="Arguments of the cluster class."
     )
     dashboard: bool = Field(

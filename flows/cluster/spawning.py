@@ -11,7 +11,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+
+from tasks.json_types import JsonObject
 
 NANNY = "Nanny"  # in the name of every worker process that Dask spawns
 MAIN_KEYS = ("init_main_from_name", "init_main_from_path")
@@ -65,8 +66,8 @@ def without_main() -> Iterator[None]:
                 multiprocessing.spawn.get_preparation_data = _original
 
 
-def _without_main(name: str) -> dict[str, Any]:
-    data: dict[str, Any] = _original(name)
+def _without_main(name: str) -> JsonObject:
+    data: JsonObject = _original(name)
     if NANNY in name:
         for key in MAIN_KEYS:
             data.pop(key, None)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import ssl
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from pydantic import Field
 
 from tasks.errors import ConfigError
 from tasks.settings import TRANSIENT, StageSettings
+
+if TYPE_CHECKING:
+    from distributed import Security
 
 
 class TlsSettings(StageSettings):
@@ -53,12 +56,13 @@ class TlsSettings(StageSettings):
                 "PEM, without a passphrase"
             ) from None
 
-    def security(self) -> Any:
+    def security(self) -> Security:
         """A `distributed.Security` that refuses plain traffic."""
         import distributed
 
-        made: Any = distributed.Security  # untyped
         roles = ("scheduler", "worker", "client")
         pair = {f"tls_{role}_cert": self.cert for role in roles}
         pair |= {f"tls_{role}_key": self.key for role in roles}
-        return made(require_encryption=True, tls_ca_file=self.ca_file, **pair)
+        return distributed.Security(  # type: ignore[no-untyped-call]
+            require_encryption=True, tls_ca_file=self.ca_file, **pair
+        )

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
+
+from tasks.json_types import JsonObject
 
 ASK_S = 1.0  # s between two requests, at least
 REFRESH_S = 60.0  # s after which the view is read again, in case an event was lost
 EVENTS = "all"  # Dask's topic of workers that join and leave
 
 Resources = dict[str, float]  # Dask's, by name
+
+
+class Client(Protocol):
+    """What is used of `distributed.Client`, whose methods have no types."""
+
+    def scheduler_info(self) -> JsonObject: ...
+
+    def subscribe_topic(
+        self, topic: str, handler: Callable[[tuple[float, dict[str, str]]], None]
+    ) -> None: ...
+
+    def unsubscribe_topic(self, topic: str) -> None: ...
 
 
 class SchedulerHere:
@@ -39,7 +54,7 @@ class SchedulerElsewhere:
     the whole list is read again: after an event, at most once every ASK_S.
     """
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
         self._state = threading.Lock()  # never held during a request: events come meanwhile
         self._request = threading.Lock()
@@ -84,7 +99,7 @@ class SchedulerElsewhere:
                 if address not in self._left
             }
 
-    def _on_event(self, event: tuple[float, dict[str, Any]]) -> None:
+    def _on_event(self, event: tuple[float, dict[str, str]]) -> None:
         """Called in the client's event loop: must not wait for a request."""
         _, message = event
         action, address = message.get("action"), message.get("worker")

@@ -14,7 +14,6 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from flows.demo.sentences import ENGLISH, GERMAN, SPANISH, STORY
 from flows.demo.speech import Line, Samples, speak
 from flows.demo.voice import RATE
 from tasks.errors import ConfigError
+from tasks.json_types import JsonObject
 
 VERSION = 1
 MARKER = ".uttermill-demo"
@@ -30,7 +30,7 @@ OWN = {MARKER, "sentences", "sentences.jsonl", "long", "odds"}
 LONG_SECONDS = 600
 ROOM_RMS = 0.001  # of full scale
 #: Settings of `uttermill demo` beside the defaults: its German sentences are to be dropped.
-DEMO_SETTINGS: dict[str, Any] = {
+DEMO_SETTINGS: JsonObject = {
     "transcribe": {
         "verdicts": [{"use": "empty_text"}, {"use": "language", "allowed": ["en", "es"]}]
     }
@@ -59,7 +59,7 @@ FORMATS = (
 )
 
 
-def make_corpus(folder: Path) -> list[dict[str, Any]]:
+def make_corpus(folder: Path) -> list[JsonObject]:
     """Make the corpus unless it is there already; returns the settings `sources`."""
     if not _is_made(folder):
         _refuse_foreign(folder)

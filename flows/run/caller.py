@@ -16,36 +16,38 @@ from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU, GPU
 from flows.progress import Progress
 from flows.run import dask_report
-from flows.run.metrics import Metrics
+from flows.run.metrics import Metrics, place_of
 from tasks import storage
 from tasks.accounting.metrics import Place, Trace
 from tasks.job import Done, Job
-from tasks.plugins import gpu
+from tasks.plugins import engines, gpu
 from tasks.stages.cost import CostMeter
 
-#: Stage and step of the pipeline's other calls, by module and name.
-STEPS = {
-    "tasks.shard.probe": ("shard", "probe"),
-    "tasks.package.gather": ("package", "gather"),
-    "tasks.packaging.shard_decisions.save": ("package", "decide"),
-    "tasks.packaging.shards.write": ("package", "write"),
-    "tasks.packaging.shards.check": ("package", "check"),
-    "tasks.estimating.trial.plan": ("package", "plan"),
-}
+MOST_WAITING = 100  # shards in hand beyond one a worker: each has a thread
+
+
+def cluster_of(job: Job, settings: ClusterSettings, folder: Path) -> Cluster:
+    """The cluster of a run, not started yet; `folder` is the run's folder."""
+    assert job.scratch is not None
+    # Workers that others start must see a folder, unless OUT is in a store they have access to.
+    common = None if storage.of(job.out).remote else folder
+    reached = engines.of(job)
+    return Cluster(settings, job.scratch / "workers", bool(gpu.stages(job)), common, reached)
 
 
 @contextmanager
 def opened(
-    job: Job, settings: ClusterSettings, metrics: Metrics, folder: Path
+    job: Job,
+    settings: ClusterSettings,
+    metrics: Metrics,
+    folder: Path,
+    started: Cluster | None = None,
 ) -> Iterator[tuple[ClusterCaller, Progress]]:
     """The caller of a run, whose cluster ends with the context, and its progress bars.
 
-    `folder` is the run's folder.
+    `folder` is the run's folder; `started`: its cluster, where that was started early.
     """
-    assert job.scratch is not None
-    # Workers that others start must see a folder, unless OUT is in a store they have access to.
-    common = None if storage.of(job.out).remote else folder
-    workers = Cluster(settings, job.scratch / "workers", bool(gpu.stages(job)), common)
+    workers = started or cluster_of(job, settings, folder)
     with Progress() as progress, workers as cluster:
         cluster.subscribe(worker.TOPIC, progress.on_event)
         cluster.forward_logging()
@@ -85,9 +87,9 @@ class ClusterCaller:
         return GPU if GPU in self.cluster.kinds and name in gpu.stages(job) else CPU
 
     def width(self) -> int:
-        """Shards to have in hand: one per worker, and as many that wait, so that the last round
-        is not one long stage beside idle workers."""
-        return 2 * self.cluster.size
+        """Shards to have in hand: one per worker, and as many that wait (MOST_WAITING at most),
+        so that the last round is not one long stage beside idle workers."""
+        return self.cluster.size + min(self.cluster.size, MOST_WAITING)
 
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
         kind = self.kind(name, job)
@@ -131,9 +133,3 @@ class ClusterCaller:
             raise
         self.metrics.call(place, trace, cost)
         return result
-
-
-def place_of(work: Callable[..., Any], args: tuple[Any, ...], kind: str) -> Place:
-    """Stage and step of a call that is no stage, for its metrics and its deadline."""
-    stage, step = STEPS.get(f"{work.__module__}.{work.__name__}", ("", work.__name__))
-    return Place(stage, step, "-".join(str(n) for n in args if type(n) is int), kind)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 from flows.cluster.settings import ClusterSettings
 from flows.run import runs
 from tasks import recipe, storage
 from tasks.errors import ConfigError
 from tasks.job import Job
+from tasks.json_types import JsonObject
 
 NAME = "estimate.json"
 ROOTS = ("manifests", "audio", "datasets")
@@ -25,12 +25,12 @@ def key(job: Job) -> str:
     return hashlib.sha256(json.dumps(recipe.settings_of(job), sort_keys=True).encode()).hexdigest()
 
 
-def newest(job: Job) -> dict[str, Any] | None:
+def newest(job: Job) -> JsonObject | None:
     """The newest estimate of these settings, if there is one."""
     wanted = key(job)
     for folder in runs.having(job.out, NAME):
         try:
-            found: dict[str, Any] = json.loads(storage.read(folder / NAME))
+            found: JsonObject = json.loads(storage.read(folder / NAME))
         except (OSError, ValueError):
             continue
         if found.get("key") == wanted:
@@ -50,7 +50,7 @@ def used(out: Path) -> int:
     return sum({file.inode: file.size for file in files}.values())
 
 
-def lacking(found: dict[str, Any], out: Path) -> tuple[int, int] | None:
+def lacking(found: JsonObject, out: Path) -> tuple[int, int] | None:
     """(bytes that a run still needs, bytes free) where the disk is too small; else None.
 
     The forecast's upper bound counts, because a run that fills the disk has wasted hours. What was

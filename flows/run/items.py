@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from flows.run import runs
 from tasks import storage
-from tasks.shard import LeftAside
+from tasks.listing.left_aside import LeftAside
 from tasks.storage import write_atomic
 
 NAME = "left_aside.csv"  # in OUT/runs/<id>/
@@ -30,7 +30,7 @@ COLUMNS = (
 )
 
 
-def write_left_aside(folder: Path, left: Sequence[LeftAside]) -> None:
+def write_left_aside(folder: Path, left: Iterable[LeftAside]) -> None:
     """Write the list of files that a run left aside into the run's folder."""
     text = io.StringIO(newline="")
     lines = csv.writer(text)

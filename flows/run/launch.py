@@ -1,13 +1,16 @@
-"""Launches a local run: a Prefect server where none is configured, the flow, its whole history."""
+"""Launches a local run: a Prefect server where one is wanted, the flow, its whole history."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from flows.run import disk
-from flows.settings import PrepareSettings, check
-from tasks.errors import RunError
+from flows.progress import waiting
+from flows.run import body, disk
+from flows.settings import History, PrepareSettings, check
+from tasks.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from flows.server.server import LocalServer
@@ -18,35 +21,88 @@ HISTORY_SECONDS = 60.0  # without progress, after which an incomplete history is
 RESTARTED_SECONDS = 10.0  # the same after the server was restarted, which may have lost events
 
 
-def run(settings: PrepareSettings, name: str = "prepare", **more: Any) -> dict[str, Any]:
-    """Check the settings, run the flow `prepare` or `estimate`, and return its result once its
-    history is recorded. `more` are further parameters of the flow."""
+def run(settings: PrepareSettings) -> dict[str, Any]:
+    """Check the settings and prepare a dataset; returns what `run --json` prints.
+
+    A run that has nothing to compute ends without a server, workers or a flow run.
+    """
     job = check(settings)  # before anything starts
-    if name == "prepare":
-        disk.check(job, settings.cluster)
+    disk.check(job, settings.cluster)
+    with body.opened(settings, job) as opened:
+        # The first run into an OUT has something to compute, and a flow run closes the records of
+        # one that was killed.
+        shown = opened.after_kill and settings.history != "none"
+        result = None if opened.new or shown else opened.alone()
+        if result is None:
+            result = _with_workers(settings, opened, early=not shown)
+    del result["task_runs"]
+    return result
+
+
+def estimate(settings: PrepareSettings, **more: Any) -> dict[str, Any]:
+    """Check the settings, run the flow `estimate` and return its forecast. `more` are further
+    parameters of the flow."""
+    check(settings)
+    with _recorded(settings.history) as server:
+        result = _flow(settings, server, "estimate", more)
+    del result["task_runs"]
+    return result
+
+
+def _with_workers(settings: PrepareSettings, opened: body.Body, early: bool) -> dict[str, Any]:
+    """The run on its workers, which start beside the server; not `early`: when they are needed."""
+    if settings.history == "none":
+        from flows.run.observer import Shown
+
+        opened.start_workers()
+        return opened.work(Shown)
+    with _recorded(settings.history, opened if early else None) as server:
+        token = body.current.set(opened)
+        try:
+            return _flow(settings, server, "prepare", {})
+        finally:
+            body.current.reset(token)
+
+
+@contextmanager
+def _recorded(wanted: History, opened: body.Body | None = None) -> Iterator[LocalServer | None]:
+    """Give Prefect its API: the configured server (None), or one of this run; while that starts,
+    the workers of `opened` start, too."""
     # Imported here because they import Prefect, which takes a second.
     from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
     from flows.server import api
     from flows.server.server import LocalServer, configured_url
 
-    if (configured := configured_url()) is not None:
+    configured = None if wanted == "own" else configured_url()
+    if wanted == "server" and configured is None:
+        raise ConfigError(
+            "history: server needs a Prefect server; set PREFECT_API_URL, or history: own or none"
+        )
+    if configured is not None:
         api.check(configured)  # a clear refusal before anything starts
-        return _flow(settings, None, name, more)
-    with LocalServer.start() as server:
-        import_module(f"flows.{name}")  # while the server starts
-        url = server.wait_ready()
+        if opened is not None:
+            opened.start_workers()
+        yield None
+        return
+    with ExitStack() as running:
+        server = running.enter_context(LocalServer.start())
+        if opened is not None:
+            opened.start_workers()
+        with waiting("Prefect's server starts"):
+            import_module("flows.prepare")  # meanwhile
+            url = server.wait_ready()
         values = {PREFECT_API_URL: url, PREFECT_CLIENT_MAX_RETRIES: CLIENT_RETRIES}
-        with temporary_settings(values):
-            try:
-                return _flow(settings, server, name, more)
-            except Exception as error:
-                if not server.lost:
-                    raise
-                raise RunError(
-                    "the run's Prefect server ended and did not start again "
-                    f"({server.lost}); finished work is kept: run again to continue from there"
-                ) from error
+        running.enter_context(temporary_settings(values))
+        try:
+            yield server
+        except Exception as error:
+            if not server.lost:
+                raise
+            raise RunError(
+                "the run's Prefect server ended and did not start again "
+                f"({server.lost}); finished work is kept: run again to continue from there"
+            ) from error
 
 
 def _flow(
@@ -68,7 +124,7 @@ def _flow(
         run_id = state.state_details.flow_run_id
         if state.is_completed():
             result: dict[str, Any] = state.result()
-            history.settle(run_id, expected=result.pop("task_runs"), timeout=timeout)
+            history.settle(run_id, expected=result["task_runs"], timeout=timeout)
             return result
         history.settle(run_id, timeout=timeout)
         state.result(raise_on_failure=True)

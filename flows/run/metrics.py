@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -19,6 +19,24 @@ from tasks.job import Cost, Done
 log = logging.getLogger("uttermill")
 
 SHOWN = 3  # stragglers that are printed
+
+
+#: Stage and step of the pipeline's other calls, by module and name.
+STEPS = {
+    "tasks.listing.apart.list_parts": ("shard", "list"),
+    "tasks.shard.probe": ("shard", "probe"),
+    "tasks.package.gather": ("package", "gather"),
+    "tasks.packaging.decided.save": ("package", "decide"),
+    "tasks.packaging.whole.choose": ("package", "choose"),
+    "tasks.packaging.answers.note": ("package", "note"),
+    "tasks.packaging.ledger_parts.write": ("package", "ledger"),
+    "tasks.packaging.parts.scatter": ("package", "scatter"),
+    "tasks.packaging.parts.write": ("package", "part"),
+    "tasks.packaging.shards.link": ("package", "link"),
+    "tasks.packaging.shards.write": ("package", "write"),
+    "tasks.packaging.shards.check": ("package", "check"),
+    "tasks.estimating.trial.plan": ("package", "plan"),
+}
 
 
 class Metrics:
@@ -93,3 +111,9 @@ def lines(stragglers: list[dict[str, Any]]) -> list[str]:
     ]
     more = len(stragglers) - SHOWN
     return [*told, f"{more} more are in metrics.parquet."] if more > 0 else told
+
+
+def place_of(work: Callable[..., Any], args: tuple[Any, ...], kind: str) -> Place:
+    """Stage and step of a call that is no stage, for its metrics and its deadline."""
+    stage, step = STEPS.get(f"{work.__module__}.{work.__name__}", ("", work.__name__))
+    return Place(stage, step, "-".join(str(n) for n in args if type(n) is int), kind)

@@ -13,25 +13,25 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING
 
 from flows.run import runs
-from tasks import masking, storage
-from tasks.dataset import versions
+from flows.run.report_process import NAME as NAME
+from tasks import storage
 from tasks.errors import MillError, RunError
 from tasks.job import Job
-from tasks.storage import tables, write_atomic
+from tasks.json_types import JsonObject
+
+if TYPE_CHECKING:
+    pass
 
 log = logging.getLogger("uttermill")
 
-NAME = "report.html"
 TIMEOUT = 900.0  # s; a million utterances take about 20 s
 #: The program of that process; its standard input begins with this process's module search path.
 PROGRAM = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
-    "from flows.run.report import main; main()"
+    "from flows.run.report_process import main; main()"
 )
 
 
@@ -45,7 +45,7 @@ def of_run(job: Job, folder: Path, new: bool) -> None:
         log.warning("no report was written: %s; try `uttermill report %s`", error, job.out)
 
 
-def newest(out: Path) -> dict[str, Any]:
+def newest(out: Path) -> JsonObject:
     """(Re)build the newest run's report; returns what `report --json` prints."""
     folder = runs.newest(out)
     path = write(runs.settings_of(out).job(), folder)
@@ -88,61 +88,7 @@ def _same_as_before(out: Path, folder: Path) -> bool:
     return same
 
 
-def _facts(path: Path) -> Any:
+def _facts(path: Path) -> object:
     """Settings, or a summary's dataset version: what does not depend on the clock."""
     data = json.loads(path.read_text())
     return data.get("dataset", data)
-
-
-def request(job: Job, folder: Path) -> Any:
-    """What the report shows: the newest version, or before the first one what is done so far."""
-    from tasks import report
-    from tasks.accounting import metrics, summary
-    from tasks.checkpoints import manifest
-    from tasks.packaging import contents
-
-    told = folder / "summary.json"
-    facts = json.loads(told.read_text()) if told.is_file() else {}
-    settings = masking.value(json.loads((folder / "settings.json").read_text()))
-    shown = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
-    costs = folder / metrics.NAME
-    measured = tables.local(costs) if storage.exists(costs) else None
-    version = versions.newest(job.out)
-    if version is not None and facts:
-        described = versions.described(version)
-        counted = ["words", "word_errors", "chars", "char_errors"]
-        kept = tables.read(version / "utterances.parquet", columns=counted)
-        return report.Request(
-            job,
-            tables.local(version / "ledger.parquet"),
-            described,
-            folder.name,
-            version.name,
-            summary.errors(kept),
-            facts,
-            shown,
-            described["libraries"],
-            measured,
-        )
-    decided = contents.decide(job, manifest.shards(job.out))
-    counts = summary.of_ledger(decided.ledger)
-    return report.Request(
-        job,
-        decided.ledger,
-        counts,
-        folder.name,
-        scores={},
-        summary=facts,
-        settings=shown,
-        metrics=measured,
-    )
-
-
-def main() -> None:
-    """Run in that process: reads job and folder from standard input."""
-    from tasks import report
-    from tasks.stages import process
-
-    process.die_with_parent(int(sys.argv[1]))
-    job, folder = pickle.load(sys.stdin.buffer)
-    write_atomic(folder / NAME, report.build(request(job, folder)))

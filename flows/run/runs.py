@@ -12,15 +12,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from flows.settings import PrepareSettings, parse
 from tasks import masking, storage
 from tasks.errors import ConfigError, MillError
+from tasks.json_types import JsonObject
 from tasks.storage import write_atomic
 
 log = logging.getLogger("uttermill")
 
+SUMMARY, ERROR = "summary.json", "error.json"  # one of them in the folder of a run that has ended
 UNLOCKED_SECONDS = 60.0  # after which a scratch folder without a lock belongs to a dead run
 REMOVE_SECONDS = 5.0
 
@@ -32,8 +33,20 @@ class Run:
     def __init__(self, folder: Path, place: Path) -> None:
         self.folder, self.place = folder, place
 
-    def finish(self, result: dict[str, Any]) -> None:
-        write_atomic(self.folder / "summary.json", json.dumps(result, indent=1).encode())
+    def finish(self, result: JsonObject) -> None:
+        write_atomic(self.folder / SUMMARY, json.dumps(result, indent=1).encode())
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """Within it, an error is written to the run's folder: a run with neither summary nor error
+        was killed."""
+        try:
+            yield
+        except BaseException as error:
+            told = {"error": masking.sentence(f"{error}" or type(error).__name__)}
+            with suppress(OSError):  # of a full disk, which may be the error
+                write_atomic(self.folder / ERROR, json.dumps(told).encode())
+            raise
 
 
 @contextmanager
@@ -142,6 +155,12 @@ def newest(out: Path, ended_well: bool = False) -> Path:
         return first
     good = (path for path in having(out, "settings.json") if storage.exists(path / "summary.json"))
     return next(good, first)
+
+
+def was_killed(out: Path) -> bool:
+    """Whether OUT's newest run ended without a word, as by `kill -9`. Call it before `record`."""
+    last = next(having(out, "settings.json"), None)
+    return last is not None and not any(storage.exists(last / name) for name in (SUMMARY, ERROR))
 
 
 def having(out: Path, name: str) -> Iterator[Path]:

@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from flows.progress import Standing, clock, speed_of
 from tasks import masking
-from tasks.errors import CODES, ConfigError, Held, MillError
+from tasks.errors import CODES, ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
+from tasks.json_types import JsonObject
 
 WORST = 10  # reasons that are shown
 DONE = "**Done:"
@@ -31,7 +31,7 @@ class State:
     out: Path | str
     seconds: float
     stages: Sequence[Standing] = ()
-    result: dict[str, Any] | None = None
+    result: JsonObject | None = None
     report: Path | None = None
     link: str | None = None  # the flow run's page
 
@@ -44,7 +44,7 @@ def markdown(state: State) -> str:
     return "\n\n".join([*parts, _places(state)]) + "\n"
 
 
-def forecast(result: dict[str, Any]) -> str:
+def forecast(result: JsonObject) -> str:
     """The artifact of an estimate, from what `estimate --json` prints; numbers have intervals."""
     sampled, hours = result["sample"], result["hours"]
 
@@ -65,7 +65,7 @@ def forecast(result: dict[str, Any]) -> str:
     words = [
         f"{DONE} {sampled['recordings']} of {sampled['of']} recordings tried**, "
         f"{hours['in']:.2f} h in all by header.",
-        _table(("", "expected", "from", "to (90 %)"), rows),
+        table(("", "expected", "from", "to (90 %)"), rows),
         f"Not included: {escaped('; '.join(result['leaves_out']))}.",
     ]
     if not result["fits"]:
@@ -77,11 +77,11 @@ def _of_hours(hours: float) -> str:
     return f"{hours:,.2f} h"
 
 
-def failure(what: str, error: object, before: str = "") -> str:
+def failure(what: str, error: object, before: str = "", link: str | None = None) -> str:
     """The artifact of a run that did not succeed: what happened, what to do, how far it was.
 
     `what` is `failed`, `crashed` or `was cancelled`; `error` an exception or a state's message;
-    `before` the artifact until then.
+    `before` the artifact until then; `link` the flow run's page.
     """
     sentence = masking.sentence(str(error)) if error else ""
     if isinstance(error, Exception) and not isinstance(error, MillError):
@@ -90,6 +90,8 @@ def failure(what: str, error: object, before: str = "") -> str:
     if sentence:
         told.append(f"> {escaped(sentence)}")
     told.append(f"**What to do.** {_remedy(what, error)}")
+    if link:
+        told.append(f"[Log of this run]({masking.text(link)}?tab=Logs)")
     at = before.find(STOOD)
     if at >= 0:
         told.append(before[at:].rstrip())
@@ -97,9 +99,20 @@ def failure(what: str, error: object, before: str = "") -> str:
 
 
 def _remedy(what: str, error: object) -> str:
+    if isinstance(error, TooManyFailed):
+        return (
+            "Mend or remove the broken files, then **Retry**; or start a new run with a higher "
+            "`package.max_failed_fraction`, or `expect_broken: true` for the source. A retry alone "
+            "ends in the same way."
+        )
+    if isinstance(error, NothingLeft):
+        return (
+            "Loosen the limits that dropped everything, and start a new run; a retry alone ends in "
+            "the same way."
+        )
     if isinstance(error, ConfigError):
         return "Correct the settings or what they name, and start a new run; a retry is no use."
-    if isinstance(error, Held):
+    if isinstance(error, OutLocked):
         return f"Wait until the other run has ended. {AGAIN}"
     if what == "was cancelled":
         return AGAIN
@@ -130,7 +143,7 @@ def _stages(stages: Sequence[Standing]) -> str:
         row.append("done" if stage.finished else clock(left) if left is not None else "")
         rows.append(row)
     heads = ("stage", "done", "of", "reused", "throughput", "time left")
-    return _table(heads, rows)
+    return table(heads, rows)
 
 
 def _left(stage: Standing) -> float | None:
@@ -139,7 +152,7 @@ def _left(stage: Standing) -> float | None:
     return max(0.0, stage.total - stage.done) / rate if rate > 0 else None
 
 
-def _done(result: dict[str, Any]) -> str:
+def _done(result: JsonObject) -> str:
     """The funnel of the ledger, largest losses first."""
     seconds, whole = result["seconds"], result["seconds"]["in"] or 1.0
     wall = result["wall_seconds"]
@@ -159,7 +172,9 @@ def _done(result: dict[str, Any]) -> str:
         rows.append(_row(f"− {len(rest)} more reasons", items, lost, whole))
     items = result["utterances"]["packaged"]
     rows.append(_row("**packaged**", items, seconds["packaged"], whole))
-    words = [head, _table(("", "items", "hours", "share", ""), rows)]
+    words = [head, table(("", "items", "hours", "share", ""), rows)]
+    if result.get("broken"):
+        words.append(_broken(result["broken"], result["recordings"]["failed"]))
     if result.get("scored"):
         words.append(
             f"WER {100 * result['wer']:.1f} %, CER {100 * result['cer']:.1f} % on "
@@ -167,6 +182,17 @@ def _done(result: dict[str, Any]) -> str:
         )
     words += [f"**Warning.** {escaped(drop['warning'])}" for drop in result.get("reader_drops", [])]
     return "\n\n".join(words)
+
+
+def _broken(files: Sequence[dict[str, str]], failed: int) -> str:
+    """The first recordings that failed."""
+    lines = [
+        f"- {_code(each['source_path'])} {escaped(each['reason'])}: {escaped(each['detail'])}"
+        for each in files
+    ]
+    more = failed - len(files)
+    lines += [f"- and {more} more: `uttermill ledger OUT --items`"] if more > 0 else []
+    return "\n".join([f"**{failed} broken files.**", "", *lines])
 
 
 def _row(name: str, items: int, seconds: float, whole: float, more: str = "") -> list[str]:
@@ -185,7 +211,8 @@ def _places(state: State) -> str:
     return "\n".join(lines)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table: the first and the last column to the left, numbers to the right."""
     sides = [":---", *["---:"] * (len(heads) - 2), ":---"]
     lines = [heads, sides, *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -25,6 +25,7 @@ from prefect.logging.handlers import APILogWorker
 from prefect.states import Crashed
 
 from flows.server.replaced import replaced
+from tasks.json_types import JsonObject
 
 OPEN_STATES = [state.value for state in StateType if state not in TERMINAL_STATES]
 LAST_RUNS = 50  # of an OUT that are checked for records they left open
@@ -60,14 +61,17 @@ def is_alive(tag: str) -> bool | None:
     return abs(created - float(start)) < 1.0
 
 
-def mark_run(flow_run_id: UUID, out: Path, tags: Iterable[str] = ()) -> None:
-    """Tag the flow run with its OUT and its owner; `tags` are those it has already.
+def mark_run(
+    flow_run_id: UUID, out: Path, tags: Iterable[str] = (), name: str | None = None
+) -> None:
+    """Tag the flow run with its OUT and its owner; `tags` are those it has already. `name`: a new
+    one.
 
     A retry of the same flow run has another process, so the former owner's tag is dropped.
     """
     kept = [tag for tag in tags if not tag.startswith(("owner:", "out:"))]
     with get_client(sync_client=True) as client:
-        client.update_flow_run(flow_run_id, tags=[*kept, out_tag(out), owner_tag()])
+        client.update_flow_run(flow_run_id, tags=[*kept, out_tag(out), owner_tag()], name=name)
 
 
 def close_dead_runs(out: Path, me: UUID | None = None) -> tuple[int, int]:
@@ -176,11 +180,11 @@ def _ids(runs: Iterable[FlowRun]) -> list[str]:
 
 
 def _flow_runs(
-    client: SyncPrefectClient, which: dict[str, Any], newest: int | None = None
+    client: SyncPrefectClient, which: JsonObject, newest: int | None = None
 ) -> list[FlowRun]:
     """All flow runs that match a filter, or the `newest` of them."""
     if newest is not None:
-        last: dict[str, Any] = {"sort": "EXPECTED_START_TIME_DESC", "limit": newest}
+        last: JsonObject = {"sort": "EXPECTED_START_TIME_DESC", "limit": newest}
         rows = _post(client, "/flow_runs/filter", flow_runs=which, **last)
         return [FlowRun.model_validate(row) for row in rows]
     found: list[FlowRun] = []
@@ -198,8 +202,8 @@ def _flow_runs(
             return found
 
 
-def _open_task_runs(client: SyncPrefectClient, flow_runs: list[str]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+def _open_task_runs(client: SyncPrefectClient, flow_runs: list[str]) -> list[JsonObject]:
+    found: list[JsonObject] = []
     while True:
         rows = _post(
             client,

@@ -13,19 +13,21 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import ArtifactFilter
-from prefect.client.schemas.objects import Artifact
+from prefect.client.schemas.objects import Artifact, FlowRun
+from prefect.client.schemas.objects import State as PrefectState
 from prefect.context import FlowRunContext
+from prefect.flows import Flow
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.utilities.urls import url_for
 
 from flows.progress import Progress
 from flows.server.artifacts import DONE, State, failure, markdown
+from tasks.json_types import JsonObject
 
 log = logging.getLogger("uttermill")
 
@@ -33,7 +35,7 @@ KEY = "uttermill-progress"
 FIRST_SECONDS = 4.0  # a run with nothing to do is over by then
 EVERY_SECONDS = 10.0
 CLOSE_SECONDS = 5.0  # that the end of a run waits for its last update
-CLIENT: dict[str, Any] = {"timeout": 20.0}
+CLIENT: JsonObject = {"timeout": 20.0}
 
 
 class LiveArtifact:
@@ -49,7 +51,7 @@ class LiveArtifact:
         context = FlowRunContext.get()
         self._run = context.flow_run if context else None
         self._progress: Progress | None = None
-        self._last: tuple[dict[str, Any], Path | None] | None = None
+        self._last: tuple[JsonObject, Path | None] | None = None
         self._over = threading.Event()
         self._failed = False
         # In an empty context the thread would know no API, and Prefect would start a server.
@@ -62,7 +64,7 @@ class LiveArtifact:
         """Post the numbers of this progress."""
         self._progress = progress
 
-    def finish(self, result: dict[str, Any], report: Path | None) -> None:
+    def finish(self, result: JsonObject, report: Path | None) -> None:
         """The run is done: its last update shows the result."""
         self._last = (result, report)
 
@@ -71,12 +73,7 @@ class LiveArtifact:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._over.set()
         if self._run is not None:
             self._thread.join(CLOSE_SECONDS)
@@ -105,7 +102,7 @@ class LiveArtifact:
                         )
                     if known is None and self._run.run_count > 1:  # an earlier attempt made one
                         known = _id(_found(client, self._run.id))
-                    known = _post(client, self._run.id, known, self._text())
+                    known = post(client, self._run.id, known, self._text())
                 except Exception as error:  # whatever it is, the run continues
                     if not self._failed:
                         log.warning("the run's artifact in Prefect was not updated: %s", error)
@@ -114,7 +111,15 @@ class LiveArtifact:
                     return
 
 
-def _post(client: SyncPrefectClient, run: UUID, known: UUID | None, text: str) -> UUID:
+def post(
+    client: SyncPrefectClient,
+    run: UUID,
+    known: UUID | None,
+    text: str,
+    key: str | None = KEY,
+    about: str = "Progress of the run, and its result.",
+) -> UUID:
+    """Make an artifact of a flow run, or give the known one another text; returns its id."""
     # Not the client's own methods, which also send an event with the whole text.
     if known is not None:
         reply = client.request(
@@ -122,8 +127,7 @@ def _post(client: SyncPrefectClient, run: UUID, known: UUID | None, text: str) -
         )
         reply.raise_for_status()
         return known
-    about = "Progress of the run, and its result."
-    made = {"key": KEY, "type": "markdown", "description": about, "data": text}
+    made = {"key": key, "type": "markdown", "description": about, "data": text}
     reply = client.request("POST", "/artifacts/", json={**made, "flow_run_id": str(run)})
     reply.raise_for_status()
     return UUID(reply.json()["id"])
@@ -151,12 +155,12 @@ def note(text: str) -> None:
             get_client(httpx_settings=CLIENT, sync_client=True) as client,
         ):
             run = context.flow_run.id
-            _post(client, run, _id(_found(client, run)), text)
+            post(client, run, _id(_found(client, run)), text)
     except Exception as error:  # whatever it is, the run did its work
         log.warning("the run's artifact in Prefect was not made: %s", error)
 
 
-def summarise(flow: Any, flow_run: Any, state: Any) -> None:
+def summarise(flow: Flow[..., object], flow_run: FlowRun, state: PrefectState[object]) -> None:
     """Prefect's hook for a flow run that failed, crashed or was cancelled.
 
     After a crash or a cancel Prefect calls it in the process of its worker or of `serve`, because
@@ -178,6 +182,7 @@ def summarise(flow: Any, flow_run: Any, state: Any) -> None:
                 return  # it had already finished
             error = getattr(state.data, "result", state.data)  # most often a record of the result
             error = error if isinstance(error, Exception) else state.message
-            _post(client, flow_run.id, _id(found), failure(what, error, before))
+            link = url_for("flow-run", obj_id=flow_run.id)
+            post(client, flow_run.id, _id(found), failure(what, error, before, link))
     except Exception as error:  # the server may be why the run ended
         log.warning("no summary was left in Prefect: %s", error)

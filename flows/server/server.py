@@ -13,11 +13,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from types import TracebackType
 from typing import Self
 from urllib.error import URLError
 from urllib.request import urlopen
-from uuid import UUID
 
 from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
@@ -139,10 +137,6 @@ class LocalServer:
         except (URLError, OSError):
             return False
 
-    def settle(self, flow_run_id: UUID, expected: int | None = None, timeout: float = 60) -> bool:
-        """Wait until the database holds the run's whole history; see `history.settle`."""
-        return history.settle(flow_run_id, expected, timeout)
-
     def stop(self) -> None:
         """End the server's whole process group. May be repeated."""
         self._stopped.set()
@@ -161,12 +155,7 @@ class LocalServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.stop()
 
 

@@ -95,6 +95,28 @@ def of_recording(recording: Row, cut: Cut | None, utterances: Sequence[Utterance
     return rows
 
 
+def assigned_again(rows: Sequence[Row]) -> list[Row]:
+    """Rows of one recording, some with another outcome than when their samples were assigned."""
+
+    def span(row: Row) -> tuple[int, int]:
+        return round(row["start"] * row["sample_rate"]), round(row["end"] * row["sample_rate"])
+
+    def place(row: Row) -> tuple[bool, int, int, int, str]:
+        rank = PRECEDENCE.index(row["outcome"])
+        return row["utterance"] is None, rank, *span(row), row["utterance"] or ""
+
+    ordered = sorted(rows, key=place)
+    owned = exclusive([span(row) for row in ordered])
+    found = []
+    for row, samples in zip(ordered, owned, strict=True):
+        start, end = span(row)
+        seconds = samples / row["sample_rate"]
+        more = {"samples": samples, "seconds": seconds, "overlap_samples": end - start - samples}
+        found.append({**row, **more})
+    check(rows[0]["recording"], sum(row["samples"] for row in rows), found)
+    return found
+
+
 def check(name: str, decoded: int, rows: Iterable[Row]) -> None:
     """ConservationError unless the rows account for each decoded sample once."""
     total = sum(row["samples"] for row in rows)

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +19,7 @@ import pyarrow.parquet as pq
 
 from tasks.checkpoints.manifest import Row
 from tasks.job import Cost
+from tasks.json_types import JsonObject
 from tasks.schema import METRICS
 from tasks.storage import write_atomic
 
@@ -142,7 +142,7 @@ def _median(rows: Iterable[Row], stage: str) -> float | None:
     return median(known) if len(known) >= LEAST_SHARDS else None
 
 
-def stragglers(table: pa.Table) -> list[dict[str, Any]]:
+def stragglers(table: pa.Table) -> list[JsonObject]:
     """Shards with more than TIMES the median time per second of audio of their stage, the slowest
     first. Calls shorter than LEAST_WALL are left out: nobody waited for them."""
     found = rates(table)

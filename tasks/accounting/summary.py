@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -10,31 +12,101 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks.accounting.ledger import PRECEDENCE
+from tasks.json_types import JsonObject
+from tasks.storage import tables
+
+SCORES = ("words", "word_errors", "chars", "char_errors")
+
+#: What the rows of a ledger are counted by.
+KEYS = ("dataset", "language", "outcome", "stage", "reason", "sample_rate")
+REMOVED = "source_removed"
+SUMS = pa.schema(
+    {
+        **dict.fromkeys(KEYS[:-1], pa.string()),
+        **dict.fromkeys(
+            ("sample_rate", "items", "utterances", "samples", "overlap_samples"), pa.int64()
+        ),
+    }
+)
 
 
-def of_ledger(ledger: pa.Table) -> dict[str, Any]:
+class Totals(NamedTuple):
+    """A ledger, or a portion of it with whole recordings, counted. Portions add up."""
+
+    sums: pa.Table  # KEYS, then items, utterances, samples and overlap_samples
+    recordings: dict[str, tuple[int, int]]  # by dataset: live ones, and failed ones
+
+    def of(self, datasets: Collection[str]) -> Totals:
+        """Of these datasets alone."""
+        wanted = pc.is_in(self.sums["dataset"], pa.array([*datasets], pa.string()))
+        counts = {name: each for name, each in self.recordings.items() if name in datasets}
+        return Totals(self.sums.filter(wanted), counts)
+
+
+def totals(ledger: pa.Table) -> Totals:
+    """The sums and counts of a ledger."""
+    spoken = pc.cast(pc.is_valid(ledger["utterance"]), pa.int64())
+    columns = [*KEYS, "samples", "overlap_samples"]
+    counted = ledger.select(columns).append_column("utterances", spoken)
+    counted = counted.append_column("items", pa.array(np.ones(len(ledger), np.int64)))
+    live = ledger.select(["dataset", "recording", "outcome"]).filter(
+        pc.fill_null(pc.not_equal(ledger["reason"], REMOVED), True)
+    )
+    counts = dict.fromkeys(pc.unique(live["dataset"]).to_pylist(), (0, 0))
+    failed = _recordings(live, "failed") - _recordings(live, "packaged", "dropped")
+    pairs = live.group_by(["dataset", "recording"]).aggregate([])
+    for name in counts:
+        own = pairs["recording"].filter(pc.equal(pairs["dataset"], name))
+        bad = pc.sum(pc.cast(pc.is_in(own, pa.array([*failed], pa.string())), pa.int64()))
+        counts[name] = (len(own), int(bad.as_py() or 0))
+    return Totals(_summed(counted), counts)
+
+
+def added(parts: Iterable[Totals]) -> Totals:
+    """The totals of all portions of a ledger."""
+    sums, counts = [], dict[str, tuple[int, int]]()
+    for part in parts:
+        sums.append(part.sums)
+        for name, (live, failed) in part.recordings.items():
+            before = counts.get(name, (0, 0))
+            counts[name] = (before[0] + live, before[1] + failed)
+    return Totals(_summed(pa.concat_tables(sums)), counts)
+
+
+def _summed(table: pa.Table) -> pa.Table:
+    wanted = ("items", "utterances", "samples", "overlap_samples")
+    found = table.group_by(list(KEYS)).aggregate([(name, "sum") for name in wanted])
+    found = found.rename_columns([name.removesuffix("_sum") for name in found.column_names])
+    return found.select(SUMS.names).cast(SUMS)
+
+
+def of_ledger(ledger: pa.Table) -> JsonObject:
+    """`of_totals` of a table."""
+    return of_totals(totals(ledger))
+
+
+def of_totals(found: Totals) -> JsonObject:
     """`recordings`, `utterances`, `seconds` (rounded to µs) and `reasons`.
 
     A recording has failed if some of it failed and none of it was packaged or dropped.
     """
-    live = ledger.filter(pc.not_equal(ledger["reason"], "source_removed"))
+    live = found.sums.filter(pc.fill_null(pc.not_equal(found.sums["reason"], REMOVED), True))
     outcome = pc.fill_null(live["outcome"], "")
-    is_utterance = pc.is_valid(live["utterance"])
-    utterances: dict[str, int] = {"in": _true(is_utterance)}
+    utterances: dict[str, int] = {"in": _total(live["utterances"])}
     for name in ("packaged", "dropped", "failed"):
-        utterances[name] = _true(pc.and_(is_utterance, pc.equal(outcome, name)))
+        utterances[name] = _total(live["utterances"].filter(pc.equal(outcome, name)))
     seconds: dict[str, float] = {"in": _seconds(live)}
     for name in PRECEDENCE:
         seconds[name] = _seconds(live.filter(pc.equal(outcome, name)))
     seconds["overlap"] = _seconds(live, "overlap_samples")
     return {
         "recordings": {
-            "in": len(pc.unique(live["recording"])),
-            "failed": len(_recordings(live, "failed") - _recordings(live, "packaged", "dropped")),
+            "in": sum(live for live, _ in found.recordings.values()),
+            "failed": sum(failed for _, failed in found.recordings.values()),
         },
         "utterances": utterances,
         "seconds": seconds,
-        "reasons": reasons(ledger),
+        "reasons": reasons(found.sums),
     }
 
 
@@ -44,7 +116,7 @@ def _recordings(ledger: pa.Table, *outcomes: str) -> set[str]:
     return set(pc.unique(chosen["recording"]).to_pylist())
 
 
-def reasons(ledger: pa.Table) -> dict[str, dict[str, Any]]:
+def reasons(ledger: pa.Table) -> dict[str, JsonObject]:
     """`<stage>.<reason>`: items and seconds, for everything that was not packaged."""
     rest = ledger.filter(pc.not_equal(ledger["outcome"], "packaged"))
     found = {
@@ -54,8 +126,8 @@ def reasons(ledger: pa.Table) -> dict[str, dict[str, Any]]:
     return dict(sorted(found.items()))
 
 
-def hours_by(ledger: pa.Table, *columns: str) -> list[dict[str, Any]]:
-    """Items and hours of every combination of columns, sorted."""
+def hours_by(ledger: pa.Table, *columns: str) -> list[JsonObject]:
+    """Items and hours of every combination of columns of a ledger, or of its sums, sorted."""
     rows = [
         {**dict(zip(columns, key, strict=True)), "items": items, "hours": seconds / 3600}
         for key, (items, seconds) in _grouped(ledger, *columns).items()
@@ -69,15 +141,14 @@ def _grouped(ledger: pa.Table, *columns: str) -> dict[tuple[Any, ...], tuple[int
     Samples are summed as integers, rate by rate: the last digits of a sum of floats depend on how
     the table is divided into chunks and threads.
     """
-    parts = ledger.group_by([*columns, "sample_rate"]).aggregate(
-        [("samples", "sum"), ("recording", "count")]
-    )
+    counted = ("items", "sum") if "items" in ledger.column_names else ("recording", "count")
+    parts = ledger.group_by([*columns, "sample_rate"]).aggregate([("samples", "sum"), counted])
     found: dict[tuple[Any, ...], tuple[int, float]] = {}
     for row in sorted(parts.to_pylist(), key=lambda r: r["sample_rate"] or 0):
         key = tuple(row[c] for c in columns)
         items, seconds = found.get(key, (0, 0.0))
         more = (row["samples_sum"] or 0) / (row["sample_rate"] or 1)
-        found[key] = (items + row["recording_count"], seconds + more)
+        found[key] = (items + row["_".join(counted)], seconds + more)
     return found
 
 
@@ -89,19 +160,29 @@ def _seconds(ledger: pa.Table, column: str = "samples") -> float:
     return round(sum(seconds, 0.0), 6)
 
 
-def _true(mask: pa.Array | pa.ChunkedArray) -> int:
-    return int(pc.sum(pc.cast(mask, pa.int64())).as_py() or 0)
+def _total(column: pa.Array | pa.ChunkedArray) -> int:
+    return int(pc.sum(column).as_py() or 0)
 
 
 def errors(utterances: pa.Table) -> dict[str, Any]:
     """Word and character error rates over all packaged utterances with a reference."""
-    scored = utterances.filter(pc.is_valid(utterances["words"]))
-    totals = {
-        name: int(pc.sum(scored[name]).as_py() or 0)
-        for name in ("words", "word_errors", "chars", "char_errors")
-    }
+    return _rates(utterances.select(list(SCORES)).to_batches())
+
+
+def errors_of(version: Path) -> dict[str, Any]:
+    """The same of a published version, some rows at a time."""
+    return _rates(tables.batches(version / "utterances.parquet", SCORES))
+
+
+def _rates(batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
+    totals = dict.fromkeys(("scored", *SCORES), 0)
+    for batch in batches:
+        scored = batch.filter(pc.is_valid(batch["words"]))
+        totals["scored"] += scored.num_rows
+        for name in SCORES:
+            totals[name] += int(pc.sum(scored[name]).as_py() or 0)
     return {
-        "scored": scored.num_rows,
+        "scored": totals["scored"],
         "wer": totals["word_errors"] / totals["words"] if totals["words"] else None,
         "cer": totals["char_errors"] / totals["chars"] if totals["chars"] else None,
     }

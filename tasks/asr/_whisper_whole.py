@@ -25,7 +25,11 @@ ROUNDS = 6  # most further windows of one clip
 
 @dataclass(slots=True)
 class Hearing:
-    """A clip and its text so far. `parts`: texts, each with words timed in seconds of the clip."""
+    """A clip and its text so far. `parts`: texts, each with words timed in seconds of the clip.
+
+    `again`: the text comes from a window that the clip shared, and is doubtful: the whole clip is
+    transcribed by itself, and the better of the two texts stays.
+    """
 
     clip: SpeechClip
     language: Language
@@ -33,6 +37,7 @@ class Hearing:
     aligned: bool = True
     silent: list[Span] = field(default_factory=list)  # transcribed again, without a usable text
     rounds: int = 0
+    again: bool = False
 
     @property
     def seconds(self) -> float:
@@ -45,13 +50,19 @@ class Hearing:
 
     def missed(self) -> list[Span]:
         """Spans with speech and no words that have not been tried yet."""
+        if self.again:
+            return [(0.0, self.seconds)]
         if not self.aligned or self.rounds >= ROUNDS or not self.words:
             return []
         return [
             span
-            for span in uncovered(self.words, self.clip.speech, self.seconds)
+            for span in self.uncovered()
             if not any(first <= span[0] and span[1] <= last for first, last in self.silent)
         ]
+
+    def uncovered(self) -> list[Span]:
+        """Spans with speech and no words."""
+        return uncovered(self.words, self.clip.speech, self.seconds)
 
     def cut(self, span: Span) -> SpeechClip:
         """The samples of a span as a clip of its own."""
@@ -60,6 +71,9 @@ class Hearing:
 
     def add(self, span: Span, window: Window) -> None:
         """Insert the words of a window of `span`, if its scores are good enough."""
+        if self.again:
+            self._choose(window)
+            return
         heard, words = window.heard, window.words
         doubtful = heard.avg_logprob < SILENCE_LOGPROB or heard.ratio > LOOP_RATIO
         if not words or heard.silent or doubtful:
@@ -67,6 +81,16 @@ class Hearing:
             return
         moved = [replace(w, start=w.start + span[0], end=w.end + span[0]) for w in words]
         self.parts.append((heard, tuple(moved)))
+
+    def _choose(self, window: Window) -> None:
+        """Take the window of the whole clip, unless what was heard before covers as much of the
+        speech and is surer."""
+        self.again = False
+        alone = begun(self.clip, window)
+        before, after = (_left_out(hearing) for hearing in (self, alone))
+        surer = window.heard.avg_logprob >= self.parts[0][0].avg_logprob
+        if not self.aligned or after < before or (after == before and surer):
+            self.parts, self.aligned = alone.parts, alone.aligned
 
     def transcript(self, with_words: bool) -> Transcript:
         """All parts as one. Log-probability: mean over tokens; compression: the worst part's."""
@@ -95,6 +119,15 @@ def begun(clip: SpeechClip, window: Window) -> Hearing:
     """A clip after its first window."""
     words = window.words
     return Hearing(clip, window.language, [(window.heard, words or ())], words is not None)
+
+
+def _left_out(hearing: Hearing) -> float:
+    """Speech without words, s; more than there is where the text is empty."""
+    if not hearing.aligned:
+        return 0.0
+    if not hearing.words:
+        return hearing.seconds + 1.0
+    return sum(end - start for start, end in hearing.uncovered())
 
 
 def uncovered(words: tuple[Word, ...], found: tuple[Span, ...], seconds: float) -> list[Span]:

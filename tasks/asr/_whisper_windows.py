@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tasks.asr import SpeechClip, Word, _whisper_model, _whisper_words
 from tasks.asr._whisper_settings import Settings
+from tasks.json_types import JsonObject
 
 if TYPE_CHECKING:
     from ctranslate2 import StorageView
@@ -38,7 +39,7 @@ TAIL = RATE // 2  # samples of digital silence after a clip
 LOOP_RATIO = 2.4
 SILENCE_PROBABILITY = 0.6
 SILENCE_LOGPROB = -1.0
-LOOP_RETRY: dict[str, Any] = {"no_repeat_ngram_size": 3}
+LOOP_RETRY: JsonObject = {"no_repeat_ngram_size": 3}
 #: A clip and Whisper's code of its forced language; None: detect it.
 Asked = tuple[SpeechClip, str | None]
 
@@ -75,11 +76,16 @@ class Language:
 @dataclass(frozen=True, slots=True)
 class Window:
     """One transcribed window. Times of words count from its start; `words` is None where the engine
-    could not align them."""
+    could not align them.
+
+    `phrases`: where it was asked for timestamps, (start, end, characters of text) of each run of
+    words between two of them, in s; the joined words have these characters.
+    """
 
     heard: Heard
     language: Language
     words: tuple[Word, ...] | None
+    phrases: tuple[tuple[float, float, int], ...] = ()
 
 
 class Windows:
@@ -91,8 +97,11 @@ class Windows:
         self._settings = settings
         self._short = _whisper_model.short_windows(settings)
 
-    def hear(self, asked: Sequence[Asked], detect: bool = True) -> list[Window]:
-        """One window per clip, in order. `detect`: detect the language even where one is forced.
+    def hear(
+        self, asked: Sequence[Asked], detect: bool = True, timed: bool = False
+    ) -> list[Window]:
+        """One window per clip, in order. `detect`: detect the language even where one is forced;
+        `timed`: let the model say where its phrases begin and end.
 
         RuntimeError, ValueError or MemoryError when the engine refuses the batch.
         """
@@ -101,7 +110,7 @@ class Windows:
             by_length.setdefault(self.length(clip), []).append(i)
         found: dict[int, Window] = {}
         for members in by_length.values():
-            windows = self._hear_alike([asked[i] for i in members], detect)
+            windows = self._hear_alike([asked[i] for i in members], detect, timed)
             found.update(zip(members, windows, strict=True))
         return [found[i] for i in range(len(asked))]
 
@@ -112,18 +121,24 @@ class Windows:
         least = len(clip.samples) + ROOM * RATE
         return next((length for length in LENGTHS if least <= length * RATE), SECONDS)
 
-    def _hear_alike(self, asked: Sequence[Asked], detect: bool) -> list[Window]:
+    def _hear_alike(self, asked: Sequence[Asked], detect: bool, timed: bool) -> list[Window]:
         """The same for clips whose windows are of one length."""
         encoded = self.encode([clip for clip, _ in asked])
         languages = self._languages([language for _, language in asked], encoded, detect)
-        heard = self._generate(encoded, [language.code for language in languages])
+        heard = self._generate(encoded, [language.code for language in languages], timed)
         for i, one in enumerate(heard):
             if one.ratio > LOOP_RATIO:
                 # Alone, so that the result does not depend on who else is in the batch.
-                again = self._generate(_row(encoded, i), [languages[i].code], **LOOP_RETRY)[0]
+                again = self._generate(_row(encoded, i), [languages[i].code], timed, **LOOP_RETRY)[
+                    0
+                ]
                 heard[i] = again if again.ratio <= LOOP_RATIO else one
         words = self._words(asked, encoded, heard, languages)
-        return [Window(*one) for one in zip(heard, languages, words, strict=True)]
+        phrases = [
+            _phrases(one.tokens, tokenizer_of(self._model, language.code)) if timed else ()
+            for one, language in zip(heard, languages, strict=True)
+        ]
+        return [Window(*one) for one in zip(heard, languages, words, phrases, strict=True)]
 
     def language(self, clip: SpeechClip, forced: str | None = None) -> Language:
         """Language of a clip by its first window."""
@@ -173,8 +188,10 @@ class Windows:
             found.append(Language(code or detected, known, detected, probability))
         return found
 
-    def _generate(self, encoded: StorageView, languages: list[str], **options: Any) -> list[Heard]:
-        prompts = [self._prompt(code) for code in languages]
+    def _generate(
+        self, encoded: StorageView, languages: list[str], timed: bool = False, **options: Any
+    ) -> list[Heard]:
+        prompts = [self._prompt(code, timed) for code in languages]
         groups: dict[int, list[int]] = {}
         for i, (prompt, _) in enumerate(prompts):
             groups.setdefault(len(prompt), []).append(i)
@@ -193,12 +210,12 @@ class Windows:
                 heard[i] = _heard(result, prompts[i][1])
         return [heard[i] for i in range(len(prompts))]
 
-    def _prompt(self, language: str) -> tuple[list[int], Tokenizer]:
-        """Tokens `[previous text] sot, language, transcribe, notimestamps`, and the tokenizer."""
+    def _prompt(self, language: str, timed: bool = False) -> tuple[list[int], Tokenizer]:
+        """Tokens `[previous text] sot, language, transcribe[, notimestamps]`, and the tokenizer."""
         tokenizer = tokenizer_of(self._model, language)
         text = self._settings.prompt_of(language)
         before = tokenizer.encode(" " + text.strip()) if text else []
-        return self._model.get_prompt(tokenizer, before, without_timestamps=True), tokenizer
+        return self._model.get_prompt(tokenizer, before, without_timestamps=not timed), tokenizer
 
     def _words(
         self,
@@ -227,6 +244,23 @@ def tokenizer_of(model: WhisperModel, language: str) -> Tokenizer:
 
     multilingual = model.model.is_multilingual
     return Tokenizer(model.hf_tokenizer, multilingual, task="transcribe", language=language)
+
+
+def _phrases(tokens: Sequence[int], tokenizer: Tokenizer) -> tuple[tuple[float, float, int], ...]:
+    """(start, end, characters) of the runs of text between timestamps, in s. A timestamp counts
+    0.02 s; the last phrase may lack its end."""
+    found: list[tuple[float, float, int]] = []
+    start, text = 0.0, list[int]()
+    for token in [*tokens, tokenizer.timestamp_begin + SECONDS * 50]:
+        if token < tokenizer.timestamp_begin:
+            text.append(token)
+            continue
+        at = (token - tokenizer.timestamp_begin) * 0.02
+        if text:
+            found.append((start, at, len(tokenizer.decode(text))))
+            text = []
+        start = at
+    return tuple(found)
 
 
 def compression_ratio(text: str) -> float:

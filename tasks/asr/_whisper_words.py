@@ -7,9 +7,10 @@ silence before the first word to that word, unless it would make it far longer t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tasks.asr import Word
+from tasks.json_types import JsonObject
 
 if TYPE_CHECKING:
     from ctranslate2 import StorageView
@@ -36,7 +37,7 @@ def aligned(
     """Words of one window of `samples`, from encoder output (1, 1500, width); None where the
     engine cannot align them."""
     seconds = samples / RATE
-    segment: dict[str, Any] = {"seek": 0, "start": 0.0, "end": seconds, "tokens": list(tokens)}
+    segment: JsonObject = {"seek": 0, "start": 0.0, "end": seconds, "tokens": list(tokens)}
     frames = max(-(-samples // HOP), LEAST_FRAMES)
     try:
         model.add_word_timestamps(

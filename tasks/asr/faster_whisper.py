@@ -1,7 +1,8 @@
 """Whisper through CTranslate2: batches across files on CPU and GPU.
 
-Clips of up to 30 s are transcribed several at once (`_whisper_windows.py`), and speech that their
-texts leave out once more (`_whisper_whole.py`). Longer clips go through the engine's long form one
+Clips of up to 30 s are transcribed several at once (`_whisper_windows.py`), those of one recording
+in shared windows (`_whisper_shared.py`), and speech that their texts leave out once more
+(`_whisper_whole.py`). Longer clips go through the engine's long form one
 at a time (`_whisper_long.py`). Clips of a batch have similar lengths and windows of one length; a
 forced language may have its own batch size.
 
@@ -11,24 +12,28 @@ Nothing is ever downloaded: `model` is `base`, from two PyPI wheels, or a model 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasks.asr import SpeechClip, Transcript, _batching, _chinese, _whisper_model
+from tasks.asr import SharedWindow, SpeechClip, Transcript, _batching, _chinese, _whisper_model
 from tasks.asr._whisper_long import Long
 from tasks.asr._whisper_model import weights
 from tasks.asr._whisper_settings import Settings, code
+from tasks.asr._whisper_shared import apart
 from tasks.asr._whisper_whole import Hearing, begun
 from tasks.asr._whisper_windows import RATE, SECONDS, Asked, Window, Windows
 
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel
 
-__all__ = ["VERSION", "Backend", "Settings", "gpu_fault", "wants_gpu", "weights"]
+__all__ = ["VERSION", "Backend", "Settings", "gpu_fault", "shared_seconds", "wants_gpu", "weights"]
 
 VERSION = 5
+#: Most audio that utterances share a window with: 30 s less the silence that follows it.
+WINDOW_SECONDS = 29.0
 
 
 def wants_gpu(settings: Settings) -> bool:
@@ -40,6 +45,23 @@ def gpu_fault(settings: Settings) -> str | None:
     from tasks.plugins import gpu
 
     return gpu.ctranslate2_fault()
+
+
+def shared_seconds(settings: Settings) -> float:
+    return WINDOW_SECONDS if settings.share_windows else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What becomes one window, or goes through the long form; and its clips by index."""
+
+    asked: Asked
+    clips: dict[int, SpeechClip]
+    window: SharedWindow | None = None
+
+    @property
+    def seconds(self) -> float:
+        return len(self.asked[0].samples) / RATE
 
 
 class Backend:
@@ -72,13 +94,13 @@ class Backend:
                 done[index] = found
             else:
                 asked[index] = found
-        plan = iter(self._plan(asked))
+        plan = iter(self._plan(_requests(asked)))
         waiting: dict[int, Hearing] = {}
         for index in range(len(clips)):
             while index not in done:
                 batch = next(plan, None)
                 if batch is not None:
-                    for i, one in zip(batch, self._batch([asked[i] for i in batch]), strict=True):
+                    for i, one in self._batch(batch):
                         self._finish_or_wait(i, one, waiting, done)
                 most = self._settings.size_of(None, self._device)
                 if batch is None or len(waiting) >= most:
@@ -135,19 +157,21 @@ class Backend:
             return Transcript("", error="samples are NaN or infinite")
         return clip, language
 
-    def _plan(self, asked: dict[int, Asked]) -> list[list[int]]:
-        """Batches of indices, longest clips first; a clip of more than 30 s is batched alone."""
-        groups: dict[tuple[int, int], list[int]] = {}
-        for index, (clip, language) in asked.items():
+    def _plan(self, requests: list[Request]) -> list[list[Request]]:
+        """Batches, longest windows first; a clip of more than 30 s is batched alone."""
+        groups: dict[tuple[int, int, bool], list[Request]] = {}
+        for request in requests:
+            clip, language = request.asked
             most = 1 if _is_long(clip) else self._settings.size_of(language, self._device)
-            groups.setdefault((most, self._windows.length(clip)), []).append(index)
+            alike = most, self._windows.length(clip), request.window is not None
+            groups.setdefault(alike, []).append(request)
         found = []
-        for (most, _), members in groups.items():
-            seconds = [len(asked[i][0].samples) / RATE for i in members]
+        for (most, *_), members in groups.items():
+            seconds = [request.seconds for request in members]
             # Windows of a group are padded to one length: the budget is a number of clips.
             plan = _batching.batches(seconds, budget=inf, most=most)
             found += [[members[i] for i in batch] for batch in plan]
-        return sorted(found, key=lambda batch: (-len(asked[batch[0]][0].samples), batch[0]))
+        return sorted(found, key=lambda batch: (-batch[0].seconds, min(batch[0].clips)))
 
     @property
     def _device(self) -> str:
@@ -156,15 +180,37 @@ class Backend:
     def _hear_spans(self, asked: list[Asked]) -> list[Window | Transcript]:
         return list(self._windows.hear(asked, detect=False))
 
-    def _batch(self, asked: list[Asked]) -> list[Hearing | Transcript]:
-        return _batching.shared(asked, self._hear, _failed, self._limit)
+    def _batch(self, batch: list[Request]) -> Iterator[tuple[int, Hearing | Transcript]]:
+        """What was heard of each clip of a batch."""
+        heard = _batching.shared([r.asked for r in batch], self._hear, _failed, self._limit)
+        for request, one in zip(batch, heard, strict=True):
+            if isinstance(one, Transcript):
+                yield from ((index, one) for index in request.clips)
+            elif request.window is None:
+                yield from ((index, begun(clip, one)) for index, clip in request.clips.items())
+            else:
+                yield from apart(one, request.clips, request.window).items()
 
-    def _hear(self, asked: list[Asked]) -> list[Hearing | Transcript]:
+    def _hear(self, asked: list[Asked]) -> list[Window | Transcript]:
         clip, language = asked[0]
         if _is_long(clip):
             return [self._long.hear(clip, self._windows.language(clip, language))]
-        heard = self._windows.hear(asked)
-        return [begun(one, window) for (one, _), window in zip(asked, heard, strict=True)]
+        return list(self._windows.hear(asked, timed=clip.window is not None))
+
+
+def _requests(asked: dict[int, Asked]) -> list[Request]:
+    """One for each clip, or for all clips of a shared window in one language."""
+    found: dict[tuple[int, str | None], Request] = {}
+    for index, (clip, language) in asked.items():
+        if clip.window is None:
+            found[index, language] = Request((clip, language), {index: clip})
+            continue
+        key = -id(clip.window), language
+        if key not in found:
+            stream = SpeechClip(clip.window.samples, language, clip.window)
+            found[key] = Request((stream, language), {}, clip.window)
+        found[key].clips[index] = clip
+    return list(found.values())
 
 
 def _is_long(clip: SpeechClip) -> bool:

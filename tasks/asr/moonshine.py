@@ -13,10 +13,8 @@ of more than 20 s are cut here, at the quietest place.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from tasks import environment
 from tasks.asr import SpeechClip, Transcript
 from tasks.errors import ConfigError
 from tasks.settings import TRANSIENT, StageSettings
@@ -136,26 +135,13 @@ def load(settings: Settings) -> Engine:
     """The loaded engine. ConfigError when its library cannot be loaded."""
     weights(settings)
     try:
-        with _single_thread(not settings.all_cores):
+        # The engine reads it when it creates sessions, and has no option for it.
+        with environment.setting(
+            "MOONSHINE_ORT_SINGLE_THREAD", None if settings.all_cores else "1"
+        ):
             return Engine(settings)
     except (ImportError, OSError, RuntimeError) as error:
         raise ConfigError(f"the recogniser moonshine cannot be loaded: {error}") from error
-
-
-@contextmanager
-def _single_thread(wanted: bool) -> Iterator[None]:
-    """Set the variable that the engine reads when it creates sessions; it has no option for it."""
-    name = "MOONSHINE_ORT_SINGLE_THREAD"
-    before = os.environ.get(name)
-    if wanted:
-        os.environ[name] = "1"
-    try:
-        yield
-    finally:
-        if before is not None:
-            os.environ[name] = before
-        elif wanted:
-            del os.environ[name]
 
 
 def english(language: str) -> bool:

@@ -81,7 +81,7 @@ class FFmpeg:
         timeline = self._timeline
         timeline.add_clusters(self._wrong_clusters)
         if not self._checked:
-            timeline.settle(self.header.frames if self._counts_frames else None)
+            timeline.check_length(self.header.frames if self._counts_frames else None)
         if md5 is None or timeline.changed or not md5.exact:
             return
         if not md5.differs():  # the samples are right, whatever FFmpeg reported

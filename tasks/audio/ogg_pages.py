@@ -40,9 +40,6 @@ class Pages:
     links: tuple[tuple[int, int], ...]
     tail_only: bool  # no sound page follows the first fault
 
-    def faults_in(self, offset: int, length: int) -> int:
-        return sum(offset <= at < offset + length for at in self.faults)
-
 
 def scan(file: BinaryIO, size: int) -> Pages | None:
     """Read all pages; None where the file is no Ogg. The position is left at the start."""

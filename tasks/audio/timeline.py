@@ -46,14 +46,14 @@ class Timeline:
         if self.changed:
             self.expected = None
             return None
-        late, self.expected = timestamps.missing_before(
+        missing, self.expected = timestamps.missing_before(
             self.name, frame, self.expected, self.complained
         )
         if frame.pts is not None:
             self.complained = False
-        if late is not None and late < 0:
+        if missing is not None and missing < 0:
             self.faults.append(Fault(self.at, self.at, "its times go back", shifts=True))
-        return None if late is None else max(late, 0)
+        return None if missing is None else max(missing, 0)
 
     def add(self, frame: av.AudioFrame, gap: Gap, now: int, filled: bool) -> None:
         """Note a frame that starts at sample `now`, and the faults in it; `filled`: a hole before
@@ -74,7 +74,7 @@ class Timeline:
         MOST_FILLED is used up.
 
         A guess is right where the rejected packets are whole frames. In an MP3 it is right to a
-        frame where it brings the recording to the length in its header, as `settle` checks.
+        frame where it brings the recording to the length in its header, as `check_length` sees.
         """
         self.guessed = self.guessed or guess
         shifts = guess and not (gap.frames == gap.packets and self.whole_frames)
@@ -85,8 +85,8 @@ class Timeline:
             return 0
         self.filled += seconds
         # FFmpeg notices a hole in Ogg FLAC only at the end of the page that follows it.
-        late = max(hole, _PAGE * self.header.rate) if self.header.format == "ogg/flac" else 0
-        start = max(min(self.timed, self.at - round(late)), 0)
+        delay = max(hole, _PAGE * self.header.rate) if self.header.format == "ogg/flac" else 0
+        start = max(min(self.timed, self.at - round(delay)), 0)
         self.faults.append(Fault(start, self.at + hole, what, shifts))
         self.at += hole
         return hole
@@ -100,7 +100,7 @@ class Timeline:
             what = "the checksum of a cluster is wrong"
             self.faults.append(Fault(min(first, self.at), last, what))
 
-    def settle(self, promised: int | None) -> None:
+    def check_length(self, promised: int | None) -> None:
         """Revise the faults when all is decoded; `promised`: the length in samples by a header
         that counts frames."""
         # FFmpeg cuts off less padding, or more, where packets are missing.

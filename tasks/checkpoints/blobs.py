@@ -8,16 +8,16 @@ is read back.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks import storage
 from tasks.errors import CorruptManifest
+from tasks.schema import Row
 
 Pcm = NDArray[np.int16]
 
@@ -35,12 +35,12 @@ def sizes(out: Path, shard: str) -> Callable[[str], int]:
     return storage.of(out).sizes(folder(out, shard))
 
 
-def present(row: Mapping[str, Any], sizes: Callable[[str], int]) -> bool:
+def present(row: Row, sizes: Callable[[str], int]) -> bool:
     """Whether the blob of an audio row is there, and long enough."""
     return sizes(row["blob"]) >= int(row["offset"]) + 2 * int(row["num_samples"])
 
 
-def read(out: Path, shard: str, row: Mapping[str, Any]) -> Pcm:
+def read(out: Path, shard: str, row: Row) -> Pcm:
     """PCM of one utterance, int16 [num_samples]; CorruptManifest when the bytes are not those."""
     planned = {**row, "work_shard": shard, "blob_offset": row["offset"]}
     with reading(out, [planned]) as pcm:
@@ -48,9 +48,7 @@ def read(out: Path, shard: str, row: Mapping[str, Any]) -> Pcm:
 
 
 @contextmanager
-def reading(
-    out: Path, rows: Sequence[Mapping[str, Any]], proved: bool = True
-) -> Iterator[Callable[[Mapping[str, Any]], Pcm]]:
+def reading(out: Path, rows: Sequence[Row], proved: bool = True) -> Iterator[Callable[[Row], Pcm]]:
     """Gives the PCM of rows of a plan, int16 [num_samples]; best called in the order of `rows`.
 
     CorruptManifest when the blob is gone or too short or, if `proved`, has another hash.
@@ -59,16 +57,16 @@ def reading(
         yield lambda row: _sound(read_span(_span(row)), out, row, proved)
 
 
-def _span(row: Mapping[str, Any]) -> storage.Span:
+def _span(row: Row) -> storage.Span:
     low = row["blob_offset"]
     return _name(row), low, low + 2 * row["num_samples"]
 
 
-def _name(row: Mapping[str, Any]) -> str:
+def _name(row: Row) -> str:
     return f"audio/{row['work_shard']}/{row['blob']}"
 
 
-def _sound(data: bytes | None, out: Path, row: Mapping[str, Any], proved: bool) -> Pcm:
+def _sound(data: bytes | None, out: Path, row: Row, proved: bool) -> Pcm:
     if data is None:
         raise CorruptManifest(f"audio blob {out}/{_name(row)} is gone", f"{out}/{_name(row)}")
     whole = len(data) == 2 * row["num_samples"]

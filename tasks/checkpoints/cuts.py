@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tasks import plugins
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.verdicts import cheap_rules, costly
 from tasks.plugins.rules import judge
-from tasks.recording import Segment
+from tasks.recording import Segment, TimedWord
 from tasks.recording.faults import Fault
 from tasks.settings import Plugin
 
@@ -37,13 +38,13 @@ class Cut:
         chosen = tuple(filters)
         known = self.measures.get(key, {})
         prints = self.prints.get(key, {})
-        missing = []
-        for plugin in chosen:
-            module = plugins.load("filters", plugin.use)
-            taken = set(module.COLUMNS) <= set(known)
-            taken = taken and (module.fingerprint is None or plugin.use in prints)
-            if not taken:
-                missing.append(plugin)
+        missing = [
+            plugin
+            for plugin, (columns, printed) in zip(chosen, _taken(chosen), strict=True)
+            if not (columns <= known.keys() and (not printed or plugin.use in prints))
+        ]
+        if not missing:
+            return ()
         if (
             measure_all
             or not any(map(costly, missing))
@@ -53,9 +54,22 @@ class Cut:
         return tuple(plugin for plugin in missing if not costly(plugin))
 
 
+@lru_cache(maxsize=8)  # asked for with each utterance
+def _taken(chosen: tuple[Plugin, ...]) -> tuple[tuple[frozenset[str], bool], ...]:
+    """What each filter takes of an utterance: its columns, and whether a fingerprint."""
+    modules = [plugins.load("filters", plugin.use) for plugin in chosen]
+    return tuple((frozenset(m.COLUMNS), m.fingerprint is not None) for m in modules)
+
+
 def segments_of(recording: Row) -> tuple[Segment, ...] | None:
     given = recording["segments"]
-    return None if given is None else tuple(Segment(**s) for s in given)
+    return None if given is None else tuple(map(_segment, given))
+
+
+def _segment(stored: Row) -> Segment:
+    words = stored.get("words")
+    timed = tuple(TimedWord(**word) for word in words) if words else None
+    return Segment(**{**stored, "words": timed})
 
 
 def merge(found: dict[str, Cut], rows: list[Row], usable: set[str], failures_stand: bool) -> None:

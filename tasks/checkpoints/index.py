@@ -109,6 +109,11 @@ class Index:
             self._old = False
 
 
+def is_there(out: Path) -> bool:
+    """Whether a run has noted anything of this OUT."""
+    return any(storage.exists(path) for path in (_path(out), out / INVENTORY))
+
+
 def names_hash(out: Path) -> str:
     """Hash of the names of all committed files; they hold the hashes of the bytes."""
     names = "\n".join(sorted(_listed(out, ROOTS)))

@@ -51,7 +51,7 @@ def commit(
     out: Path,
     stage: str,
     shard: str,
-    rows: list[Row],
+    rows: list[Row] | pa.Table,
     schema: pa.Schema,
     meta: dict[str, Any],
     number: int | None = None,
@@ -65,7 +65,8 @@ def commit(
         numbers = [number_of(p) for p in storage.names(home, ".parquet")]
         number = max(numbers, default=-1) + 1
     footer = {b"uttermill": json.dumps({"stage": stage, "shard": shard, **meta}).encode()}
-    table = pa.Table.from_pylist(rows, schema=schema.with_metadata(footer))
+    schema = schema.with_metadata(footer)
+    table = rows.cast(schema) if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows, schema)
     with storage.of(home).staged(home) as (handle, publish):
         # Small tables, read whole: dictionaries and statistics would only cost time.
         pq.write_table(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from tasks import plugins
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
+from tasks.json_types import JsonObject
 from tasks.plugins.contracts import TextVerdict
 from tasks.plugins.contracts.text import Heard, words
 from tasks.scoring.normalisers import base
@@ -18,6 +18,8 @@ def final_text(job: Job, utterance: Utterance) -> tuple[str, str]:
     """(text to train on, `reference` or `asr`). A reference without transcript counts as close."""
     heard = utterance.heard or {}
     reference, spoken = utterance.reference, heard.get("text")
+    if reference and utterance.person is not None and utterance.person.text:
+        return reference, "reference"
     wanted = job.transcribe.text
     if reference and wanted == "reference_if_close" and spoken is not None:
         wer = _rate(heard["word_errors"], heard["words"])
@@ -43,7 +45,7 @@ def listens(job: Job) -> bool:
 
 def text_values(
     job: Job, utterance: Utterance, measures: Iterable[tuple[TextVerdict, StageSettings]]
-) -> dict[str, Any]:
+) -> JsonObject:
     """The values that text verdicts judge: the transcript's columns, those derived from them, and
     what the plug-ins of `measures` compute with their settings."""
     assert utterance.heard is not None

@@ -9,7 +9,9 @@ from typing import Any
 from tasks import scoring
 from tasks.checkpoints.language_vote import Vote
 from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.sharing import Company
 from tasks.recording import Segment, ids
+from tasks.reviews.log import Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +42,20 @@ class Utterance:
     turn: Segment | None = None  # the source's segment that it was cut from
     prints: dict[str, bytes] = field(default_factory=dict)
     whole: bool = False  # the utterance is the whole recording
+    part_text: str | None = None  # words of `turn` in this part, where the source has their times
+    company: Company | None = None  # the utterances of its window, where it shares one
+    companion: bool = False  # dropped, but heard: it shares its window with one that is not
     pcm: Row | None = None
     heard: Row | None = None
     voted: str | None = None  # language of the recording, where it overrules what was detected
     vote: Vote | None = None  # of its recording
     texts: dict[str, Any] = field(default_factory=dict)  # `text_values` of its transcript
+    person: Decision | None = None  # what a person decided on it
+
+    @property
+    def spared(self) -> bool:
+        """Whether a person keeps it, whatever verdicts say."""
+        return self.person is not None and self.person.keeps
 
     @property
     def seconds(self) -> float:
@@ -78,10 +89,15 @@ class Utterance:
 
     @cached_property
     def reference(self) -> str | None:
-        """The source's text of exactly this span, cleaned: a recording's text is an utterance's
-        only where the utterance is the whole recording."""
+        """The text that a person wrote, else the source's text of exactly this span, cleaned: a
+        recording's text is an utterance's only where the utterance is the whole recording. A part
+        of a segment has the text of its words, where they have times."""
+        if self.person is not None and self.person.text:
+            return scoring.clean(self.person.text) or None
         if self.segment is not None:
             return scoring.clean(self.segment.text or "") or None
+        if self.part_text is not None:
+            return scoring.clean(self.part_text) or None
         return scoring.clean(self.recording["text"] or "") or None if self.whole else None
 
     @cached_property

@@ -6,14 +6,15 @@ applied, and what is missing is what a stage still has to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from itertools import groupby
 
 from tasks import plugins, recipe
-from tasks.checkpoints import blobs, cuts, manifest, transcripts
+from tasks.checkpoints import blobs, cuts, manifest, sharing, transcripts
 from tasks.checkpoints.cuts import Cut, segments_of
 from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.sharing import Company
 from tasks.checkpoints.texts import text_values
 from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.checkpoints.verdicts import filter_rules, rules_of
@@ -21,17 +22,31 @@ from tasks.job import Job
 from tasks.plugins.contracts import TextVerdict
 from tasks.plugins.rules import Rule, judge
 from tasks.recording import Segment, faults
+from tasks.recording.said import PartTexts
+from tasks.reviews import applied
+from tasks.reviews.log import Decision
 from tasks.settings import StageSettings
+
+PERSON = "person"  # reason of what a person dropped
 
 
 class ShardView:
     """The manifests of one shard, joined lazily by recipe.
 
-    `strict`: a damaged manifest raises CorruptManifest instead of counting as missing.
+    `strict`: a damaged manifest raises CorruptManifest instead of counting as missing. `listed`:
+    the shard's recordings as its sources list them now, where nobody has committed that yet.
     """
 
-    def __init__(self, job: Job, shard: str, weights: str = "", strict: bool = False) -> None:
+    def __init__(
+        self,
+        job: Job,
+        shard: str,
+        weights: str = "",
+        strict: bool = False,
+        listed: Sequence[Row] | None = None,
+    ) -> None:
         self.job, self.shard, self.weights, self.strict = job, shard, weights, strict
+        self._listed = listed
         self.lost: dict[str, str] = {}  # recipe of PCM whose blob is gone or cut short: the blob
 
     def _parts(self, stage: str) -> list[manifest.Part]:
@@ -40,8 +55,11 @@ class ShardView:
     @cached_property
     def recordings(self) -> list[Row]:
         """Recordings that are in their source now (and in the sample, if any), in listing order."""
-        parts = self._parts("shard")
-        rows = parts[-1].table.to_pylist() if parts else []
+        if self._listed is not None:
+            rows = list(self._listed)
+        else:
+            parts = self._parts("shard")
+            rows = parts[-1].table.to_pylist() if parts else []
         only = self.job.only
         return [r for r in rows if r["present"] and (only is None or r["recording"] in only)]
 
@@ -49,6 +67,11 @@ class ShardView:
         return recipe.of_cut(
             self.job.filter.segmenter, recording["content"], segments_of(recording)
         )
+
+    @cached_property
+    def people(self) -> Mapping[str, Decision]:
+        """What people decided, by utterance id."""
+        return applied.of(self.job)
 
     @cached_property
     def wanted(self) -> dict[str, str]:
@@ -89,8 +112,9 @@ class ShardView:
         return found
 
     def transcript_recipe(self, utterance: Utterance) -> str:
+        company = utterance.company.audio if utterance.company else ()
         return recipe.of_transcript(
-            self.job.transcribe, self.weights, utterance.audio, utterance.forced
+            self.job.transcribe, self.weights, utterance.audio, utterance.forced, company
         )
 
     def _transcript(self, utterance: Utterance) -> Row | None:
@@ -106,14 +130,40 @@ class ShardView:
             if cut is None or cut.error_code:
                 continue
             given = segments_of(recording)
+            texts = PartTexts(given or ())
+            companies = self._companies(recording, cut)
             seen: set[str] = set()
             for span in cut.spans:
                 if span["kind"] == "utterance":
                     utterance = self._utterance(recording, cut, span, given, rules)
+                    if (part := span.get("turn")) is not None:
+                        start, end = (at / cut.rate for at in (utterance.start, utterance.end))
+                        utterance.part_text = texts.between(part, start, end)
+                    if span["given"] is None and part is None:
+                        utterance.company = companies.get((span["start"], span["end"]))
                     if given and utterance.id in seen:
                         utterance.outcome = Outcome("failed", "filter", "duplicate_segment")
                     seen.add(utterance.id)
                     yield utterance
+
+    @cached_property
+    def _shared_seconds(self) -> float:
+        recogniser, settings = plugins.resolve("asr", self.job.transcribe.backend)
+        return float(recogniser.shared_seconds(settings))
+
+    def _companies(self, recording: Row, cut: Cut) -> dict[tuple[int, int], Company]:
+        """Windows of several utterances, by each of their spans. Segments of the source are heard
+        one by one."""
+        if not self._shared_seconds:
+            return {}
+        spans = (span for span in cut.spans if span["kind"] == "utterance")
+        free = [
+            (span["start"], span["end"])
+            for span in spans
+            if span["given"] is None and span.get("turn") is None
+        ]
+        audio = partial(recipe.of_audio, self.job.resample, recording["content"])
+        return sharing.companies(free, cut.rate, self._shared_seconds, audio)
 
     def _utterance(
         self,
@@ -124,58 +174,72 @@ class ShardView:
         rules: tuple[Rule, ...],
     ) -> Utterance:
         start, end, index = span["start"], span["end"], span["given"]
-        measures = cut.measures.get((start, end, index), {})
-        chosen = self.job.filter
-        whole = index is None and start == 0 and end == cut.decoded
-        audio = recipe.of_audio(self.job.resample, recording["content"], start, end)
-        segment = given[index] if given is not None and index is not None else None
-        if start >= end:
-            outcome = Outcome("failed", "filter", "segment_outside_audio")
-        elif no := judge(measures, rules):
-            detail = no.detail
-            if no.reason == "damaged":
-                detail = faults.words(cut.faults, start, end, cut.rate)
-            outcome = Outcome("dropped", "filter", no.reason, no.value, no.threshold, detail)
-        elif cut.lacks((start, end, index), chosen.filters, chosen.measure_all):
-            outcome = Outcome("pending", "filter")
-        else:
-            outcome = Outcome("pending", "resample")
         part_of = span.get("turn")
-        turn = given[part_of] if given is not None and part_of is not None else None
-        return Utterance(
+        utterance = Utterance(
             recording,
             start,
             end,
             cut.rate,
             index,
-            measures,
-            audio,
-            outcome,
-            segment,
-            turn,
+            cut.measures.get((start, end, index), {}),
+            recipe.of_audio(self.job.resample, recording["content"], start, end),
+            Outcome("pending", "resample"),
+            given[index] if given is not None and index is not None else None,
+            given[part_of] if given is not None and part_of is not None else None,
             cut.prints.get((start, end, index), {}),
-            whole,
+            index is None and start == 0 and end == cut.decoded,
         )
+        if self.people:
+            utterance.person = self.people.get(utterance.id)
+        utterance.outcome = self._filter_outcome(utterance, cut, rules)
+        return utterance
+
+    def _filter_outcome(self, utterance: Utterance, cut: Cut, rules: tuple[Rule, ...]) -> Outcome:
+        start, end = utterance.start, utterance.end
+        chosen = self.job.filter
+        if start >= end:
+            return Outcome("failed", "filter", "segment_outside_audio")
+        if not utterance.spared and (no := judge(utterance.measures, rules)):
+            detail = no.detail
+            if no.reason == "damaged":
+                detail = faults.words(cut.faults, start, end, cut.rate)
+            return Outcome("dropped", "filter", no.reason, no.value, no.threshold, detail)
+        if cut.lacks((start, end, utterance.given), chosen.filters, chosen.measure_all):
+            return Outcome("pending", "filter")
+        return Outcome("pending", "resample")
 
     def resampled(self) -> Iterator[Utterance]:
-        """`filtered` with PCM looked up; kept utterances are pending for transcribe, or failed."""
-        for utterance in self.filtered():
-            if utterance.outcome == Outcome("pending", "resample"):
-                row = self.audio.get(utterance.audio)
-                utterance.pcm = row
-                if row and row["error_code"]:
-                    utterance.outcome = _failed("resample", row)
-                elif row:
-                    utterance.outcome = Outcome("pending", "transcribe")
-            yield utterance
+        """`filtered` with PCM looked up; kept utterances are pending for transcribe, or failed.
+        Dropped ones that share a window with a kept one have PCM, too."""
+        wanted = Outcome("pending", "resample")
+        for _, group in groupby(self.filtered(), key=lambda u: u.recording["recording"]):
+            utterances = list(group)
+            heard = {u.company for u in utterances if u.outcome == wanted}
+            for utterance in utterances:
+                kept = utterance.outcome == wanted
+                utterance.companion = (
+                    utterance.outcome.outcome == "dropped"
+                    and utterance.company is not None
+                    and utterance.company in heard
+                )
+                if kept or utterance.companion:
+                    utterance.pcm = row = self.audio.get(utterance.audio)
+                    if kept and row:
+                        error = row["error_code"]
+                        utterance.outcome = (
+                            _failed("resample", row) if error else Outcome("pending", "transcribe")
+                        )
+                yield utterance
 
     @cached_property
     def text_measures(self) -> tuple[tuple[TextVerdict, StageSettings], ...]:
         """The text verdicts that compute columns of their own, with their settings."""
-        return tuple(plugins.resolve("text", plugin) for plugin in self.job.transcribe.verdicts)
+        found = (plugins.resolve("text", plugin) for plugin in self.job.transcribe.verdicts)
+        return tuple((module, settings) for module, settings in found if module.COLUMNS)
 
     def decided(self) -> Iterator[Utterance]:
-        """`resampled` with transcripts and the verdicts on text; what is missing is pending."""
+        """`resampled` with transcripts, the verdicts on text and, last, those of people; what is
+        missing is pending."""
         rules = rules_of("text", self.job.transcribe.verdicts)
         by_vote = self.job.transcribe.language_by != "clip"
         by_recording = groupby(self.resampled(), key=lambda u: u.recording["recording"])
@@ -193,10 +257,13 @@ class ShardView:
 
     def _verdict_on_text(self, utterance: Utterance, rules: tuple[Rule, ...]) -> Outcome:
         utterance.texts = text_values(self.job, utterance, self.text_measures)
-        no = judge(utterance.texts, rules)
+        person = utterance.person
+        no = None if utterance.spared else judge(utterance.texts, rules)
         if no:
             return Outcome("dropped", "transcribe", no.reason, no.value, no.threshold, no.detail)
-        return Outcome("packaged", "package", "packaged")
+        if person is not None and person.decision == "drop":
+            return Outcome("dropped", "package", PERSON, detail=person.words)
+        return Outcome("packaged", "package", "packaged", detail=person.words if person else "")
 
 
 def _failed(stage: str, row: Row) -> Outcome:

@@ -14,7 +14,6 @@ already published.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +23,9 @@ from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.texts import final_text
 from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.job import Job
+from tasks.json_types import JsonObject
 from tasks.plugins.contracts import Measuring
+from tasks.reviews import applied
 from tasks.settings import Plugin
 
 ROW = pa.schema(
@@ -81,12 +82,13 @@ def takes_part(job: Job) -> bool:
 
 
 def verdicts(
-    job: Job, table: pa.Table, published: Iterable[str], frozen: dict[str, Any]
-) -> tuple[Verdicts, dict[str, Any]]:
+    job: Job, table: pa.Table, published: Iterable[str], frozen: JsonObject
+) -> tuple[Verdicts, JsonObject]:
     """Rejections as ledger outcomes, by id, and what each plug-in freezes, by `shelf.name`."""
     table = table.take(pc.sort_indices(table["id"]))
     old = pc.is_in(table["id"], pa.array(list(published), pa.string()))
     table = table.set_column(ROW.names.index("published"), "published", old)
+    spared = {key for key, decision in applied.of(job).items() if decision.keeps}
     found: Verdicts = {}
     # Also of plug-ins that are not used now.
     kept_frozen = {} if job.package.refit else dict(frozen)
@@ -96,6 +98,7 @@ def verdicts(
         before = kept_frozen.get(name, {})
         assert module.decide is not None  # `chosen` asked
         rejected, kept_frozen[name] = module.decide(table, settings, before)
+        rejected = {key: no for key, no in rejected.items() if key not in spared}
         for key, no in rejected.items():
             found[key] = Outcome("dropped", "package", no.reason, no.value, no.threshold, no.detail)
         gone = pc.is_in(table["id"], pa.array(list(rejected), pa.string()))

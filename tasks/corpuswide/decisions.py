@@ -1,6 +1,7 @@
 """The table of decisions: all utterances of the last run with the values that verdicts judged.
 
-    OUT/manifests/package/decisions.parquet     one row an utterance, kept or not
+    OUT/manifests/package/decisions.parquet/    one row an utterance, kept or not, in parts
+    OUT/manifests/package/decisions.json        what the parts are valid for, written last
 
 `package` writes it, so that questions about a million utterances are answered from columns in
 seconds instead of from thousands of manifests. It is not a checkpoint: no version is computed from
@@ -10,9 +11,8 @@ it, and it is ignored once the manifests have changed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,13 +25,15 @@ from tasks.checkpoints.texts import text_columns
 from tasks.checkpoints.utterance import Utterance
 from tasks.checkpoints.verdicts import rules_of
 from tasks.job import Job
+from tasks.json_types import JsonObject
 from tasks.plugins import rules
 from tasks.plugins.rules import Allowed, Rule
+from tasks.reviews import applied
 from tasks.settings import Plugin, role
 from tasks.storage import tables
 from tasks.text import SHARED_COLUMNS
 
-KEY = b"uttermill"
+SPARED = "spared"
 FIXED = pa.schema(
     [
         pa.field("id", pa.string()),
@@ -43,6 +45,7 @@ FIXED = pa.schema(
         pa.field("stage", pa.string()),
         pa.field("reason", pa.string()),
         pa.field("heard", pa.bool_()),  # it has a transcript
+        pa.field(SPARED, pa.bool_()),  # a person keeps it, whatever verdicts say
     ]
 )
 
@@ -76,13 +79,10 @@ def rows(job: Job, utterances: Iterable[Utterance]) -> list[Row]:
                 "stage": u.outcome.stage,
                 "reason": u.outcome.reason,
                 "heard": heard,
+                SPARED: u.spared,
             }
         )
     return found
-
-
-def _path(out: Path) -> Path:
-    return out / "manifests" / "package" / "decisions.parquet"
 
 
 def _state(job: Job) -> dict[str, str]:
@@ -93,9 +93,9 @@ def _state(job: Job) -> dict[str, str]:
     }
 
 
-def _measuring(job: Job) -> dict[str, Any]:
+def _measuring(job: Job) -> JsonObject:
     """Settings that change what is measured: those of the stages without thresholds."""
-    found: dict[str, Any] = recipe.recipes_of(job)
+    found: JsonObject = recipe.recipes_of(job)
     for stage in ("filter", "resample", "transcribe"):
         model = getattr(job, stage)
         for name in type(model).model_fields:
@@ -108,28 +108,58 @@ def _measuring(job: Job) -> dict[str, Any]:
     # Settings that change what a verdict on text measures.
     texts = {p.use: plugins.resolve("text", p)[1].recipe() for p in job.transcribe.verdicts}
     found["texts"] = {use: recipe for use, recipe in texts.items() if recipe}
+    found["reviews"] = applied.identity(job)
     return found
 
 
+def place(out: Path) -> Path:
+    """The folder of the table's parts."""
+    return out / "manifests" / "package" / "decisions.parquet"
+
+
+def _seal(out: Path) -> Path:
+    return out / "manifests" / "package" / "decisions.json"
+
+
+def unseal(out: Path) -> None:
+    """Before the parts change; only while holding OUT's lock."""
+    storage.remove(_seal(out))
+
+
+def seal(job: Job, names: Iterable[str]) -> None:
+    """The parts of these names are the table, for the manifests that are there now; the caller
+    holds OUT's lock."""
+    told = {**_state(job), "parts": sorted(names)}
+    storage.write_atomic(_seal(job.out), json.dumps(told).encode())
+
+
 def save(job: Job, table: pa.Table) -> None:
-    """Save the table; the caller holds OUT's lock."""
-    whole = table.replace_schema_metadata({KEY: json.dumps(_state(job)).encode()})
-    path = _path(job.out)
-    with storage.of(path.parent).staged(path.parent) as (handle, publish):
-        pq.write_table(whole, handle, compression="zstd")
-        publish(lambda _: path.name)
+    """Save the table in one part; the caller holds OUT's lock."""
+    home = place(job.out)
+    unseal(job.out)
+    storage.of(home).remove_tree(home)
+    if storage.exists(home):  # what an older release left: one file
+        storage.remove(home)
+    with storage.of(home).staged(home) as (handle, publish):
+        pq.write_table(table, handle, compression="zstd")
+        publish(lambda _: "all.parquet")
+    seal(job, ["all.parquet"])
 
 
 def where(job: Job) -> Path | None:
-    """The table's file if it is valid for these settings, apart from thresholds; else None."""
+    """The folder of the table if it is valid for these settings, apart from thresholds; else
+    None."""
+    home = place(job.out)
     try:
-        schema = tables.schema(_path(job.out))
-    except (OSError, pa.ArrowException):
+        known = json.loads(storage.read(_seal(job.out)))
+        schema = tables.schema(home)
+    except (OSError, ValueError, pa.ArrowException):
         return None
-    known = json.loads((schema.metadata or {}).get(KEY, b"{}"))
     # It may have more columns, of verdicts that are not used now.
     whole = columns_asked(job).union(schema_of(job).names) <= set(schema.names)
-    return _path(job.out) if whole and known == _state(job) else None
+    there = [path.name for path in storage.names(home, ".parquet")]
+    state = {**_state(job), "parts": there}
+    return home if whole and known == state else None
 
 
 def load(job: Job, columns: set[str] | None = None) -> pa.Table | None:
@@ -139,6 +169,11 @@ def load(job: Job, columns: set[str] | None = None) -> pa.Table | None:
         return None if path is None else tables.read(path, columns=columns and sorted(columns))
     except (OSError, pa.ArrowException):
         return None
+
+
+def parts(job: Job, columns: set[str]) -> Iterator[pa.Table]:
+    """These columns of the table that `where` has found, a part at a time."""
+    return tables.row_groups(place(job.out), sorted(columns))
 
 
 def columns_asked(job: Job) -> set[str]:
@@ -153,8 +188,9 @@ def rules_asked(job: Job) -> tuple[Rule, ...]:
     )
 
 
-def passes(table: pa.Table, asked: Iterable[Rule]) -> Any:
-    """Rows that no rule rejects: `rules.judge` over columns; Boolean [rows]."""
+def passes(table: pa.Table, asked: Iterable[Rule]) -> pa.ChunkedArray:
+    """Rows that no rule rejects, or that a person keeps, where the table has SPARED:
+    `rules.judge` over columns; Boolean [rows]."""
     kept = pa.array([True] * table.num_rows)
     for rule in asked:
         column = table[rule.column]
@@ -167,10 +203,12 @@ def passes(table: pa.Table, asked: Iterable[Rule]) -> Any:
             for within in rule.unless:
                 good = pc.or_(good, _inside(table[within.column], within.min, within.max))
         kept = pc.and_(kept, good)
-    return kept
+    if SPARED not in table.column_names:
+        return kept
+    return pc.or_(kept, pc.fill_null(table[SPARED], False))
 
 
-def _inside(column: Any, low: float | None, high: float | None) -> Any:
+def _inside(column: pa.ChunkedArray, low: float | None, high: float | None) -> pa.ChunkedArray:
     """Values that are known and within the limits; Boolean [rows]."""
     good = pc.is_valid(column)
     if low is not None:

@@ -6,6 +6,8 @@ Where the spans of a recording do not overlap, a verdict on one changes only its
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,18 +19,42 @@ COLUMNS = ("outcome", "stage", "reason", "value", "threshold", "detail")  # of a
 def enter(table: pa.Table, key: str, verdicts: Verdicts) -> pa.Table:
     """The table with the outcomes of those rows that were packaged so far; `key` names the column
     of ids."""
-    if not verdicts:
+    return entered(table, key, as_table(verdicts)) if verdicts else table
+
+
+#: Verdicts as a table: whose they are, and COLUMNS.
+SCHEMA = pa.schema(
+    {
+        "id": pa.string(),
+        **dict.fromkeys(("outcome", "stage", "reason"), pa.string()),
+        **dict.fromkeys(("value", "threshold"), pa.float64()),
+        "detail": pa.string(),
+    }
+)
+
+
+def as_table(verdicts: Verdicts) -> pa.Table:
+    """Verdicts in columns."""
+    columns: dict[str, Any] = {"id": list(verdicts)}
+    for name in COLUMNS:
+        columns[name] = [getattr(verdict, name) for verdict in verdicts.values()]
+    columns["detail"] = [text or None for text in columns["detail"]]
+    return pa.table(columns, schema=SCHEMA)
+
+
+def entered(table: pa.Table, key: str, verdicts: pa.Table) -> pa.Table:
+    """The same from verdicts in columns."""
+    if not verdicts.num_rows or not table.num_rows:
         return table
-    at = pc.index_in(table[key], pa.array(list(verdicts), pa.string()))
+    at = pc.index_in(table[key], verdicts["id"])
     hit = pc.and_(pc.is_valid(at), pc.equal(table["outcome"], "packaged"))
+    if not pc.any(hit).as_py():
+        return table
     for name in COLUMNS:
         if name not in table.column_names:
             continue
         field = table.schema.field(name)
-        values = [getattr(verdict, name) for verdict in verdicts.values()]
-        if name == "detail":
-            values = [text or None for text in values]
-        new = pc.if_else(hit, pa.array(values, field.type).take(at), table[name])
+        new = pc.if_else(hit, verdicts[name].take(at), table[name])
         table = table.set_column(table.column_names.index(name), field, new)
     return table
 

@@ -13,9 +13,9 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from tasks.errors import RunError
+from tasks.json_types import PublishedEntry
 from tasks.storage import lock
 from tasks.storage.objects import Objects
 
@@ -57,7 +57,7 @@ class Sealed:
     ) -> None:
         out = version.parent.parent
         seal = (finished / SEAL).read_bytes()
-        files: dict[str, dict[str, Any]] = json.loads(seal)["files"]
+        files: dict[str, PublishedEntry] = json.loads(seal)["files"]
         self.store.upload_all(finished, version, but={*staged, SEAL})
         self._check(version, files, new=files.keys() - {*staged})
         lock.check(out)
@@ -79,7 +79,7 @@ class Sealed:
             raise
 
     def _check(
-        self, version: Path, files: Mapping[str, Mapping[str, Any]], new: Iterable[str]
+        self, version: Path, files: Mapping[str, PublishedEntry], new: Iterable[str]
     ) -> None:
         """RunError where the store does not hold exactly `files`; `new` ones are read back."""
         there = {

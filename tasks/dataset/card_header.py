@@ -7,8 +7,9 @@ https://huggingface.co/docs/hub/repositories-licenses.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+
+from tasks.json_types import JsonObject
 
 TASKS = ("automatic-speech-recognition", "text-to-speech")
 #: Upper bounds of the Hub's size categories, in utterances.
@@ -44,9 +45,9 @@ SPDX = {
 }
 
 
-def of_version(facts: Mapping[str, Any], name: str) -> dict[str, Any]:
+def of_version(facts: JsonObject, name: str) -> JsonObject:
     """Header from `facts`, the content of dataset.json; `name` is for people."""
-    found: dict[str, Any] = {"pretty_name": name, **licences(facts["licences"].values())}
+    found: JsonObject = {"pretty_name": name, **licences(facts["licences"].values())}
     if codes := languages(row["language"] for row in facts["packaged"]):
         found["language"] = codes
     found["task_categories"] = [*TASKS]
@@ -64,12 +65,12 @@ def licence(given: str) -> str | None:
     return key if key in LICENCES else None
 
 
-def licences(given: Iterable[str | None]) -> dict[str, Any]:
+def licences(given: Iterable[str | None]) -> JsonObject:
     """`license`, and `license_name` and `license_link` of licences that the Hub does not know. A
     source without a licence is `unknown`."""
     every = [*dict.fromkeys(given)]
     names = [*dict.fromkeys("unknown" if not g else licence(g) or "other" for g in every)]
-    found: dict[str, Any] = {"license": names[0] if len(names) == 1 else names}
+    found: JsonObject = {"license": names[0] if len(names) == 1 else names}
     others = [g.strip() for g in every if g and licence(g) is None]
     if others:
         # The Hub allows lower-case letters, digits, dots and hyphens.

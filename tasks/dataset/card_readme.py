@@ -15,25 +15,16 @@ import pyarrow as pa
 import yaml
 
 from tasks import masking, plugins
-from tasks.dataset import card_header
+from tasks.dataset import card_header, card_reading
 from tasks.errors import CODES
+from tasks.json_types import JsonObject
 
-#: How to read each format. `{split}` is a split of the version.
-READING = {
-    "wenet": "uttermill list <this folder> --split {split} > data.list  # data_type: shard",
-    "wenet_raw": "data_type: raw, with wenet_raw/{split}/data.list",
-    "webdataset": 'webdataset.WebDataset(sorted(glob.glob("webdataset/{split}/*.tar")))',
-    "lhotse_shar": 'lhotse.CutSet.from_shar(in_dir="lhotse_shar/{split}")',
-    "nemo": "tarred_audio_filepaths and manifest_filepath of nemo/{split}",
-    "kaldi": 'lhotse.kaldi.load_kaldi_data_dir("kaldi/{split}", <rate>)  # in this folder',
-    "emilia": 'json.load(open("emilia/{split}/<name>/<name>.json"))  # and <name>_<i>.wav beside',
-    "hf_parquet": 'datasets.load_dataset("<this folder>", split="{split}")',
-}
 SHOWN = ("filter", "resample", "transcribe", "package")
 
 
-def text(facts: Mapping[str, Any], columns: pa.Schema) -> str:
-    """The whole file. `columns` is the schema of `utterances.parquet`."""
+def text(facts: JsonObject, columns: pa.Schema, tars: Mapping[str, int]) -> str:
+    """The whole file. `columns` is the schema of `utterances.parquet`, `tars` the number of output
+    shards of each split."""
     name = f"{', '.join(facts['licences'])}, version {facts['version']}"
     header = _yaml(card_header.of_version(facts, name))
     parts = [
@@ -44,18 +35,18 @@ def text(facts: Mapping[str, Any], columns: pa.Schema) -> str:
         *_funnel(facts),
         *_making(facts),
         *_licences(facts),
-        *_reading(facts),
+        *_reading(facts, tars),
         *_columns(columns),
     ]
     return masking.text("\n\n".join(parts) + "\n")
 
 
-def _yaml(value: Any, **options: Any) -> str:
+def _yaml(value: object, **options: Any) -> str:
     text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, **options)
     return text
 
 
-def _about(facts: Mapping[str, Any]) -> Iterator[str]:
+def _about(facts: JsonObject) -> Iterator[str]:
     hours = facts["seconds"]["packaged"] / 3600
     spoken = facts["speakers"]["count"]
     speakers = f" of {spoken:,} named speakers" if spoken else ""
@@ -67,7 +58,7 @@ def _about(facts: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def _contents(facts: Mapping[str, Any]) -> Iterator[str]:
+def _contents(facts: JsonObject) -> Iterator[str]:
     yield "## Contents"
     rows = [
         {
@@ -97,7 +88,7 @@ def _contents(facts: Mapping[str, Any]) -> Iterator[str]:
     yield table(rows[0], [row.values() for row in rows])
 
 
-def _funnel(facts: Mapping[str, Any]) -> Iterator[str]:
+def _funnel(facts: JsonObject) -> Iterator[str]:
     """Where all input audio went."""
     yield "## From recordings to utterances"
     seconds = facts["seconds"]
@@ -114,9 +105,16 @@ def _funnel(facts: Mapping[str, Any]) -> Iterator[str]:
     rows.append(row("packaged", facts["utterances"]["packaged"], seconds["packaged"]))
     yield table(("", "items", "hours", "share", "meaning"), rows)
     yield "`ledger.parquet` names the outcome of every span of every recording."
+    if reviews := facts.get("reviews"):
+        yield (
+            f"People decided on {reviews['keep'] + reviews['drop'] + reviews['retext']:,} "
+            f"utterances, whatever the limits say: {reviews['keep']:,} kept, {reviews['drop']:,} "
+            f"dropped, {reviews['retext']:,} given another text. The ledger's `detail` names who "
+            "and why."
+        )
 
 
-def _making(facts: Mapping[str, Any]) -> Iterator[str]:
+def _making(facts: JsonObject) -> Iterator[str]:
     yield "## How it was made"
     stages, recipes = facts["settings"], facts["recipes"]
     measured = ", ".join(cell(plugin["use"]) for plugin in stages["filter"]["filters"]) or "none"
@@ -138,7 +136,7 @@ def _making(facts: Mapping[str, Any]) -> Iterator[str]:
     yield f"```yaml\n{dumped.replace('```', '')}```"
 
 
-def _without_folders(value: Any) -> Any:
+def _without_folders(value: object) -> object:
     """Settings without the folders of this machine: of a path, only the last name stays."""
     if isinstance(value, dict):
         return {key: _without_folders(inner) for key, inner in value.items()}
@@ -149,7 +147,7 @@ def _without_folders(value: Any) -> Any:
     return value
 
 
-def _licences(facts: Mapping[str, Any]) -> Iterator[str]:
+def _licences(facts: JsonObject) -> Iterator[str]:
     yield "## Licences"
     given = facts["licences"]
     rows = [(name, licence or "not given") for name, licence in given.items()]
@@ -161,20 +159,21 @@ def _licences(facts: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _reading(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Each format in its own words: first paragraph and paths of its plug-in's docstring."""
+def _reading(facts: JsonObject, tars: Mapping[str, int]) -> Iterator[str]:
+    """Each format: first paragraph and paths of its plug-in's docstring, a snippet that runs."""
     yield "## How to read it"
     yield 'Texts, sources and measures: `pyarrow.parquet.read_table("utterances.parquet")`.'
-    split = next(iter(facts["splits"]), "train")
+    yield "Each snippet runs in this folder."
+    split = "train" if "train" in facts["splits"] else next(iter(facts["splits"]), "train")
     for name in facts["formats"]:
         yield f"### {cell(name)}"
         about = inspect.cleandoc(plugins.module("formats", name).__doc__ or "").split("\n\n")
         yield " ".join(about[0].split())
         lines = [line for line in "\n".join(about).splitlines() if line.startswith(f"{name}/")]
-        if how := READING.get(name):
-            lines = [*lines, *[""][: len(lines)], how.format(split=split)]
         if lines:
             yield "\n".join(["```text", *lines, "```"])
+        if found := card_reading.snippet(name, split, facts, tars):
+            yield f"```{found.language}\n{found.code}```"
 
 
 def _columns(columns: pa.Schema) -> Iterator[str]:

@@ -2,47 +2,70 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from tasks.accounting import summary
+from tasks.json_types import JsonObject
+
+Reals = NDArray[np.float64]
 
 #: Lower edges of the histogram of durations, s; a bin ends where the next begins.
 EDGES = (0.0, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 60.0)
 
 
-def of_utterances(kept: pa.Table) -> dict[str, Any]:
+COLUMNS = ("dataset", "split", "language", "speaker", "num_samples", "sample_rate")
+REPEATED = ["dataset", "split", "language", "speaker"]
+KEYS = [*REPEATED, "sample_rate"]
+
+
+def of_utterances(parts: Iterable[pa.Table]) -> JsonObject:
     """`splits`, `packaged` (utterances and hours of every split, dataset and language),
-    `durations` (s) and `speakers`, of a version's `utterances.parquet`."""
-    kept = kept.append_column("samples", kept["num_samples"])  # as the ledger calls them
-    splits = sorted(pc.unique(kept["split"]).to_pylist())
-    parts = {name: kept.filter(pc.equal(kept["split"], name)) for name in splits}
+    `durations` (s) and `speakers`, of a version's utterances (COLUMNS) in any portions."""
+    lengths: dict[str, list[Reals]] = {}
+    sums = []
+    for part in parts:
+        seconds = summary.seconds_of(part)
+        names = part["split"].to_numpy(zero_copy_only=False)
+        for name in pc.unique(part["split"]).to_pylist():
+            lengths.setdefault(name, []).append(seconds[names == name])
+        counted = part.append_column("items", pa.array(np.ones(len(part), np.int64)))
+        sums.append(_summed(counted.rename_columns({"num_samples": "samples"})))
+    kept = _summed(pa.concat_tables(sums))
+    splits = {name: np.concatenate(lengths[name]) for name in sorted(lengths)}
+    every = np.concatenate([np.empty(0), *splits.values()])
+    of = {name: kept.filter(pc.equal(kept["split"], name)) for name in splits}
     return {
-        "splits": {name: _split(part) for name, part in parts.items()},
+        "splits": {
+            name: {
+                "utterances": len(splits[name]),
+                "hours": _hours(part),
+                "durations": durations(splits[name], _hours(part)),
+                "speakers": speakers(part),
+            }
+            for name, part in of.items()
+        },
         "packaged": [
             {**{k: v for k, v in row.items() if k != "items"}, "utterances": row["items"]}
             for row in summary.hours_by(kept, "split", "dataset", "language")
         ],
-        "durations": durations(kept),
+        "durations": durations(every, _hours(kept)),
         "speakers": speakers(kept),
     }
 
 
-def _split(part: pa.Table) -> dict[str, Any]:
-    return {
-        "utterances": part.num_rows,
-        "hours": _hours(part),
-        "durations": durations(part),
-        "speakers": speakers(part),
-    }
+def _summed(table: pa.Table) -> pa.Table:
+    found = table.group_by(KEYS).aggregate([("samples", "sum"), ("items", "sum")])
+    return found.rename_columns([name.removesuffix("_sum") for name in found.column_names])
 
 
-def durations(kept: pa.Table) -> dict[str, Any]:
-    """Minimum, mean, median, maximum and a histogram; s, rounded to µs. None without utterances."""
-    seconds = summary.seconds_of(kept)
+def durations(seconds: Reals, hours: float) -> JsonObject:
+    """Minimum, mean, median, maximum and a histogram; s, rounded to µs. None without utterances.
+    `hours`: all of them, from exact integers; a sum of floats depends on its order."""
     if not len(seconds):
         return {"min": None, "mean": None, "median": None, "max": None, "histogram": []}
     counts = np.diff(np.searchsorted(np.sort(seconds), [*EDGES, np.inf]))
@@ -50,8 +73,7 @@ def durations(kept: pa.Table) -> dict[str, Any]:
         "min": seconds.min(),
         "median": np.median(seconds),
         "max": seconds.max(),
-        # From exact integers: a sum of floats depends on its order.
-        "mean": _hours(kept) * 3600 / len(seconds),
+        "mean": hours * 3600 / len(seconds),
     }
     return {
         **{name: round(float(value), 6) for name, value in found.items()},
@@ -62,7 +84,7 @@ def durations(kept: pa.Table) -> dict[str, Any]:
     }
 
 
-def speakers(kept: pa.Table) -> dict[str, Any]:
+def speakers(kept: pa.Table) -> JsonObject:
     """Number of speakers that the sources name, and hours of known and unknown ones. Names belong
     to their dataset: two datasets never share a speaker."""
     known = kept.filter(pc.is_valid(kept["speaker"]))

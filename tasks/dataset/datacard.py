@@ -7,15 +7,15 @@ import json
 import platform
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
-
-import pyarrow.parquet as pq
 
 from tasks import masking, plugins, recipe, storage
 from tasks.accounting import summary
 from tasks.dataset import card_readme, composition
 from tasks.job import Job
+from tasks.json_types import JsonObject
+from tasks.reviews import applied
 from tasks.settings import Plugin
+from tasks.storage import tables
 
 LIBRARIES = (
     "uttermill",
@@ -38,11 +38,9 @@ LIBRARIES = (
 )
 SEAL = "sealed"  # key of the sha256 of dataset.json with zeros in its place
 NO_SEAL = "0" * 64
-#: Columns of `utterances.parquet` that are counted.
-COUNTED = ("dataset", "split", "language", "speaker", "recording", "num_samples", "sample_rate")
 
 
-def formats_of(described: dict[str, Any]) -> dict[str, Plugin]:
+def formats_of(described: JsonObject) -> dict[str, Plugin]:
     """The formats of a dataset.json by name, in their order."""
     entries = described["settings"]["package"]["formats"]
     return {entry["use"]: Plugin.model_validate(entry) for entry in entries}
@@ -53,15 +51,16 @@ def libraries() -> dict[str, str]:
 
 
 def write(
-    job: Job, gathered: dict[str, Any], staging: Path, hashes: dict[str, tuple[str, int]]
+    job: Job, gathered: JsonObject, staging: Path, hashes: dict[str, tuple[str, int]]
 ) -> None:
     """Write README.md and dataset.json of a staged version, whose other files are all there.
 
     `hashes` are the known digests: (sha256, bytes) by path in the version.
     """
     facts = describe(job, gathered, staging)
-    columns = pq.read_schema(staging / "utterances.parquet")
-    storage.write_atomic(staging / "README.md", card_readme.text(facts, columns).encode())
+    columns = tables.schema(staging / "utterances.parquet")
+    card = card_readme.text(facts, columns, _tars(staging))
+    storage.write_atomic(staging / "README.md", card.encode())
     there = {p.relative_to(staging).as_posix() for p in staging.rglob("*") if p.is_file()}
     files = {}
     for name in sorted({*there, *hashes}):  # shards of a remote version are not in the folder
@@ -70,10 +69,18 @@ def write(
     storage.write_atomic(staging / "dataset.json", sealed({**facts, "files": files}))
 
 
-def describe(job: Job, gathered: dict[str, Any], staging: Path) -> dict[str, Any]:
+def _tars(staging: Path) -> dict[str, int]:
+    """The number of output shards of each split, which is the same in all formats."""
+    found: dict[str, set[str]] = {}
+    for rows in tables.row_groups(staging / "utterances.parquet", ["split", "shard"]):
+        for row in rows.group_by(["split", "shard"]).aggregate([]).to_pylist():
+            found.setdefault(row["split"], set()).add(row["shard"])
+    return {split: len(names) for split, names in found.items()}
+
+
+def describe(job: Job, gathered: JsonObject, staging: Path) -> JsonObject:
     """dataset.json without its files: counts, hours, speakers, settings, recipes."""
-    ledger = pq.read_table(staging / "ledger.parquet")
-    kept = pq.read_table(staging / "utterances.parquet", columns=list(COUNTED))
+    ledger = gathered["totals"].sums
     return {
         "format": 1,
         "version": gathered["version"],
@@ -84,7 +91,9 @@ def describe(job: Job, gathered: dict[str, Any], staging: Path) -> dict[str, Any
             "by_dataset": summary.hours_by(ledger, "dataset", "outcome"),
             "by_language": summary.hours_by(ledger, "language", "outcome"),
         },
-        **composition.of_utterances(kept),
+        **composition.of_utterances(
+            tables.row_groups(staging / "utterances.parquet", composition.COLUMNS)
+        ),
         "balance": gathered["balance"],
         "frozen": gathered["frozen"],
         "split_lists": gathered["split_lists"],
@@ -94,11 +103,12 @@ def describe(job: Job, gathered: dict[str, Any], staging: Path) -> dict[str, Any
         ),
         "settings": recipe.settings_of(job),
         "recipes": recipe.recipes_of(job),
+        **applied.described(job),
         "libraries": libraries(),
     }
 
 
-def sealed(data: dict[str, Any]) -> bytes:
+def sealed(data: JsonObject) -> bytes:
     """The text of a dataset.json with its own hash in it: `verify` finds a single changed byte."""
     data = {**data, SEAL: NO_SEAL}
     text = (json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()

@@ -6,24 +6,23 @@ version. The warning names one of our settings and the trainer's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tasks import plugins, storage
+from tasks import plugins
+from tasks.json_types import JsonObject
 from tasks.plugins.contracts.formats import FRAMES_PER_SECOND, Bound, ReaderLimits
 from tasks.settings import Plugin
 from tasks.storage import tables
 
-COLUMNS = ("split", "text", "num_samples", "sample_rate")
 BATCH = 65536  # rows
+COLUMNS = ("split", "text", "num_samples", "sample_rate")
 #: Settings of segmenters that make clips shorter, and longer.
 SHORTER = ("target_seconds", "max_seconds", "whole_up_to")
 LONGER = ("min_seconds",)
@@ -39,7 +38,7 @@ class _Count:
     dropped: NDArray[np.int64]
 
 
-def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> list[dict[str, Any]]:
+def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> list[JsonObject]:
     """One entry for each bound that drops clips of a split, in the order of formats and splits.
 
     Keys: `format`, `split`, `clips` (of the split), `dropped` (a clip counts for the first bound it
@@ -78,7 +77,7 @@ def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str,
     if not limits:
         return {}
     found: dict[tuple[str, str], _Count] = {}
-    for batch in _batches(version / "utterances.parquet"):
+    for batch in tables.batches(version / "utterances.parquet", COLUMNS, BATCH):
         values = measures(batch)
         splits = batch["split"].to_numpy(zero_copy_only=False)
         for split in pc.unique(batch["split"]).to_pylist():
@@ -92,13 +91,6 @@ def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str,
                     count.dropped += _first_broken(reader, values, inside)
     order = list(limits)
     return dict(sorted(found.items(), key=lambda item: (order.index(item[0][0]), item[0][1])))
-
-
-def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """Rows of a file, or of a folder of parts, a batch at a time."""
-    for part in storage.names(path, ".parquet") or [path]:
-        with tables.arrow(part) as source, pq.ParquetFile(source) as file:
-            yield from file.iter_batches(batch_size=BATCH, columns=list(COLUMNS))
 
 
 def measures(batch: pa.RecordBatch) -> dict[str, NDArray[np.float64]]:

@@ -9,10 +9,10 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 from tasks import storage
 from tasks.dataset import publication
+from tasks.json_types import JsonObject
 
 
 def home(out: Path) -> Path:
@@ -45,9 +45,9 @@ def _published(out: Path) -> Iterator[Path]:
     return (place for place in places if published.complete(place))
 
 
-def described(version: Path) -> dict[str, Any]:
+def described(version: Path) -> JsonObject:
     """dataset.json of a version."""
-    data: dict[str, Any] = json.loads(storage.read(version / "dataset.json"))
+    data: JsonObject = json.loads(storage.read(version / "dataset.json"))
     return data
 
 
@@ -95,6 +95,19 @@ def clean(out: Path) -> None:
     publication.of(out).clean(home(out))
 
 
-def link(old: Path, new: Path, sha256: str, size: int) -> bool:
-    """Make `new` the file `old` of a published version; False when that file has changed."""
-    return storage.of(old).link(old, new, sha256, size)
+def link(old: Path, new: Path, sha256: str, size: int, guard: str = "") -> bool:
+    """Make `new` the file `old` of a published version; False when that file has changed. It is
+    not read where it has the `guard` that it was published with."""
+    return storage.of(old).link(old, new, sha256, size, guard)
+
+
+def beyond(out: Path, keep: int) -> list[Path]:
+    """Published versions older than the newest `keep`; never what `latest` names."""
+    named = latest(out)
+    return [path for path in all_of(out)[:-keep] if named is None or path.name != named.name]
+
+
+def withdraw(folders: Iterable[Path]) -> None:
+    """Remove versions, each at once; only while holding OUT's lock."""
+    for folder in folders:
+        publication.of(folder).withdraw([folder])

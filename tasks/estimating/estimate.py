@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tasks.json_types import JsonObject
 
 CONFIDENCE = 0.9
 POOL = 2.0
@@ -42,7 +43,7 @@ class Interval:
     def times(self, factor: float, plus: float = 0.0) -> Interval:
         return Interval(*(factor * x + plus for x in (self.expected, self.low, self.high)))
 
-    def as_dict(self, digits: int = 6) -> dict[str, Any]:
+    def as_dict(self, digits: int = 6) -> JsonObject:
         return {name: round(getattr(self, name), digits) for name in ("expected", "low", "high")}
 
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from tasks.estimating import estimate
 from tasks.estimating.estimate import Interval, Stratum
 from tasks.estimating.sample import Key, Member
-from tasks.estimating.trial import Seen
+from tasks.estimating.trial import SampleResult
 from tasks.job import Done, Spent
+from tasks.json_types import JsonObject
 
 LEFT_OUT = (
     "hours that copies, outliers of the whole corpus and splits take",
@@ -80,7 +80,7 @@ class Forecast:
         self,
         held: Mapping[Key, Sequence[Member]],
         drawn: Mapping[Key, Sequence[Member]],
-        seen: Mapping[str, Seen],
+        seen: Mapping[str, SampleResult],
         spent: Costs,
         sizes: Sizes,
     ) -> None:
@@ -194,7 +194,7 @@ class Forecast:
         """The part of `disk` that is resampled audio."""
         return estimate.total(self.strata(lambda m: float(self.seen[m.recording].pcm)))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Hours, seconds and bytes, as `estimate --json` has them."""
         hours = 1 / 3600
         names = sorted({m.dataset for m in self.members})
@@ -231,7 +231,7 @@ class Forecast:
             "leaves_out": list(LEFT_OUT),
         }
 
-    def _stage(self, stage: str) -> dict[str, Any]:
+    def _stage(self, stage: str) -> JsonObject:
         """Remaining work of one stage, and its speed."""
         cpu = self.work([stage], "cpu")
         strata = self.strata(lambda m: self.lap(m, stage, "cpu"))

@@ -12,10 +12,9 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
 
 from tasks.checkpoints.manifest import Row
-from tasks.shard import seconds_of
+from tasks.listing.balance import seconds_of
 
 LENGTHS = (5.0, 30.0, 600.0)  # s: bounds of the length classes
 EACH = 2  # recordings of every stratum, at least, if it has so many
@@ -37,7 +36,7 @@ class Member:
         return sum(self.seconds >= bound for bound in LENGTHS)
 
 
-Key = tuple[Any, ...]
+Key = tuple[str | int, ...]
 #: From fine to coarse: the first that gives few enough strata is used.
 KEYS: tuple[Callable[[Member], Key], ...] = (
     lambda m: (m.dataset, m.format, m.length),

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +19,7 @@ from tasks import storage
 from tasks.checkpoints import manifest
 from tasks.estimating.sample import Member, member
 from tasks.job import Job
+from tasks.json_types import JsonObject
 from tasks.packaging import contents, layout, weights
 from tasks.packaging import plan as packaging_plan
 from tasks.stages import contract, stage
@@ -39,7 +39,7 @@ FRAME = [
 
 
 @dataclass(slots=True)
-class Seen:
+class SampleResult:
     """The outcome of one recording. `kept`: s that would be packaged, before corpus-wide verdicts;
     `pcm`: bytes of its resampled audio."""
 
@@ -65,29 +65,29 @@ def frame(out: Path, shards: Iterable[str]) -> tuple[list[Member], int]:
     return members, failed
 
 
-def known(job: Job, shards: Iterable[str]) -> dict[str, Seen]:
+def known(job: Job, shards: Iterable[str]) -> dict[str, SampleResult]:
     """Every recording whose work is done, in the sample or before."""
-    found: dict[str, Seen] = {}
+    found: dict[str, SampleResult] = {}
     for shard in shards:
         found.update(_known(job, shard))
     return {name: seen for name, seen in found.items() if not seen.pending}
 
 
-def _known(job: Job, shard: str) -> Iterator[tuple[str, Seen]]:
+def _known(job: Job, shard: str) -> Iterator[tuple[str, SampleResult]]:
     view = view_of(job, shard)
     if not view.cuts:
         return
-    found: dict[str, Seen] = {}
+    found: dict[str, SampleResult] = {}
     for row in view.recordings:
         cut = None if row["error_code"] else view.cuts.get(view.cut_recipe(row))
         if cut is not None and cut.known:
-            found[row["recording"]] = seen = Seen()
+            found[row["recording"]] = seen = SampleResult()
             if cut.error_code:
                 seen.lost[f"filter.{cut.error_code}"] = (1, cut.decoded / (cut.rate or 1))
             for span in cut.spans:
                 if span["kind"] != "utterance":
                     reason = f"filter.{span['reason'] or span['kind']}"
-                    _lose(seen, reason, (span["end"] - span["start"]) / cut.rate)
+                    _count_loss(seen, reason, (span["end"] - span["start"]) / cut.rate)
     for utterance in view.decided():
         seen = found[utterance.recording["recording"]]
         if utterance.pcm is not None and not utterance.pcm["error_code"]:
@@ -95,7 +95,9 @@ def _known(job: Job, shard: str) -> Iterator[tuple[str, Seen]]:
         seen.pending |= utterance.outcome.outcome == "pending"
         packaged = utterance.outcome.outcome == "packaged"
         if not packaged:
-            _lose(seen, f"{utterance.outcome.stage}.{utterance.outcome.reason}", utterance.seconds)
+            _count_loss(
+                seen, f"{utterance.outcome.stage}.{utterance.outcome.reason}", utterance.seconds
+            )
         elif utterance.heard and utterance.heard["words"]:
             seen.scored += 1
             seen.words += utterance.heard["words"]
@@ -105,14 +107,14 @@ def _known(job: Job, shard: str) -> Iterator[tuple[str, Seen]]:
     yield from found.items()
 
 
-def _lose(seen: Seen, reason: str, seconds: float) -> None:
+def _count_loss(seen: SampleResult, reason: str, seconds: float) -> None:
     items, before = seen.lost.get(reason, (0, 0.0))
     seen.lost[reason] = (items + 1, before + seconds)
 
 
-def told(sampled: Iterable[Seen]) -> dict[str, Any]:
+def results_of(sampled: Iterable[SampleResult]) -> JsonObject:
     """Results of the sample itself: rejections by reason, and word errors of what is kept."""
-    lost: dict[str, dict[str, Any]] = {}
+    lost: dict[str, JsonObject] = {}
     scored = words = errors = 0
     for seen in sampled:
         scored, words, errors = scored + seen.scored, words + seen.words, errors + seen.word_errors
@@ -151,9 +153,10 @@ def _parquet(table: pa.Table) -> int:
     return len(data.getvalue())
 
 
-def plan(job: Job, shards: Sequence[str], staging: Path) -> dict[str, Any]:
+def plan(job: Job, shards: Sequence[str], staging: Path) -> JsonObject:
     """On a worker: lay out what the sample keeps, up to PACKAGED seconds of it, in the order of
-    the clips' hashes. `{"shards", "clips", "seconds", "tables"}`; the last in bytes.
+    the clips' hashes. `{"shards", "clips", "seconds", "tables"}`: numbers of output shards;
+    the last in bytes.
 
     Without splits and weights: they only move clips, and `known` applies the weights.
     """
@@ -166,11 +169,11 @@ def plan(job: Job, shards: Sequence[str], staging: Path) -> dict[str, Any]:
     few = pc.less(before, PACKAGED)
     rows, seconds = rows.filter(few).combine_chunks(), seconds.filter(few)
     if not rows.num_rows:
-        return {"shards": 0, "clips": 0, "seconds": 0.0, "tables": 0}
+        return {"shards": [], "clips": 0, "seconds": 0.0, "tables": 0}
     groups = layout.lay_out(rows, job.package, 1, None, None)
-    published = packaging_plan.write(job, staging, groups, rows, None)
+    published = packaging_plan.write(job, staging, groups, rows)
     return {
-        "shards": len(packaging_plan.all_shards(staging)),
+        "shards": [*packaging_plan.numbered(staging)],
         "clips": rows.num_rows,
         "seconds": float(pc.sum(seconds).as_py()),
         "tables": _parquet(published),

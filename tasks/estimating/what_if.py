@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,29 +13,57 @@ from tasks import corpuswide
 from tasks.checkpoints import manifest
 from tasks.checkpoints.verdicts import rules_of
 from tasks.corpuswide import decisions
+from tasks.filter import todo as cuts_lacking
 from tasks.job import Job
+from tasks.json_types import JsonObject
 from tasks.packaging import contents, weights
-from tasks.stages import contract
 from tasks.stages.stage import view_of
 
 
-def kept(now: Job, then: Job) -> tuple[dict[str, Any], dict[str, Any]]:
+def with_same_texts(now: Job, then: Job) -> Job:
+    """`then` with what `now` converts and hears: where it would do that anew, the texts that are
+    there stand for those that would come."""
+    transcribe = then.transcribe.model_copy(update={"backend": now.transcribe.backend})
+    return replace(then, resample=now.resample, transcribe=transcribe)
+
+
+def kept(now: Job, then: Job) -> tuple[JsonObject, JsonObject]:
     """Items and hours under both settings: from the table of decisions if it is valid for both,
     else shard by shard. The table keeps the corpus-wide verdicts as they were, so other settings of
     those are answered from the shards."""
     same = corpuswide.chosen(now) == corpuswide.chosen(then)
     if same and decisions.where(now) is not None and decisions.where(then) is not None:
         columns = {"outcome", "stage", "reason", "heard", "seconds", "dataset"}
+        columns |= {decisions.SPARED}
         columns |= decisions.columns_asked(now) | decisions.columns_asked(then)
         columns |= {"id"} if now.package.weights or then.package.weights else set()
-        table = decisions.load(now, columns)
-        if table is not None:
-            return of_table(now, table), of_table(then, table)
+        try:
+            parts = [_both(now, then, part) for part in decisions.parts(now, columns)]
+        except (OSError, pa.ArrowException):  # damaged: the manifests tell
+            return of_shards(now), of_shards(then)
+        before, after = ([each[side] for each in parts] for side in (0, 1))
+        return _summed(before), _summed(after)
     return of_shards(now), of_shards(then)
 
 
-def of_table(job: Job, table: pa.Table) -> dict[str, Any]:
+Sums = tuple[int, float, int, float]  # items and seconds kept; those of them not yet transcribed
+
+
+def _both(now: Job, then: Job, table: pa.Table) -> tuple[Sums, Sums]:
+    return _of_part(now, table), _of_part(then, table)
+
+
+def _summed(parts: Sequence[Sums]) -> JsonObject:
+    items, seconds, waiting, waiting_seconds = zip(*parts, strict=True) if parts else [()] * 4
+    return _counted(sum(items), math.fsum(seconds), sum(waiting), math.fsum(waiting_seconds), 0)
+
+
+def of_table(job: Job, table: pa.Table) -> JsonObject:
     """Items and hours under a job's limits, from the table of decisions."""
+    return _summed([_of_part(job, table)])
+
+
+def _of_part(job: Job, table: pa.Table) -> Sums:
     # Corpus-wide verdicts (copies, outliers) stay as they are.
     across = pc.and_(pc.equal(table["outcome"], "dropped"), pc.equal(table["stage"], "package"))
     across = pc.and_(across, pc.not_equal(table["reason"], "weight"))
@@ -45,20 +75,20 @@ def of_table(job: Job, table: pa.Table) -> dict[str, Any]:
     texts = decisions.passes(table, rules_of("text", job.transcribe.verdicts))
     packaged = pc.and_(pc.and_(good, pa.array(~(draw >= weight))), pc.and_(table["heard"], texts))
 
-    def of(mask: Any) -> tuple[int, float]:
+    def of(mask: pa.Array | pa.ChunkedArray) -> tuple[int, float]:
         chosen = table["seconds"].filter(mask)
         return len(chosen), float(pc.sum(chosen).as_py() or 0.0)
 
-    return _counted(*of(packaged), *of(waiting), 0)
+    return *of(packaged), *of(waiting)
 
 
-def of_shards(job: Job) -> dict[str, Any]:
+def of_shards(job: Job) -> JsonObject:
     """The same from the manifests; `unmeasured` recordings lack a measure that the job needs."""
     items, seconds, waiting, waiting_seconds, unmeasured = 0, 0.0, 0, 0.0, 0
     verdicts = contents.corpus_verdicts(job, manifest.shards(job.out))
     for each in manifest.shards(job.out):
         view = view_of(job, each)
-        unmeasured += sum(not unit.spared for unit in contract.find("filter").todo(view)[0])
+        unmeasured += sum(not unit.spared for unit in cuts_lacking(view)[0])
         for utterance in view.decided():
             if utterance.id in verdicts:
                 continue
@@ -73,7 +103,7 @@ def of_shards(job: Job) -> dict[str, Any]:
 
 def _counted(
     items: int, seconds: float, waiting: int, waiting_seconds: float, unmeasured: int
-) -> dict[str, Any]:
+) -> JsonObject:
     return {
         "items": items + waiting,
         "hours": round((seconds + waiting_seconds) / 3600, 6),

@@ -20,13 +20,16 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.errors import ConfigError, RunError
 from tasks.filters import _onnx_cut
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 Floats = NDArray[np.float32]
 
@@ -68,7 +71,7 @@ PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
 @lru_cache(maxsize=2)
-def _sessions(device: str) -> tuple[Any, Any]:
+def _sessions(device: str) -> tuple[onnxruntime.InferenceSession, onnxruntime.InferenceSession]:
     """Body and head, one of each per process; threads may share them. RunError if a GPU is asked
     for and cannot be used."""
     import onnxruntime

@@ -60,14 +60,14 @@ def find_copies(
     """
     blob = _one_array(fingerprints)
     order = _best_first(blob, ids, rank, published)
-    prints = read(blob, order)
-    twin = _first_with_same_samples(prints.digest)
-    unique = np.flatnonzero(twin == numbers(twin))
-    near = find_originals(prints, unique[prints.anchors[unique] > 0], thresholds)
+    fingerprints = read(blob, order)
+    original_of = _first_with_same_samples(fingerprints.digest)
+    unique = np.flatnonzero(original_of == numbers(original_of))
+    near = find_originals(fingerprints, unique[fingerprints.anchors[unique] > 0], thresholds)
 
-    original = np.where(near.original[twin] >= 0, near.original[twin], twin)
-    same = (prints.digest[original] == prints.digest).all(axis=1)
-    is_copy = original != numbers(twin)
+    original = np.where(near.original[original_of] >= 0, near.original[original_of], original_of)
+    same = (fingerprints.digest[original] == fingerprints.digest).all(axis=1)
+    is_copy = original != numbers(original_of)
     rows = order[is_copy]
     count = len(blob)
     found = Copies(
@@ -77,8 +77,8 @@ def find_copies(
         np.zeros(count, bool),
     )
     found.original[rows] = order[original[is_copy]]
-    found.error[rows] = np.where(same, 0.0, near.error[twin])[is_copy]
-    found.drift[rows] = np.where(same, 0.0, near.drift[twin])[is_copy]
+    found.error[rows] = np.where(same, 0.0, near.error[original_of])[is_copy]
+    found.drift[rows] = np.where(same, 0.0, near.drift[original_of])[is_copy]
     found.exact[rows] = same[is_copy]
     return found
 
@@ -104,6 +104,6 @@ def _first_with_same_samples(digest: NDArray[np.uint64]) -> Ints:
     """For each clip the first one with the same digest."""
     order = np.lexsort((digest[:, 1], digest[:, 0]))  # stable: the first stays first
     begins = first_of_runs(digest[order, 0], digest[order, 1])
-    twin = np.empty(len(order), np.int64)
-    twin[order] = order[np.flatnonzero(begins)[np.cumsum(begins) - 1]]
-    return twin
+    original_of = np.empty(len(order), np.int64)
+    original_of[order] = order[np.flatnonzero(begins)[np.cumsum(begins) - 1]]
+    return original_of

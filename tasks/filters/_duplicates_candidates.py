@@ -29,20 +29,20 @@ SEARCH_FRAMES = 64  # frames compared at each alignment if none is known
 PAIRS_AT_ONCE = 1 << 17
 
 
-def candidates(prints: Fingerprints, clips: Ints, thresholds: Thresholds) -> Pairs:
+def candidates(fingerprints: Fingerprints, clips: Ints, thresholds: Thresholds) -> Pairs:
     """Pairs that share a key, each at the best alignment of those at which they do."""
-    many = prints.anchors[clips]
+    many = fingerprints.anchors[clips]
     clip = np.repeat(clips, many).astype(np.uint32)
     ends = np.cumsum(many)
     within = np.arange(len(clip)) - np.repeat(ends - many, many)
-    at = (prints.first + prints.frames)[clip] + 3 * within
+    at = (fingerprints.first + fingerprints.frames)[clip] + 3 * within
     del within
-    key = prints.words[at + 1].astype(np.uint64) << np.uint64(16) | prints.words[at]
-    frame = prints.words[at + 2]
+    key = fingerprints.words[at + 1].astype(np.uint64) << np.uint64(16) | fingerprints.words[at]
+    frame = fingerprints.words[at + 2]
     del at
     if (frame >= _fingerprint.MAX_FRAMES).any():
         raise ValueError("a fingerprint is damaged: an anchor is outside of it")
-    duration = np.minimum(prints.seconds * 64, 2**20 - 1).astype(np.uint64)[clip]
+    duration = np.minimum(fingerprints.seconds * 64, 2**20 - 1).astype(np.uint64)[clip]
     place = frame.astype(np.uint64)
     codes = [np.empty(0, np.uint64)]
     for sortable in (
@@ -50,14 +50,14 @@ def candidates(prints: Fingerprints, clips: Ints, thresholds: Thresholds) -> Pai
         key << np.uint64(40) | place << np.uint64(20) | duration,
     ):
         order = np.argsort(sortable, kind="stable")
-        codes.append(_neighbours(prints, key[order], clip[order], frame[order], thresholds))
+        codes.append(_neighbours(fingerprints, key[order], clip[order], frame[order], thresholds))
         del sortable, order
     found = _unique(np.concatenate(codes))
     kept = []
     for begin in range(0, len(found), PAIRS_AT_ONCE):
         pairs = _decoded(found[begin : begin + PAIRS_AT_ONCE])
         for frames, max_error in QUICK_CHECKS:
-            error = quick_error(prints, pairs, frames)
+            error = quick_error(fingerprints, pairs, frames)
             good = error <= max_error
             pairs, error = pairs.take(good), error[good]
         kept.append(_best_alignment(pairs, error))
@@ -65,14 +65,14 @@ def candidates(prints: Fingerprints, clips: Ints, thresholds: Thresholds) -> Pai
 
 
 def _neighbours(
-    prints: Fingerprints,
+    fingerprints: Fingerprints,
     key: Codes,
     clip: NDArray[np.uint32],
     frame: NDArray[np.uint16],
     thresholds: Thresholds,
 ) -> Codes:
     """Pair sorted keys with the next few; see `_encoded` for the result, each pair once."""
-    seconds = prints.seconds.astype(np.float32)[clip]
+    seconds = fingerprints.seconds.astype(np.float32)[clip]
     max_difference = thresholds.max_padding + 1e-3
     codes = [np.empty(0, np.uint64)]
     same = np.ones(len(key), bool)
@@ -116,30 +116,35 @@ def _best_alignment(pairs: Pairs, error: Reals) -> Pairs:
     return pairs.take(order[first_of_runs(pairs.one[order], pairs.other[order])])
 
 
-def quick_error(prints: Fingerprints, pairs: Pairs, frames: int) -> Reals:
+def quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Reals:
     """Bit error rate at `frames` places spread over each pair; 1 if nothing sounds in both."""
     start = np.maximum(pairs.offset, 0)
-    length = np.minimum(prints.frames[pairs.one], prints.frames[pairs.other] + pairs.offset) - start
+    length = (
+        np.minimum(fingerprints.frames[pairs.one], fingerprints.frames[pairs.other] + pairs.offset)
+        - start
+    )
     wrong, seen = np.zeros(len(start)), np.zeros(len(start))
     for step in range(frames):
         at = start + np.maximum(length - 1, 0) * (2 * step + 1) // (2 * frames)
         ok = length > 0
-        first = prints.words[np.where(ok, prints.first[pairs.one] + at, 0)]
-        second = prints.words[np.where(ok, prints.first[pairs.other] + at - pairs.offset, 0)]
+        first = fingerprints.words[np.where(ok, fingerprints.first[pairs.one] + at, 0)]
+        second = fingerprints.words[
+            np.where(ok, fingerprints.first[pairs.other] + at - pairs.offset, 0)
+        ]
         both = (first != 0) & (second != 0) & ok
         wrong += np.where(both, np.bitwise_count(first ^ second), 0)
         seen += both
     return np.where(seen > 0, wrong / np.maximum(seen * _fingerprint.BITS, 1), 1.0)
 
 
-def aligned(prints: Fingerprints, one: Ints, other: Ints, thresholds: Thresholds) -> Pairs:
+def aligned(fingerprints: Fingerprints, one: Ints, other: Ints, thresholds: Thresholds) -> Pairs:
     """Pairs that share no key, at the best of all alignments."""
     best, offset = np.full(len(one), np.inf), np.zeros(len(one), np.int64)
     if len(one):
         reach = thresholds.max_offset
         for shift in sorted(range(-reach, reach + 1), key=abs):
             pairs = Pairs(one, other, np.full(len(one), shift, np.int64))
-            error = quick_error(prints, pairs, SEARCH_FRAMES)
+            error = quick_error(fingerprints, pairs, SEARCH_FRAMES)
             better = error < best
             best[better], offset[better] = error[better], shift
     return Pairs(one, other, offset)

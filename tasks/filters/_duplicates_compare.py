@@ -55,18 +55,20 @@ class Comparison(NamedTuple):
         return cls(*(np.concatenate(column) for column in columns))
 
 
-def copies(prints: Fingerprints, pairs: Pairs, thresholds: Thresholds) -> tuple[Pairs, Comparison]:
+def copies(
+    fingerprints: Fingerprints, pairs: Pairs, thresholds: Thresholds
+) -> tuple[Pairs, Comparison]:
     """The pairs that are copies, and how they compare."""
     kept: list[Pairs] = []
     compared: list[Comparison] = []
-    for part in _portions(prints, pairs):
-        result = _compare(prints, part)
+    for part in _portions(fingerprints, pairs):
+        result = _compare(fingerprints, part)
         moved = np.flatnonzero(result.offset != part.offset)
         if len(moved):  # once more around the better alignment
             nearer = part.take(moved)._replace(offset=result.offset[moved])
-            for column, again in zip(result, _compare(prints, nearer), strict=True):
+            for column, again in zip(result, _compare(fingerprints, nearer), strict=True):
                 column[moved] = again
-        padding = np.abs(prints.seconds[part.one] - prints.seconds[part.other])
+        padding = np.abs(fingerprints.seconds[part.one] - fingerprints.seconds[part.other])
         good = np.flatnonzero(
             (result.error <= thresholds.max_error)
             & (result.drift <= thresholds.max_drift)
@@ -79,28 +81,28 @@ def copies(prints: Fingerprints, pairs: Pairs, thresholds: Thresholds) -> tuple[
     return Pairs.joined(kept), Comparison.joined(compared)
 
 
-def _portions(prints: Fingerprints, pairs: Pairs) -> Iterator[Pairs]:
+def _portions(fingerprints: Fingerprints, pairs: Pairs) -> Iterator[Pairs]:
     """The pairs in portions of about `FRAMES_AT_ONCE` frames."""
-    ends = np.cumsum(prints.frames[pairs.one])
+    ends = np.cumsum(fingerprints.frames[pairs.one])
     portion = ends // FRAMES_AT_ONCE
     for part in np.split(numbers(ends), np.flatnonzero(np.diff(portion)) + 1):
         if len(part):
             yield pairs.take(part)
 
 
-def _compare(prints: Fingerprints, pairs: Pairs) -> Comparison:
+def _compare(fingerprints: Fingerprints, pairs: Pairs) -> Comparison:
     """Compare all frames at each alignment within `ALIGN_FRAMES` of the given one."""
     count = len(pairs.one)
-    pair, at = _frames_of(prints, pairs.one)
-    first = prints.words[prints.first[pairs.one][pair] + at]
+    pair, at = _frames_of(fingerprints, pairs.one)
+    first = fingerprints.words[fingerprints.first[pairs.one][pair] + at]
     pair, at, first = (column[first != 0] for column in (pair, at, first))
-    begin, limit = prints.first[pairs.other][pair], prints.frames[pairs.other][pair]
+    begin, limit = fingerprints.first[pairs.other][pair], fingerprints.frames[pairs.other][pair]
     place = at - pairs.offset[pair]
 
     def second(shift: int) -> NDArray[np.uint16]:
         where = place - shift
         inside = (where >= 0) & (where < limit)
-        return np.where(inside, prints.words[np.where(inside, begin + where, 0)], 0)
+        return np.where(inside, fingerprints.words[np.where(inside, begin + where, 0)], 0)
 
     cell = pair * QUARTERS + _quarters(pair, second(0) != 0, count)
     wrong, seen = _bit_errors(first, second, cell, count)
@@ -109,7 +111,7 @@ def _compare(prints: Fingerprints, pairs: Pairs) -> Comparison:
     best = _central_minimum(rates)
     rows = numbers(pairs.one)
     frames = seen.sum(axis=2)[best, rows]
-    sounding = np.maximum(np.bincount(pair, minlength=count), _sounding(prints, pairs.other))
+    sounding = np.maximum(np.bincount(pair, minlength=count), _sounding(fingerprints, pairs.other))
     return Comparison(
         error=rates[best, rows],
         drift=_drift(wrong / np.maximum(seen * _fingerprint.BITS, 1)),
@@ -119,9 +121,9 @@ def _compare(prints: Fingerprints, pairs: Pairs) -> Comparison:
     )
 
 
-def _frames_of(prints: Fingerprints, clips: Ints) -> tuple[Ints, Ints]:
+def _frames_of(fingerprints: Fingerprints, clips: Ints) -> tuple[Ints, Ints]:
     """(index into `clips`, frame number) of all frames of these clips, in order."""
-    lengths = prints.frames[clips]
+    lengths = fingerprints.frames[clips]
     index = np.repeat(numbers(clips), lengths)
     return index, np.arange(len(index)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
@@ -158,10 +160,10 @@ def _central_minimum(rates: Reals) -> Ints:
     return smallest
 
 
-def _sounding(prints: Fingerprints, clips: Ints) -> Ints:
+def _sounding(fingerprints: Fingerprints, clips: Ints) -> Ints:
     """Number of sounding frames of each clip."""
-    clip, at = _frames_of(prints, clips)
-    words = prints.words[prints.first[clips][clip] + at]
+    clip, at = _frames_of(fingerprints, clips)
+    words = fingerprints.words[fingerprints.first[clips][clip] + at]
     return np.bincount(clip[words != 0], minlength=len(clips))
 
 

@@ -31,13 +31,13 @@ class Originals:
         self.drift[pairs.other] = compared.drift
 
 
-def find_originals(prints: Fingerprints, clips: Ints, thresholds: Thresholds) -> Originals:
+def find_originals(fingerprints: Fingerprints, clips: Ints, thresholds: Thresholds) -> Originals:
     """Originals of the re-encoded copies among `clips`."""
-    count = len(prints.frames)
+    count = len(fingerprints.frames)
     found = Originals(count)
     if thresholds.max_error == 0 or len(clips) < 2:
         return found
-    pairs, compared = copies(prints, candidates(prints, clips, thresholds), thresholds)
+    pairs, compared = copies(fingerprints, candidates(fingerprints, clips, thresholds), thresholds)
     for _ in range(MAX_ROUNDS):
         if not len(pairs.one):
             return found
@@ -47,10 +47,10 @@ def find_originals(prints: Fingerprints, clips: Ints, thresholds: Thresholds) ->
         found.assign(pairs.take(direct), compared.take(direct))
         # Members that share no pair with the original are compared with it now.
         rest = linked[(original[linked] != linked) & (found.original[linked] < 0)]
-        padding = np.abs(prints.seconds[rest] - prints.seconds[original[rest]])
+        padding = np.abs(fingerprints.seconds[rest] - fingerprints.seconds[original[rest]])
         rest = rest[padding <= thresholds.max_padding]
-        indirect = aligned(prints, original[rest], rest, thresholds)
-        found.assign(*copies(prints, indirect, thresholds))
+        indirect = aligned(fingerprints, original[rest], rest, thresholds)
+        found.assign(*copies(fingerprints, indirect, thresholds))
         free = found.original < 0
         free[original[linked]] = False
         keep = np.flatnonzero(free[pairs.one] & free[pairs.other])

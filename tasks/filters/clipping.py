@@ -98,8 +98,6 @@ class _Peak:
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
-    if not clip.num_samples:
-        return dict.fromkeys(COLUMNS)
     peaks = [(channel, _Peak(sign)) for channel in range(clip.channels) for sign in (1, -1)]
     for block in clip.blocks():
         if _lower(block, [peak for _, peak in peaks]):
@@ -112,6 +110,8 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     for _, peak in peaks:
         peak.end()
     clipped = sum(peak.clipped for _, peak in peaks)
+    if not clip.num_samples:
+        return dict.fromkeys(COLUMNS)
     return {
         "clipping_fraction": clipped / (clip.num_samples * clip.channels),
         "clipping_longest": float(max(peak.longest for _, peak in peaks)),

@@ -14,8 +14,6 @@ espeak-ng 0.18. One such voice at another speed (150 and 152 words a minute) has
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -24,6 +22,7 @@ from pydantic import Field
 from tasks.audio import Clip
 from tasks.filters import _fingerprint
 from tasks.filters._duplicates_table import Thresholds
+from tasks.json_types import JsonObject
 from tasks.plugins.rules import Rejection, Rule
 from tasks.settings import THRESHOLD, StageSettings
 
@@ -104,8 +103,8 @@ def verdict(settings: Settings) -> tuple[Rule, ...]:
 
 
 def decide(
-    rows: pa.Table, settings: Settings, frozen: dict[str, Any]
-) -> tuple[dict[str, Rejection], dict[str, Any]]:
+    rows: pa.Table, settings: Settings, frozen: JsonObject
+) -> tuple[dict[str, Rejection], JsonObject]:
     """Rejects the copies among the kept rows. One of each group stays, a published one first."""
     from tasks.filters._duplicates import Copies, find_copies  # SciPy, for the package stage only
 

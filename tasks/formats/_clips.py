@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Literal
+import math
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -42,8 +43,7 @@ def parts(pcm: Pcm, rate: int, suffix: Suffix) -> tuple[bytes | memoryview, ...]
 
 def samples(pcm: Pcm) -> memoryview:
     """The bytes of the samples, int16 little-endian; not copied."""
-    raw: Any = np.ascontiguousarray(pcm, dtype="<i2")  # a buffer, which numpy's type does not say
-    return memoryview(raw).cast("B")
+    return np.ascontiguousarray(pcm, dtype="<i2").data.cast("B")
 
 
 def faults(row: Row, name: str, data: bytes | memoryview, suffix: Suffix) -> list[str]:
@@ -51,7 +51,7 @@ def faults(row: Row, name: str, data: bytes | memoryview, suffix: Suffix) -> lis
 
     A WAV file is compared byte for byte, FLAC by its samples.
     """
-    pcm: Any  # a buffer of int16 samples
+    pcm: memoryview  # of int16 samples
     if suffix == "wav":
         header = audio.wav_header(row["num_samples"], row["sample_rate"])
         view = memoryview(data)
@@ -60,11 +60,19 @@ def faults(row: Row, name: str, data: bytes | memoryview, suffix: Suffix) -> lis
         pcm = view[len(header) :]
     else:
         try:
-            pcm, rate = audio.decode_int16(bytes(data))
+            decoded, rate = audio.decode_int16(bytes(data))
         except ItemError as error:
             return [f"{name} does not decode: {error}"]
+        pcm = decoded.data
         if rate != row["sample_rate"] or len(pcm) != row["num_samples"]:
             return [f"{name} has {len(pcm)} samples at {rate} Hz, not what its row says"]
     if hashlib.sha256(pcm).hexdigest() != row["sha256"]:
         return [f"{name} decodes to other samples than its row names"]
     return []
+
+
+def duration(num_samples: int, rate: int) -> float:
+    """Seconds that lead back to the samples both by rounding and by truncating, as readers that
+    compute `int(duration * rate)` do."""
+    seconds = num_samples / rate
+    return seconds if int(seconds * rate) >= num_samples else math.nextafter(seconds, math.inf)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from tasks import plugins, shelves
 from tasks.checkpoints.manifest import Row
+from tasks.json_types import JsonObject
 from tasks.schema import UTTERANCES
 
 _TRANSCRIPT = (
@@ -26,7 +25,7 @@ _OF_SHELVES = {
 NAMES = (*_TRANSCRIPT, *sorted(_OF_SHELVES - {"duration"}))
 
 
-def of(row: Row) -> dict[str, Any]:
+def of(row: Row) -> JsonObject:
     """The measures that the row has."""
     return {name: row[name] for name in NAMES if name in row}
 

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tasks.formats import Output
 from tasks.formats._tar import BLOCK, RECORD, header
@@ -19,7 +19,7 @@ class Member(NamedTuple):
     plain: bool  # its header is the one that `_tar` writes
 
 
-def read(path: Path, digest: Any = None) -> Iterator[Member]:
+def read(path: Path, digest: hashlib._Hash | None = None) -> Iterator[Member]:
     """Members of a tar, in order; `digest`, if given, is updated with all its bytes. ValueError for
     a file that is not a complete USTAR tar."""
     update = digest.update if digest else len

@@ -19,19 +19,20 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import Field
 
 from tasks import audio
 from tasks.checkpoints.manifest import Row
 from tasks.formats import Bound, Output, OutputShard, ReaderLimits, ReadPcm, Rows, _clips, _mp3
+from tasks.json_types import JsonObject
 from tasks.settings import THRESHOLD, StageSettings
+from tasks.storage import tables
 
 VERSION = 1
 ORDER = ("split", "recording", "start", "end", "id")
@@ -126,14 +127,14 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
 
 def _sorted(home: Path) -> Iterator[Row]:
     path = home / "utterances.parquet"
-    held = set(pq.read_schema(path).names)
-    table = pq.read_table(path, columns=[name for name in LISTED if name in held])
+    held = set(tables.schema(path).names)
+    table = tables.read(path, columns=[name for name in LISTED if name in held])
     order = _in_order(table)
     for at in range(0, len(order), BATCH):
         yield from table.take(order[at : at + BATCH]).to_pylist()
 
 
-def _entry(row: Row) -> dict[str, Any]:
+def _entry(row: Row) -> JsonObject:
     return {
         "text": row["text"],
         "start": row["start"],
@@ -143,3 +144,9 @@ def _entry(row: Row) -> dict[str, Any]:
         "dnsmos": row.get("dnsmos_ovrl"),
         "id": row["id"],
     }
+
+
+def listing(home: Path, split: str, head: str) -> list[str]:
+    """The list of each recording."""
+    found = sorted(home.glob(f"emilia/{split}/*/*.json"))
+    return [f"{head}/{path.relative_to(home).as_posix()}" for path in found]

@@ -13,13 +13,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.checkpoints.manifest import Row
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _measures
+from tasks.json_types import JsonObject
 from tasks.storage.atomic import HashedFile
 
 VERSION = 1
@@ -50,7 +50,7 @@ def _schema(row: Row) -> pa.Schema:
     kinds = {"id": pa.string(), "audio": AUDIO, **{name: pa.string() for name in SPOKEN}}
     kinds |= {"duration": pa.float64()}
     kinds |= {name: _measures.type_of(name) for name in (*ORIGIN, *taken)}
-    features: dict[str, Any] = {
+    features: JsonObject = {
         name: {"dtype": _NAMES[kind], "_type": "Value"}
         for name, kind in kinds.items()
         if name != "audio"
@@ -60,7 +60,7 @@ def _schema(row: Row) -> pa.Schema:
     return pa.schema(list(kinds.items()), metadata={"huggingface": json.dumps(ordered)})
 
 
-def _facts(row: Row) -> dict[str, Any]:
+def _facts(row: Row) -> JsonObject:
     """All columns of a row but `audio`."""
     return {
         **{name: row[name] for name in ("id", *SPOKEN, *ORIGIN)},

@@ -16,12 +16,12 @@ import json
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from tasks.checkpoints.manifest import Row
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _measures, _tar, _tar_check
+from tasks.json_types import JsonObject
 
 VERSION = 1
 COLUMNS = (
@@ -40,7 +40,7 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return [f"{home}/recording.{number:06d}.tar", f"{home}/cuts.{number:06d}.jsonl.gz"]
 
 
-def _recording(row: Row) -> dict[str, Any]:
+def _recording(row: Row) -> JsonObject:
     """A `Recording` whose audio lies beside it."""
     return {
         "id": _tar.key(row["id"]),
@@ -52,7 +52,7 @@ def _recording(row: Row) -> dict[str, Any]:
     }
 
 
-def _cut(row: Row) -> dict[str, Any]:
+def _cut(row: Row) -> JsonObject:
     recording = _recording(row)
     span = {"start": 0, "duration": recording["duration"], "channel": 0}
     spoken = {name: row[name] for name in ("text", "language", "speaker") if row[name] is not None}
@@ -76,7 +76,7 @@ def _cut(row: Row) -> dict[str, Any]:
     }
 
 
-def _line(entry: dict[str, Any]) -> bytes:
+def _line(entry: JsonObject) -> bytes:
     return json.dumps(entry, allow_nan=False).encode("ascii") + b"\n"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +14,7 @@ from tasks.corpuswide import Verdicts, decisions, outcomes
 from tasks.dataset import versions
 from tasks.errors import RunError
 from tasks.job import Job
+from tasks.json_types import JsonObject
 from tasks.packaging import selection, shard_decisions
 from tasks.packaging.shard_decisions import ShardDecisions
 from tasks.schema import LEDGER
@@ -26,9 +27,9 @@ class Contents(NamedTuple):
     rows: pa.Table  # to package, by id; `shard_decisions.row_schema`
     ledger: pa.Table  # of all recordings, in the order of names
     utterances: pa.Table  # all, with their measures; `decisions.schema_of`
-    frozen: dict[str, Any]  # bounds of corpus-wide verdicts
+    frozen: JsonObject  # bounds of corpus-wide verdicts
     splits: pa.Table | None  # `splits.parquet`, if splits are asked for
-    split_lists: dict[str, Any]  # of dataset.json
+    split_lists: JsonObject  # of dataset.json
     changed: list[str]  # shards with recordings that changed during the run
 
 
@@ -78,10 +79,10 @@ def corpus_verdicts(job: Job, shards: Sequence[str]) -> Verdicts:
     return _corpus_wide(job, _stacked(corpuswide.ROW, heard))[0]
 
 
-def _corpus_wide(job: Job, heard: pa.Table) -> tuple[Verdicts, dict[str, Any]]:
+def _corpus_wide(job: Job, heard: pa.Table) -> tuple[Verdicts, JsonObject]:
     """Verdicts by id, and the bounds that are frozen with the next version."""
     newest = versions.newest(job.out)
-    frozen: dict[str, Any] = versions.described(newest)["frozen"] if newest else {}
+    frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
     if not corpuswide.takes_part(job):
         return {}, frozen
     published = tables.read(newest / "utterances.parquet")["id"] if newest else pa.array([])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,15 +14,16 @@ from tasks.packaging import plan
 
 
 @contextmanager
-def finished(job: Job, staging: Path) -> Iterator[tuple[Path, Hashes]]:
+def finished(job: Job, staging: Path, tables: Sequence[str]) -> Iterator[tuple[Path, Hashes]]:
     """Remove the plan and write the lists. Gives a local folder with these and the version's tables
-    (the staging folder itself unless it is remote), and the digests of all shard files."""
-    shards = plan.all_shards(staging)
-    hashes = plan.all_hashes(staging, shards)
+    (the staging folder itself unless it is remote), and the digests of all shard files.
+    `tables`: the files of the version's tables."""
+    numbered = plan.numbered(staging)
+    shards, hashes = [*numbered.values()], plan.all_hashes(staging, numbered)
     store = storage.of(staging)
     store.remove_tree(staging / plan.PLAN)
     formats = [(plugin.use, *plugins.resolve("formats", plugin)) for plugin in job.package.formats]
-    wanted = [path.name for path in store.names(staging)]
+    wanted = list(dict.fromkeys([*tables, *(path.name for path in store.names(staging))]))
     sizes = dict[str, int | None].fromkeys(hashes)
     for use, module, _ in formats:
         paths = [path for shard in shards if shard.format == use for path in shard.files]

@@ -12,10 +12,14 @@ from tasks.settings import StageSettings
 
 
 def with_derived(
-    module: Format, settings: StageSettings, table: pa.Table
+    module: Format,
+    settings: StageSettings,
+    table: pa.Table,
+    known: dict[str, pa.Array] | None = None,
 ) -> tuple[pa.Table, dict[str, pa.Array]]:
-    """The table with the columns that a format derives from it, and these alone."""
-    columns = module.derived(table, settings)
+    """The table with the columns that a format derives from it, and these alone; `known`: those
+    of a part of a version, which do not follow from its rows alone."""
+    columns = module.derived(table, settings) if known is None else known
     for name, values in columns.items():
         table = table.append_column(name, values)
     return table, columns

@@ -7,8 +7,9 @@ again. A full layout distributes all clips anew.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,37 @@ class Group:
     rows: NDArray[np.int64]  # of the table, in order
     before: int | None = None  # its number in the previous version, if it was there
     whole: bool = False  # no clip has left it since
+    same: bool = False  # and each has the same row
+
+
+def replaced(group: Group, same: bool) -> Group:
+    return replace(group, same=same)
+
+
+class Clips(NamedTuple):
+    """What a layout needs of the clips of a version: some tens of bytes each."""
+
+    key: NDArray[np.uint64]  # seeded draw: their order in a group
+    seconds: NDArray[np.float64]
+    split: NDArray[np.int64]  # index of `names`
+    names: list[str]
+
+
+class Before(NamedTuple):
+    """The groups of the previous version, and where its clips are now."""
+
+    groups: list[PublishedGroup]
+    now: NDArray[np.int64]  # of each of its clips, in its order: index in `Clips`, or -1
+
+
+class PublishedGroup(NamedTuple):
+    """A group of a published version."""
+
+    split: str
+    number: int
+    generation: int
+    first: int  # row of `utterances.parquet`
+    clips: int
 
 
 def groups_of(table: pa.Table) -> list[tuple[str, int, int, int]]:
@@ -65,7 +97,41 @@ def lay_out(
     settings. Without them, with other LAYOUT_SETTINGS or `rebalance: full`, all clips are laid out
     anew; otherwise only those of a split whose most loaded reader would get too much.
     """
-    seconds = summary.seconds_of(table)
+    clips = clips_of(table, settings)
+    return lay_out_clips(
+        clips, settings, generation, before_of(clips, table, before), before_settings
+    )
+
+
+def clips_of(table: pa.Table, settings: PackageSettings) -> Clips:
+    """The clips of a table (columns id, split, num_samples, sample_rate)."""
+    coded = table["split"].combine_chunks().dictionary_encode()
+    codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    keys = seeded.draws(str(settings.seed), table["id"].to_pylist())
+    return Clips(keys, summary.seconds_of(table), codes, coded.dictionary.to_pylist())
+
+
+def before_of(clips: Clips, table: pa.Table, before: pa.Table | None) -> Before | None:
+    """The groups of a published table, and where its clips are in another."""
+    if before is None:
+        return None
+    now = pc.index_in(before["id"], table["id"]).fill_null(-1).to_numpy().astype(np.int64)
+    generations = before["generation"].to_numpy(zero_copy_only=False)
+    groups = [
+        PublishedGroup(split, number, int(generations[first]), first, count)
+        for split, number, first, count in groups_of(before)
+    ]
+    return Before(groups, now)
+
+
+def lay_out_clips(
+    clips: Clips,
+    settings: PackageSettings,
+    generation: int,
+    before: Before | None = None,
+    before_settings: dict[str, Any] | None = None,
+) -> list[Group]:
+    """`lay_out`; rows are indices of the clips."""
     rewrite = (
         before is None
         or settings.rebalance == "full"
@@ -73,16 +139,18 @@ def lay_out(
         or any(getattr(settings, n) != before_settings.get(n) for n in LAYOUT_SETTINGS)
     )
     if before is None or rewrite:
-        return _new_groups(table, np.arange(table.num_rows), seconds, settings, generation, {})
-    grown = _grow(table, seconds, settings, generation, before)
+        return _new_groups(clips, np.arange(len(clips.key)), settings, generation, {})
+    grown = _grow(clips, settings, generation, before)
     above = {
         split: fraction
-        for split, (_, fraction) in skews(loads_of(grown, seconds), settings.readers).items()
+        for split, (_, fraction) in skews(loads_of(grown, clips.seconds), settings.readers).items()
         if fraction > settings.rebalance_above
     }
-    uneven = pc.is_in(table["split"], pa.array(list(above), pa.string())).to_numpy()
-    full = _new_groups(table, np.flatnonzero(uneven), seconds, settings, generation, {})
-    best = skews(loads_of(full, seconds), settings.readers)
+    if not above:
+        return grown
+    uneven = np.isin(clips.split, [clips.names.index(split) for split in above])
+    full = _new_groups(clips, np.flatnonzero(uneven), settings, generation, {})
+    best = skews(loads_of(full, clips.seconds), settings.readers)
     # Few clips for many readers stay uneven in any layout: no reason for a new one.
     anew = {s for s in above if above[s] > best[s][1] + settings.rebalance_above}
     chosen = [group for group in grown if group.split not in anew]
@@ -90,63 +158,46 @@ def lay_out(
     return sorted(chosen, key=lambda group: (group.split, group.number))
 
 
-def _grow(
-    table: pa.Table,
-    seconds: NDArray[np.float64],
-    settings: PackageSettings,
-    generation: int,
-    before: pa.Table,
-) -> list[Group]:
+def _grow(clips: Clips, settings: PackageSettings, generation: int, before: Before) -> list[Group]:
     """The previous groups without the clips that are gone, then groups of what is new."""
-    now = pc.index_in(before["id"], table["id"]).to_numpy(zero_copy_only=False)
-    # A clip that moved to another split is gone from its old one and new in the other.
-    index = np.where(np.isnan(now), -1, now).astype(np.int64) if len(now) else np.zeros(0, int)
-    names = pc.unique(before["split"])
-    split_now = pc.index_in(table["split"], names).fill_null(-1).to_numpy()
-    split_then = pc.index_in(before["split"], names).to_numpy()
-    stays = index >= 0
-    stays[stays] = split_now[index[stays]] == split_then[stays]
-    generations = before["generation"].to_numpy(zero_copy_only=False)
     kept: list[Group] = []
     numbers: dict[str, int] = {}
-    for split, number, first, count in groups_of(before):
-        of_it = slice(first, first + count)
-        rows = index[of_it][stays[of_it]]
+    fresh = np.ones(len(clips.key), bool)
+    codes = {name: code for code, name in enumerate(clips.names)}
+    for old in before.groups:
+        rows = before.now[old.first : old.first + old.clips]
+        rows = rows[rows >= 0]
+        # A clip that moved to another split is gone from its old one and new in the other.
+        rows = rows[clips.split[rows] == codes.get(old.split, -1)]
         if not len(rows):
             continue
-        numbers[split] = numbers.get(split, -1) + 1
-        kept.append(
-            Group(split, numbers[split], int(generations[first]), rows, number, len(rows) == count)
-        )
-    fresh = np.ones(table.num_rows, bool)
-    fresh[index[stays]] = False
+        fresh[rows] = False
+        numbers[old.split] = numbers.get(old.split, -1) + 1
+        whole = len(rows) == old.clips
+        kept.append(Group(old.split, numbers[old.split], old.generation, rows, old.number, whole))
     first_numbers = {split: number + 1 for split, number in numbers.items()}
-    new = _new_groups(table, np.flatnonzero(fresh), seconds, settings, generation, first_numbers)
+    new = _new_groups(clips, np.flatnonzero(fresh), settings, generation, first_numbers)
     return sorted([*kept, *new], key=lambda group: (group.split, group.number))
 
 
 def _new_groups(
-    table: pa.Table,
+    clips: Clips,
     rows: NDArray[np.int64],
-    seconds: NDArray[np.float64],
     settings: PackageSettings,
     generation: int,
     first_numbers: dict[str, int],
 ) -> list[Group]:
     """One generation of groups of equal duration per split, from these rows."""
-    coded = table["split"].combine_chunks().dictionary_encode()
-    names = coded.dictionary.to_pylist()
-    splits = coded.indices.to_numpy(zero_copy_only=False)[rows]
-    ids = table["id"]
+    splits = clips.split[rows]
     found = []
-    for split in sorted(names[code] for code in np.unique(splits)):
-        chosen = rows[splits == names.index(split)]
-        keys = seeded.draws(str(settings.seed), ids.take(chosen).to_pylist())
-        lengths = seconds[chosen]
+    for split in sorted(clips.names[code] for code in np.unique(splits)):
+        chosen = rows[splits == clips.names.index(split)]
+        lengths = clips.seconds[chosen]
         # Only the first generation has to serve all readers.
         readers = 1 if split in first_numbers else settings.readers
-        count = balance.count(sum(lengths.tolist()), settings.tar_hours, len(lengths), readers)
-        groups = balance.distribute(lengths, keys, count)
+        whole = math.fsum(lengths)  # whatever the order
+        count = balance.count(whole, settings.tar_hours, len(lengths), readers)
+        groups = balance.distribute(lengths, clips.key[chosen], count)
         for number, group in enumerate(groups, first_numbers.get(split, 0)):
             found.append(Group(split, number, generation, chosen[group]))
     return found
@@ -175,20 +226,25 @@ def worst(loads: dict[str, list[float]], readers: int) -> tuple[float, float]:
 
 
 def same_as(
-    groups: list[Group], table: pa.Table, before: pa.Table | None, columns: tuple[str, ...]
+    groups: list[Group],
+    table: pa.Table,
+    before: pa.Table | None,
+    columns: tuple[str, ...],
+    places: dict[tuple[str, int], tuple[int, int]] | None = None,
 ) -> list[int | None]:
     """For each group the number of the previous group with the same clips, equal in all `columns`
-    (what a format writes); None if there is none."""
-    both = set(before.column_names) & set(table.column_names) if before is not None else set()
-    if before is None or not set(columns) <= both:
-        return [None] * len(groups)
-    firsts = {(split, number): first for split, number, first, _ in groups_of(before)}
+    (what a format writes); None if there is none. `places`: (first row, rows) of the groups that
+    `before` holds, by split and number; by default it is a whole version."""
+    if before is None or not set(columns) <= {*before.column_names} & {*table.column_names}:
+        return [group.before if group.same else None for group in groups]
+    if places is None:
+        places = {(split, number): (first, n) for split, number, first, n in groups_of(before)}
     now, then = table.select(columns), before.select(columns)
     found: list[int | None] = []
     for group in groups:
-        equal = False
-        if group.whole and group.before is not None:
-            first = firsts[group.split, group.before]
-            equal = now.take(group.rows).equals(then.slice(first, len(group.rows)))
+        equal = group.same
+        place = None if group.before is None else places.get((group.split, group.before))
+        if not equal and group.whole and place is not None:
+            equal = now.take(group.rows).equals(then.slice(*place))
         found.append(group.before if equal else None)
     return found

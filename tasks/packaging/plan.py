@@ -1,17 +1,17 @@
 """The plan of a version: its rows in order, and the output shards that workers write.
 
 It lies in `.plan/` in the staging folder until the version is published, so that a worker call
-needs only the number of its shard:
+needs only the number of its shard. A large version has a plan for each part of its table:
 
-    rows.arrow     all rows in the order of the groups: a record batch for each group
-    shards.arrow   a record batch for each output shard
-    hashes/<n>     digests of the files of shard n: from `write`, then from `check`
+    <part>/rows.arrow     its rows in the order of the groups: a record batch for each group
+    <part>/shards.arrow   a record batch for each output shard
+    hashes/<n>            digests of the files of shard n: from `write`, then from `check`
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -34,7 +34,9 @@ SOURCE_COLUMNS = [("work_shard", pa.string()), ("blob", pa.string()), ("blob_off
 #: The columns that reading and checking a row's PCM needs.
 PCM_COLUMNS = ("sha256", "num_samples", *(name for name, _ in SOURCE_COLUMNS))
 LAYOUT_COLUMNS = ("shard", "generation", "offset")  # that the layout fills in
-PLAN = ".plan"
+PLAN, HASHES = ".plan", "hashes"
+PART_BITS = 24  # of a shard's number: its place in its part
+Derived = Mapping[str, dict[str, pa.Array]]  # columns that a format derives, by its name
 SHARD = pa.schema(
     {
         "format": pa.string(),
@@ -51,19 +53,30 @@ SHARD = pa.schema(
 
 
 def write(
-    job: Job, staging: Path, groups: list[Group], rows: pa.Table, previous: PreviousVersion | None
+    job: Job,
+    home: Path,
+    groups: list[Group],
+    rows: pa.Table,
+    previous: PreviousVersion | None = None,
+    part: int = 0,
+    derived: Derived | None = None,
 ) -> pa.Table:
-    """Write the plan into a local folder; returns the version's `utterances.parquet`."""
-    (staging / PLAN / "hashes").mkdir(parents=True)
+    """Write the plan of a part into a local folder; returns its rows of `utterances.parquet`.
+
+    `derived`: the columns that each format derives, where `rows` are not the whole version.
+    """
+    folder = home / PLAN / part_name(part)
+    folder.mkdir(parents=True)
     source_columns = [name for name, _ in SOURCE_COLUMNS]
     published = rows.drop_columns(source_columns)
     shards: list[OutputShard] = []
-    derived: dict[str, pa.Array] = {}
+    more: dict[str, pa.Array] = {}
     for plugin in job.package.formats:
-        found, columns = _of_format(plugin, groups, published, previous)
+        own = None if derived is None else derived.get(plugin.use, {})
+        found, columns = _of_format(plugin, groups, published, previous, own)
         shards += found
-        derived |= {_derived_name(plugin.use, name): values for name, values in columns.items()}
-    for name, values in derived.items():
+        more |= {derived_name(plugin.use, name): values for name, values in columns.items()}
+    for name, values in more.items():
         rows = rows.append_column(name, values)
     first = [shard for shard in shards if shard.format == job.package.formats[0].use]
     laid_out = _laid_out(job, groups, first, rows)
@@ -71,50 +84,67 @@ def write(
     batches = (
         laid_out.slice(low, high - low) for low, high in zip([0, *ends[:-1]], ends, strict=True)
     )
-    _save(staging / PLAN / "rows.arrow", laid_out.schema, batches)
-    entries = (pa.Table.from_pylist([_to_row(shard)], schema=SHARD) for shard in shards)
-    _save(staging / PLAN / "shards.arrow", SHARD, entries)
-    return laid_out.drop_columns([*source_columns, *derived])
+    _save(folder / "rows.arrow", laid_out.schema, batches)
+    save_shards(folder, shards)
+    return laid_out.drop_columns([*source_columns, *more])
+
+
+def save_shards(folder: Path, shards: list[OutputShard]) -> None:
+    """Write the output shards of a part into its local folder."""
+    entries = (pa.Table.from_pylist([to_row(shard)], schema=SHARD) for shard in shards)
+    _save(folder / "shards.arrow", SHARD, entries)
+
+
+def part_name(part: int) -> str:
+    return f"{part:05d}"
+
+
+def number_of(part: int, index: int) -> int:
+    """The number of an output shard, which a worker call gets."""
+    return part << PART_BITS | index
+
+
+def _place(number: int) -> tuple[str, int]:
+    """(folder of its part, place in it)."""
+    return part_name(number >> PART_BITS), number & ((1 << PART_BITS) - 1)
 
 
 def _of_format(
-    plugin: Plugin, groups: list[Group], published: pa.Table, previous: PreviousVersion | None
+    plugin: Plugin,
+    groups: list[Group],
+    published: pa.Table,
+    previous: PreviousVersion | None,
+    derived: dict[str, pa.Array] | None,
 ) -> tuple[list[OutputShard], dict[str, pa.Array]]:
     """The shards of one format, with the previous version's files where their content is the same;
     and the columns that the format derives."""
     module, settings = plugins.resolve("formats", plugin)
-    now, derived = format_rows.with_derived(module, settings, published)
-    then = None
+    now, columns = format_rows.with_derived(module, settings, published, derived)
+    now = format_rows.visible(module, now)
+    same: list[int | None] = [None] * len(groups)
     if previous and previous.has_format(plugin):
         # A measure that was added or removed since changes the files that hold it.
-        other = set(published.column_names) ^ set(previous.rows.column_names)
+        other = set(published.column_names) ^ set(previous.columns)
         if not other & set(module.COLUMNS):
-            then, _ = format_rows.with_derived(module, settings, previous.rows)
-    groups_then = layout.groups_of(then) if then is not None else []
-    places = {(split, number): (first, count) for split, number, first, count in groups_then}
-    numbered = module.NUMBERED
-    now = format_rows.visible(module, now)
-    same = layout.same_as(groups, now, then, tuple(now.column_names))
+            columns_of = tuple(now.column_names)
+            same = layout.same_as(groups, now, previous.rows, columns_of, previous.places)
     shards = []
     for index, (group, number_then) in enumerate(zip(groups, same, strict=True)):
         rows = now.take(group.rows)
         files = tuple(module.files(group.split, group.number, rows, settings))
         unchanged: tuple[PublishedFile, ...] = ()
-        if number_then is not None and (number_then == group.number or not numbered):
-            assert then is not None
+        if number_then is not None and (number_then == group.number or not module.NUMBERED):
             assert previous is not None
-            first, count = places[group.split, number_then]
-            rows = format_rows.visible(module, then).slice(first, count)
             unchanged = previous.files(module.files(group.split, number_then, rows, settings))
         shards.append(
             OutputShard(
                 plugin.use, group.split, group.number, index, len(group.rows), files, unchanged
             )
         )
-    return shards, derived
+    return shards, columns
 
 
-def _derived_name(use: str, column: str) -> str:
+def derived_name(use: str, column: str) -> str:
     """Name of a derived column in the plan: two formats may derive columns of one name."""
     return f"{use}:{column}"
 
@@ -155,50 +185,73 @@ def _load(path: Path, number: int) -> pa.RecordBatch:
         return pa.ipc.open_file(file).get_batch(number)
 
 
-def _to_row(shard: OutputShard) -> Row:
+def to_row(shard: OutputShard) -> Row:
     return {**asdict(shard), "unchanged": [file._asdict() for file in shard.unchanged]}
 
 
-def _from_row(row: Row) -> OutputShard:
+def from_row(row: Row) -> OutputShard:
     unchanged = tuple(PublishedFile(**file) for file in row["unchanged"])
     return OutputShard(**{**row, "files": tuple(row["files"]), "unchanged": unchanged})
 
 
+def parts(staging: Path) -> list[int]:
+    """Numbers of the parts, in order."""
+    return sorted(
+        int(name) for name in storage.of(staging).folders(staging / PLAN) if name.isdigit()
+    )
+
+
+def shards_of(staging: Path, part: int) -> list[OutputShard]:
+    """The output shards of one part, in order."""
+    with tables.arrow(staging / PLAN / part_name(part) / "shards.arrow") as file:
+        return [from_row(row) for row in pa.ipc.open_file(file).read_all().to_pylist()]
+
+
+def numbered(staging: Path) -> dict[int, OutputShard]:
+    """All output shards by number, in order."""
+    return {
+        number_of(part, index): shard
+        for part in parts(staging)
+        for index, shard in enumerate(shards_of(staging, part))
+    }
+
+
 def all_shards(staging: Path) -> list[OutputShard]:
     """All output shards, in order."""
-    with tables.arrow(staging / PLAN / "shards.arrow") as file:
-        return [_from_row(row) for row in pa.ipc.open_file(file).read_all().to_pylist()]
+    return [*numbered(staging).values()]
 
 
 def shard(staging: Path, number: int) -> OutputShard:
     """One output shard."""
-    return _from_row(_load(staging / PLAN / "shards.arrow", number).to_pylist()[0])
+    part, index = _place(number)
+    return from_row(_load(staging / PLAN / part / "shards.arrow", index).to_pylist()[0])
 
 
-def rows(staging: Path, shard: OutputShard, *more: str) -> list[Row]:
+def rows(staging: Path, number: int, *more: str) -> list[Row]:
     """A shard's rows as its format gets them, with `more` columns."""
-    batch = _load(staging / PLAN / "rows.arrow", shard.group)
-    prefix = _derived_name(shard.format, "")
+    one = shard(staging, number)
+    batch = _load(staging / PLAN / _place(number)[0] / "rows.arrow", one.group)
+    prefix = derived_name(one.format, "")
     own = batch.rename_columns([name.removeprefix(prefix) for name in batch.schema.names])
-    return format_rows.rows_for(plugins.load("formats", shard.format), own, *more)
+    return format_rows.rows_for(plugins.load("formats", one.format), own, *more)
 
 
 def save_hashes(staging: Path, number: int, hashes: Hashes) -> None:
     """Record the digests of a shard's files. Only the shard's own worker call writes them, and
     nobody reads them before it has returned."""
-    path, data = staging / PLAN / "hashes" / str(number), json.dumps(hashes).encode()
+    path, data = staging / PLAN / HASHES / str(number), json.dumps(hashes).encode()
     storage.of(staging).write(path, data)
 
 
 def load_hashes(staging: Path, number: int) -> Hashes:
-    return _hashes(storage.read(staging / PLAN / "hashes" / str(number)))
+    return _hashes(storage.read(staging / PLAN / HASHES / str(number)))
 
 
-def all_hashes(staging: Path, shards: list[OutputShard]) -> Hashes:
+def all_hashes(staging: Path, shards: Mapping[int, OutputShard]) -> Hashes:
     """Digests of the files of all shards; of linked files, those of the previous version."""
-    saved = storage.of(staging).read_all(staging / PLAN / "hashes")
+    saved = storage.of(staging).read_all(staging / PLAN / HASHES)
     hashes: Hashes = {}
-    for number, shard in enumerate(shards):
+    for number, shard in shards.items():
         if data := saved.get(str(number)):
             hashes |= _hashes(data)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,16 @@ from tasks.settings import Plugin
 
 @dataclass(frozen=True, slots=True)
 class PreviousVersion:
-    """Its folder, its dataset.json and its utterances."""
+    """Its folder, its dataset.json, the columns of its utterances, and those of some groups.
+
+    `places`: first row and rows of each of these groups in `rows`, by split and number.
+    """
 
     home: Path
     described: dict[str, Any]
-    rows: pa.Table
+    columns: tuple[str, ...]
+    rows: pa.Table | None = None
+    places: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
     def has_format(self, plugin: Plugin) -> bool:
         """Whether it holds the format in the same version and with the same settings."""

@@ -2,48 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from tasks import plugins
-from tasks.accounting import summary
+from tasks.accounting import broken, summary
+from tasks.accounting.broken import Broken, Listed
+from tasks.accounting.summary import Totals
 from tasks.checkpoints import manifest
-from tasks.checkpoints.manifest import Row
-from tasks.errors import NothingLeft, RunError
+from tasks.errors import NothingLeft, RunError, TooManyFailed
 from tasks.job import Job
-from tasks.schema import LEDGER
-from tasks.storage import tables
-
-REMOVED = "source_removed"
+from tasks.packaging.ledger_notes import Portion
 
 
-def check(job: Job, ledger: pa.Table, rows: pa.Table, newest: Path | None) -> None:
-    """RunError for more removed or failed recordings than the settings allow; NothingLeft if no row
-    is left to package."""
+def check(
+    job: Job, totals: Totals, packaged: int, portions: Sequence[Portion], newest: Path | None
+) -> None:
+    """RunError for more removed or failed recordings than the settings allow; NothingLeft if no
+    clip is left to package."""
     if newest is not None:
-        _check_removed(job, ledger, newest)
-    _check_failed(job, ledger)
-    if not rows.num_rows:
+        _check_removed(job, portions, newest)
+    _check_failed(job, totals, portions)
+    if not packaged:
         raise NothingLeft(
             "nothing is left to package: every recording was dropped or failed; see the ledger's "
             "reasons, and loosen filter.filters or transcribe.verdicts",
-            summary.reasons(ledger),
+            summary.reasons(totals.sums),
         )
 
 
-def _check_removed(job: Job, ledger: pa.Table, newest: Path) -> None:
-    then = tables.read(newest / "ledger.parquet")
-    live = then.filter(pc.not_equal(then["reason"], REMOVED))
-    before = set(live["recording"].to_pylist())
-    gone = before - set(ledger["recording"].to_pylist())
+def _check_removed(job: Job, portions: Sequence[Portion], newest: Path) -> None:
+    before = sum(portion.before for portion in portions)
+    gone = sum(len(portion.gone) for portion in portions)
     limit = job.package.max_removed_fraction
-    if before and len(gone) / len(before) > limit:
-        gone -= _moved(job, gone)
-    if before and len(gone) / len(before) > limit:
+    if before and gone / before > limit:
+        names = {name for portion in portions for name in portion.gone}
+        gone -= len(_moved(job, names))
+    if before and gone / before > limit:
         raise RunError(
-            f"{len(gone)} of the {len(before)} recordings of {newest.name} are gone from the "
+            f"{gone} of the {before} recordings of {newest.name} are gone from the "
             f"sources, more than package.max_removed_fraction ({limit:g}) allows; is a source "
             "not mounted? raise the setting if they were removed on purpose"
         )
@@ -63,36 +60,31 @@ def _moved(job: Job, gone: set[str]) -> set[str]:
     return {name for name, content in content_of.items() if content in present}
 
 
-def _check_failed(job: Job, ledger: pa.Table) -> None:
-    exempt = [d.name for d in plugins.datasets(job.sources) if d.settings.expect_broken]
-    strict = ledger.filter(pc.invert(pc.is_in(ledger["dataset"], pa.array(exempt, pa.string()))))
-    counts = summary.of_ledger(strict)["recordings"]
+def exempt(job: Job) -> list[str]:
+    """Datasets in which any number of recordings may be broken."""
+    return [d.name for d in plugins.datasets(job.sources) if d.settings.expect_broken]
+
+
+def check_listed(job: Job, listed: Listed) -> None:
+    """TooManyFailed as soon as the listing shows it: before anything is cut or heard."""
+    _check_fraction(job, listed.recordings, listed.failed, listed.first)
+
+
+def _check_failed(job: Job, totals: Totals, portions: Sequence[Portion]) -> None:
+    free = exempt(job)
+    strict = [counts for name, counts in totals.recordings.items() if name not in free]
+    count, failed = (sum(column) for column in zip((0, 0), *strict, strict=True))
+    first = sorted(each for portion in portions for each in portion.broken)[: broken.FIRST]
+    _check_fraction(job, count, failed, first)
+
+
+def _check_fraction(job: Job, recordings: int, failed: int, first: Sequence[Broken]) -> None:
     limit = job.package.max_failed_fraction
-    if counts["in"] and counts["failed"] / counts["in"] > limit:
-        raise RunError(
-            f"{counts['failed']} of {counts['in']} recordings failed, more than "
-            f"package.max_failed_fraction ({limit:g}) allows; raise it, or mark the source "
-            "expect_broken"
+    if recordings and failed / recordings > limit:
+        more = failed - len(first)
+        raise TooManyFailed(
+            f"{failed} of {recordings} recordings failed, more than package.max_failed_fraction "
+            f"({limit:g}) allows; mend or remove them, raise the setting, or mark the source "
+            "expect_broken: true",
+            [*map(str, first), *([f"and {more} more"] if more > 0 else [])],
         )
-
-
-def with_removed(ledger: pa.Table, newest: Path | None) -> pa.Table:
-    """The ledger with a row of no seconds for each recording that the previous version's ledger has
-    and the sources no longer have."""
-    if newest is None:
-        return ledger
-    now = set(ledger["recording"].to_pylist())
-    gone: dict[str, Row] = {}
-    for row in tables.read(newest / "ledger.parquet").to_pylist():
-        if row["recording"] not in now:
-            gone.setdefault(row["recording"], row)
-    if not gone:
-        return ledger
-    nothing = {"start": 0.0, "end": 0.0, "samples": 0, "seconds": 0.0, "overlap_samples": 0}
-    outcome = {"outcome": "dropped", "stage": "shard", "reason": REMOVED}
-    kept = ("recording", "source_path", "dataset", "sample_rate")
-    rows = [
-        {**{name: row[name] for name in kept}, **nothing, **outcome}
-        for _, row in sorted(gone.items())
-    ]
-    return pa.concat_tables([ledger, pa.Table.from_pylist(rows, schema=LEDGER)])

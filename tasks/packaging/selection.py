@@ -51,7 +51,7 @@ def select(job: Job, rows: pa.Table, newest: Path | None) -> Selection:
             )
         rows = rows.filter(pa.array(~out))
     if not job.package.splits:
-        _warn_of_lost_splits(newest)
+        warn_of_lost_splits(newest)
         return Selection(rows, verdicts, None, {})
     before = splits.published(None if job.package.resplit else newest)
     assigned = splits.assign(job.package, rows, before)
@@ -71,7 +71,7 @@ def _ids(rows: pa.Table, which: Bools) -> list[str]:
     return ids
 
 
-def _warn_of_lost_splits(newest: Path | None) -> None:
+def warn_of_lost_splits(newest: Path | None) -> None:
     """Without `package.splits`, everything becomes train."""
     if newest is None or not storage.exists(newest / splits.FILE):
         return

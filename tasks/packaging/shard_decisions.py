@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tasks import corpuswide, plugins, storage
+from tasks import corpuswide, plugins, scoring, storage
 from tasks.accounting import ledger
 from tasks.checkpoints import texts
 from tasks.checkpoints.manifest import Row
@@ -28,6 +28,7 @@ from tasks.stages.stage import view_of
 from tasks.storage import tables
 
 AT_ONCE = 16  # shards of a worker call
+VERSION = 1  # raise it when the same checkpoints are decided otherwise
 
 
 class ShardDecisions(NamedTuple):
@@ -55,7 +56,9 @@ def of_shard(
         elif verdicts and utterance.outcome.outcome == "packaged":
             utterance.outcome = verdicts.get(utterance.id, utterance.outcome)
         utterances.append(utterance)
-    rows = [_row(job, shard, u) for u in utterances if u.outcome.outcome == "packaged"]
+    computed = (*texts.DERIVED, *texts.text_columns(job.transcribe.verdicts))
+    packaged = (u for u in utterances if u.outcome.outcome == "packaged")
+    rows = [_row(job, shard, u, computed) for u in packaged]
     heard = corpuswide.rows(job, shard, utterances) if corpuswide.takes_part(job) else []
     return ShardDecisions(
         pa.Table.from_pylist(rows, schema=row_schema(job)),
@@ -129,12 +132,14 @@ HEARD = (
 )
 
 
-def _row(job: Job, shard: str, u: Utterance) -> Row:
+def _row(job: Job, shard: str, u: Utterance, computed: Sequence[str]) -> Row:
     assert u.pcm is not None
     assert u.heard is not None
     text, source = texts.final_text(job, u)
     heard = u.heard
-    computed = (*texts.DERIVED, *texts.text_columns(job.transcribe.verdicts))
+    normalised = heard["reference_normalised" if source == "reference" else "normalised"]
+    if job.package.text_form == "normalised":
+        text = scoring.training_text(text, heard["language"] or "") or text
     return {
         **u.measures,
         **{name: heard.get(name) for name in HEARD},
@@ -151,7 +156,7 @@ def _row(job: Job, shard: str, u: Utterance) -> Row:
         "sample_rate": u.pcm["rate"],
         "text": text,
         "text_source": source,
-        "normalised": heard["reference_normalised" if source == "reference" else "normalised"],
+        "normalised": normalised,
         "hypothesis": heard["text"],
         "speaker": u.speaker,
         "sha256": u.pcm["sha256"],

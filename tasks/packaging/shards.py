@@ -7,6 +7,7 @@ and uploads it, and checks what it downloads again.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 from tasks import plugins, storage
@@ -16,41 +17,61 @@ from tasks.dataset import versions
 from tasks.errors import CorruptManifest, RunError
 from tasks.formats import Output, OutputShard
 from tasks.job import Job
-from tasks.packaging import plan
+from tasks.packaging import plan, published, sources
 from tasks.plugins.contracts import Format
 from tasks.settings import StageSettings
 
 log = logging.getLogger("uttermill")
 
 
-def write(job: Job, staging: Path, number: int) -> bool:
-    """Write a shard, or link the previous version's files if they are intact and have the same
-    content. Returns whether they were linked. CorruptManifest when a blob is damaged."""
+def link(job: Job, staging: Path, part: int) -> list[int]:
+    """Link the files of the output shards of a part that the previous version has with the same
+    content, where they are intact. Returns the numbers of the others."""
+    left = []
+    newest = versions.newest(job.out)
+    known = published.guards(job.out, newest) if newest else {}
+    for index, shard in enumerate(plan.shards_of(staging, part)):
+        _remove_leftovers(staging, shard)
+        if not shard.unchanged or not _linked(staging, shard, newest, known):
+            left.append(plan.number_of(part, index))
+    return left
+
+
+def _linked(
+    staging: Path, shard: OutputShard, newest: Path | None, known: Mapping[str, str]
+) -> bool:
+    """Link the files of a shard; none where one of them is not what was published. `known`: guards
+    of the newest version's files."""
+    assert newest is not None
+    for old, new in zip(shard.unchanged, shard.files, strict=True):
+        name = old.path.removeprefix(f"{newest}/")
+        again = published.read_again(name, versions.number(newest))
+        guard = "" if again else known.get(name, "")
+        if not versions.link(storage.place(old.path), staging / new, old.sha256, old.size, guard):
+            break
+    else:
+        return True
+    path = shard.unchanged[0].path
+    log.warning(
+        "%s is damaged or gone; the new version gets a new one",
+        path if len(shard.unchanged) == 1 else f"a file of {path}",
+    )
+    for path in shard.files:  # intact copies too: another encoder may have written them
+        storage.remove(staging / path)
+    return False
+
+
+def write(job: Job, staging: Path, number: int) -> None:
+    """Write a shard. CorruptManifest when a blob is damaged."""
     shard = plan.shard(staging, number)
     _remove_leftovers(staging, shard)
-    if shard.unchanged:
-        linked = all(
-            versions.link(storage.place(old.path), staging / new, old.sha256, old.size)
-            for old, new in zip(shard.unchanged, shard.files, strict=True)
-        )
-        if linked:
-            return True
-        path = shard.unchanged[0].path
-        log.warning(
-            "%s is damaged or gone; the new version gets a new one",
-            path if len(shard.unchanged) == 1 else f"a file of {path}",
-        )
-        for path in shard.files:  # intact copies too: another encoder may have written them
-            storage.remove(staging / path)
-
     module, settings = _format(job, shard)
-    rows = plan.rows(staging, shard, *plan.PCM_COLUMNS)
+    rows = sources.located(job, plan.rows(staging, number, "id", *plan.PCM_COLUMNS))
     verify = not module.PROVES_SAMPLES
     with storage.of(staging).writing(staging) as home, blobs.reading(job.out, rows, verify) as pcm:
         out = Output(home)
         module.write(shard, rows, pcm, out, settings)
     plan.save_hashes(staging, number, out.hashes)
-    return False
 
 
 def _remove_leftovers(staging: Path, shard: OutputShard) -> None:
@@ -66,7 +87,7 @@ def check(job: Job, staging: Path, number: int) -> None:
     PCM without checking it."""
     shard = plan.shard(staging, number)
     if faults := _faults(job, staging, number, shard):
-        _check_blobs(job, plan.rows(staging, shard, *plan.PCM_COLUMNS))
+        _check_blobs(job, sources.located(job, plan.rows(staging, number, "id", *plan.PCM_COLUMNS)))
         log.warning("%s; it is written once more", "; ".join(faults[:3]))
         for path in shard.files:
             storage.remove(staging / path)
@@ -81,7 +102,7 @@ def _faults(job: Job, staging: Path, number: int, shard: OutputShard) -> list[st
     module, settings = _format(job, shard)
     with storage.of(staging).reading(staging, shard.files) as home:
         out = Output(home, plan.load_hashes(staging, number))
-        faults: list[str] = module.check(shard, plan.rows(staging, shard), out, settings)
+        faults: list[str] = module.check(shard, plan.rows(staging, number), out, settings)
         found = {path: out.hashes.get(path) or storage.hashed(home / path) for path in shard.files}
     if not faults:
         plan.save_hashes(staging, number, found)

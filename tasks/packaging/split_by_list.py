@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.errors import RunError
+from tasks.json_types import JsonObject
 from tasks.packaging import components
 from tasks.packaging.components import Bools, Ints
 from tasks.settings import PackageSettings, split_lists
@@ -17,7 +18,7 @@ from tasks.settings.split_lists import SplitList
 
 class Matches(NamedTuple):
     split: Ints  # of each row, by number; -1: no list names it
-    described: dict[str, Any]  # `split_lists` of dataset.json
+    described: JsonObject  # `split_lists` of dataset.json
     notes: list[str]  # for people
 
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,7 @@ import pyarrow.compute as pc
 
 from tasks import storage
 from tasks.errors import RunError
+from tasks.json_types import JsonObject
 from tasks.packaging import components, split_allocation, split_by_list
 from tasks.packaging.components import KINDS, Ints
 from tasks.packaging.split_allocation import HOUR
@@ -54,7 +55,7 @@ class SplitAssignment(NamedTuple):
     split: Ints  # of each row, index of `names`; -1: it would join two splits
     joins: dict[int, str]  # what such a row would join, in words
     table: pa.Table  # SPLITS: the next `splits.parquet`
-    lists: dict[str, Any]  # `split_lists` of dataset.json
+    lists: JsonObject  # `split_lists` of dataset.json
     notes: list[str]  # for people, one sentence each
 
 

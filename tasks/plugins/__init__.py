@@ -1,12 +1,11 @@
 """The shelves of plug-ins: finding, loading and checking them; `contracts` says what each has."""
 
+from tasks.plugins.complaints import complaints
 from tasks.plugins.datasets import Dataset, datasets
 from tasks.plugins.loading import (
     MEASURING,
-    MOST_FAULTS,
     checked,
     columns,
-    explain,
     load,
     module,
     resolve,
@@ -15,12 +14,11 @@ from tasks.plugins.loading import (
 
 __all__ = [
     "MEASURING",
-    "MOST_FAULTS",
     "Dataset",
     "checked",
     "columns",
+    "complaints",
     "datasets",
-    "explain",
     "load",
     "module",
     "resolve",

@@ -7,13 +7,12 @@ it runs on CPUs. The setting `device: cuda` means that it must not run on a CPU.
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from tasks import plugins
+from tasks import environment, plugins
 from tasks.job import Job
 from tasks.plugins.contracts import LoadedPlugin
 from tasks.settings import Plugin, StageSettings
@@ -107,7 +106,7 @@ def onnxruntime_fault() -> str | None:
 def load_libraries() -> None:
     """Load cuBLAS from NVIDIA's wheel, if it is installed. Engines open it by its bare name, which
     the loader finds in no wheel, but among the libraries that the process has loaded."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+    if environment.visible_gpus() == "":
         return  # a worker that sees no GPU
     spec = find_spec("nvidia")
     places = list(spec.submodule_search_locations or ()) if spec else []

@@ -7,22 +7,22 @@ plug-ins that its parent knows. What a module leaves out is filled in here, and 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Literal, TypeVar, cast, get_args, overload
+from typing import Literal, TypeVar, cast, overload
 
 from pydantic import BaseModel, ValidationError
 
 from tasks import settings
 from tasks.errors import ConfigError
-from tasks.plugins import contracts
+from tasks.plugins import contracts, explaining
 from tasks.plugins.contracts import members
 from tasks.settings import Plugin, SourceSettings, StageSettings
 from tasks.shelves import SHELVES, names
 
 MEASURING: tuple[contracts.Measuring, ...] = ("filters", "text")
-MOST_FAULTS = 8  # that one message tells
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -135,38 +135,12 @@ def resolve_source(source: settings.Source) -> tuple[contracts.Source, SourceSet
     return found, checked(found.Settings, data, f"sources.{source.kind}")
 
 
-def checked(model: type[Model], data: dict[str, Any], where: str) -> Model:
+def checked(model: type[Model], data: Mapping[str, object], where: str) -> Model:
     """An instance of a model; ConfigError says what is wrong, at `where`, in one sentence."""
     try:
-        return model.model_validate(data)
+        made = model.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(explain(error, model, where)) from None
-
-
-def explain(error: ValidationError, model: type[BaseModel], where: str) -> str:
-    """One sentence for the first faults; an unknown key is named with its neighbours."""
-    parts = []
-    faults = error.errors(include_url=False, include_input=False)
-    for fault in faults[:MOST_FAULTS]:
-        place = ".".join([where, *(str(p) for p in fault["loc"])]).strip(".")
-        if fault["type"] == "extra_forbidden":
-            owner = model
-            for step in fault["loc"][:-1]:
-                owner = _child(owner, step)
-            known = ", ".join(owner.model_fields) or "none"
-            parts.append(f"{place}: no such setting; here there are: {known}")
-        else:
-            parts.append(f"{place}: {fault['msg'].removeprefix('Value error, ')}")
-    if len(faults) > MOST_FAULTS:
-        parts.append(f"and {len(faults) - MOST_FAULTS} more")
-    return "; ".join(parts)
-
-
-def _child(model: type[BaseModel], step: int | str) -> type[BaseModel]:
-    """The model behind a field, also where it is one of several types; else the same model."""
-    field = model.model_fields.get(str(step))
-    if field is not None:
-        for candidate in (field.annotation, *get_args(field.annotation)):
-            if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-                return candidate
-    return model
+        raise ConfigError(explaining.explain(error, model, where, data)) from None
+    if crossed := [*explaining.crossed(dict(made))]:
+        raise ConfigError(explaining.joined([f"{where}: {each}" for each in crossed]))
+    return made

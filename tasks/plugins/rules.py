@@ -6,9 +6,10 @@ makes `what-if` fast and lets the report draw the thresholds in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+
+from tasks.schema import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Within:
     min: float | None = None
     max: float | None = None
 
-    def holds(self, values: Mapping[str, Any]) -> bool:
+    def holds(self, values: Row) -> bool:
         value = values.get(self.column)
         return (
             value is not None
@@ -70,7 +71,7 @@ def columns(rule: Rule) -> set[str]:
     return {rule.column, *(within.column for within in spared)}
 
 
-def judge(values: Mapping[str, Any], rules: Iterable[Rule]) -> Rejection | None:
+def judge(values: Row, rules: Iterable[Rule]) -> Rejection | None:
     """The first rule that rejects a row of columns, or None."""
     for rule in rules:
         value = values.get(rule.column)

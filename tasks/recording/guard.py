@@ -27,7 +27,7 @@ class FileState:
 
 def current_guard(path: str) -> str:
     """The guard of a local file or an object as it is now. OSError if it cannot be reached."""
-    return urls.look(path).mark if storage.is_url(path) else stat_guard(os.stat(path))
+    return urls.object_state(path).mark if storage.is_url(path) else stat_guard(os.stat(path))
 
 
 def file_state(path: str) -> FileState:
@@ -47,7 +47,7 @@ def file_state(path: str) -> FileState:
 
 def _object_state(url: str) -> FileState:
     try:
-        found = urls.look(url)
+        found = urls.object_state(url)
     except FileNotFoundError:
         return FileState(error=("missing", "no such object"))
     if not found.mark:

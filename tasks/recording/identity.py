@@ -38,8 +38,20 @@ class Locator:
 
 
 @dataclass(frozen=True, slots=True)
+class TimedWord:
+    """A word as the source writes it, and when it is said: seconds of the recording."""
+
+    word: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
 class Segment:
-    """A span of a recording that the source names, in seconds; `end` None means to the end."""
+    """A span of a recording that the source names, in seconds; `end` None means to the end.
+
+    `words`: the times of its words, where the source has them; in order of time.
+    """
 
     start: float
     end: float | None
@@ -47,6 +59,7 @@ class Segment:
     text: str | None = None
     speaker: str | None = None
     language: str | None = None
+    words: tuple[TimedWord, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

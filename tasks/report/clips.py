@@ -57,7 +57,7 @@ def room(seconds: float) -> float:
     return seconds * BIT_RATE / 8 * 4 / 3
 
 
-class Studio:
+class ClipMaker:
     """Makes the media of samples; reads each source once, however many of its spans are shown.
 
     Clips longer than `longest` seconds are neither decoded nor embedded.
@@ -129,7 +129,7 @@ def media(mono: Samples) -> Media:
     """What a page embeds, from samples at RATE."""
     pcm = (mono * 32767).round().clip(-32768, 32767).astype(np.int16)
     return Media(
-        address("audio/mpeg", audio.write_mp3_bytes(pcm, RATE, BIT_RATE)),
+        address("audio/mpeg", audio.write_mp3_bytes(pcm, RATE, BIT_RATE, quick=True)),
         address("image/png", png(spectrogram(mono))),
         len(mono) / RATE,
     )

@@ -9,12 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tasks import plugins, schema
@@ -70,14 +68,14 @@ class Columns:
     """Decisions on all utterances, and the measures behind them."""
 
     def __init__(self, job: Job, path: Path) -> None:
-        self.job, self.path = job, tables.local(path)
-        self.names: list[str] = pq.read_schema(self.path).names
+        self.job, self.path = job, path
+        self.names: list[str] = tables.schema(path).names
         self.asked = asked_of(job)
         self._refused: dict[Asked, Flags] = {}
         self._last: tuple[str, NDArray[np.float64]] | None = None
 
     def read(self, *names: str) -> pa.Table:
-        return pq.read_table(self.path, columns=sorted(set(names)))
+        return tables.read(self.path, columns=sorted(set(names)))
 
     def values(self, name: str) -> NDArray[np.float64]:
         """A measure of each utterance, NaN for none; float64 [rows], read-only. The last one is
@@ -121,7 +119,7 @@ class Columns:
     def refused(self, asked: Asked) -> Flags:
         """Rows that one rule rejects; a rule on text rejects only what was transcribed."""
         if asked not in self._refused:
-            table = self.read(*rules.columns(asked.rule))
+            table = self.read(*rules.columns(asked.rule), decisions.SPARED)
             no = ~_flags(decisions.passes(table, [asked.rule]))
             self._refused[asked] = no & self.heard if asked.shelf == "text" else no
         return self._refused[asked]
@@ -154,7 +152,7 @@ class Columns:
         return [(kind, *group) for kind in ("dataset", "language") for group in self._largest(kind)]
 
     def _largest(self, kind: str) -> list[tuple[str | None, NDArray[np.int32]]]:
-        table = pq.read_table(self.path, columns=[kind], read_dictionary=[kind])
+        table = tables.read(self.path, columns=[kind], read_dictionary=[kind])
         column = table.unify_dictionaries()[kind].combine_chunks()
         names: list[str | None] = [*column.dictionary.to_pylist(), None]
         codes = column.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
@@ -166,11 +164,11 @@ class Columns:
         return [(names[i], np.flatnonzero(codes == i).astype(np.int32)) for i in largest]
 
 
-def _flags(column: Any) -> Flags:
+def _flags(column: pa.ChunkedArray) -> Flags:
     found: Flags = pc.fill_null(column, False).to_numpy(zero_copy_only=False).astype(bool)
     return found
 
 
-def _numbers(column: Any) -> NDArray[np.float64]:
+def _numbers(column: pa.ChunkedArray) -> NDArray[np.float64]:
     found: NDArray[np.float64] = pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
     return found

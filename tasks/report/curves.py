@@ -6,11 +6,10 @@ and what was never transcribed counts as kept, since no verdict on its text is k
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.json_types import JsonObject
 from tasks.plugins.rules import Limit
 from tasks.report.columns import Asked, Columns
 from tasks.report.distributions import short
@@ -18,13 +17,13 @@ from tasks.report.distributions import short
 POSITIONS = 100  # of a slider, between the ends of the chart's axis
 
 
-def now(columns: Columns) -> dict[str, Any]:
+def now(columns: Columns) -> JsonObject:
     """What the current limits keep, counted in the same way."""
     kept = ~columns.blocked & (columns.refusals == 0)
     return {"hours": float(columns.seconds[kept].sum() / 3600), "items": int(kept.sum())}
 
 
-def sliders(columns: Columns, name: str, low: float, high: float) -> list[dict[str, Any]]:
+def sliders(columns: Columns, name: str, low: float, high: float) -> list[JsonObject]:
     """For each limit on a measure: positions, and hours and items kept at each.
 
     `positions` are sorted; None means "no limit" and is the first of a lower, the last of an upper
@@ -49,7 +48,7 @@ def _curve(
     reason: str,
     low: float,
     high: float,
-) -> dict[str, Any]:
+) -> JsonObject:
     rule = asked.rule
     assert isinstance(rule, Limit)
     values, seconds = columns.values(rule.column), columns.seconds

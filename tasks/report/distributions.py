@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.corpuswide import decisions
+from tasks.json_types import JsonObject
 from tasks.plugins.rules import Limit
 from tasks.report.columns import Columns, Flags
 
@@ -35,6 +36,7 @@ FIRST = (
 )
 CHARS_PER_SECOND = ("1/s", "characters of the text a second")
 NOT_MEASURES = {
+    decisions.SPARED,
     "id",
     "dataset",
     "recording",
@@ -91,7 +93,7 @@ def limits_on(columns: Columns, name: str) -> list[Limit]:
     return [rule for rule in rules if isinstance(rule, Limit) and rule.column == name]
 
 
-def of(columns: Columns, name: str) -> dict[str, Any] | None:
+def of(columns: Columns, name: str) -> JsonObject | None:
     """Histogram and quantiles of one measure, or None if no utterance has it.
 
     `kept` and `other` are hours [bins], for `all` and for each group.
@@ -106,7 +108,7 @@ def of(columns: Columns, name: str) -> dict[str, Any] | None:
     place = np.clip((np.where(known, values, low) - low) * (BINS / (high - low)), 0, BINS - 1)
     bins = place.astype(np.int16) + np.where(columns.packaged, np.int16(BINS), np.int16(0))
 
-    def of_rows(rows: Any) -> dict[str, Any]:
+    def of_rows(rows: slice | NDArray[np.int32]) -> JsonObject:
         there = known[rows]
         bars = np.bincount(bins[rows][there], columns.seconds[rows][there] / 3600, 2 * BINS)
         return {
@@ -130,7 +132,7 @@ def of(columns: Columns, name: str) -> dict[str, Any] | None:
     }
 
 
-def quantiles(values: NDArray[np.float64], kept: Flags) -> dict[str, Any]:
+def quantiles(values: NDArray[np.float64], kept: Flags) -> JsonObject:
     """Count and 5 %, 50 % and 95 % quantiles of all and of kept utterances."""
 
     def three(some: NDArray[np.float64]) -> list[float] | None:
@@ -145,6 +147,6 @@ def quantiles(values: NDArray[np.float64], kept: Flags) -> dict[str, Any]:
     }
 
 
-def short(numbers: NDArray[Any], digits: int = 5) -> list[float]:
+def short(numbers: Iterable[float], digits: int = 5) -> list[float]:
     """Numbers rounded to what a chart can show, so that the file stays small."""
     return [float(f"{number:.{digits}g}") for number in numbers]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tasks.accounting import summary
 from tasks.checkpoints.manifest import Row
 from tasks.errors import CODES
+from tasks.json_types import JsonObject
+from tasks.storage import tables
 
 REMOVED = "source_removed"  # in an earlier version only: no audio of this run
 LARGE = 8  # reasons that the funnel shows; the smaller ones are folded
@@ -33,7 +33,7 @@ class Ledger:
         if isinstance(self.source, pa.Table):
             return self.source.select(list(names))
         repeated = [n for n in names if n in ("outcome", "stage", "reason", "dataset", "language")]
-        return pq.read_table(self.source, columns=list(names), read_dictionary=repeated)
+        return tables.read(self.source, columns=list(names), read_dictionary=repeated)
 
     def rows(self, numbers: Sequence[int]) -> list[Row]:
         """These rows, sorted by number, with all columns; one row group in memory at a time."""
@@ -67,9 +67,7 @@ class Ledger:
         if isinstance(self.source, pa.Table):
             yield self.source.select(names) if names else self.source
             return
-        with pq.ParquetFile(self.source) as file:
-            for number in range(file.num_row_groups):
-                yield file.read_row_group(number, columns=names)
+        yield from tables.row_groups(self.source, names)
 
     def reasons(self) -> tuple[NDArray[np.int32], list[tuple[str, str]]]:
         """(code of each row, (stage, reason) of each code), in the order of names."""
@@ -95,7 +93,7 @@ def _dictionary(column: pa.ChunkedArray) -> pa.DictionaryArray:
     return column.dictionary_encode()
 
 
-def funnel(counts: Mapping[str, Any]) -> list[dict[str, Any]]:
+def funnel(counts: JsonObject) -> list[JsonObject]:
     """The steps from all audio to what is packaged: what each reason removes, and what is left
     `after` it, in seconds. The smallest come last, as `small`. `counts` as in dataset.json."""
     whole = left = counts["seconds"]["in"]
@@ -126,7 +124,7 @@ def funnel(counts: Mapping[str, Any]) -> list[dict[str, Any]]:
     return steps
 
 
-def _large(reasons: Mapping[str, Any]) -> set[str]:
+def _large(reasons: Mapping[str, JsonObject]) -> set[str]:
     """The reasons shown unfolded: the largest, or all if they are few."""
     if len(reasons) <= LARGE:
         return set(reasons)
@@ -145,23 +143,23 @@ MEANINGS = {
 }
 
 
-def _in_order(reasons: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+def _in_order(reasons: Mapping[str, JsonObject]) -> Iterable[tuple[str, JsonObject]]:
     """In the order of stages, then the largest first."""
     order = ("shard", "filter", "resample", "transcribe", "package")
 
-    def key(item: tuple[str, Any]) -> tuple[int, float, str]:
+    def key(item: tuple[str, JsonObject]) -> tuple[int, float, str]:
         stage = item[0].partition(".")[0]
         return order.index(stage) if stage in order else -1, -item[1]["seconds"], item[0]
 
     return sorted(reasons.items(), key=key)
 
 
-def shares(ledger: Ledger, column: str) -> list[dict[str, Any]]:
+def shares(ledger: Ledger, column: str) -> list[JsonObject]:
     """Input and packaged hours of every dataset or language, the largest first; beyond ROWS, the
     smallest are summed in one row."""
     table = ledger.columns(column, "outcome", "reason", "samples", "sample_rate", "recording")
     table = table.filter(pc.not_equal(pc.cast(table["reason"], pa.string()), REMOVED))
-    found: dict[str | None, dict[str, Any]] = {}
+    found: dict[str | None, JsonObject] = {}
     for row in summary.hours_by(_plain(table), column, "outcome"):
         entry = found.setdefault(
             row[column], {"name": row[column], "in": 0.0, "packaged": 0.0, "items": 0, "names": 1}

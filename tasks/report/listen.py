@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tasks import masking
 from tasks.job import Job
+from tasks.json_types import JsonObject
 from tasks.report import clips, distributions, words
 from tasks.report.doubtful import CERTAINTY, PACKAGED, Why
 from tasks.report.samples import Sample
@@ -29,19 +29,19 @@ KINDS = {
 }
 
 
-def embed(job: Job, found: Sequence[Sample], rows: Sequence[dict[str, Any]], room: int) -> int:
+def embed(job: Job, found: Sequence[Sample], rows: Sequence[JsonObject], room: int) -> int:
     """Give each row the `media` of its sample, `room` bytes in all; returns how many are left out.
 
     The first clip of every group comes before the second of any, so that all groups lose their last
     clips if room runs out.
     """
     longest = max(room / LARGEST / clips.room(1.0), LEAST)
-    studio = clips.Studio(job.out, job.resample.rate, found, longest)
+    maker = clips.ClipMaker(job.out, job.resample.rate, found, longest)
     left_out = 0
     for index in sorted(range(len(found)), key=lambda i: (_place(found, i), i)):
         sample = found[index]
         fits = clips.room(sample.seconds) <= room or clips.lacking(sample)
-        media = studio.make(sample) if fits else clips.Media(why=words.NO_ROOM)
+        media = maker.make(sample) if fits else clips.Media(why=words.NO_ROOM)
         if media.size > room:
             media = clips.Media(why=words.NO_ROOM)
         room -= media.size
@@ -55,7 +55,7 @@ def _place(found: Sequence[Sample], index: int) -> int:
     return sum(other.name == found[index].name for other in found[:index])
 
 
-def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> JsonObject:
     """A sample's row in the table of clips; `about` has the units of measures."""
     row = sample.row
     names = dict.fromkeys((*distributions.FIRST, *(name for name, _ in CERTAINTY)))
@@ -86,7 +86,7 @@ def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> dict[str, An
 def _once(whys: Sequence[Why]) -> list[Why]:
     """One reason per limit: the more specific one."""
     kinds = list(KINDS)
-    found: dict[Any, Why] = {}
+    found: dict[tuple[str, str | None, float | None], Why] = {}
     for why in sorted(whys, key=lambda why: kinds.index(why.kind)):
         found.setdefault((why.measure, why.side, why.limit), why)
     return list(found.values())
@@ -108,7 +108,7 @@ def limit_text(why: Why, sample: Sample, about: Mapping[str, tuple[str, str]]) -
     return said if why.group in (PACKAGED, sample.name) else f"{said} ({why.group})"
 
 
-def groups(counts: Mapping[str, Any], found: Sequence[Sample]) -> list[dict[str, Any]]:
+def groups(counts: JsonObject, found: Sequence[Sample]) -> list[JsonObject]:
     """The groups to choose from: `name`, the number of its clips shown (`own`) of all (`total`),
     the number of `kept` clips near its limit, and the `places` of all these in the table, in order,
     as JSON."""

@@ -175,6 +175,17 @@
     if (reason.options.length > 1) reason.selectedIndex = 1;  // all of them are a long page
     choose();
   }
+  // A heading sorts its table, and sorts it the other way round when it is asked again.
+  for (const table of document.querySelectorAll("table.sortable")) {
+    const heads = [...table.tHead.rows[0].cells];
+    heads.forEach((head, column) => head.firstElementChild.addEventListener("click", () => {
+      const way = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+      for (const other of heads) other.setAttribute("aria-sort", "none");
+      head.setAttribute("aria-sort", way === 1 ? "ascending" : "descending");
+      const text = (row) => row.cells[column].textContent;
+      table.tBodies[0].append(...[...table.tBodies[0].rows].sort((a, b) => way * text(a).localeCompare(text(b))));
+    }));
+  }
   // One clip at a time.
   document.addEventListener("play", (event) => {
     for (const other of document.querySelectorAll("audio")) if (other !== event.target) other.pause();

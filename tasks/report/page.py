@@ -9,18 +9,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from tasks import masking
+from tasks.accounting import broken
+from tasks.accounting.broken import Broken
 from tasks.corpuswide import decisions
 from tasks.job import Job
+from tasks.json_types import JsonObject
 from tasks.plugins.rules import Limit
 from tasks.report import clips, curves, distributions, facts, listen, samples, words, workers
 from tasks.report.columns import Columns, units
 from tasks.report.facts import Ledger
 
+FAILED = 500  # failed recordings that are named
 BYTES = 15_000_000  # of the file, below
 SETTINGS = 200_000  # characters of settings, at most
 
@@ -31,11 +34,11 @@ class Request:
 
     job: Job
     ledger: Path | pa.Table
-    counts: Mapping[str, Any]  # recordings, utterances, seconds, reasons: as in dataset.json
+    counts: JsonObject
     run: str  # its id
     version: str | None = None
-    scores: Mapping[str, Any] = field(default_factory=dict)  # scored, wer, cer
-    summary: Mapping[str, Any] = field(default_factory=dict)  # of the run; clock and machine
+    scores: Mapping[str, float | None] = field(default_factory=dict)  # scored, wer, cer
+    summary: JsonObject = field(default_factory=dict)  # of the run; clock and machine
     settings: str = ""  # of the run, as text
     libraries: Mapping[str, str] = field(default_factory=dict)
     metrics: Path | None = None  # of the run; None: there are none
@@ -57,6 +60,7 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
         "steps": steps,
         "tiles": _tiles(asked),
         "words": words,
+        "broken": _broken(ledger) if asked.counts["recordings"]["failed"] else [],
         "shares": [(kind, facts.shares(ledger, kind)) for kind in ("dataset", "language")],
         "measured": None if columns is None else _measured(columns, asked, about),
         "now": None,
@@ -72,6 +76,13 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
     bare = _render({**context, "left_out": len(rows)})
     left_out = listen.embed(job, found, rows, limit - len(bare) - 1)
     return _render({**context, "left_out": left_out})
+
+
+def _broken(ledger: Ledger) -> list[Broken]:
+    """The first recordings that failed, without the credentials of URLs."""
+    table = ledger.columns(*broken.COLUMNS)
+    plain = table.cast(pa.schema([(name, pa.string()) for name in broken.COLUMNS]))
+    return [Broken(*map(masking.text, each)) for each in broken.of_ledger(plain, FAILED)]
 
 
 def _tiles(asked: Request) -> list[tuple[str, str, str]]:
@@ -97,10 +108,10 @@ def _tiles(asked: Request) -> list[tuple[str, str, str]]:
         ),
     ]
     for name, title in (("wer", "word error rate"), ("cer", "character error rate")):
-        if asked.scores.get(name) is not None:
+        if (rate := asked.scores.get(name)) is not None:
             tiles.append(
                 (
-                    words.percent(asked.scores[name]),
+                    words.percent(rate),
                     title,
                     f"{asked.scores['scored']:,} packaged with references",
                 )
@@ -108,7 +119,7 @@ def _tiles(asked: Request) -> list[tuple[str, str, str]]:
     return tiles
 
 
-def _explain(job: Job, steps: list[dict[str, Any]]) -> None:
+def _explain(job: Job, steps: list[JsonObject]) -> None:
     """Give the reasons of limits a meaning, with the limit's value."""
     from tasks.report.columns import asked_of
 
@@ -125,9 +136,7 @@ def _explain(job: Job, steps: list[dict[str, Any]]) -> None:
                     step["meaning"] = f"{rule.column} {word} {shown}"
 
 
-def _measured(
-    columns: Columns, asked: Request, about: Mapping[str, tuple[str, str]]
-) -> dict[str, Any]:
+def _measured(columns: Columns, asked: Request, about: Mapping[str, tuple[str, str]]) -> JsonObject:
     """The section of measures; `about` has their units and meanings."""
     about = {**about, "chars_per_second": distributions.CHARS_PER_SECOND}
     measures = []
@@ -160,7 +169,7 @@ def _measured(
     }
 
 
-def _render(context: Mapping[str, Any]) -> bytes:
+def _render(context: JsonObject) -> bytes:
     import jinja2
 
     environment = jinja2.Environment(
@@ -181,7 +190,7 @@ def _render(context: Mapping[str, Any]) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _charts(measured: Mapping[str, Any]) -> dict[str, Any]:
+def _charts(measured: JsonObject) -> JsonObject:
     """What the script draws: numbers, and names as the only texts."""
     drawn = ("kind", "name", "kept", "other")
     return {
@@ -196,7 +205,7 @@ def _charts(measured: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _work(work: Mapping[str, Any] | None) -> dict[str, Any]:
+def _work(work: JsonObject | None) -> JsonObject:
     return {"work": {key: work[key] for key in ("seconds", "busy", "lanes")}} if work else {}
 
 

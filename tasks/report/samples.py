@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.texts import final_text
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
+from tasks.json_types import JsonObject
 from tasks.recording import Locator
 from tasks.report import choosing
 from tasks.report.columns import Columns
@@ -91,7 +91,7 @@ def _tell(job: Job, sample: Sample, utterance: Utterance) -> None:
         sample.heard = heard["text"]
     elif utterance.reference:
         sample.text, sample.text_source = utterance.reference, "reference"
-    values: dict[str, Any] = {**utterance.measures, **utterance.texts}
+    values: JsonObject = {**utterance.measures, **utterance.texts}
     sample.measures = {
         name: float(value)
         for name, value in values.items()

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tasks.accounting import metrics
+from tasks.json_types import JsonObject
 
 STAGES = ("shard", "filter", "resample", "transcribe", "package")
 SLOWEST = 12  # shards in the list
@@ -35,7 +35,7 @@ class _Calls:
     names: list[tuple[str, str]]  # (worker, host)
 
 
-def of(path: Path | None) -> dict[str, Any] | None:
+def of(path: Path | None) -> JsonObject | None:
     """What the page shows; None without metrics, or if no call returned."""
     if path is None or not path.is_file():
         return None
@@ -103,7 +103,7 @@ def _spread(calls: _Calls, chosen: NDArray[np.bool_], step: float) -> NDArray[np
     return np.where(found < 1e-9, 0.0, found)
 
 
-def _lanes(calls: _Calls, step: float) -> list[dict[str, Any]]:
+def _lanes(calls: _Calls, step: float) -> list[JsonObject]:
     """Each worker: its main stage over time, as runs of steps, and its share of busy time."""
     found = []
     whole = float(calls.end.max())
@@ -132,7 +132,7 @@ def _lanes(calls: _Calls, step: float) -> list[dict[str, Any]]:
     return sorted(found, key=lambda lane: (-lane["share"], lane["worker"]))
 
 
-def _stage(table: pa.Table, stage: str, whole: float) -> dict[str, Any]:
+def _stage(table: pa.Table, stage: str, whole: float) -> JsonObject:
     """Work of a stage: sums over its calls, s, and the largest memory of one, bytes."""
     rows = table.filter(pc.equal(table["stage"], stage))
 
@@ -153,7 +153,7 @@ def _stage(table: pa.Table, stage: str, whole: float) -> dict[str, Any]:
     }
 
 
-def _slowest(table: pa.Table) -> Sequence[dict[str, Any]]:
+def _slowest(table: pa.Table) -> Sequence[JsonObject]:
     """The slowest shards relative to the median of their stage, then by time."""
     rows = metrics.rates(table)
     rows.sort(key=lambda r: (-(r["times"] or 0.0), -r["wall_seconds"], r["stage"], r["shard"]))

@@ -12,6 +12,12 @@ from pydantic import Field
 from tasks.settings import StageSettings
 
 VERSION = 1
+ENGINES = {  # before librosa, which may put lazy proxies of them into `sys.modules`
+    "samplerate": "resample",
+    "resampy": "resample",
+    "scipy.signal": "resample_poly",
+    "librosa.core.audio": "resample",
+}
 
 
 class Settings(StageSettings):

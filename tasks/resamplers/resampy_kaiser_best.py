@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from tasks.settings import StageSettings
 
 VERSION = 1
+ENGINES = {"resampy": "resample"}
 
 
 class Settings(StageSettings):

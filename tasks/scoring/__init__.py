@@ -4,6 +4,7 @@ from tasks.scoring._plain import UNSPACED
 from tasks.scoring.cleaning import clean
 from tasks.scoring.normalisers import normalise
 from tasks.scoring.rates import Score, language_of, score, scored, total, words
+from tasks.scoring.training import training_text
 
 __all__ = [
     "UNSPACED",
@@ -14,5 +15,6 @@ __all__ = [
     "score",
     "scored",
     "total",
+    "training_text",
     "words",
 ]

@@ -36,12 +36,24 @@ def compatible(text: str) -> str:
 def folded(text: str, language: str) -> str:
     """Casefold; punctuation and symbols out (apostrophes inside words stay), joiners too;
     whitespace squeezed."""
-    if language in _DOTLESS:
-        text = text.replace("I", "ı").replace("İ", "i")
+    text = _dotted(text, language)
     # In Persian a ZWNJ stands between the parts of a word, and often a space in its stead.
     text = JOINERS.sub(" " if language == "fa" else "", text)
     lower = text.casefold().replace("i\u0307", "i")  # of İ: the mark parts it from what follows
-    text = unicodedata.normalize("NFKC", lower)
+    return bare(unicodedata.normalize("NFKC", lower))
+
+
+def lower(text: str, language: str) -> str:
+    """Lower case that keeps what casefold() changes, such as ß."""
+    return _dotted(text, language).lower().replace("i\u0307", "i")
+
+
+def _dotted(text: str, language: str) -> str:
+    return text.replace("I", "ı").replace("İ", "i") if language in _DOTLESS else text
+
+
+def bare(text: str) -> str:
+    """Without punctuation and symbols; apostrophes inside words stay; whitespace squeezed."""
     text = "".join(c if c == "'" or unicodedata.category(c)[0] in "LMN" else " " for c in text)
     return squeezed(_LOOSE_APOSTROPHE.sub(" ", text))
 

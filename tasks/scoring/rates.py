@@ -15,26 +15,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from rapidfuzz.distance import Levenshtein
 
+from tasks.schema import Row
 from tasks.scoring._plain import UNSPACED
 from tasks.scoring.cleaning import clean
 from tasks.scoring.normalisers import LONGEST, VERSION, base, normalise
 from tasks.scoring.readings import agreed
-
-__all__ = [
-    "UNSPACED",
-    "Score",
-    "clean",
-    "language_of",
-    "normalise",
-    "score",
-    "scored",
-    "total",
-    "words",
-]
 
 _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 _KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa]")
@@ -115,7 +103,7 @@ def _counts(said: str, heard: str) -> Score:
     )
 
 
-def scored(row: dict[str, Any], reference: str | None, stated: str | None) -> dict[str, Any]:
+def scored(row: Row, reference: str | None, stated: str | None) -> Row:
     """A row of TRANSCRIPTS with everything that follows from `raw_text`, the recognised language,
     and the source's current text (clean) and language; the row itself if it is up to date.
 

@@ -44,7 +44,7 @@ KEPT = LONGEST + _edges.CONTEXT + SURROUNDINGS + TAIL + LEAD_IN  # windows of hi
 class SpeechDetector:
     """Regions are in order and do not overlap, but may touch.
 
-    `settled` collects final regions; the caller empties it. `open_start` is the start of the region
+    `final` collects final regions; the caller empties it. `open_start` is the start of the region
     under way once it is final, and `open_until` a window that this region surely reaches.
     """
 
@@ -53,7 +53,7 @@ class SpeechDetector:
         self._hysteresis = settings.hysteresis()
         self._min_speech = max(-(-settings.min_speech_ms * RATE // (1000 * WINDOW)), 1)
         self._min_known = max(LEVEL_WINDOWS, self._min_speech)  # before a start is moved
-        self.settled: list[tuple[int, int]] = []
+        self.final: list[tuple[int, int]] = []
         self.open_start: int | None = None
         self._at = 0  # windows seen
         self._first = 0  # first window of the history
@@ -62,7 +62,7 @@ class SpeechDetector:
         self._pause_start = 0  # end of the last region before its edge is moved
         self._doubtful: tuple[int, int] | None = None  # the sound that needs a second opinion
         self._last: tuple[int, int] | None = None  # last region: start final, end not yet moved
-        self._settled_until = 0  # end of the last region in `settled`
+        self._final_until = 0  # end of the last region in `final`
 
     @property
     def open_until(self) -> int:
@@ -70,7 +70,7 @@ class SpeechDetector:
 
     @property
     def earliest_pending(self) -> int:
-        """No region that is not yet in `settled` starts before this window."""
+        """No region that is not yet in `final` starts before this window."""
         if self._last is not None:
             return self._last[0]
         if self.open_start is not None:
@@ -79,7 +79,7 @@ class SpeechDetector:
             start = self._hysteresis.start
         else:
             start = (self._at if self._doubtful is None else self._doubtful[0]) - LEAD_IN
-        return max(start - _edges.MAX_SHIFT, self._pause_start, self._settled_until)
+        return max(start - _edges.MAX_SHIFT, self._pause_start, self._final_until)
 
     def push(self, probability: float, level: float, samples: Floats) -> None:
         """The next window: its speech probability, its level in dBFS, its samples at 16 kHz."""
@@ -93,7 +93,7 @@ class SpeechDetector:
             if self._doubtful is not None and self._doubtful[0] >= start - ONSET:
                 self._doubtful = None
             self._second_opinion(start)
-            self._settle(start)
+            self._finalise(start)
         if region is not None:
             self._close(*region)
         elif start is None:
@@ -110,7 +110,7 @@ class SpeechDetector:
         if region is not None:
             self._close(*region)
         self._second_opinion(self._at)
-        self._settle(self._at)
+        self._finalise(self._at)
 
     def _push_pause(self, probability: float) -> None:
         """A window outside of speech: collect doubtful sounds, settle the last region."""
@@ -124,7 +124,7 @@ class SpeechDetector:
         needed_until = self._pause_start + _edges.CONTEXT
         waits = self._doubtful is not None and self._doubtful[0] < needed_until
         if not waits and self._at >= needed_until:
-            self._settle(self._at)
+            self._finalise(self._at)
 
     def _second_opinion(self, until: int) -> None:
         """Run the model afresh on the doubtful sound, up to the window `until`."""
@@ -145,7 +145,7 @@ class SpeechDetector:
                 begin = max(region[0] + first, self._pause_start)
                 stop = min(region[1] + first, until)
                 if stop - begin >= MIN_FOUND:
-                    self._settle(begin)
+                    self._finalise(begin)
                     self._close(begin, stop)
 
     def _close(self, start: int, end: int) -> None:
@@ -160,9 +160,9 @@ class SpeechDetector:
         region = self._levels_between(start, min(known_until, start + LEVEL_WINDOWS))
         pause = self._levels_between(max(self._pause_start, start - _edges.CONTEXT), start)
         shift = _edges.edge_shift(pause[::-1], _edges.speech_level(region))
-        return max(start - shift, self._settled_until)
+        return max(start - shift, self._final_until)
 
-    def _settle(self, next_start: int) -> None:
+    def _finalise(self, next_start: int) -> None:
         """Move the end of the last region and settle it; its pause is known up to `next_start`."""
         if self._last is None:
             return
@@ -171,8 +171,8 @@ class SpeechDetector:
         pause = self._levels_between(end, min(next_start, end + _edges.CONTEXT))
         end += _edges.edge_shift(pause, _edges.speech_level(region))
         if end - start >= self._min_speech:
-            self.settled.append((start, end))
-            self._settled_until = end
+            self.final.append((start, end))
+            self._final_until = end
 
     def _levels_between(self, start: int, end: int) -> NDArray[np.float64]:
         return np.array(self._levels[max(start - self._first, 0) : end - self._first])

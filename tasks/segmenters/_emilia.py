@@ -73,7 +73,7 @@ class EmiliaSegmenter:
         outside, self._ahead = self._ahead, []
         self._end(outside)
         self._merge_pieces()
-        self._settle()
+        self._finalise()
         count = self._count
         self._out += [Span(count, count, given=turn.index) for turn in reversed(outside)]
         self._label_rest()
@@ -113,12 +113,12 @@ class EmiliaSegmenter:
         self._active = [turn for turn in self._active if id(turn) not in self._finished]
 
     def _merge_pieces(self) -> None:
-        """Rule 3 on the pieces that the turns have settled, in the source's order of turns."""
+        """Rule 3 on the pieces that are final in their turns, in the source's order of turns."""
         while self._turns:
             turn = self._turns[0]
-            for piece in turn.settled:
+            for piece in turn.final:
                 self._merge(piece)
-            turn.settled.clear()
+            turn.final.clear()
             if id(turn) not in self._finished:
                 break
             self._finished.remove(id(self._turns.popleft()))
@@ -127,14 +127,14 @@ class EmiliaSegmenter:
             next_piece = self._next_piece()
             too_far = next_piece - last.end >= settings.max_gap_seconds * self._rate
             if too_far or next_piece - last.start >= settings.max_seconds * self._rate:
-                self._settle()
+                self._finalise()
 
     def _merge(self, piece: Piece) -> None:
         last = self._last
         if last is not None and self._mergeable(last, piece):
             last.end, last.whole = piece.end, False
         else:
-            self._settle()
+            self._finalise()
             self._last = piece
 
     def _mergeable(self, last: Piece, piece: Piece) -> bool:
@@ -147,7 +147,7 @@ class EmiliaSegmenter:
             and piece.end - last.start < settings.max_seconds * rate
         )
 
-    def _settle(self) -> None:
+    def _finalise(self) -> None:
         """The last piece grows no more."""
         last, self._last = self._last, None
         if last is None or last.end <= last.start:

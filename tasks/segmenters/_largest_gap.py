@@ -23,12 +23,12 @@ class _Gap:
 
 
 class LargestGapSplitter:
-    """`settled` collects final pieces; the caller empties it."""
+    """`final` collects final pieces; the caller empties it."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self.settled: list[tuple[int, int]] = []
-        #: Start of the piece that is not settled.
+        self.final: list[tuple[int, int]] = []
+        #: Start of the piece that is not final.
         self.pending_start: int | None = None
         self._first_start: int | None = None
         self._last_end: int | None = None  # None while a region is open
@@ -61,7 +61,7 @@ class LargestGapSplitter:
             if until - gap.group_start < self._limit:
                 return
             assert self.pending_start is not None
-            self.settled.append((self.pending_start, gap.speech_end))
+            self.final.append((self.pending_start, gap.speech_end))
             self.pending_start = gap.next_start
             self._splits += 1
 
@@ -85,7 +85,7 @@ class LargestGapSplitter:
     def _settle_last(self) -> None:
         assert self.pending_start is not None
         assert self._last_end is not None
-        self.settled.append((self.pending_start, self._last_end))
+        self.final.append((self.pending_start, self._last_end))
         self.pending_start = None
 
     def _forget_smaller(self, width: int) -> None:

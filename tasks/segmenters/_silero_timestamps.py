@@ -16,13 +16,13 @@ from tasks.speech.silero import RATE, WINDOW
 
 
 class SileroTimestamps:
-    """`settled` collects final regions in order; the caller empties it."""
+    """`final` collects final regions in order; the caller empties it."""
 
     def __init__(self, settings: SpeechSettings) -> None:
         self._hysteresis = settings.hysteresis()
         self._min_speech = settings.min_speech_ms * RATE // 1000
         self._pad = settings.speech_pad_ms * RATE // 1000
-        self.settled: list[tuple[int, int]] = []
+        self.final: list[tuple[int, int]] = []
         #: Padded start of the open region, once it is long enough to count.
         self.open_start: int | None = None
         #: Samples of the audio, if known; to be set before the last window is pushed.
@@ -40,7 +40,7 @@ class SileroTimestamps:
 
     @property
     def earliest_pending(self) -> int:
-        """No region that is not yet in `settled` starts before this sample."""
+        """No region that is not yet in `final` starts before this sample."""
         if self.open_start is not None:
             return self.open_start
         if self._last is not None:
@@ -68,7 +68,7 @@ class SileroTimestamps:
             self._close(region[0] * WINDOW, length)
         if self._last is not None:
             start, end = self._last
-            self.settled.append((start, min(end + self._pad, length)))
+            self.final.append((start, min(end + self._pad, length)))
             self._last = None
         self._at = length
 
@@ -87,7 +87,7 @@ class SileroTimestamps:
             last_start, last_end = self._last
             pause = start - last_end
             pad = pad if pause >= 2 * pad else pause // 2
-            self.settled.append((last_start, last_end + pad))
+            self.final.append((last_start, last_end + pad))
             self._last = None
         self.open_start = max(start - pad, 0)
 
@@ -95,5 +95,5 @@ class SileroTimestamps:
         """After a pause of two pads, the end of the last region no longer depends on the next."""
         if self._last is not None and self._at - self._last[1] >= 2 * self._pad:
             start, end = self._last
-            self.settled.append((start, end + self._pad))
+            self.final.append((start, end + self._pad))
             self._last = None

@@ -49,7 +49,7 @@ class FrameRms:
 
 
 class Slicer:
-    """Takes the RMS of each frame; `settled` collects final slices, which the caller empties.
+    """Takes the RMS of each frame; `final` collects final slices, which the caller empties.
 
     `open_start` is where the open slice begins, None during a pause that has already ended it.
     Silence at the start counts as an open slice until sound follows: a recording that is silent
@@ -59,7 +59,7 @@ class Slicer:
     def __init__(self, threshold: float, min_length: int, min_interval: int, max_kept: int) -> None:
         self._threshold = threshold
         self._min_length, self._min_interval, self._kept = min_length, min_interval, max_kept
-        self.settled: list[tuple[int, int]] = []
+        self.final: list[tuple[int, int]] = []
         self.open_start: int | None = 0
         self._at = 0  # frames seen
         self._length_from = 0  # frame from which `min_length` counts
@@ -74,7 +74,7 @@ class Slicer:
 
     @property
     def earliest_pending(self) -> int:
-        """No slice that is not yet in `settled` begins before this frame."""
+        """No slice that is not yet in `final` begins before this frame."""
         return self.open_start if self.open_start is not None else max(self._at - self._kept, 0)
 
     def push(self, rms: float) -> None:
@@ -126,7 +126,7 @@ class Slicer:
 
     def _end(self, end: int) -> None:
         if self.open_start is not None and self.open_start < end:
-            self.settled.append((self.open_start, end))
+            self.final.append((self.open_start, end))
         self.open_start = None
 
 

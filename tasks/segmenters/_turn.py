@@ -44,7 +44,7 @@ class Piece:
 class Turn:
     """Takes the samples of a recording from `start` to `end` (infinite: to its end).
 
-    `settled` collects final pieces; the caller empties it. Holds the detector's state and 16 s of
+    `final` collects final pieces; the caller empties it. Holds the detector's state and 16 s of
     audio at 16 kHz, the detector's batch.
     """
 
@@ -59,7 +59,7 @@ class Turn:
     ) -> None:
         self.start, self.end = start, end
         self.index, self.speaker = index, speaker
-        self.settled: list[Piece] = []
+        self.final: list[Piece] = []
         self._held: list[Piece] = []  # while the turn may prove to be short, and stay whole
         self._rate = rate
         self._max_length = int(settings.max_seconds * RATE)
@@ -72,8 +72,8 @@ class Turn:
     @property
     def earliest_pending(self) -> int:
         """No piece that the caller has not taken starts before this sample of the recording."""
-        if self.settled:
-            return self.settled[0].start
+        if self.final:
+            return self.final[0].start
         if self._is_short(self.start + self._pushed):  # it may end here, and stay whole
             return self.start
         start = self._pending_start()
@@ -112,7 +112,7 @@ class Turn:
         self._release()
 
     def _release(self) -> None:
-        self.settled += self._held
+        self.final += self._held
         self._held.clear()
 
     def _is_short(self, end: float) -> bool:
@@ -137,18 +137,18 @@ class Turn:
             self._splitter.region_begins(start)
 
     def _group_regions(self) -> None:
-        """Pass the settled speech regions on to the splitter."""
-        for start, end in self._timestamps.settled:
+        """Pass the final speech regions on to the splitter."""
+        for start, end in self._timestamps.final:
             self._begin_region(start)
             self._splitter.region_ends(end)
-        self._timestamps.settled.clear()
+        self._timestamps.final.clear()
 
     def _take_groups(self) -> None:
         """Turn the splitter's groups into pieces."""
-        for start, end in self._splitter.settled:
+        for start, end in self._splitter.final:
             cut, self._last_cut = self._last_cut, None
             self._cut_evenly(start if cut is None else cut, end, cut is not None)
-        self._splitter.settled.clear()
+        self._splitter.final.clear()
 
     def _cut_evenly(self, start: int, end: int, cut: bool) -> None:
         """Pieces of exactly the longest length, then the rest, whatever its length."""

@@ -34,7 +34,7 @@ class Lengths:
 
 
 class UtteranceBuilder:
-    """`settled` collects (start, end, start of the next speech if known); the caller empties it.
+    """`final` collects (start, end, start of the next speech if known); the caller empties it.
 
     `dip(low, high)` gives the best cut between two windows: (end, start of the next).
     """
@@ -43,11 +43,11 @@ class UtteranceBuilder:
         self._lengths, self._dip = lengths, dip
         self._regions: list[Range] = []  # of the utterance that may still grow
         self._cut: int | None = None  # last cut inside the open region
-        self.settled: list[tuple[int, int, int | None]] = []
+        self.final: list[tuple[int, int, int | None]] = []
 
     @property
     def pending_start(self) -> int | None:
-        """Start of the speech that is in no settled utterance yet."""
+        """Start of the speech that is in no final utterance yet."""
         return self._regions[0][0] if self._regions else self._cut
 
     def region_reaches(self, start: int, until: int) -> None:
@@ -65,16 +65,16 @@ class UtteranceBuilder:
     def no_speech_before(self, window: int) -> None:
         """No region is open, and the next one does not start before `window`."""
         if self._regions and window - self._regions[-1][1] >= self._lengths.max_gap:
-            self._settle(len(self._regions), None)
+            self._finalise(len(self._regions), None)
 
     def finish(self) -> None:
-        self._settle(len(self._regions), None)
+        self._finalise(len(self._regions), None)
 
     def _rest_of(self, start: int) -> int:
         """Start of the uncut rest of a region; settles what a long pause separates from it."""
         start = start if self._cut is None else self._cut
         if self._regions and start - self._regions[-1][1] >= self._lengths.max_gap:
-            self._settle(len(self._regions), start)
+            self._finalise(len(self._regions), start)
         return start
 
     def _split(self, coming: list[Range]) -> None:
@@ -97,7 +97,7 @@ class UtteranceBuilder:
             best = max(
                 fair or [len(regions) - 1], key=lambda k: (regions[k][0] - regions[k - 1][1], k)
             )
-            self._settle(best, regions[best][0])
+            self._finalise(best, regions[best][0])
 
     def _is_fair(self, regions: list[Range], k: int) -> bool:
         """Whether a split before region `k` leaves no scrap and about the target length."""
@@ -118,13 +118,13 @@ class UtteranceBuilder:
             if end - begin <= lengths.longest + spare:
                 return start
             if begin == start:
-                self._settle(len(self._regions), start)
+                self._finalise(len(self._regions), start)
             least = max(min(lengths.target, lengths.longest) // 2, lengths.shortest)
             low = max(begin + least, start + 1)
             high = max(min(begin + lengths.longest, end - lengths.shortest), low)
             stop, start = self._dip(low, high)
             self._regions = [(begin, stop)]
-            self._settle(1, start)
+            self._finalise(1, start)
             self._cut = start
 
     def _is_scrap(self) -> bool:
@@ -132,8 +132,8 @@ class UtteranceBuilder:
         regions = self._regions
         return bool(regions) and regions[-1][1] - regions[0][0] < self._lengths.shortest
 
-    def _settle(self, count: int, next_start: int | None) -> None:
+    def _finalise(self, count: int, next_start: int | None) -> None:
         """Settle the first `count` regions as one utterance."""
         if count:
-            self.settled.append((self._regions[0][0], self._regions[count - 1][1], next_start))
+            self.final.append((self._regions[0][0], self._regions[count - 1][1], next_start))
             del self._regions[:count]

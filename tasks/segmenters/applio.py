@@ -6,16 +6,19 @@ the last window, whatever its length. `simple` cuts the whole recording into suc
 that fills none is kept, unless `drop_tail` asks for Applio's behaviour. Pauses are `non_speech`;
 the ledger counts what windows share as overlap.
 
-Applio first resamples to 32, 40 or 48 kHz, and may apply a high-pass; here the recording's own rate
-is used. Frames are defined in ms, so the cuts agree to about a frame. Memory: one window and a
-pause of up to twice `max_sil_kept_ms`, whatever the length of the recording; of silence at the
-start, as much as `tasks/stages/cutting.py` keeps.
+As in Applio, pauses are sought at `sample_rate` and behind a high-pass (`_applio_ear.py`): hum and
+offset hide pauses, and the quietest frame of a pause, where it is cut, is another one at another
+rate. A recording that is no longer than `min_length_ms` is left whole. The cuts are the samples of
+the recording that lie nearest. Memory: one window and a pause of up to twice `max_sil_kept_ms`,
+whatever the length of the recording; of silence at the start, as much as `tasks/stages/cutting.py`
+keeps.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, Self
 
 import numpy as np
@@ -25,10 +28,11 @@ from pydantic import Field, model_validator
 from tasks.audio.channels import mean
 from tasks.recording import Segment
 from tasks.segmenters import Segmenter, Span
+from tasks.segmenters._applio_ear import Ear
 from tasks.segmenters._slicer import FrameRms, Slicer
 from tasks.settings import StageSettings
 
-VERSION = 1
+VERSION = 2
 
 
 class Settings(StageSettings):
@@ -50,6 +54,16 @@ class Settings(StageSettings):
     hop_ms: int = Field(15, ge=1, le=1000, description="Step between frames, ms.")
     max_sil_kept_ms: int = Field(
         500, ge=1, le=60_000, description="Most silence kept on each side of a slice, ms."
+    )
+    sample_rate: int | None = Field(
+        40_000,
+        ge=8_000,
+        le=192_000,
+        description="automatic: rate at which pauses are sought, Hz, as Applio's; null: the "
+        "recording's own.",
+    )
+    highpass: bool = Field(
+        True, description="automatic: seek pauses without what lies below 48 Hz, as Applio does."
     )
     window_seconds: float = Field(3.0, gt=0, le=600, description="Length of a window, s.")
     overlap_seconds: float = Field(
@@ -120,45 +134,59 @@ class Simple:
 
 
 class Automatic:
-    """Windows over the slices between pauses."""
+    """Windows over the slices between pauses. Until `_take`, places are at the ear's rate."""
 
     def __init__(self, settings: Settings, rate: int) -> None:
-        self._settings, self._rate = settings, rate
-        self._hop = hop = max(round(rate * settings.hop_ms / 1000), 1)
-        interval = rate * settings.min_interval_ms / 1000
+        self._settings = settings
+        self._ear = Ear(rate, settings.sample_rate or rate, settings.highpass)
+        heard = self._ear.rate
+        self._hop = hop = max(round(heard * settings.hop_ms / 1000), 1)
+        interval = heard * settings.min_interval_ms / 1000
         self._rms = FrameRms(hop, max(min(round(interval), 4 * hop), 1))
+        self._least = round(heard * settings.min_length_ms / 1000 / hop)
         self._slicer = Slicer(
             10 ** (settings.threshold_db / 20),
-            round(rate * settings.min_length_ms / 1000 / hop),
+            self._least,
             round(interval / hop),
-            max(round(rate * settings.max_sil_kept_ms / 1000 / hop), 1),
+            max(round(heard * settings.max_sil_kept_ms / 1000 / hop), 1),
         )
-        self._beyond = settings.overlap_seconds * rate
-        self._count = 0
+        self._beyond = settings.overlap_seconds * heard
         self._done = 0  # samples that utterances and pauses cover
         self._windows: _Windows | None = None  # of the open slice
         self._out: list[Span] = []
 
     def push(self, block: NDArray[np.float32]) -> list[Span]:
-        self._count += len(block)
-        self._slice(self._rms.push(mean(block)))
-        return self._take()
+        self._slice(self._rms.push(self._ear.push(mean(block))))
+        return [] if self._is_short else self._take()
 
     def finish(self) -> list[Span]:
+        self._slice(self._rms.push(self._ear.finish()))
+        if self._is_short:
+            self._out, self._done = [], 0
+            self._windows = _Windows(self._settings, self._ear.rate, 0)
+            self._cut_rest(self._windows, self._ear.heard)
+            return self._take()
         self._slice(self._rms.finish())
         self._slicer.finish()
         self._cut_slices()
-        self._pause(self._count)
+        self._pause(self._ear.heard)
         return self._take()
 
     @property
     def needed_from(self) -> int:
+        if self._is_short:
+            return 0
         at = (
             self._slicer.earliest_pending * self._hop
             if self._windows is None
             else self._windows.next
         )
-        return min(at, self._count)
+        return self._ear.place(at)
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether what was heard so far is too short to be cut at all."""
+        return -(-self._ear.heard // self._hop) <= self._least
 
     def _slice(self, levels: list[float]) -> None:
         slicer = self._slicer
@@ -168,24 +196,26 @@ class Automatic:
         # Silence at the start (`open_until` 0) may turn out to be no slice: do not cut it yet.
         if slicer.open_start is not None and slicer.open_until > 0:
             windows = self._open(slicer.open_start)
-            self._cut_whole(windows, min(slicer.open_until * self._hop, self._count))
+            self._cut_whole(windows, min(slicer.open_until * self._hop, self._ear.heard))
 
     def _cut_slices(self) -> None:
-        """Cut the rest of each settled slice into windows."""
-        for begin, end in self._slicer.settled:
-            windows = self._open(begin)
-            stop = min(end * self._hop, self._count)
-            self._cut_whole(windows, stop)
-            if windows.next < stop:  # the last frame may hold no sample
-                self._out.append(Span(windows.next, stop))
+        """Cut the rest of each final slice into windows."""
+        for begin, end in self._slicer.final:
+            stop = min(end * self._hop, self._ear.heard)
+            self._cut_rest(self._open(begin), stop)
             self._done, self._windows = stop, None
-        self._slicer.settled.clear()
+        self._slicer.final.clear()
+
+    def _cut_rest(self, windows: _Windows, stop: int) -> None:
+        self._cut_whole(windows, stop)
+        if windows.next < stop:  # the last frame may hold no sample
+            self._out.append(Span(windows.next, stop))
 
     def _open(self, begin: int) -> _Windows:
         if self._windows is None:
             start = begin * self._hop
             self._pause(start)
-            self._windows = _Windows(self._settings, self._rate, start)
+            self._windows = _Windows(self._settings, self._ear.rate, start)
         return self._windows
 
     def _cut_whole(self, windows: _Windows, end: int) -> None:
@@ -198,8 +228,11 @@ class Automatic:
             self._done = end
 
     def _take(self) -> list[Span]:
+        """The spans so far, in samples of the recording."""
         out, self._out = self._out, []
-        return out
+        place = self._ear.place
+        placed = (replace(span, start=place(span.start), end=place(span.end)) for span in out)
+        return [span for span in placed if span.start < span.end]
 
 
 def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:

@@ -66,5 +66,8 @@ class Undecided:
 
 def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:
     if given:
-        return given_segmenter.start(given_segmenter.Settings(), rate, given)
+        lengths = given_segmenter.Settings(
+            target_seconds=settings.target_seconds, max_seconds=settings.max_seconds
+        )
+        return given_segmenter.start(lengths, rate, given)
     return Undecided(settings, rate)

@@ -1,22 +1,38 @@
-"""The source's own segments; the audio between them is `unsegmented`."""
+"""The source's own segments; the audio between them is `unsegmented`.
+
+A segment longer than `max_seconds` whose words have times is cut between words, at sentence ends
+where there are any (`_sentences.py`); each piece has the text of its words. Others stay whole.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from tasks.recording import Segment
-from tasks.segmenters import Span
+from tasks.recording import Segment, said
+from tasks.segmenters import Span, _sentences
 from tasks.settings import StageSettings
 
 VERSION = 1
 
 
 class Settings(StageSettings):
-    """None: the source decides."""
+    """How long segments are cut whose words have times."""
+
+    target_seconds: float = Field(
+        10.0,
+        ge=0.5,
+        le=3600,
+        description="Length of the pieces of a segment that is cut, s, about.",
+    )
+    max_seconds: float = Field(
+        30.0, ge=1, le=3600, description="Longest segment that is left whole, s, and longest piece."
+    )
 
 
 class Given:
@@ -26,10 +42,17 @@ class Given:
     utterance of no samples, which the caller fails as `segment_outside_audio`.
     """
 
-    def __init__(self, rate: int, given: Sequence[Segment]) -> None:
+    def __init__(self, settings: Settings, rate: int, given: Sequence[Segment]) -> None:
         self._count = 0
         self._any = bool(given)
-        bounds = [(sample(s.start, rate), sample(s.end, rate), i) for i, s in enumerate(given)]
+        bounds: list[tuple[float, float, int]] = []
+        self._cut: set[int] = set()  # segments that are several pieces
+        for i, segment in enumerate(given):
+            edges = [segment.start, *_cuts(segment, settings), segment.end]
+            at = [sample(edge, rate) for edge in edges]
+            bounds += [(start, end, i) for start, end in pairwise(at)]
+            if len(at) > 2:
+                self._cut.add(i)
         # A stack: the earliest end on top, open ends at the bottom.
         self._waiting = sorted(bounds, key=lambda b: (b[1], b[0], b[2]), reverse=True)
         # needed[n]: the earliest start when n segments are still waiting
@@ -43,11 +66,11 @@ class Given:
         self._count += len(block)
         ready = []
         while self._waiting and self._waiting[-1][1] <= self._count:
-            ready.append(self._settle())
+            ready.append(self._finalise())
         return ready
 
     def finish(self) -> list[Span]:
-        rest = [self._settle() for _ in range(len(self._waiting))]
+        rest = [self._finalise() for _ in range(len(self._waiting))]
         reason = "outside_segments" if self._any else "no_segments"
         gaps = complement(self._used, self._count)
         return rest + [Span(a, b, "unsegmented", reason=reason) for a, b in gaps]
@@ -58,7 +81,7 @@ class Given:
             return self._count
         return int(min(self._needed[len(self._waiting)], self._count))
 
-    def _settle(self) -> Span:
+    def _finalise(self) -> Span:
         first, last, index = self._waiting.pop()
         start = int(min(first, self._count))
         end = int(min(last, self._count))
@@ -68,7 +91,18 @@ class Given:
                 self._used[-1] = (self._used[-1][0], max(end, self._used[-1][1]))
             else:
                 self._used.append((start, end))
+        if index in self._cut:
+            return Span(start, end, turn=index)
         return Span(start, end, given=index)
+
+
+def _cuts(segment: Segment, settings: Settings) -> list[float]:
+    words = said.written(segment)
+    if not words:
+        return []
+    end = words[-1].end if segment.end is None else segment.end
+    target, longest = settings.target_seconds, settings.max_seconds
+    return _sentences.cuts(words, segment.start, end, min(target, longest), longest)
 
 
 def sample(seconds: float | None, rate: int) -> float:
@@ -91,4 +125,4 @@ def complement(used: list[tuple[int, int]], count: int) -> list[tuple[int, int]]
 
 
 def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Given:
-    return Given(rate, given)
+    return Given(settings, rate, given)

@@ -98,7 +98,7 @@ class Vad:
         self._detector.finish()
         self._build()
         self._builder.finish()
-        self._settle()
+        self._finalise()
         self._cover(self._count, "non_speech", None)
         return self._take()
 
@@ -123,16 +123,16 @@ class Vad:
             self._build()
 
     def _build(self) -> None:
-        """Pass on what the last window settled."""
+        """Pass on what the last window made final."""
         detector, builder = self._detector, self._builder
-        for start, end in detector.settled:
+        for start, end in detector.final:
             builder.region_ended(start, end)
-        detector.settled.clear()
+        detector.final.clear()
         if detector.open_start is not None:
             builder.region_reaches(detector.open_start, detector.open_until)
         else:
             builder.no_speech_before(detector.earliest_pending)
-        self._settle()
+        self._finalise()
 
     def _dip(self, low: int, high: int) -> tuple[int, int]:
         """The best cut in windows [low, high) as (end, next start): the longest run of windows
@@ -147,9 +147,9 @@ class Vad:
         where = low + int(np.argmin(smooth))
         return where, where
 
-    def _settle(self) -> None:
-        """Spans of the settled utterances, padded; two pads that would meet share the pause."""
-        for first, last, next_start in self._builder.settled:
+    def _finalise(self) -> None:
+        """Spans of the final utterances, padded; two pads that would meet share the pause."""
+        for first, last, next_start in self._builder.final:
             start, end = first * WINDOW, last * WINDOW
             stop = end + self._pad
             if next_start is not None:
@@ -160,7 +160,7 @@ class Vad:
                 self._cover(stop, "unsegmented", "below_min_seconds")
             else:
                 self._cover(stop, "utterance", None)
-        self._builder.settled.clear()
+        self._builder.final.clear()
 
     def _cover(self, end: int, kind: Kind, reason: str | None) -> None:
         """Add a span from the end of the last one to `end`, unless it is empty."""

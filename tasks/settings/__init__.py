@@ -11,6 +11,7 @@ from tasks.settings.base import (
     role,
 )
 from tasks.settings.portions import Split
+from tasks.settings.sources import Source, SourceSettings
 from tasks.settings.stages import (
     Backend,
     Filter,
@@ -22,8 +23,6 @@ from tasks.settings.stages import (
     ResampleSettings,
     Segmenter,
     ShardSettings,
-    Source,
-    SourceSettings,
     TranscribeSettings,
     Verdict,
 )

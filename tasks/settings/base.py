@@ -13,15 +13,24 @@ down, by us or by Prefect, never hold them; objects in memory and on their way t
 
 from __future__ import annotations
 
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict, Field, model_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
+from pydantic.config import JsonDict
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from tasks import masking, shelves
+from tasks.json_types import JsonObject
 
-THRESHOLD: dict[str, Any] = {"role": "threshold"}
-TRANSIENT: dict[str, Any] = {"role": "transient"}
-SECRET: dict[str, Any] = {"role": "secret"}
+THRESHOLD: JsonDict = {"role": "threshold"}
+TRANSIENT: JsonDict = {"role": "transient"}
+SECRET: JsonDict = {"role": "secret"}
 
 
 class Masked(BaseModel):
@@ -30,8 +39,8 @@ class Masked(BaseModel):
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
 
     @model_serializer(mode="wrap")
-    def _masked(self, plain: Any) -> dict[str, Any]:
-        found: dict[str, Any] = masking.value(plain(self))
+    def _masked(self, plain: SerializerFunctionWrapHandler) -> JsonObject:
+        found: JsonObject = masking.value(plain(self))
         return found
 
 
@@ -40,7 +49,7 @@ class StageSettings(Masked):
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
-    def recipe(self) -> dict[str, Any]:
+    def recipe(self) -> JsonObject:
         """The part that can change an output: unmarked fields only, as JSON values."""
         return {
             name: value
@@ -63,7 +72,7 @@ class Plugin(Masked):
     use: str = Field(description="File name on the shelf, or a dotted module of your own.")
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> JsonObject:
         return dict(self.model_extra or {})
 
 
@@ -74,8 +83,10 @@ class Shelf:
     def __init__(self, name: str, title: str) -> None:
         self.name, self.title = name, title
 
-    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        whole: dict[str, Any] = handler.resolve_ref_schema(handler(core))
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        whole = handler.resolve_ref_schema(handler(core))
         if whole.get("type") == "string":
             return self._offered(whole)
         if "properties" not in whole:  # of what is written, which has any keys
@@ -83,7 +94,7 @@ class Shelf:
         properties = {**whole["properties"], "use": self._offered(whole["properties"]["use"])}
         return {**whole, "title": self.title, "properties": properties}
 
-    def _offered(self, text: dict[str, Any]) -> dict[str, Any]:
+    def _offered(self, text: JsonSchemaValue) -> JsonSchemaValue:
         on_shelf = {"title": "on the shelf", "type": "string", "enum": shelves.names(self.name)}
         own = {"title": "of your own", "type": "string", "pattern": r"\."}
         return {**{k: v for k, v in text.items() if k != "type"}, "anyOf": [on_shelf, own]}

@@ -7,7 +7,7 @@ not.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TypeGuard
 
 from pydantic import Field
 
@@ -31,7 +31,7 @@ class Split(StageSettings):
     )
 
 
-def check_splits(value: Any) -> Any:
+def check_splits(value: object) -> object:
     """The value, or ValueError: `{name: fraction | {hours: …} | {list: …}}`."""
     if not isinstance(value, dict):
         raise ValueError("write it as {dev: 0.05, test: {hours: 2}}")
@@ -53,7 +53,7 @@ def check_splits(value: Any) -> Any:
     return value
 
 
-def _is_share(share: Any) -> bool:
+def _is_share(share: object) -> bool:
     if not isinstance(share, dict):
         return isinstance(share, Split) or (_is_number(share) and 0 < share < 1)
     given = {key: value for key, value in share.items() if value is not None}
@@ -63,7 +63,7 @@ def _is_share(share: Any) -> bool:
     return set(given) == {"list"} and isinstance(path, str) and path != "" and "://" not in path
 
 
-def check_weights(value: Any) -> Any:
+def check_weights(value: object) -> object:
     """The value, or ValueError: `{dataset: share}`."""
     if not isinstance(value, dict):
         raise ValueError("write it as {<dataset>: 0.5}")
@@ -81,5 +81,5 @@ def check_weights(value: Any) -> Any:
     return value
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)

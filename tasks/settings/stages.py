@@ -7,12 +7,12 @@ checks those.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from tasks.settings import portions
-from tasks.settings.base import THRESHOLD, TRANSIENT, Masked, Plugin, Shelf, StageSettings
+from tasks.settings.base import THRESHOLD, TRANSIENT, Plugin, Shelf, StageSettings
 from tasks.settings.portions import Split
 
 Segmenter = Annotated[Plugin, Shelf("segmenters", "Segmenter")]
@@ -21,32 +21,6 @@ Resampler = Annotated[Plugin, Shelf("resamplers", "Resampler")]
 Level = Annotated[Plugin, Shelf("levels", "Level")]
 Backend = Annotated[Plugin, Shelf("asr", "Recogniser")]
 Verdict = Annotated[Plugin, Shelf("text", "Verdict")]
-
-
-class Source(Masked):
-    """One source of recordings; `kind` names a file in `tasks/sources/`, which checks the rest."""
-
-    model_config = ConfigDict(extra="allow")
-
-    kind: Annotated[str, Shelf("sources", "Kind")] = Field("folder", description="What is read.")
-    path: str = Field(description="Folder, list or file to read.")
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return dict(self.model_extra or {})
-
-
-class SourceSettings(StageSettings):
-    """What every kind of source has; each kind adds its own fields."""
-
-    kind: str
-    path: str = Field(description="Folder, list or file to read.")
-    name: str = Field("", pattern=r"^[A-Za-z0-9_-]{0,40}$", description="Dataset name in ids.")
-    licence: str | None = Field(None, description="Carried through to the data card.")
-    language: str | None = Field(None, description="Forces this language (ISO 639-1) for ASR.")
-    expect_broken: bool = Field(
-        False, description="Exempt from max_failed_fraction: broken files are normal here."
-    )
 
 
 class ShardSettings(StageSettings):
@@ -155,7 +129,7 @@ class TranscribeSettings(StageSettings):
     )
 
 
-def _named(value: Any) -> Any:
+def _named(value: object) -> object:
     return {"use": value} if isinstance(value, str) else value
 
 
@@ -181,6 +155,12 @@ class PackageSettings(StageSettings):
         "none",
         json_schema_extra=THRESHOLD,
         description="Of tars: none; a compressed one cannot be read in parts.",
+    )
+    text_form: Literal["as_is", "normalised"] = Field(
+        "as_is",
+        json_schema_extra=THRESHOLD,
+        description="as_is: texts as the source or the recogniser writes them; normalised: "
+        "lower case, no punctuation, numbers in words by language.",
     )
     seed: int = Field(0, json_schema_extra=THRESHOLD, description="Order of clips in shards.")
     splits: dict[str, float | Split] = Field(
@@ -220,6 +200,19 @@ class PackageSettings(StageSettings):
         description="All tars anew when the worst reader would get this fraction more than the "
         "mean.",
     )
+    keep: int | None = Field(
+        30,
+        ge=1,
+        json_schema_extra=TRANSIENT,
+        description="Versions that stay: a run that publishes one removes those before the newest "
+        "so many. null: all stay. Files that a newer version links stay with it.",
+    )
+    table_rows: int = Field(
+        100_000,
+        ge=1,
+        json_schema_extra=THRESHOLD,
+        description="A table with more rows than this is a folder of parts of about so many.",
+    )
     refit: bool = Field(
         False,
         json_schema_extra=THRESHOLD,
@@ -252,7 +245,7 @@ class PackageSettings(StageSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_compression(cls, data: Any) -> Any:
+    def _refuse_compression(cls, data: object) -> object:
         wanted = data.get("compression", "none") if isinstance(data, dict) else "none"
         if wanted != "none":
             raise ValueError(

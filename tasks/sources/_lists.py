@@ -12,12 +12,14 @@ import math
 import os
 from collections.abc import Iterator
 
-from tasks.recording import Locator, Recording
+from tasks.recording import Locator, Recording, TimedWord
 from tasks.recording.names import display_text, is_utf8, recording_name
 from tasks.storage import urls
 
 #: A longer line is a bad line; it is skipped without being held in memory.
 MAX_LINE_BYTES = 4 << 20
+#: What aligners write where nobody speaks.
+SILENT = frozenset(("", "<eps>", "<sil>", "sil", "SIL"))
 
 
 def read_lines(path: str) -> Iterator[tuple[int, str | None]]:
@@ -95,6 +97,38 @@ def seconds_field(value: object) -> float | None:
     if not math.isfinite(seconds):
         raise ValueError("seconds are not a finite number")
     return seconds
+
+
+def timed_words(value: object) -> tuple[TimedWord, ...] | None:
+    """Words with their times from `{word, start, end}` or `[word, start, duration]`, None if
+    absent or empty; ValueError for anything else, and where they are not in order of time."""
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        raise ValueError("word times are a list")
+    found: list[TimedWord] = []
+    for item in value:
+        word = _timed_word(item)
+        if word.word in SILENT:
+            continue
+        if not 0 <= word.start <= word.end or (found and word.start < found[-1].start):
+            raise ValueError("word times are negative, or not in order")
+        found.append(word)
+    return tuple(found) or None
+
+
+def _timed_word(item: object) -> TimedWord:
+    if isinstance(item, dict):
+        text, start, end = item.get("word"), item.get("start"), item.get("end")
+        begins, ends = seconds_field(start), seconds_field(end)
+    elif isinstance(item, list) and len(item) >= 3:
+        text, begins, lasts = item[0], seconds_field(item[1]), seconds_field(item[2])
+        ends = None if begins is None or lasts is None else begins + lasts
+    else:
+        raise ValueError("a word with times is {word, start, end} or [word, start, duration]")
+    if begins is None or ends is None:
+        raise ValueError("a word has no times")
+    return TimedWord(text_field(text) or "", begins, ends)
 
 
 def checked_span(start: float | None, end: float | None) -> tuple[float, float | None]:

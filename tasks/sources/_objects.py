@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tasks.errors import ConfigError, RunError
 from tasks.recording import Ignored
 from tasks.recording.names import display_text, recording_name
+from tasks.sources import _outs
 from tasks.sources._paths import skip_reason
 from tasks.storage import answers, urls
 
@@ -33,13 +34,21 @@ def walk(root: str) -> Iterator[Object | Ignored]:
         found = answers.under(files, key)
     except (FileNotFoundError, RunError) as error:
         raise ConfigError(f"source {display_text(root)!r} cannot be listed ({error})") from None
+    signs = (name.removesuffix(_outs.SIGN) for name in found if name.endswith(f"/{_outs.SIGN}"))
+    outs = {*signs, *([""] if _outs.SIGN in found else [])}
+
+    def reason(parts: list[str], at: int) -> str | None:
+        if parts[at] in _outs.FOLDERS and "".join(f"{part}/" for part in parts[:at]) in outs:
+            return _outs.REASON
+        return skip_reason(parts[at])
+
     for relative in sorted(found, key=os.fsencode):
         parts = relative.split("/")
-        part = next((n for n, name in enumerate(parts) if skip_reason(name)), None)
+        part = next((n for n in range(len(parts)) if reason(parts, n)), None)
         if part is None:
             yield Object(relative, f"{root}/{relative}", *found[relative])
             continue
         name = "/".join(parts[: part + 1])
         if name not in skipped:
             skipped.add(name)
-            yield Ignored(recording_name(name), skip_reason(parts[part]) or "")
+            yield Ignored(recording_name(name), reason(parts, part) or "")

@@ -2,14 +2,14 @@
 
 Recordings come in the byte order of their relative paths, under a URL too. Links to files are
 followed, and links to folders unless that would visit a folder twice: a link into the tree itself
-is ignored, so that adding one never renames a recording.
+is ignored, so that adding one never renames a recording. Results of uttermill are no recordings.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from tasks import storage
@@ -19,10 +19,15 @@ from tasks.recording.extensions import known
 from tasks.recording.guard import file_state, stat_error
 from tasks.recording.names import display_text, recording_name, safe_name
 from tasks.settings import SourceSettings
+from tasks.sources import _outs
 from tasks.sources._lists import failed
 from tasks.sources._objects import walk
 from tasks.sources._paths import skip_reason, source_root
 from tasks.storage.local import stat_guard
+
+MOST_LOOKED = 50_000  # entries that are looked at to find parts
+
+Part = tuple[str, bool]  # a folder's relative path with its `/`, and whether what is below belongs
 
 
 class Settings(SourceSettings):
@@ -34,6 +39,11 @@ def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
     root, status = source_root(settings.path)
     if storage.is_url(root):
         return _objects(root) if stat.S_ISDIR(status.st_mode) else _object(root, settings)
+    if results := _outs.above(root):
+        raise ConfigError(
+            f"source {display_text(settings.path)!r} lies in {display_text(results)}, which holds "
+            "results of uttermill; name the folder of the recordings they were made from"
+        )
     if stat.S_ISDIR(status.st_mode):
         try:
             os.scandir(root).close()
@@ -47,6 +57,76 @@ def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
     raise ConfigError(
         f"source {display_text(settings.path)!r} is neither a folder nor an audio file"
     )
+
+
+def parts(settings: Settings, least: int) -> Sequence[Part] | None:
+    """Folders without those below them, and whole trees: at least so many, or None."""
+    root, status = source_root(settings.path)
+    if storage.is_url(root) or not stat.S_ISDIR(status.st_mode):
+        return None
+    trees, alone, looked = [""], [], 0
+    while trees and len(trees) < least and looked < MOST_LOOKED:
+        above = trees.pop(0)
+        alone.append(above)
+        try:
+            with os.scandir(f"{root}/{above}") as found:
+                entries = sorted(found, key=_order)
+        except OSError:
+            return None
+        looked += len(entries)
+        trees += [f"{above}{each.name}/" for each in entries if _is_tree(each)]
+    if len(trees) < least:
+        return None
+    return sorted([(each, False) for each in alone] + [(each, True) for each in trees])
+
+
+def part(settings: Settings, part: Part) -> Iterator[Recording | Ignored] | None:
+    """None where a folder is a link or lies on another disk: it may be reached on two ways, and
+    only who sees all of them knows which comes first."""
+    root, status = source_root(settings.path)
+    try:
+        return iter(list(_walk_apart(root, status, *part)))
+    except _Linked:
+        return None
+
+
+class _Linked(Exception):
+    """A folder that may be a part of another part."""
+
+
+def _is_tree(entry: os.DirEntry[str]) -> bool:
+    return not skip_reason(entry.name) and entry.is_dir(follow_symlinks=False)
+
+
+def _walk_apart(
+    root: str, status: os.stat_result, below: str, deep: bool
+) -> Iterator[Recording | Ignored]:
+    stack = [below]
+    while stack:
+        above = stack.pop()
+        path = f"{root}/{above}".rstrip("/")
+        try:
+            entries = _entries(path)
+        except OSError as error:
+            yield _unlisted(above.rstrip("/"), path, error)
+            continue
+        trees = []
+        for entry in entries:
+            relative = above + entry.name
+            if reason := skip_reason(entry.name):
+                yield Ignored(recording_name(relative), reason)
+            elif not _is_folder(entry):
+                yield _file(relative, entry)
+            elif entry.is_symlink() or os.stat(entry.path).st_dev != status.st_dev:
+                raise _Linked
+            elif deep:
+                trees.append(relative + "/")
+        stack += reversed(trees)
+
+
+def _unlisted(relative: str, path: str, error: OSError) -> Recording:
+    detail = f"the folder cannot be listed: {error.strerror}"
+    return failed(recording_name(relative), display_text(path), path, "unreadable", detail)
 
 
 def _objects(root: str) -> Iterator[Recording | Ignored]:
@@ -129,6 +209,9 @@ def _walk(root: str, status: os.stat_result) -> Iterator[Recording | Ignored]:
             if not _is_folder(entry):
                 yield _file(relative, entry)
                 continue
+            if _outs.above(entry.path) if entry.is_symlink() else _outs.is_results(entry.path):
+                yield Ignored(recording_name(relative), _outs.REASON)
+                continue
             if entry.is_symlink() and _reached_anyway(entry.path, real_root):
                 yield Ignored(recording_name(relative), "duplicate_folder")
                 continue
@@ -140,9 +223,7 @@ def _walk(root: str, status: os.stat_result) -> Iterator[Recording | Ignored]:
             visited.add((here.st_dev, here.st_ino))
             stack.append((relative + "/", _entries(entry.path)))
         except OSError as error:
-            detail = f"the folder cannot be listed: {error.strerror}"
-            path = entry.path
-            yield failed(recording_name(relative), display_text(path), path, "unreadable", detail)
+            yield _unlisted(relative, entry.path, error)
 
 
 def _file(relative: str, entry: os.DirEntry[str]) -> Recording | Ignored:
@@ -161,4 +242,6 @@ def _file(relative: str, entry: os.DirEntry[str]) -> Recording | Ignored:
         return Ignored(recording_name(relative), "extension")
     if not stat.S_ISREG(status.st_mode):
         return Ignored(recording_name(relative), "not_a_file")
+    if is_link and _outs.above(entry.path):
+        return Ignored(recording_name(relative), _outs.REASON)
     return _recording(relative, entry.path, status)

@@ -10,25 +10,23 @@ segments, in the place of the file's first line.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
 
 from tasks.errors import ItemError
-from tasks.recording import Ignored, Locator, Recording, Segment
-from tasks.recording.guard import file_state
+from tasks.recording import Ignored, Recording, Segment
 from tasks.settings import SourceSettings, StageSettings
 from tasks.sources._lists import (
-    bad_line,
     checked_span,
     json_object,
-    line_name,
     read_lines,
     seconds_field,
     text_field,
+    timed_words,
 )
-from tasks.sources._paths import display_path, list_file, list_root, listed_name, resolve
+from tasks.sources._paths import list_file, list_root, resolve
+from tasks.sources._spans import Line, Listed, grouped
 
 Columns = dict[str, tuple[str, ...]]
 
@@ -61,6 +59,11 @@ class ColumnSettings(StageSettings):
     start: str | None = None
     end: str | None = None
     duration: str | None = Field(None, description="Length of the span; used where start is.")
+    words: str | None = Field(
+        None,
+        description="Times of words in the file, in their order: a list of {word, start, end} or "
+        "of [word, start, duration].",
+    )
 
 
 class Settings(SourceSettings):
@@ -73,31 +76,14 @@ class Settings(SourceSettings):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """One parsed line. `written`: the path as in the line; `whole`: it names no span."""
-
-    path: str
-    written: str
-    whole: bool
-    segment: Segment
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """The lines of one file; `segments` is an ordered set."""
-
-    first: _Line
-    segments: dict[Segment, None]
-
-
 def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
     """Reads the list lazily. ConfigError at once if it cannot be read.
 
     Bad lines come first, then the recordings: a file's lines may be anywhere in the list.
     """
     path = list_file(settings.path)
-    return _list(path, list_root(path, settings.root), _given(settings.columns))
+    root = list_root(path, settings.root)
+    return grouped(path, root, _parsed(path, root, _given(settings.columns)))
 
 
 def _given(columns: ColumnSettings | None) -> Columns | None:
@@ -106,37 +92,17 @@ def _given(columns: ColumnSettings | None) -> Columns | None:
     return {role: (name,) for role, name in columns.model_dump().items() if name is not None}
 
 
-def _list(path: str, root: str, given: Columns | None) -> Iterator[Recording | Ignored]:
-    groups: dict[str, _Group] = {}
+def _parsed(path: str, root: str, given: Columns | None) -> Iterator[tuple[int, Listed]]:
     for number, line in read_lines(path):
         try:
             if line is None:
                 raise ValueError("the line is too long")
-            parsed = _parse(json_object(line), root, given)
-        except ItemError as error:
-            yield bad_line(path, number, error.detail, error.code)
-        except ValueError as error:
-            yield bad_line(path, number, str(error))
-        else:
-            group = groups.get(parsed.path)
-            if group is None:
-                groups[parsed.path] = _Group(parsed, {parsed.segment: None})
-            elif group.first.whole or parsed.whole or parsed.segment in group.segments:
-                yield Ignored(line_name(path, number), "duplicate_line")
-            else:
-                group.segments[parsed.segment] = None
-    names: set[str] = set()
-    for group in groups.values():
-        recording = _recording(group, root)
-        if recording.path in names:
-            # Two spellings of one path, one through `..`: perhaps the same file.
-            yield Ignored(recording.path, "duplicate_path")
-            continue
-        names.add(recording.path)
-        yield recording
+            yield number, _parse(json_object(line), root, given)
+        except (ItemError, ValueError) as error:
+            yield number, error
 
 
-def _parse(value: dict[str, object], root: str, given: Columns | None) -> _Line:
+def _parse(value: dict[str, object], root: str, given: Columns | None) -> Line:
     columns = given or (_WENET if "wav" in value else _NEMO if "audio_filepath" in value else None)
     if columns is None:
         raise ValueError("neither `wav` nor `audio_filepath`; name the columns in the settings")
@@ -158,24 +124,6 @@ def _parse(value: dict[str, object], root: str, given: Columns | None) -> _Line:
         text=text_field(get("text")),
         speaker=text_field(get("speaker")),
         language=text_field(get("language")),
+        words=timed_words(get("words")),
     )
-    return _Line(path, str(get("audio")), start is None and end is None, segment)
-
-
-def _recording(group: _Group, root: str) -> Recording:
-    line = group.first
-    found = file_state(line.path)
-    first, whole = line.segment, line.whole
-    return Recording(
-        path=listed_name(line.path, line.written, root),
-        source_path=display_path(line.path),
-        locator=Locator(line.path),
-        size=found.size,
-        guard=found.guard,
-        source_id=first.source_id if whole else None,
-        text=first.text if whole else None,
-        speaker=first.speaker if whole else None,
-        language=first.language if whole else None,
-        segments=None if whole else tuple(group.segments),
-        error=found.error,
-    )
+    return Line(path, str(get("audio")), start is None and end is None, segment)

@@ -12,13 +12,16 @@ import hashlib
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audio.channels import mean
 from tasks.errors import ConfigError
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 Floats = NDArray[np.float32]
 
@@ -46,7 +49,7 @@ def weights() -> Path:
 
 
 @lru_cache(maxsize=1)
-def _session() -> Any:
+def _session() -> onnxruntime.InferenceSession:
     """One session per process; threads may share it."""
     import onnxruntime
 

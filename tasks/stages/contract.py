@@ -8,14 +8,16 @@ finds what a shard lacks, computes it in order, and says how a failed unit is re
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any, Protocol, TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 import pyarrow as pa
 
 from tasks.checkpoints.view import ShardView
 from tasks.job import Job
+from tasks.json_types import JsonObject
 from tasks.plugins.contracts.members import Filled
 from tasks.schema import Row
 
@@ -46,6 +48,21 @@ class Unit(Work, Protocol):
         """Audio of it, s."""
 
 
+@dataclass(frozen=True, slots=True)
+class OfRecording:
+    """A unit that lies in one recording."""
+
+    recording: Row
+
+    @property
+    def name(self) -> str:
+        return str(self.recording["recording"])
+
+    @property
+    def recording_name(self) -> str:
+        return self.name
+
+
 W = TypeVar("W", bound=Work)
 U = TypeVar("U", bound=Unit)
 
@@ -69,7 +86,7 @@ class StageModule(Worker[U], Protocol[U]):
     def todo(self, shard: ShardView) -> tuple[list[U], int]:
         """The units that the shard lacks, and how many items it has."""
 
-    def meta(self, job: Job) -> dict[str, Any]:
+    def meta(self, job: Job) -> JsonObject:
         """What the footer of a part says beside stage and shard; JSON."""
 
 
@@ -84,13 +101,13 @@ class Stage(StageModule[U], Protocol[U]):
 
 
 @cache
-def find(stage: str) -> Stage[Any]:
+def find(stage: str) -> Stage[Unit]:
     """filter, resample or transcribe, with defaults for what the module leaves out."""
-    return cast(Stage[Any], Filled(import_module(f"tasks.{stage}"), Stage))
+    return cast(Stage[Unit], Filled(import_module(f"tasks.{stage}"), Stage))
 
 
-def worker(name: str) -> Worker[Any]:
+def worker(name: str) -> Worker[Work]:
     """The module of a stage, or of `probe`."""
     return cast(
-        Worker[Any], import_module("tasks.stages.probe" if name == "probe" else f"tasks.{name}")
+        Worker[Work], import_module("tasks.stages.probe" if name == "probe" else f"tasks.{name}")
     )

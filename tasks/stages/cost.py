@@ -16,11 +16,12 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from types import ModuleType
+from typing import Self
 
 import psutil
 
+from tasks import environment
 from tasks.job import Cost
 
 GPU_WAIT = 5.0  # s to wait for the last sample
@@ -37,18 +38,13 @@ class CostMeter:
         self.worker = worker
 
     def __enter__(self) -> Self:
-        self._gpu = _Gpu.of(os.environ.get("CUDA_VISIBLE_DEVICES"))
+        self._gpu = _Gpu.of(environment.visible_gpus())
         self._before = psutil.Process().memory_info().rss
         self._exact = _reset_peak()
         self._started, self._wall, self._cpu = time.time(), time.monotonic(), cpu_seconds()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         wall, cpu = time.monotonic() - self._wall, cpu_seconds() - self._cpu
         after = psutil.Process().memory_info().rss
         peak = _peak() if self._exact else None
@@ -93,7 +89,7 @@ def _peak() -> int | None:
 class _Gpu:
     """The first GPU that this process may see, sampled by a thread until `end`."""
 
-    def __init__(self, nvml: Any, handle: Any, name: str) -> None:
+    def __init__(self, nvml: ModuleType, handle: object, name: str) -> None:
         self.name = name
         self._nvml, self._handle = nvml, handle
         self._busy: list[float] = []

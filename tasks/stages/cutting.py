@@ -14,6 +14,7 @@ from tasks.recording import Locator
 from tasks.recording.faults import Fault
 from tasks.recording.guard import current_guard
 from tasks.segmenters import Segmenter, Span
+from tasks.stages.arriving import Readers
 
 HELD_SECONDS = 120.0  # longest utterance that is kept in memory; longer ones are decoded again
 
@@ -29,6 +30,7 @@ class StreamFacts:
     decoded: int = 0
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    long: Readers | None = None  # of the utterance that is too long to be held, while it arrives
 
 
 @dataclass(slots=True)
@@ -90,13 +92,21 @@ class KnownSpans:
 
 
 def spans(
-    locator: Locator, facts: StreamFacts, begin: Callable[[int, int], Segmenter], first: int = 0
+    locator: Locator,
+    facts: StreamFacts,
+    begin: Callable[[int, int], Segmenter],
+    first: int = 0,
+    readers: Callable[[int], Readers] | None = None,
 ) -> Iterator[tuple[Span, audio.Clip | None]]:
     """Decode once; yield every span as soon as it is final, utterances with their clip.
 
     `begin(rate, at)` makes the segmenter; decoding starts at sample `at`: `first`, before which
     nothing is wanted, where the format can seek exactly, else 0. Raises ItemError when the
     recording cannot be decoded to its end.
+
+    The clip of an utterance longer than HELD_SECONDS is decoded again when it is read. If it lasts
+    to the end of the recording, as `whole` cuts it, `readers(start)` may read it while it arrives;
+    `facts.long` has them then.
     """
     tail = _Tail()
     with audio.open_stream(locator) as stream:
@@ -105,15 +115,31 @@ def spans(
         tail.start = tail.end = facts.decoded = at
         segmenter = begin(stream.rate, at)
         held = int(HELD_SECONDS * stream.rate)
-        for block in stream.blocks():
-            tail.push(block)
-            facts.decoded += len(block)
-            for span in segmenter.push(block):
+        try:
+            for block in stream.blocks():
+                tail.push(block)
+                facts.decoded += len(block)
+                if facts.long is not None:
+                    facts.long.push(block)
+                for span in segmenter.push(block):
+                    yield span, _clip(span, tail, facts, locator)
+                needed = segmenter.needed_from
+                if readers is not None and tail.start <= needed < tail.end - held:
+                    facts.long, readers = readers(needed), None  # once a recording
+                    for piece in tail.cut(needed, tail.end):
+                        facts.long.push(piece)
+                elif facts.long is not None and needed > facts.long.start:
+                    facts.long.close()  # the utterance has ended in the middle
+                    facts.long = None
+                tail.release(max(needed, tail.end - held))
+            facts.faults, facts.notes = stream.faults, stream.notes
+            if facts.long is not None:
+                facts.long.end(facts.decoded - facts.long.start)
+            for span in segmenter.finish():
                 yield span, _clip(span, tail, facts, locator)
-            tail.release(max(segmenter.needed_from, tail.end - held))
-        facts.faults, facts.notes = stream.faults, stream.notes
-        for span in segmenter.finish():
-            yield span, _clip(span, tail, facts, locator)
+        finally:
+            if facts.long is not None:
+                facts.long.close()
 
 
 def _clip(span: Span, tail: _Tail, facts: StreamFacts, locator: Locator) -> audio.Clip | None:

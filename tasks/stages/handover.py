@@ -12,21 +12,28 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Container
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import psutil
+from numpy.typing import NDArray
 
 from tasks import recipe
 from tasks.audio import Clip
 from tasks.checkpoints import blobs
 from tasks.job import Job
 from tasks.stages import pcm
+from tasks.stages.arriving import TooEarly
 
 PENDING = "-pending"  # suffix of entries of a recording that is still being decoded
+READER = "pcm"  # name of the reader that writes the PCM of a long clip
+HELD_BACK = 1024  # samples; a resampler may give a few too many
 DIGEST_BYTES = 32  # sha256 of the PCM, before it in the file
 
 
@@ -38,12 +45,21 @@ class Writer:
     content: str
     stored: Container[str] = frozenset()
     _made: dict[Path, Path] = field(default_factory=dict)  # temporary name by final name
+    _long: list[Path] = field(default_factory=list)  # temporary names of long clips
 
-    def add(self, start: int, end: int, clip: Clip) -> None:
-        """Write the PCM of a clip that is in memory, where there is room."""
+    def add(
+        self, start: int, end: int, clip: Clip, read: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        """Write the PCM of a clip that is in memory, where there is room; of a long one, take what
+        `reading` has written of it."""
         audio = recipe.of_audio(self.job.resample, self.content, start, end)
         path = _path(self.job, audio)
-        if path is None or clip.is_lazy or audio in self.stored:
+        if path is None or audio in self.stored:
+            return
+        if (long := read.get(READER)) is not None:
+            self._long.remove(long)
+            self._made[path] = long
+        if clip.is_lazy:
             return
         length = pcm.resampled_length(clip.num_samples, clip.rate, self.job.resample.rate)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,6 +79,62 @@ class Writer:
         except OSError:  # a full disk: the samples are decoded again, nothing is lost
             temp.unlink(missing_ok=True)
 
+    def reading(self) -> dict[str, Callable[[Clip], Path | None]]:
+        """What writes the PCM of a long clip while it arrives, for `Readers`."""
+        return {} if self.job.scratch is None else {READER: self._read}
+
+    def _read(self, clip: Clip) -> Path | None:
+        """Write the PCM of an arriving clip; None where it does not fit, or cannot be converted
+        block by block."""
+        assert self.job.scratch is not None
+        folder = self.job.scratch / "handover"
+        folder.mkdir(parents=True, exist_ok=True)
+        temp = folder / f"long-{uuid4().hex}.{os.getpid()}{PENDING}"
+        self._long.append(temp)
+        try:
+            if self._write_long(clip, temp):
+                return temp
+        except TooEarly:
+            raise
+        except Exception:  # resample will meet the same error, and report it
+            pass
+        self._long.remove(temp)
+        temp.unlink(missing_ok=True)
+        return None
+
+    def _write_long(self, clip: Clip, temp: Path) -> bool:
+        blocks = pcm.streamed(clip, self.job.resample)
+        if blocks is None:
+            return False
+        sha = hashlib.sha256()
+        written, last = 0, np.zeros(0, "<i2")
+        with temp.open("wb") as handle:
+            handle.seek(DIGEST_BYTES)
+
+            def write(samples: NDArray[np.int16]) -> None:
+                nonlocal written
+                data = samples.astype("<i2", copy=False).tobytes()
+                sha.update(data)
+                handle.write(data)
+                written += len(samples)
+
+            for block in blocks:
+                if not _room.take(temp.parent, 2 * len(block), self.job.cache_bytes):
+                    return False
+                # What may turn out to be too much is held back.
+                if len(block) < HELD_BACK:
+                    last = np.concatenate([last, block])
+                else:
+                    write(last)
+                    last = block
+            due = pcm.resampled_length(clip.num_samples, clip.rate, self.job.resample.rate)
+            pcm.check_length(written + len(last), due, clip.rate, self.job.resample)
+            kept = due - written
+            write(np.pad(last[:kept], (0, max(kept - len(last), 0))))
+            handle.seek(0)
+            handle.write(sha.digest())
+        return True
+
     def drop(self, start: int, end: int) -> None:
         """Remove a clip that turned out to be rejected."""
         path = _path(self.job, recipe.of_audio(self.job.resample, self.content, start, end))
@@ -75,12 +147,14 @@ class Writer:
             with suppress(OSError):
                 os.replace(temp, path)
         self._made.clear()
+        self.discard()  # what was read of a long clip that is not kept
 
     def discard(self) -> None:
         """Remove the entries: the recording changed while it was read, or cannot be used."""
-        for temp in self._made.values():
+        for temp in (*self._made.values(), *self._long):
             temp.unlink(missing_ok=True)
         self._made.clear()
+        self._long.clear()
 
 
 def holds(job: Job, audio: str) -> bool:
@@ -110,7 +184,7 @@ def _path(job: Job, audio: str) -> Path | None:
     return None if job.scratch is None else job.scratch / "handover" / f"{audio}.pcm"
 
 
-class _Room:
+class _DiskBudget:
     """How full the cache is: measured once a second, estimated in between."""
 
     def __init__(self) -> None:
@@ -126,7 +200,7 @@ class _Room:
         return True
 
 
-_room = _Room()
+_room = _DiskBudget()
 
 
 def _used(folder: Path) -> int:

@@ -15,10 +15,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import psutil
 
+from tasks import environment
 from tasks.checkpoints.manifest import Row
 from tasks.job import Job
 from tasks.stages import contract
@@ -53,13 +54,12 @@ class _Child:
     def __init__(self, stage: str, job: Job, units: Sequence[contract.Work]) -> None:
         self.job = job
         self.ready = False
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tasks.stages.isolate", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            env=env,
+            env=environment.of_child(),
         )
         assert self.process.stdin
         assert self.process.stdout
@@ -142,19 +142,19 @@ def main() -> None:
     _send(answers, [])
     for unit in units:
         try:
-            answer: Any = next(iter(module.compute([unit], job)))
+            answer: list[Row] | BaseException = next(iter(module.compute([unit], job)))
         except Exception as error:  # our bug, or a damaged blob: the parent raises it
             answer = error
         _send(answers, answer)
 
 
-def _send(answers: BinaryIO, answer: Any) -> None:
+def _send(answers: BinaryIO, answer: object) -> None:
     data = _pickled(answer)
     answers.write(len(data).to_bytes(LENGTH, "little") + data)
     answers.flush()
 
 
-def _pickled(answer: Any) -> bytes:
+def _pickled(answer: object) -> bytes:
     """An error that cannot be pickled is sent as its message: our bugs stay loud."""
     try:
         data = pickle.dumps(answer)

@@ -7,7 +7,7 @@ int16 source at the target rate comes through bit for bit. Full scale is clamped
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from tasks.settings import ResampleSettings, StageSettings
 
 Float = NDArray[np.float32]
 Int16 = NDArray[np.int16]
+Sample = TypeVar("Sample", np.float32, np.int16)
 
 #: Clips longer than this go through a plug-in's `stream` where it has one: memory stays bounded.
 STREAM_ABOVE_S = 120
@@ -37,7 +38,7 @@ def resampled_length(n: int, src_hz: int, dst_hz: int) -> int:
     return (2 * n * dst_hz + src_hz) // (2 * src_hz)
 
 
-def to_mono(samples: NDArray[Any], rule: Literal["mean", "first"] | int) -> Float:
+def to_mono(samples: Float, rule: Literal["mean", "first"] | int) -> Float:
     """[n, ch] (or [n]) to float32 [n]; ItemError `unsupported` when the channel is not there."""
     table = samples if samples.ndim == 2 else samples[:, None]
     channels = table.shape[1]
@@ -51,7 +52,7 @@ def to_mono(samples: NDArray[Any], rule: Literal["mean", "first"] | int) -> Floa
     return np.ascontiguousarray(mono, dtype=np.float32)
 
 
-def to_int16(samples: NDArray[np.floating[Any]]) -> Int16:
+def to_int16(samples: Float) -> Int16:
     """Clamp to full scale, round halves to even. The samples are finite: `convert` saw to it."""
     scaled = np.multiply(samples, np.float32(32768))
     np.rint(scaled, out=scaled)
@@ -60,7 +61,7 @@ def to_int16(samples: NDArray[np.floating[Any]]) -> Int16:
     return result
 
 
-def convert(samples: NDArray[Any], src_hz: int, settings: ResampleSettings) -> Int16:
+def convert(samples: Float, src_hz: int, settings: ResampleSettings) -> Int16:
     """float [n, ch] at `src_hz` to int16 [resampled_length(n)] at `settings.rate`.
 
     Raises what `of_clip` raises.
@@ -77,9 +78,23 @@ def of_clip(clip: Clip, settings: ResampleSettings) -> Int16:
     return _convert(clip.blocks(), clip.num_samples, clip.rate, settings)
 
 
-def _convert(
-    blocks: Iterable[NDArray[Any]], n: int, src_hz: int, settings: ResampleSettings
-) -> Int16:
+def streamed(clip: Clip, settings: ResampleSettings) -> Iterator[Int16] | None:
+    """PCM of a clip longer than STREAM_ABOVE_S, block by block, as `of_clip` makes it; the caller
+    cuts or fills it to its length. None where the whole clip has to be in memory."""
+    if settings.levels:
+        return None
+    monos = (to_mono(block, settings.mono) for block in clip.blocks())
+    if clip.rate == settings.rate:
+        return (to_int16(_finite(mono)) for mono in monos)
+    plugin, options = plugins.resolve("resamplers", settings.resampler)
+    if plugin.stream is None:
+        return None
+    finite = (_finite(block) for block in _evenly(monos))
+    made = plugin.stream(finite, clip.rate, settings.rate, options)
+    return (to_int16(_finite(block)) for block in made)
+
+
+def _convert(blocks: Iterable[Float], n: int, src_hz: int, settings: ResampleSettings) -> Int16:
     """Blocks of n samples in all to int16 [resampled_length(n)]."""
     length = resampled_length(n, src_hz, settings.rate)
     if length == 0:
@@ -118,12 +133,12 @@ def _levelled(
 
 
 def _fill(
-    result: NDArray[Any],
+    result: NDArray[Sample],
     monos: Iterator[Float],
     n: int,
     src_hz: int,
     settings: ResampleSettings,
-    cast: Callable[[Float], NDArray[Any]],
+    cast: Callable[[Float], NDArray[Sample]],
 ) -> None:
     """Resample into `result`, cut or filled with zeros to its length."""
     length = len(result)
@@ -134,10 +149,15 @@ def _fill(
         room = part[: length - at]
         result[at : at + len(room)] = room
         at += len(part)
+    check_length(at, length, src_hz, settings)
+
+
+def check_length(got: int, due: int, src_hz: int, settings: ResampleSettings) -> None:
+    """AssertionError where a resampler gave too many samples, or too few."""
     slack = SLACK + -(-settings.rate // src_hz)
-    if abs(at - length) > slack:
+    if abs(got - due) > slack:
         name = settings.resampler.use
-        raise AssertionError(f"{name} gave {at} samples where {length} are due (±{slack})")
+        raise AssertionError(f"{name} gave {got} samples where {due} are due (±{slack})")
 
 
 def _resampled(

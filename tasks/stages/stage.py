@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -113,7 +112,7 @@ def _round(
     return Done(stage, shard, computed, reused, seconds, wall, load, spent)
 
 
-def _load(module: Stage[Any], job: Job) -> float:
+def _load(module: Stage[Unit], job: Job) -> float:
     """Seconds that loading the stage's model took."""
     began = time.monotonic()
     module.load(job)
@@ -153,7 +152,7 @@ class Clock:
 
 
 def _results(
-    stage: str, module: Stage[Any], units: list[Any], job: Job, isolate: bool
+    stage: str, module: Stage[Unit], units: list[Unit], job: Job, isolate: bool
 ) -> Iterator[list[Row]]:
     if isolate:
         from tasks.stages import isolate as isolation
@@ -195,7 +194,7 @@ class Sink:
                 samples = row.pop("pcm", None)
                 if samples is not None:
                     row["offset"] = handle.size
-                    handle.write(np.ascontiguousarray(samples, dtype="<i2"))
+                    handle.write(np.ascontiguousarray(samples, dtype="<i2").data)
                     placed.append(row)
             name = publish(lambda digest: f"{digest}.pcm").name
         for row in placed:

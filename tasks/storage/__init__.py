@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tasks.errors import ConfigError, RunError
-from tasks.storage.answers import Archived, Seen
+from tasks.storage.answers import Archived, ObjectState
 from tasks.storage.local import Local
 from tasks.storage.objects import Objects
 from tasks.storage.places import is_url, normal, place
@@ -23,7 +23,7 @@ from tasks.storage.store import File, Span, Store
 __all__ = [
     "Archived",
     "File",
-    "Seen",
+    "ObjectState",
     "Span",
     "Store",
     "exists",

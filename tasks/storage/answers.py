@@ -6,9 +6,11 @@ import errno
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from datetime import datetime
+from typing import NamedTuple
 
 from tasks.errors import RunError
+from tasks.storage.filesystem import Entry, FileSystem
 
 #: Answers of S3 to a condition that does not hold, or to two conditional puts at the same time.
 _CONDITION = {"PreconditionFailed", "ConditionalRequestConflict"}
@@ -25,7 +27,7 @@ class Archived(RunError):
     """An object in cold storage: it cannot be read before it is restored."""
 
 
-class Seen(NamedTuple):
+class ObjectState(NamedTuple):
     """What a listing says of an object; `mark` changes whenever its bytes may have changed."""
 
     size: int
@@ -33,7 +35,7 @@ class Seen(NamedTuple):
 
 
 @contextmanager
-def asked(what: object) -> Iterator[None]:
+def store_errors(what: object) -> Iterator[None]:
     """Around every request to a store: raises its errors as ours."""
     try:
         yield
@@ -72,29 +74,29 @@ def _short(error: Exception) -> str:
     return str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
 
 
-def seen(entry: dict[str, Any]) -> Seen:
+def state_of(entry: Entry) -> ObjectState:
     """Size and mark of fsspec's entry of an object; no mark where the store gives nothing to tell
     versions apart."""
     when = _first(entry, "LastModified", "last_modified", "Last-Modified", "mtime", "updated")
     tag = _first(entry, "ETag", "etag", "md5Hash", "Content-MD5", "content_md5")
     size = entry.get("size")
     if size is None or not (when or tag):
-        return Seen(size or 0, "")
-    at = when.timestamp() if hasattr(when, "timestamp") else when or ""
-    return Seen(int(size), f"{size}-{at}-{str(tag or '').strip(chr(34))}")
+        return ObjectState(size or 0, "")
+    at = when.timestamp() if isinstance(when, datetime) else when or ""
+    return ObjectState(int(size), f"{size}-{at}-{str(tag or '').strip(chr(34))}")
 
 
-def _first(entry: dict[str, Any], *names: str) -> Any:
+def _first(entry: Entry, *names: str) -> str | datetime | None:
     return next((entry[name] for name in names if entry.get(name)), None)
 
 
-def under(files: Any, key: str) -> dict[str, Seen]:
+def under(files: FileSystem, key: str) -> dict[str, ObjectState]:
     """All objects below a key of an fsspec file system, by relative name."""
     root = key.rstrip("/") + "/"
-    with asked(key):
+    with store_errors(key):
         found = files.find(root, detail=True)
     return {
-        name.removeprefix(root): seen(entry)
+        name.removeprefix(root): state_of(entry)
         for name, entry in found.items()
         if entry["type"] == "file" and name.startswith(root) and not name.endswith("/")
     }

@@ -8,7 +8,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 
 class HashedFile:
@@ -20,7 +23,7 @@ class HashedFile:
         self.size = 0
         self.closed = False
 
-    def write(self, data: Any) -> int:
+    def write(self, data: ReadableBuffer) -> int:
         view = memoryview(data).cast("B")
         self.raw.write(view)
         self.sha.update(view)

@@ -13,7 +13,9 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, BinaryIO
+
+from tasks.storage.filesystem import FileSystem, protocols
 
 #: Bytes and files that a process caches, besides the copy fetched last.
 CACHED_BYTES, CACHED_FILES = 256 << 20, 64
@@ -26,7 +28,7 @@ Key = tuple[str, str, int | None, int | None]
 
 @dataclass(slots=True)
 class _Copy:
-    file: Any
+    file: IO[bytes]
     size: int
 
     @property
@@ -44,7 +46,7 @@ _lock = threading.Lock()
 
 
 @atexit.register
-def let_go() -> None:
+def close_all() -> None:
     """Close, and so remove, all copies."""
     with _lock:
         for copies in (_cached, _kept):
@@ -53,7 +55,7 @@ def let_go() -> None:
 
 
 def cached(
-    files: Any,
+    files: FileSystem,
     key: str,
     mark: str,
     offset: int | None = None,
@@ -64,7 +66,7 @@ def cached(
 
     `size`: bytes of the whole object, for a range without `length`.
     """
-    name = (f"{_scheme(files)}://{key}", mark, offset, length)
+    name = (f"{protocols(files)[0]}://{key}", mark, offset, length)
     with _lock:
         if found := _cached.get(name):
             _cached.move_to_end(name)
@@ -88,16 +90,16 @@ def cached(
         return copy.opened()
 
 
-def kept(files: Any, key: str, mark: str) -> Path:
+def kept(files: FileSystem, key: str, mark: str) -> Path:
     """A path to a copy that lasts as long as the process, for libraries that want a path."""
-    name = (f"{_scheme(files)}://{key}", mark, None, None)
+    name = (f"{protocols(files)[0]}://{key}", mark, None, None)
     with _lock:
         if name not in _kept:
             _kept[name] = _fetch(files, key, None, None, None)
         return Path(_kept[name].path)
 
 
-def fetched(files: Any, key: str) -> BinaryIO:
+def fetched(files: FileSystem, key: str) -> BinaryIO:
     """An uncached copy of a whole object as it is now; the caller closes it."""
     copy = _fetch(files, key, None, None, None)
     try:
@@ -106,9 +108,11 @@ def fetched(files: Any, key: str) -> BinaryIO:
         copy.file.close()
 
 
-def _fetch(files: Any, key: str, offset: int | None, length: int | None, size: int | None) -> _Copy:
+def _fetch(
+    files: FileSystem, key: str, offset: int | None, length: int | None, size: int | None
+) -> _Copy:
     unnamed = os.path.isdir(_BY_NUMBER)
-    file: Any = tempfile.TemporaryFile() if unnamed else tempfile.NamedTemporaryFile()  # noqa: SIM115
+    file: IO[bytes] = tempfile.TemporaryFile() if unnamed else tempfile.NamedTemporaryFile()  # noqa: SIM115
     try:
         if offset is None:
             path = f"{_BY_NUMBER}/{file.fileno()}" if unnamed else file.name
@@ -122,7 +126,3 @@ def _fetch(files: Any, key: str, offset: int | None, length: int | None, size: i
     except BaseException:
         file.close()
         raise
-
-
-def _scheme(files: Any) -> str:
-    return files.protocol if isinstance(files.protocol, str) else str(files.protocol[0])

@@ -18,15 +18,15 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 from uuid import uuid4
 
 import psutil
 
-from tasks.errors import ConfigError, Held, RunError
+from tasks.errors import ConfigError, OutLocked, RunError
 from tasks.storage.objects import Objects
 
 log = logging.getLogger("uttermill")
@@ -39,10 +39,24 @@ TRIES = 20  # while other runs take it and end
 _store = Objects()
 
 
+class Owner(TypedDict, total=False):
+    """Who holds OUT, as JSON; of a lock on a folder only the first four."""
+
+    pid: int
+    host: str
+    since: str
+    command: str
+    machine: str | None  # see `_machine`
+    began: float  # of the process, s since 1970
+    token: str  # of one attempt
+    beat: int  # renewals so far
+    ended: bool
+
+
 class Lease:
     """OUT, held by this process under a number."""
 
-    def __init__(self, out: Path, number: int, owner: dict[str, Any]) -> None:
+    def __init__(self, out: Path, number: int, owner: Owner) -> None:
         self.out, self.number, self.owner = out, number, owner
         self.renewed = time.monotonic()
         self.lost = False
@@ -104,8 +118,8 @@ def check(out: Path) -> None:
 
 
 @contextmanager
-def hold(out: Path, owner: dict[str, Any]) -> Iterator[None]:
-    """Hold a remote OUT for this process; `Held` names the run that holds it."""
+def hold(out: Path, owner: Owner) -> Iterator[None]:
+    """Hold a remote OUT for this process; `OutLocked` names the run that holds it."""
     try:
         lease = _take(out, {**owner, **_whereabouts(), "token": uuid4().hex})
     except FileNotFoundError as error:
@@ -120,11 +134,11 @@ def hold(out: Path, owner: dict[str, Any]) -> Iterator[None]:
         lease.end()
 
 
-def _take(out: Path, owner: dict[str, Any]) -> Lease:
+def _take(out: Path, owner: Owner) -> Lease:
     for _ in range(TRIES):
         last = _newest(out)
         if last and (holder := _living(out, last)) is not None:
-            raise Held(f"another run holds {out}: {describe(holder)}")
+            raise OutLocked(f"another run holds {out}: {describe(holder)}")
         try:
             _write(out, last + 1, owner, exclusive=True)
         except FileExistsError:
@@ -139,10 +153,10 @@ def _take(out: Path, owner: dict[str, Any]) -> Lease:
             if number <= last:
                 _store.remove(_path(out, number))
         return Lease(out, last + 1, owner)
-    raise Held(f"other runs take {out} again and again; try it later")
+    raise OutLocked(f"other runs take {out} again and again; try it later")
 
 
-def _prove_exclusive(out: Path, number: int, owner: dict[str, Any]) -> None:
+def _prove_exclusive(out: Path, number: int, owner: Owner) -> None:
     """ConfigError when the store lets an object be put twice, so that nothing can be locked."""
     try:
         _write(out, number, owner, exclusive=True)
@@ -155,7 +169,7 @@ def _prove_exclusive(out: Path, number: int, owner: dict[str, Any]) -> None:
     )
 
 
-def _living(out: Path, number: int) -> dict[str, Any] | None:
+def _living(out: Path, number: int) -> Owner | None:
     """The owner of a number if it still holds OUT; None when it has ended or is dead."""
     first = _read(out, number)
     if first is None or first.get("ended"):
@@ -177,7 +191,7 @@ def _living(out: Path, number: int) -> dict[str, Any] | None:
     return None
 
 
-def _runs_here(owner: dict[str, Any]) -> bool:
+def _runs_here(owner: Owner) -> bool:
     try:
         began = psutil.Process(int(owner["pid"])).create_time()
     except (psutil.NoSuchProcess, KeyError, ValueError):
@@ -185,7 +199,7 @@ def _runs_here(owner: dict[str, Any]) -> bool:
     return abs(began - float(owner.get("began", 0))) < 1.0
 
 
-def _whereabouts() -> dict[str, Any]:
+def _whereabouts() -> Owner:
     return {"machine": _machine(), "began": psutil.Process().create_time()}
 
 
@@ -198,7 +212,7 @@ def _machine() -> str | None:
         return None
 
 
-def describe(owner: Mapping[str, Any]) -> str:
+def describe(owner: Owner) -> str:
     try:
         return "{command}, process {pid} on {host}, since {since}".format(**owner)
     except KeyError:
@@ -217,13 +231,13 @@ def _newest(out: Path) -> int:
     return max(_numbers(out), default=0)
 
 
-def _read(out: Path, number: int) -> dict[str, Any] | None:
+def _read(out: Path, number: int) -> Owner | None:
     try:
-        found: dict[str, Any] = json.loads(_store.read(_path(out, number)))
+        found: Owner = json.loads(_store.read(_path(out, number)))
         return found
     except FileNotFoundError:  # a newer one has taken its place
         return None
 
 
-def _write(out: Path, number: int, owner: dict[str, Any], exclusive: bool = False) -> None:
+def _write(out: Path, number: int, owner: Owner, exclusive: bool = False) -> None:
     _store.put(_path(out, number), json.dumps(owner).encode(), exclusive)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -48,9 +47,10 @@ class Local:
     def detach(self, path: Path) -> None:
         path.unlink(missing_ok=True)
 
-    def link(self, old: Path, new: Path, sha256: str, size: int) -> bool:
+    def link(self, old: Path, new: Path, sha256: str, size: int, guard: str = "") -> bool:
         try:
-            if self.hashed(old) != (sha256, size):
+            untouched = guard and stat_guard(os.stat(old)) == guard
+            if not untouched and self.hashed(old) != (sha256, size):
                 return False
         except OSError:
             return False
@@ -137,7 +137,7 @@ class Local:
                 os.close(file)
 
     @contextmanager
-    def arrow(self, path: Path) -> Iterator[Any]:
+    def arrow(self, path: Path) -> Iterator[pa.NativeFile]:
         with pa.OSFile(str(path), "rb") as file:
             yield file
 

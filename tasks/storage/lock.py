@@ -15,17 +15,16 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from tasks import storage
-from tasks.errors import ConfigError, Held
+from tasks.errors import ConfigError, OutLocked
 from tasks.storage import lease
 
 NAME = ".lock"
 
 
 def hold(out: Path) -> AbstractContextManager[None]:
-    """Hold OUT for this process; makes OUT if needed. `Held` names the run that holds it."""
+    """Hold OUT for this process; makes OUT if needed. `OutLocked` names the run that holds it."""
     held = lease.hold if storage.of(out).remote else _locked
     return held(out, _owner())
 
@@ -36,7 +35,7 @@ def check(out: Path) -> None:
 
 
 @contextmanager
-def _locked(out: Path, owner: dict[str, Any]) -> Iterator[None]:
+def _locked(out: Path, owner: lease.Owner) -> Iterator[None]:
     """The file stays: removing it would let two runs lock two files of one name."""
     path = out / NAME
     try:
@@ -49,7 +48,7 @@ def _locked(out: Path, owner: dict[str, Any]) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Held(f"another run holds {out}: {_describe(path)}") from None
+            raise OutLocked(f"another run holds {out}: {_describe(path)}") from None
         except OSError as error:
             raise ConfigError(
                 f"the file system of {out} has no locks ({error.strerror}); use another folder"
@@ -62,7 +61,7 @@ def _locked(out: Path, owner: dict[str, Any]) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _owner() -> dict[str, Any]:
+def _owner() -> lease.Owner:
     return {
         "pid": os.getpid(),
         "host": socket.gethostname(),

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tasks.storage.atomic import HashedFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Name below a folder, first byte, end.
 Span = tuple[str, int, int]
@@ -59,11 +62,12 @@ class Store(Protocol):
     def detach(self, path: Path) -> None:
         """Before `path` is written anew: it may be a hard link into a published version."""
 
-    def link(self, old: Path, new: Path, sha256: str, size: int) -> bool:
+    def link(self, old: Path, new: Path, sha256: str, size: int, guard: str = "") -> bool:
         """Make `new` the published file `old`, without a copy where possible.
 
         False when `old` is no longer the file that it was: its bytes are checked, so damage does
-        not spread.
+        not spread. A local file that still has the `guard` that it was published with (see
+        `guards`) was not touched, and is not read.
         """
 
     def remove(self, path: Path) -> None:
@@ -122,7 +126,7 @@ class Store(Protocol):
     def spans(self, folder: Path, wanted: Sequence[Span]) -> AbstractContextManager[ReadSpan]:
         """Reads spans of files below a folder, best in the order of `wanted`."""
 
-    def arrow(self, path: Path) -> AbstractContextManager[Any]:
+    def arrow(self, path: Path) -> AbstractContextManager[pa.NativeFile]:
         """A file that pyarrow reads parts of."""
 
     def local(self, path: Path) -> Path:

@@ -2,41 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tasks import storage
 
 
-def arrow(path: Path) -> AbstractContextManager[Any]:
+def arrow(path: Path) -> AbstractContextManager[pa.NativeFile]:
     """A file that pyarrow reads parts of; of a remote object, a copy of it as it is now."""
     return storage.of(path).arrow(path)
 
 
 @contextmanager
-def writing(path: Path, schema: pa.Schema) -> Iterator[Any]:
+def writing(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchFileWriter]:
     """An Arrow file in a local folder, whose record batches are read one by one."""
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as out:
         yield out
 
 
-def read(path: Path, **options: Any) -> pa.Table:
-    """`pyarrow.parquet.read_table` of a place; a local one may be a folder of parts."""
-    if isinstance(path, Path):
-        return pq.read_table(path, **options)
-    with arrow(path) as file:
-        return pq.read_table(file, **options)
+def parts(path: Path) -> list[Path]:
+    """The files of a table: itself, or those of a folder of parts, in their order."""
+    return storage.names(path, ".parquet") or [path]
+
+
+def read(
+    path: Path,
+    columns: Collection[str] | None = None,
+    filters: pc.Expression | None = None,
+    read_dictionary: Sequence[str] = (),
+) -> pa.Table:
+    """The table of a place, which may be a folder of parts, or some of it; `read_dictionary`:
+    columns that repeat few values.
+
+    Without `filters` it is read without `read_table`, which imports all of pyarrow.dataset.
+    """
+    chosen, repeated = None if columns is None else [*columns], [*read_dictionary]
+    found = []
+    for part in parts(path):
+        with arrow(part) as file:
+            if filters is not None:
+                found.append(
+                    pq.read_table(file, columns=chosen, filters=filters, read_dictionary=repeated)
+                )
+                continue
+            with pq.ParquetFile(file, read_dictionary=repeated) as table:
+                whole = table.read(chosen)
+                found.append(whole if chosen is None else whole.select(chosen))
+    return pa.concat_tables(found)
+
+
+def batches(path: Path, columns: Sequence[str], rows: int = 65536) -> Iterator[pa.RecordBatch]:
+    """Columns of a file, or of a folder of parts, a batch at a time."""
+    for part in parts(path):
+        with arrow(part) as source, pq.ParquetFile(source) as file:
+            yield from file.iter_batches(batch_size=rows, columns=list(columns))
 
 
 def schema(path: Path) -> pa.Schema:
-    """`pyarrow.parquet.read_schema` of a place."""
-    with arrow(path) as file:
+    """`pyarrow.parquet.read_schema` of a place, which may be a folder of parts."""
+    with arrow(parts(path)[0]) as file:
         return pq.read_schema(file)
+
+
+def row_groups(
+    path: Path, columns: Sequence[str] | None = None, **options: object
+) -> Iterator[pa.Table]:
+    """The rows of a table, or of these columns, a row group at a time."""
+    wanted = None if columns is None else list(columns)
+    for part in parts(path):
+        with arrow(part) as file, pq.ParquetFile(file, **options) as opened:
+            for number in range(opened.num_row_groups):
+                yield opened.read_row_group(number, columns=wanted)
+
+
+class Slices:
+    """Ranges of the rows of a table that may have many parts; each is read when it is asked for."""
+
+    def __init__(self, path: Path, columns: Sequence[str] | None = None) -> None:
+        self.files = parts(path)
+        self.columns = None if columns is None else list(columns)
+        self.rows = []
+        for part in self.files:
+            with arrow(part) as file:
+                self.rows.append(pq.read_metadata(file).num_rows)
+        self._held: tuple[int, pa.Table] | None = None
+
+    def read(self, first: int, count: int) -> pa.Table:
+        """Rows `first` to `first + count`; best asked for in order."""
+        found, at = [], 0
+        for number, rows in enumerate(self.rows):
+            low, high = max(first - at, 0), min(first + count - at, rows)
+            if low < high:
+                found.append(self._part(number).slice(low, high - low))
+            at += rows
+        return pa.concat_tables(found) if found else self._part(0).slice(0, 0)
+
+    def touched(self, ranges: Iterable[tuple[int, int]]) -> list[int]:
+        """The files, by number, that hold rows of these ranges (first row, rows)."""
+        ends = list(accumulate(self.rows))
+        found = set[int]()
+        for first, count in ranges:
+            low, high = bisect_right(ends, first), bisect_left(ends, first + count)
+            found.update(range(low, min(high, len(ends) - 1) + 1))
+        return sorted(found)
+
+    def _part(self, number: int) -> pa.Table:
+        if self._held is None or self._held[0] != number:
+            with arrow(self.files[number]) as file:
+                self._held = number, pq.read_table(file, columns=self.columns)
+        return self._held[1]
 
 
 def local(path: Path) -> Path:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import io
 import os
 import stat
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from tasks.errors import ConfigError
 from tasks.storage import copies
-from tasks.storage.answers import Seen, asked, seen
+from tasks.storage.answers import ObjectState, state_of, store_errors
+from tasks.storage.filesystem import FileSystem
 from tasks.storage.places import is_url, no_library
 
 
-def files_of(url: str) -> tuple[Any, str]:
+def files_of(url: str) -> tuple[FileSystem, str]:
     """fsspec's file system of a URL, and the path in it."""
     try:
         import fsspec
 
-        found: tuple[Any, str] = fsspec.core.url_to_fs(url, use_listings_cache=False)
+        found: tuple[FileSystem, str] = fsspec.core.url_to_fs(url, use_listings_cache=False)
         return found
     except (ImportError, ValueError) as error:
         raise ConfigError(no_library(url, error)) from None
@@ -29,7 +30,7 @@ def status(text: str) -> os.stat_result:
     if not is_url(text):
         return os.stat(text)
     files, key = files_of(text)
-    with asked(text):
+    with store_errors(text):
         entry = files.info(key)
     mode = stat.S_IFREG if entry["type"] == "file" else stat.S_IFDIR
     return os.stat_result((mode, 0, 0, 1, 0, 0, int(entry.get("size") or 0), 0, 0, 0))
@@ -38,7 +39,7 @@ def status(text: str) -> os.stat_result:
 def matching(pattern: str) -> list[str]:
     """URLs of the objects that match a pattern, in the byte order of their names."""
     files, key = files_of(pattern)
-    with asked(pattern):
+    with store_errors(pattern):
         found = files.glob(key, detail=True)
     scheme = pattern.split("://")[0]
     names = (name for name, entry in found.items() if entry["type"] == "file")
@@ -49,21 +50,21 @@ def _url(scheme: str, name: str) -> str:
     return name if is_url(name) else f"{scheme}://{name.lstrip('/')}"
 
 
-def look(url: str) -> Seen:
+def object_state(url: str) -> ObjectState:
     """FileNotFoundError where there is no such object."""
     files, key = files_of(url)
-    with asked(url):
+    with store_errors(url):
         entry = files.info(key)
     if entry["type"] != "file":
         raise FileNotFoundError(url)
-    return seen(entry)
+    return state_of(entry)
 
 
 def fetched(url: str, offset: int | None = None, length: int | None = None) -> BinaryIO:
     """A local copy of an object, or of a range of bytes of it, as it is now."""
     files, key = files_of(url)
-    with asked(url):
-        entry = seen(files.info(key))
+    with store_errors(url):
+        entry = state_of(files.info(key))
         return copies.cached(files, key, entry.mark, offset, length, entry.size)
 
 
@@ -72,14 +73,14 @@ def streamed(text: str) -> BinaryIO:
     if not is_url(text):
         return open(text, "rb")
     files, key = files_of(text)
-    with asked(text):
-        file: Any = files.open(key, "rb", block_size=1 << 20, cache_type="readahead")
-    file.read = asked(text)(file.read)  # each read is a request
-    return cast(BinaryIO, file)
+    with store_errors(text):
+        file = files.open(key, "rb", block_size=1 << 20, cache_type="readahead")
+    file.read = store_errors(text)(file.read)  # type: ignore[method-assign]  # each read is a request
+    return file
 
 
 def lined(text: str) -> BinaryIO:
     """A file or object to read line by line."""
     if not is_url(text):
         return open(text, "rb")
-    return cast(BinaryIO, io.BufferedReader(cast(Any, fetched(text))))
+    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, fetched(text))))

@@ -11,7 +11,7 @@ from tasks.plugins.contracts.text import Heard, words
 from tasks.plugins.rules import Within
 from tasks.settings import THRESHOLD, StageSettings
 
-__all__ = ["SHARED_COLUMNS", "Heard", "Spares", "words"]
+__all__ = ["SHARED_COLUMNS", "Exemption", "Heard", "words"]
 
 #: Numbers that every verdict may judge, besides `language` and its own columns.
 SHARED_COLUMNS = (
@@ -21,7 +21,7 @@ SHARED_COLUMNS = (
 )
 
 
-class Spares(StageSettings):
+class Exemption(StageSettings):
     """Base of settings of verdicts that doubt the transcript, unless a reference confirms it."""
 
     unless_wer: float | None = Field(

@@ -10,13 +10,14 @@ utterances, and its bounds are frozen when the first version is published.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import Field
 
+from tasks.json_types import JsonObject
 from tasks.plugins.rules import Rejection, Rule
 from tasks.settings import THRESHOLD, StageSettings
 
@@ -64,8 +65,8 @@ def bounds(low: float, high: float, width: float) -> tuple[float, float]:
 
 
 def decide(
-    rows: pa.Table, settings: Settings, frozen: dict[str, Any]
-) -> tuple[dict[str, Rejection], dict[str, Any]]:
+    rows: pa.Table, settings: Settings, frozen: JsonObject
+) -> tuple[dict[str, Rejection], JsonObject]:
     """Rejections of kept rows outside the bounds of their group, and the quartiles to freeze, by
     group."""
     chars = np.array([characters(text or "") for text in rows["text"].to_pylist()], np.float64)

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD
-from tasks.text import Heard, Spares
+from tasks.text import Exemption, Heard
 
 COLUMNS = {
     "char_rate_alphabetic": ("1/s", "letters a second; null for texts in syllabic scripts"),
@@ -36,7 +36,7 @@ _FIGURE = re.compile(r"\d")
 _SYLLABIC_LANGUAGES = {"zh", "yue", "ja", "ko"}
 
 
-class Settings(Spares):
+class Settings(Exemption):
     min_alphabetic: float | None = Field(
         default=1.0, ge=0, json_schema_extra=THRESHOLD, description="Fewest letters a second."
     )

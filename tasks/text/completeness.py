@@ -10,10 +10,10 @@ from pydantic import Field
 
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD
-from tasks.text import Spares
+from tasks.text import Exemption
 
 
-class Settings(Spares):
+class Settings(Exemption):
     max_speech_after_text: float | None = Field(
         1.0,
         ge=0,

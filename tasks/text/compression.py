@@ -10,10 +10,10 @@ from pydantic import Field
 
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD
-from tasks.text import Spares
+from tasks.text import Exemption
 
 
-class Settings(Spares):
+class Settings(Exemption):
     max: float | None = Field(
         default=2.4, gt=0, json_schema_extra=THRESHOLD, description="Largest compression ratio."
     )

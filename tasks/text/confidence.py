@@ -25,7 +25,7 @@ from pydantic import Field
 
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD
-from tasks.text import Heard, Spares, words
+from tasks.text import Exemption, Heard, words
 
 COLUMNS = {
     "confidence": ("nats", "log-probability of text and speech together; more in short clips"),
@@ -35,7 +35,7 @@ WORDS_PER_SECOND = 2.0  # of slow speech
 LEAST = 1e-6  # of a probability, so that its logarithm is finite
 
 
-class Settings(Spares):
+class Settings(Exemption):
     min: float | None = Field(
         default=-0.7,
         json_schema_extra=THRESHOLD,

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from tasks.plugins.rules import Limit, Rule, Within
 from tasks.settings import THRESHOLD
-from tasks.text import Heard, Spares, _hallucinations, words
+from tasks.text import Exemption, Heard, _hallucinations, words
 
 COLUMNS = {
     "hallucination_credits": ("1", "1 where the text is a credit or ends with one, else 0"),
@@ -24,7 +24,7 @@ COLUMNS = {
 Phrases = dict[str, set[tuple[str, ...]]]  # by their last word
 
 
-class Settings(Spares):
+class Settings(Exemption):
     max_credits: float | None = Field(
         default=0, ge=0, json_schema_extra=THRESHOLD, description="0 drops credits, 1 keeps them."
     )

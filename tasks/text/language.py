@@ -16,10 +16,10 @@ from pydantic import Field, field_validator
 
 from tasks.plugins.rules import Allowed, Limit, Rule, Within
 from tasks.settings import THRESHOLD
-from tasks.text import Spares
+from tasks.text import Exemption
 
 
-class Settings(Spares):
+class Settings(Exemption):
     allowed: tuple[str, ...] | None = Field(
         default=None,
         min_length=1,

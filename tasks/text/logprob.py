@@ -10,10 +10,10 @@ from pydantic import Field
 
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD
-from tasks.text import Spares
+from tasks.text import Exemption
 
 
-class Settings(Spares):
+class Settings(Exemption):
     min: float | None = Field(
         default=-1.0,
         le=0,

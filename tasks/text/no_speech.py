@@ -10,10 +10,10 @@ from pydantic import Field
 
 from tasks.plugins.rules import Limit, Rule, Within
 from tasks.settings import THRESHOLD
-from tasks.text import Spares
+from tasks.text import Exemption
 
 
-class Settings(Spares):
+class Settings(Exemption):
     max: float | None = Field(
         default=0.6,
         ge=0,

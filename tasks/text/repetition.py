@@ -13,14 +13,14 @@ from pydantic import Field
 
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD
-from tasks.text import Heard, Spares
+from tasks.text import Exemption, Heard
 
 COLUMNS = {"repetition": ("1", "share of words in an n-gram said five times or more in a row")}
 LONGEST_NGRAM = 8
 TIMES = 5
 
 
-class Settings(Spares):
+class Settings(Exemption):
     max: float | None = Field(
         default=0.5,
         ge=0,

@@ -7,6 +7,7 @@ works meanwhile may replace snapshots of shards; those are no faults.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tasks.checkpoints import blobs, manifest
 from tasks.checkpoints.index import Index
 from tasks.checkpoints.manifest import Part
 from tasks.errors import ConfigError, CorruptManifest
+from tasks.packaging import decided
 from tasks.stages import stage
 
 
@@ -49,6 +51,7 @@ def verify(out: Path) -> Checked:
         for path in storage.names(blobs.folder(out, shard), ".pcm"):
             if _hashed(out, path, path.stem, found):
                 found.blobs += 1
+    _decisions(out, found)
     gone = [name for name in Index(out).gone() if not _replaced(out, name)]
     said = "\n".join(found.faults)
     found.faults += [f"{name} is gone since the last run" for name in gone if name not in said]
@@ -68,8 +71,22 @@ def _parts(out: Path, name: str, shard: str, found: Checked) -> Iterator[Part]:
             found.faults.append(f"{_name(out, path)} cannot be read: {error}")
 
 
+def _decisions(out: Path, found: Checked) -> None:
+    """Kept decisions have the hashes that their seal names; without a seal they are made again."""
+    home = decided.home(out)
+    for name in sorted(storage.of(out).folders(home)):
+        group = decided.Group(home / name, ())
+        with suppress(CorruptManifest):
+            for file, digest in group.facts["files"].items():
+                path = group.home / file
+                if storage.exists(path):
+                    _hashed(out, path, digest, found)
+                else:
+                    found.faults.append(f"{_name(out, path)} is gone")
+
+
 def _hashed(out: Path, path: Path, named: str, found: Checked) -> bool:
-    """Whether a file has the hash in its name; notes a fault where it has not."""
+    """Whether a file has the hash in its name, or in its seal; notes a fault where it has not."""
     try:
         digest, size = storage.hashed(path)
     except FileNotFoundError:  # removed meanwhile
@@ -79,7 +96,7 @@ def _hashed(out: Path, path: Path, named: str, found: Checked) -> bool:
         return False
     found.bytes += size
     if digest[:16] != named:
-        found.faults.append(f"{_name(out, path)} does not match the hash in its name")
+        found.faults.append(f"{_name(out, path)} does not match its hash")
         return False
     return True
 

@@ -10,7 +10,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import pyarrow.compute as pc
 
@@ -19,6 +18,7 @@ from tasks.checkpoints import blobs, manifest
 from tasks.checkpoints.manifest import Part, Row
 from tasks.checkpoints.view import ShardView
 from tasks.job import Job
+from tasks.json_types import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def _cuts(view: _View, parts: Sequence[Part]) -> list[Path]:
     """Parts of the filter stage that the view takes cuts, measures or failures from."""
     needed, known = [], set[str]()
     for part in parts:
-        stored: dict[str, Any] = part.meta["measures"]
+        stored: JsonObject = part.meta["measures"]
         usable = {use for use, recipe in view.wanted.items() if stored.get(use) == recipe}
         rows = part.table.select(["cut", "kind", "error_code"]).to_pylist()
         # As in `view`: a failure stands while every filter measured then is still chosen.

@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +29,7 @@ from tasks.corpuswide import decisions
 from tasks.dataset import publication, versions
 from tasks.errors import ConfigError, RunError
 from tasks.job import Job
+from tasks.json_types import JsonObject
 from tasks.settings import FilterSettings, ResampleSettings, StageSettings, TranscribeSettings
 from tasks.storage import lock, tables
 from tasks.upkeep import needed
@@ -51,7 +51,7 @@ class Plan:
     goes: dict[str, tuple[Path, ...]]
     uncut: int  # recordings that the newest run has still to cut; see `needed.Unneeded`
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Items, files and bytes of each kind; `freed` are those that nothing else links to."""
         files = {kind: [*_files(self.out, paths)] for kind, paths in self.goes.items()}
         freed = _freed(files)
@@ -79,10 +79,8 @@ def kept(out: Path, keep: int) -> list[Path]:
     """Versions that stay: the newest `keep`, and what `latest` names."""
     if keep < 1:
         raise ConfigError("the newest version always stays; keep at least 1")
-    every = versions.all_of(out)
-    latest = versions.latest(out)
-    named = latest.name if latest else None
-    return [path for path in every if path in every[-keep:] or path.name == named]
+    older = versions.beyond(out, keep)
+    return [path for path in versions.all_of(out) if path not in older]
 
 
 def plan(
@@ -110,7 +108,7 @@ def settings_of(out: Path, kept: Sequence[Path]) -> list[KeptSettings]:
     found = []
     for version in kept:
         described = versions.described(version)
-        stages: dict[str, Any] = {
+        stages: JsonObject = {
             name: plugins.checked(model, described["settings"][name], f"{version.name}: {name}")
             for name, model in MODELS.items()
         }
@@ -132,11 +130,11 @@ def _remove_checkpoints(plan: Plan, job: Job) -> None:
     # Parts before the blobs that they name: no part is left without its audio.
     checkpoints = (*plan.goes["manifests"], *plan.goes["audio"])
     if checkpoints:
-        answers = decisions.load(job)  # valid for the parts that are there now
+        answers = decisions.where(job)  # valid for the parts that are there now
         Index(plan.out).forget(p.relative_to(plan.out).as_posix() for p in checkpoints)
         _remove(plan.out, checkpoints)
         if answers is not None:
-            decisions.save(job, answers)
+            decisions.seal(job, [path.name for path in storage.names(answers, ".parquet")])
 
 
 def _live(kept: Iterable[Path]) -> set[str]:
@@ -144,14 +142,14 @@ def _live(kept: Iterable[Path]) -> set[str]:
     found: set[str] = set()
     for version in kept:
         try:
-            table = tables.read(version / "ledger.parquet", columns=["recording", "reason"])
+            for part in tables.row_groups(version / "ledger.parquet", ["recording", "reason"]):
+                gone = pc.fill_null(pc.equal(part["reason"], "source_removed"), False)
+                found.update(pc.unique(part["recording"].filter(pc.invert(gone))).to_pylist())
         except (OSError, pa.ArrowException) as error:
             raise RunError(
                 f"what {version.name} needs cannot be told, its ledger is damaged ({error}); "
                 "nothing was removed: look at `uttermill verify`, and remove the version by hand"
             ) from error
-        gone = pc.fill_null(pc.equal(table["reason"], "source_removed"), False)
-        found.update(pc.unique(table["recording"].filter(pc.invert(gone))).to_pylist())
     return found
 
 

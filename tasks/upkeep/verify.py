@@ -3,19 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from tasks import plugins, storage
 from tasks.accounting import summary
 from tasks.dataset import datacard
 from tasks.errors import ConfigError, RunError
-from tasks.formats import Hashes, Output, OutputShard
-from tasks.packaging import format_rows, layout, splits
+from tasks.formats import Output, OutputShard, Rows
+from tasks.json_types import JsonObject, PublishedEntry
+from tasks.packaging import format_rows, layout, seeded, splits
+from tasks.plugins.contracts import Format
+from tasks.settings import Plugin, StageSettings
 from tasks.storage import tables
+
+Described = JsonObject  # dataset.json
+
+#: Folders and endings of what readers put beside the data: Energon's metadata, indexes of tars.
+SIDE_FOLDERS = (".nv-meta", ".cache")
+SIDE_ENDINGS = (".idx", ".index")
+
+
+def side_files(version: Path) -> list[str]:
+    """Files that readers have put into a version, and that are no fault of it, sorted."""
+    described: JsonObject = json.loads(storage.read(version / "dataset.json"))
+    there = {*storage.of(version).tree(version)} - {*described["files"]}
+    return sorted(filter(_is_side_file, there))
+
+
+def _is_side_file(name: str) -> bool:
+    return name.endswith(SIDE_ENDINGS) or any(part in SIDE_FOLDERS for part in name.split("/"))
 
 
 def verify(version: Path) -> list[str]:
@@ -27,8 +50,8 @@ def verify(version: Path) -> list[str]:
             f"{version} holds no dataset.json; give a folder like OUT/datasets/latest"
         ) from None
     try:
-        described: dict[str, Any] = json.loads(text)
-        files: dict[str, dict[str, Any]] = described["files"]
+        described: JsonObject = json.loads(text)
+        files: dict[str, PublishedEntry] = described["files"]
         faults = [] if datacard.intact(text, described[datacard.SEAL]) else ["it was changed"]
         faults = [f"dataset.json is not what was published: {fault}" for fault in faults]
         faults += _files(version, files)
@@ -36,79 +59,170 @@ def verify(version: Path) -> list[str]:
         raise
     except Exception as error:  # any way in which a damaged file can fail is a fault of it
         return [f"dataset.json is damaged: {error!r}"]
-    try:
-        rows = tables.read(version / "utterances.parquet")
-        ledger = tables.read(version / "ledger.parquet")
-        faults += _counts(described, rows, ledger)
-        if splits.FILE in files:
-            faults += splits.faults(rows, tables.read(version / splits.FILE))
-        faults += _contents(version, described, rows)
-    except RunError:
-        raise
-    except Exception as error:
-        faults.append(f"a table cannot be read, or lacks something: {error!r}")
-    return faults
+    seen: set[str] = set()
+    for check in (_tables, partial(_contents, seen=seen)):
+        try:
+            for fault in check(version, described):
+                faults.append(fault)  # what was found before a table fails is kept
+        except RunError:
+            raise
+        except Exception as error:
+            faults.append(f"a table cannot be read, or lacks something: {error!r}")
+    return faults + _unread(version, described, seen)
 
 
-def _files(version: Path, files: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """Every file is there with its hash, and there is no other."""
+def _files(version: Path, files: dict[str, PublishedEntry]) -> Iterator[str]:
+    """Every file is there, and there is no other, but for readers' own."""
     there = {*storage.of(version).tree(version)} - {"dataset.json"}
     for name in sorted(there - set(files)):
+        if _is_side_file(name):
+            continue
         yield f"{name} is there, but dataset.json does not name it"
-    for name, entry in sorted(files.items()):
+    for name in sorted(files):
         if name not in there:
             yield f"{name} is missing"
-        elif storage.hashed(version / name) != (entry["sha256"], entry["bytes"]):
-            yield f"{name} is not the file that was published (hash or size differs)"
 
 
-def _counts(described: dict[str, Any], rows: pa.Table, ledger: pa.Table) -> list[str]:
-    """Ledger, utterances and dataset.json tell the same story."""
-    faults = []
-    counts = summary.of_ledger(ledger)
+def _differs(version: Path, name: str, found: tuple[str, int], described: Described) -> list[str]:
+    entry = described["files"].get(name)
+    if entry is None or found == (entry["sha256"], entry["bytes"]):
+        return []
+    return [f"{name} is not the file that was published (hash or size differs)"]
+
+
+def _tables(version: Path, described: Described) -> list[str]:
+    """Ledger, utterances and dataset.json tell the same story, a part at a time."""
+    faults: list[str] = []
+    counts = summary.of_totals(
+        summary.added(summary.totals(part) for part in _portions(version / "ledger.parquet"))
+    )
     for name, value in counts.items():
         if described[name] != value:
             faults.append(f"dataset.json's {name} are not those of the ledger")
     outcomes = ("packaged", "dropped", "failed", "non_speech", "unsegmented")
     if abs(sum(counts["seconds"][name] for name in outcomes) - counts["seconds"]["in"]) > 1e-3:
         faults.append("the ledger's outcomes do not add up to what came in")
-    packaged = {
-        row["utterance"]
-        for row in ledger.select(["utterance", "outcome"]).to_pylist()
-        if row["outcome"] == "packaged"
-    }
-    ids = rows["id"].to_pylist()
-    if len(set(ids)) != len(ids):
+    ids = _keys(tables.row_groups(version / "utterances.parquet", ["id"]))
+    packaged = _keys(
+        part.filter(pc.equal(part["outcome"], "packaged")).select(["utterance"])
+        for part in tables.row_groups(version / "ledger.parquet", ["utterance", "outcome"])
+    )
+    if (ids[1:] == ids[:-1]).all(axis=1).any():
         faults.append("an id stands twice in utterances.parquet")
-    if packaged != set(ids):
+    if not np.array_equal(np.unique(ids, axis=0), np.unique(packaged, axis=0)):
         faults.append("utterances.parquet and the ledger differ in what was packaged")
+    if splits.FILE in described["files"]:
+        rows = tables.read(version / "utterances.parquet", columns=list(SPLITTING))
+        faults += splits.faults(rows, tables.read(version / splits.FILE))
     return faults
 
 
-def _known(described: dict[str, Any], shard: OutputShard) -> Hashes:
-    """What its files were when they were published; `_files` has compared them."""
-    files = {path: described["files"][path] for path in shard.files if path in described["files"]}
-    return {path: (entry["sha256"], entry["bytes"]) for path, entry in files.items()}
+SPLITTING = ("dataset", "split", "recording", "speaker", "sha256")
 
 
-def _contents(version: Path, described: dict[str, Any], table: pa.Table) -> list[str]:
-    """Every format reads back: order, texts, decoded samples."""
-    faults = []
-    groups = layout.groups_of(table)
+def _portions(path: Path) -> Iterator[pa.Table]:
+    """The ledger in portions of whole recordings."""
+    wanted = [*summary.KEYS, "recording", "utterance", "samples", "overlap_samples"]
+    for part in tables.parts(path):
+        yield tables.read(part, columns=list(dict.fromkeys(wanted)))
+
+
+def _keys(parts: Iterable[pa.Table]) -> NDArray[np.uint64]:
+    """Hashes of 16 bytes of all values of one column, sorted; uint64 [rows, 2]."""
+    found = [seeded.keys("id", part.column(0).to_pylist()) for part in parts]
+    every = np.concatenate([np.empty((0, 2), np.uint64), *found])
+    return every[np.lexsort((every[:, 1], every[:, 0]))]
+
+
+def _contents(version: Path, described: Described, seen: set[str]) -> Iterator[str]:
+    """Every format reads back: order, texts, decoded samples, hashes. `seen` gets its files."""
+    held = tables.Slices(version / "utterances.parquet")
+    groups = _groups(version / "utterances.parquet")
     for plugin in datacard.formats_of(described).values():
-        module, settings = plugins.resolve("formats", plugin)
-        whole, _ = format_rows.with_derived(module, settings, table)
-        for index, (split, number, first, count) in enumerate(groups):
-            rows = whole.slice(first, count)
-            files = module.files(split, number, format_rows.visible(module, rows), settings)
-            shard = OutputShard(plugin.use, split, number, index, count, tuple(files))
-            try:
-                with storage.of(version).reading(version, shard.files) as home:
-                    out = Output(home, _known(described, shard))
-                    given = format_rows.rows_for(module, rows)
-                    faults += module.check(shard, given, out, settings)
-            except RunError:
-                raise
-            except Exception as error:  # any way in which a damaged file can fail is a fault of it
-                faults.append(f"{shard.path} cannot be read: {error}")
+        yield from _format(version, described, plugin, groups, held, seen)
+
+
+def _unread(version: Path, described: Described, seen: Collection[str]) -> list[str]:
+    """The hashes of all other files; of those that formats have read, each is read once."""
+    faults: list[str] = []
+    for name in sorted(described["files"].keys() - {*seen}):
+        if storage.exists(version / name):
+            faults += _differs(version, name, storage.hashed(version / name), described)
     return faults
+
+
+def _groups(path: Path) -> list[tuple[str, int, int, int]]:
+    """(split, number, first row, rows) of each group."""
+    found: list[tuple[str, int, int, int]] = []
+    at, last = 0, None
+    numbers: dict[str, int] = {}
+    for part in tables.row_groups(path, ["shard", "split"]):
+        for (split, _, first, count), shard in zip(
+            groups := layout.groups_of(part),
+            part["shard"].take([first for _, _, first, _ in groups]).to_pylist(),
+            strict=True,
+        ):
+            if shard == last:
+                before = found.pop()
+                found.append((before[0], before[1], before[2], before[3] + count))
+            else:
+                numbers[split] = numbers.get(split, -1) + 1
+                found.append((split, numbers[split], at + first, count))
+            last = shard
+        at += part.num_rows
+    return found
+
+
+def _format(
+    version: Path,
+    described: Described,
+    plugin: Plugin,
+    groups: list[tuple[str, int, int, int]],
+    held: tables.Slices,
+    seen: set[str],
+) -> Iterator[str]:
+    module, settings = plugins.resolve("formats", plugin)
+    derived = _derived(version, module, settings)
+    for index, (split, number, first, count) in enumerate(groups):
+        own = {name: values.slice(first, count) for name, values in derived.items()}
+        rows, _ = format_rows.with_derived(module, settings, held.read(first, count), own)
+        files = module.files(split, number, format_rows.visible(module, rows), settings)
+        shard = OutputShard(plugin.use, split, number, index, count, tuple(files))
+        seen.update(files)
+        try:
+            with storage.of(version).reading(version, shard.files) as home:
+                out = Output(home)
+                given = format_rows.rows_for(module, rows)
+                yield from _checked(module, shard, given, out, settings)
+                for name in filter(lambda name: (home / name).is_file(), shard.files):
+                    found = out.hashes.get(name) or storage.hashed(home / name)
+                    yield from _differs(version, name, found, described)
+        except RunError:
+            raise
+        except Exception as error:  # any way in which a damaged file can fail is a fault of it
+            yield f"{shard.path} cannot be read: {error}"
+
+
+def _checked(
+    module: Format, shard: OutputShard, rows: Rows, out: Output, settings: StageSettings
+) -> list[str]:
+    try:
+        return module.check(shard, rows, out, settings)
+    except RunError:
+        raise
+    except Exception as error:
+        return [f"{shard.path} cannot be read: {error}"]
+
+
+def _derived(version: Path, module: Format, settings: StageSettings) -> dict[str, pa.Array]:
+    """What a format derives from all rows of the version."""
+    path = version / "utterances.parquet"
+    if not module.derived(tables.schema(path).empty_table(), settings):
+        return {}
+    held = tables.schema(path).names
+    names = [name for name in module.COLUMNS if name in held]
+    found = module.derived(tables.read(path, columns=names), settings)
+    return {
+        name: values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        for name, values in found.items()
+    }

@@ -1,12 +1,15 @@
 """Long clips and long recordings: whether the text is whole, beside faster-whisper's own two ways.
 
     UTTERMILL_CORPUS=… python -m tests.bench.long_clips [clips] [recordings] [short] [verdict]
-        [--clips 210] [--seed 0] [--minutes 10] [--json]
+        [--clips 210] [--seed 0] [--minutes 10] [--only de,es] [--noise 10]
+        [--without-batched] [--json]
 
 clips:      clips of 15 to 30 s made of the corpus's sentences (`speech_mixtures.py`), each heard
             as one utterance: by our backend, by the engine's own loop, by its batched pipeline.
-recordings: short commands, sentences and a talk of 10 minutes each in one file: the whole line
-            with the default cutting, beside the loop with its VAD filter and the batched pipeline.
+recordings: short commands, sentences and a talk of 10 minutes each in one file, and the corpus's
+            own long files (`long_recordings.py`): the whole line with the default cutting, beside
+            the loop with its VAD filter and the batched pipeline. "Clip by clip" also counts words
+            that went to a neighbouring clip.
 short:      40 LibriSpeech and 50 AISHELL utterances as they are (Chinese forced, simplified).
 verdict:    what `completeness` drops of the texts of those clips: as the first window gives them,
             and after what they leave out was heard again.
@@ -21,26 +24,22 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-import soundfile as sf
 from rapidfuzz.distance import Levenshtein
 
-from tasks import pipeline, scoring, speech
+from tasks import scoring, speech
 from tasks.asr import SpeechClip, Transcript, _whisper_model, _whisper_whole, faster_whisper
 from tasks.checkpoints.verdicts import rules_of
 from tasks.plugins.rules import judge
-from tasks.settings import FilterSettings, Plugin
-from tests import corpus as small
-from tests.bench import speech_mixtures, transcribe
-from tests.bench.speech_mixtures import RATE, Mixture
+from tasks.settings import Plugin
+from tests.bench import long_recordings, speech_mixtures, transcribe
+from tests.bench.speech_mixtures import Mixture
 
 PARTS = ("clips", "recordings", "short", "verdict")
 LACKING = 0.15  # of its words: a text that lacks more is not whole
@@ -190,7 +189,9 @@ def print_shorter(ours: Way, theirs: Way, mixtures: Sequence[Mixture]) -> None:
 def clips(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
     mixtures = speech_mixtures.clips(args.corpus, args.clips, args.seed)
     print(f"clips: {len(mixtures)}, {sum(m.seconds for m in mixtures) / 60:.1f} minutes")
-    ways = [Way("ours", ours(model)), Way("loop", loop(model)), Way("batched", batched(model))]
+    ways = [Way("ours", ours(model)), Way("loop", loop(model))]
+    if not args.without_batched:
+        ways.append(Way("batched", batched(model)))
     compare(ways, mixtures)
     print_shorter(ways[0], ways[1], mixtures)
     return summary("clips", ways, mixtures, "loop")
@@ -234,17 +235,39 @@ def short(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
 def recordings(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
     """Long files; each way cuts them by itself."""
     found = []
-    for mixture in files(args.corpus, args.minutes):
+    mixtures = [
+        *long_recordings.made(args.corpus, args.minutes),
+        *long_recordings.real(args.corpus, args.minutes),
+    ]
+    for mixture in mixtures:
+        if args.only and not any(word in mixture.name for word in args.only.split(",")):
+            continue
+        if args.noise is not None:
+            mixture = long_recordings.noisy(mixture, args.noise)
         print(f"{mixture.name}: {mixture.seconds / 60:.1f} minutes, {len(mixture.sentences)} parts")
-        ways = [
-            Way("ours", lambda group: [line(mixture) for mixture in group]),
-            Way("loop", loop(model, vad_filter=True)),
-            Way("batched", batched(model)),
-        ]
-        compare(ways, [mixture])
-        found += summary(mixture.name, ways, [mixture], "loop")
-        show(found[-3:], "loop")
+        found += _recording(mixture, model, args)
     return found
+
+
+def _recording(mixture: Mixture, model: Any, args: argparse.Namespace) -> list[dict[str, Any]]:
+    placed: list[long_recordings.Placed] = []
+
+    def ours(group: Sequence[Mixture]) -> list[str]:
+        placed.extend(long_recordings.line(group[0]))
+        return [" ".join(clip.text for clip in placed)]
+
+    ways = [Way("ours", ours), Way("loop", loop(model, vad_filter=True))]
+    if not args.without_batched:
+        ways.append(Way("batched", batched(model)))
+    compare(ways, [mixture])
+    rows = summary(mixture.name, ways, [mixture], "loop")
+    show(rows, "loop")
+    pairs = long_recordings.pairs(mixture, placed)
+    counts = [counted(said, heard, mixture.language) for said, heard in pairs]
+    errors, words = sum(c.errors for c in counts), sum(c.words for c in counts)
+    rows[0]["by_clip"] = round(100 * errors / words, 2)
+    print(f"  ours, clip by clip ({len(placed)} clips): {rows[0]['by_clip']} %", flush=True)
+    return rows
 
 
 def verdict(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
@@ -285,40 +308,6 @@ def _judged(heard: Sequence[tuple[Mixture, SpeechClip, Transcript]]) -> dict[str
     }
 
 
-def files(folder: Path, minutes: float) -> list[Mixture]:
-    """Commands and sentences with pauses of 0.3 to 3 s; a talk with pauses of 0.2 to 0.8 s."""
-    pools = speech_mixtures.by_speaker(folder)
-    every = speech_mixtures.sentences(folder)
-    commands = [s for s in every if s.language == "zh" and s.seconds < 9]
-    return [
-        speech_mixtures.recording("commands zh", commands, minutes, (0.3, 3.0)),
-        speech_mixtures.recording("sentences de", pools["de", "kerstin"], minutes, (0.3, 3.0)),
-        speech_mixtures.recording(
-            "prompts es", [s for s in every if s.language == "es"], minutes, (0.3, 3.0)
-        ),
-        speech_mixtures.recording("talk en", pools["en", "lj"], minutes, (0.2, 0.8)),
-    ]
-
-
-def line(mixture: Mixture) -> str:
-    """What the whole line hears in a file, by its defaults; clips that a verdict on text drops
-    count as heard, since the loop drops nothing either."""
-    with tempfile.TemporaryDirectory() as name:
-        source = Path(name) / "in"
-        source.mkdir()
-        sf.write(source / "long.flac", mixture.samples, RATE, "PCM_16")
-        backend = {"use": "faster_whisper", "device": "cpu", "threads": 1}
-        job = small.job(
-            Path(name),
-            sources=[{"kind": "folder", "path": str(source)}],
-            transcribe={"backend": backend, "verdicts": ()},
-        )
-        job = replace(job, filter=FilterSettings())  # its defaults, not those of the small tests
-        published, _ = pipeline.run_here(job)
-        rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
-        return " ".join(row["hypothesis"] for row in sorted(rows, key=lambda row: row["start"]))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("parts", nargs="*", default=["clips"], metavar="|".join(PARTS))
@@ -326,6 +315,9 @@ def main() -> None:
     parser.add_argument("--clips", type=int, default=210)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--only", help="words of names of recordings, by commas")
+    parser.add_argument("--noise", type=float, help="white noise in recordings, dB below speech")
+    parser.add_argument("--without-batched", action="store_true", help="saves a third of the time")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     if args.corpus is None or not set(args.parts) <= set(PARTS):

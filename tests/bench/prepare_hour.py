@@ -38,11 +38,12 @@ from flows.cluster.cluster import Cluster, ClusterSettings
 from flows.demo.encoding import encode
 from flows.demo.sentences import STORY
 from flows.demo.speech import Line, speak
-from flows.prepare import line
+from flows.prepare import TaskRuns
 from flows.progress import Progress
+from flows.run.body import result_of
 from flows.run.caller import ClusterCaller
 from flows.server.server import local_server
-from tasks import audio
+from tasks import audio, pipeline
 from tasks.job import Job
 from tasks.recording import Locator
 from tasks.settings import Plugin, ShardSettings, Source, TranscribeSettings
@@ -159,7 +160,9 @@ def ours(source: str, out: Path, scratch: Path, hours: float | None) -> dict[str
     with Cluster(settings, scratch / "workers") as cluster, Progress(quiet=True) as progress:
         cluster.client.wait_for_workers(2)
         began = time.perf_counter()
-        result = line(job, ClusterCaller(cluster, settings), progress, scratch)
+        caller = ClusterCaller(cluster, settings)
+        ended = pipeline.run(job, caller, TaskRuns(job, caller, progress, scratch))
+        result = result_of(job, ended)
         wall = time.perf_counter() - began
     stages = {name: entry["seconds"] for name, entry in result["stages"].items()}
     return {"wall": wall, "verify": result["package_walls"]["verify"], **stages,

@@ -15,7 +15,7 @@ import yaml
 from flows.server.server import LocalServer, using
 from flows.settings import check, parse
 from tasks import pipeline
-from tasks.errors import Held
+from tasks.errors import OutLocked
 from tasks.storage import lock
 from tests import corpus
 from tests.e2e import service
@@ -194,7 +194,7 @@ def test_cancel(site: Site, worker: Service, reference: Path) -> None:
     # Control: what has to be gone after.
     assert any("spawn_main" in " ".join(p.cmdline()) for p in worker.runs())
     assert any(site.temp.glob("uttermill-run-*"))
-    with pytest.raises(Held), lock.hold(out):
+    with pytest.raises(OutLocked), lock.hold(out):
         pass
     assert service.still_open(run)
 

@@ -32,7 +32,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report with kept and rejected clips, and names that try to be markup."""
-    from flows.run import report
+    from flows.run import report_process
 
     tmp = tmp_path_factory.mktemp("browser")
     corpus.make(tmp / "in", 6)
@@ -41,7 +41,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     job = job_of(tmp, filter=corpus.filters({"use": "loudness"}, min=0.7))
     folder = recorded(job)
     page = folder / "report.html"
-    page.write_bytes(making.build(report.request(job, folder)))
+    page.write_bytes(making.build(report_process.request(job, folder)))
     return page
 
 

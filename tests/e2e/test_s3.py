@@ -101,7 +101,7 @@ def test_runs_from_s3_into_s3_and_every_command_on_them(
         stages = look(capsys, "status", out)["stages"]
         assert {stage["items_to_compute"] for stage in stages.values()} == {0}
         assert look(capsys, "ledger", out)["utterances"]["packaged"] == COUNT
-        fewer = ("--set", "filter.filters.silence.min_fraction=1")
+        fewer = ("--set", "filter.filters.silence.min_fraction=0.97")
         assert look(capsys, "what-if", out, *fewer)["then"]["items"] == 0
         report = look(capsys, "report", out)["report"]
         assert b"<html" in s3.files().cat_file(report)[:500].lower()

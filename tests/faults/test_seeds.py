@@ -100,8 +100,8 @@ def threaded(workers: int, threads: int, folder: Path) -> Iterator[Any]:
     client: Any = distributed.Client
     with (
         spawning.without_main(),
-        dask.config.set(dask_config.flat()),
-        spawning.environment(dask_config.environment()),
+        dask.config.set(dask_config.flat(dask_config.variables())),
+        spawning.environment(dask_config.environment(dask_config.variables())),
         made(
             n_workers=workers, threads_per_worker=threads, host="127.0.0.1", memory_limit="4GB",
             dashboard_address=None, scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},

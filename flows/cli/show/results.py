@@ -6,11 +6,13 @@ from typing import Any
 
 from rich.console import Console
 
+from flows.cli.show import plans
 from flows.cli.show.tables import funnel, say, table
 from flows.progress import clock
+from tasks.json_types import JsonObject
 
 
-def status(result: dict[str, Any], console: Console) -> None:
+def status(result: JsonObject, console: Console) -> None:
     shown = table(result["out"], ("stage", "<"), ("done", ">"), ("to compute", ">"))
     for name, entry in result["stages"].items():
         shown.add_row(name, str(entry["items_done"]), str(entry["items_to_compute"]))
@@ -19,7 +21,7 @@ def status(result: dict[str, Any], console: Console) -> None:
     say(console, f"{result['shards']} shards; newest dataset: {newest}")
 
 
-def ledger(result: dict[str, Any], console: Console) -> None:
+def ledger(result: JsonObject, console: Console) -> None:
     funnel(result, console)
     for key in ("dataset", "language"):
         shown = table(
@@ -43,7 +45,7 @@ def ledger(result: dict[str, Any], console: Console) -> None:
         say(console, f"{code}: {meaning}", "dim")
 
 
-def items(result: dict[str, Any], console: Console) -> None:
+def items(result: JsonObject, console: Console) -> None:
     """Print one line per item: paths are long, and a table would cut them."""
     for row in result["items"]:
         span = "" if row["start"] is None else f" {row['start']:.2f}-{row['end']:.2f} s"
@@ -54,11 +56,31 @@ def items(result: dict[str, Any], console: Console) -> None:
     say(console, f"{len(result['items'])} items.")
 
 
-def report(result: dict[str, Any], console: Console) -> None:
+def explore(result: JsonObject, console: Console) -> None:
+    """Print the address, which holds the token, and how another machine reaches it."""
+    say(console, f"Explorer of version {result['version']}: {result['url']}")
+    say(console, "It answers this machine only. From another one, forward the port there, then")
+    say(console, f"open the same address: {result['tunnel']}")
+    say(console, "Ctrl-C ends it.")
+
+
+def imported(result: JsonObject, console: Console) -> None:
+    more = f"; {result['already_there']} were there already" if result["already_there"] else ""
+    say(console, f"{result['imported']} decisions stored{more}. The next run applies them.")
+    if result["unknown_count"]:
+        some = ", ".join(result["unknown"][:3])
+        say(
+            console,
+            f"{result['unknown_count']} name utterances that the newest version does not know, "
+            f"such as {some}.",
+        )
+
+
+def report(result: JsonObject, console: Console) -> None:
     say(console, f"Report: {result['report']}")
 
 
-def what_if(result: dict[str, Any], console: Console) -> None:
+def what_if(result: JsonObject, console: Console) -> None:
     waiting = ("of these not transcribed yet", ">")
     shown = table("", ("", "<"), ("items", ">"), ("hours", ">"), waiting)
     for name in ("now", "then"):
@@ -68,18 +90,24 @@ def what_if(result: dict[str, Any], console: Console) -> None:
     console.print(shown)
     change = result["difference"]
     say(console, f"{change['items']:+d} items, {change['hours']:+.3f} hours")
+    if again := plans.causes(result["plan"]):
+        say(console, "A run would compute; where texts are made anew, today's stand for them here:")
+        for line in again:
+            say(console, f"  {line}")
 
 
-def verify(result: dict[str, Any], console: Console) -> None:
+def verify(result: JsonObject, console: Console) -> None:
     if result["ok"]:
         say(console, "OK: every file, hash, clip, text and count is as published.")
+    for name in result.get("side_files", []):
+        say(console, f"A reader's own file, not part of the dataset: {name}")
     if read := result.get("checkpoints"):
         say(console, f"Also read: {read['parts']} checkpoints, {read['blobs']} blobs.")
     for fault in result["faults"]:
         say(console, f"fault: {fault}")
 
 
-def prune(result: dict[str, Any], console: Console) -> None:
+def prune(result: JsonObject, console: Console) -> None:
     shown = table("", ("", "<"), ("items", ">"), ("files", ">"), ("bytes", ">"), ("freed", ">"))
     for kind, entry in result["kinds"].items():
         numbers = (f"{entry[n]:,}" for n in ("items", "files", "bytes", "freed"))
@@ -104,7 +132,7 @@ def prune(result: dict[str, Any], console: Console) -> None:
     say(console, f"Kept versions: {', '.join(result['kept']) or 'none yet'}.")
 
 
-def shelves(result: dict[str, Any], console: Console) -> None:
+def shelves(result: JsonObject, console: Console) -> None:
     for shelf, held in result.items():
         shown = table(shelf, ("plug-in", "<"), ("what it does", "<"), ("settings", "<"))
         for name, entry in held.items():
@@ -112,7 +140,37 @@ def shelves(result: dict[str, Any], console: Console) -> None:
         console.print(shown)
 
 
-def columns(result: dict[str, Any], console: Console) -> None:
+def plugins(result: JsonObject, console: Console) -> None:
+    """Each plug-in of a shelf with its settings, one a line."""
+    for shelf, held in result.items():
+        for name, entry in held.items():
+            say(console, f"{shelf}.{name}: {entry['about']}")
+            heads = (("setting", "<"), ("unit", "<"), ("default", "<"), ("meaning", "<"))
+            shown = table("", *heads)
+            for setting in entry["settings"]:
+                default = "required" if setting["required"] else _value(setting["default"])
+                shown.add_row(setting["setting"], setting["unit"], default, setting["meaning"])
+            if entry["settings"]:
+                console.print(shown)
+            else:
+                say(console, "It has no settings.")
+            for column in entry["columns"]:
+                unit = "" if column["unit"] == "1" else f" ({column['unit']})"
+                say(console, f"measures {column['column']}{unit}: {column['meaning']}", "dim")
+            say(console, "")
+
+
+def _value(value: Any) -> str:
+    return (
+        "none"
+        if value is None or value == []
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+    )
+
+
+def columns(result: JsonObject, console: Console) -> None:
     for name, held in result.items():
         shown = table(name, ("column", "<"), ("type", "<"), ("unit", "<"), ("meaning", "<"))
         for entry in held:

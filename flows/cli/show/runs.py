@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from rich.console import Console
 
-from flows.cli.show.tables import funnel, say, table
+from flows.cli.show.tables import broken, funnel, say, table
 from flows.progress import clock
 from flows.run import metrics
 from flows.run.disk import gigabytes
+from tasks.json_types import JsonObject
 
 IDLE_SHARE = 0.7  # an estimate says that workers waited when they computed for less of the time
 
 
-def run(result: dict[str, Any], console: Console) -> None:
+def run(result: JsonObject, console: Console) -> None:
     funnel(result, console)
+    broken(result.get("broken", []), result["recordings"].get("failed", 0), console)
     computed = sum(s["items_computed"] for s in result["stages"].values())
     reused = sum(s["items_reused"] for s in result["stages"].values())
     if not computed and not result["new"]:
         say(console, f"Nothing was left to do: {reused} items reused, 0 computed.")
     else:
-        stages = table("", ("stage", "<"), ("computed", ">"), ("reused", ">"), ("time", ">"))
+        stages = table("", ("stage", "<"), ("computed", ">"), ("reused", ">"), ("worker time", ">"))
         for name, s in result["stages"].items():
             stages.add_row(name, s["items_computed"], s["items_reused"], clock(s["seconds"]))
         console.print(stages)
@@ -32,13 +33,8 @@ def run(result: dict[str, Any], console: Console) -> None:
             f"WER {100 * result['wer']:.1f} %, CER {100 * result['cer']:.1f} % "
             f"on {result['scored']} packaged utterances with references.",
         )
-    tars = result["tars"]
-    worst = tars["worst_reader_extra_hours"]
-    say(
-        console,
-        f"{tars['tars']} tars: {tars['written']} written, {tars['linked']} unchanged; of "
-        f"{tars['readers']} readers the worst gets {worst:.3f} h more than the mean.",
-    )
+    for line in _tars(result["tars"], result["new"]):
+        say(console, line)
     splits = result.get("splits", {})
     if len(splits) > 1:
         parts = (f"{name} {split['hours']:.3f} h" for name, split in splits.items())
@@ -58,13 +54,34 @@ def run(result: dict[str, Any], console: Console) -> None:
     say(console, f"Dataset: {result['dataset']}  ({clock(result['wall_seconds'])})")
 
 
-def serve(result: dict[str, Any], console: Console) -> None:
+def _tars(tars: JsonObject, new: bool) -> list[str]:
+    """What was written of the version's tars, and how even several readers find them."""
+    if not new:
+        return []
+    wrote = f"Wrote {tars['written']} {_tar(tars['written'])}"
+    if tars["linked"]:
+        wrote += f"; {tars['linked']} {_tar(tars['linked'])} of the last version had not changed"
+    told = [f"{wrote}."]
+    if tars["readers"] > 1:
+        worst = 60 * tars["worst_reader_extra_hours"]
+        told.append(
+            f"Of {tars['readers']} readers (package.readers), the one with most audio gets "
+            f"{worst:.1f} min more than the mean."
+        )
+    return told
+
+
+def _tar(count: int) -> str:
+    return "tar" if count == 1 else "tars"
+
+
+def serve(result: JsonObject, console: Console) -> None:
     when = f"at {result['cron']} ({result['timezone']})" if result["cron"] else "on request only"
     say(console, f"Serving {result['deployment']}: {when}; one run at a time, until Ctrl-C.")
     say(console, f"Form, runs and results: {result['ui']}")
 
 
-def estimate(result: dict[str, Any], console: Console) -> None:
+def estimate(result: JsonObject, console: Console) -> None:
     """Print the forecast, each number with its 90 % interval."""
     sampled, hours = result["sample"], result["hours"]
     say(
@@ -94,7 +111,7 @@ def estimate(result: dict[str, Any], console: Console) -> None:
     _estimate_notes(result, console)
 
 
-def _estimate_notes(result: dict[str, Any], console: Console) -> None:
+def _estimate_notes(result: JsonObject, console: Console) -> None:
     """Print what limits the forecast, and where it was written."""
     sampled = result["sample"]
     if result["computing"] is not None and result["computing"] < IDLE_SHARE:

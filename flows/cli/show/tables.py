@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -9,12 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.progress import clock
+from tasks.json_types import JsonObject
 
 
 class PlainTable(Table):
     """A table whose cells are printed as they are."""
 
-    def add_row(self, *cells: Any, **options: Any) -> None:
+    def add_row(self, *cells: object, **options: Any) -> None:
         super().add_row(*(Text(str(cell)) for cell in cells), **options)
 
 
@@ -32,7 +34,7 @@ def say(console: Console, words: str, style: str | None = None) -> None:
     console.print(words, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
-def funnel(result: dict[str, Any], console: Console) -> None:
+def funnel(result: JsonObject, console: Console) -> None:
     """Print what came in, what each reason removed, and what was packaged."""
     recordings, utterances = result["recordings"], result["utterances"]
     seconds = result["seconds"]
@@ -50,3 +52,12 @@ def funnel(result: dict[str, Any], console: Console) -> None:
     if result.get("ignored"):
         parts = ", ".join(f"{n} {reason}" for reason, n in sorted(result["ignored"].items()))
         say(console, f"Left aside while listing: {parts}.")
+
+
+def broken(files: Sequence[Mapping[str, str]], failed: int, console: Console) -> None:
+    """Name the first recordings that failed, one a line."""
+    for each in files:
+        detail = f": {each['detail']}" if each["detail"] else ""
+        say(console, f"Broken: {each['source_path']}  {each['reason']}{detail}")
+    if failed > len(files):
+        say(console, f"{failed - len(files)} more failed: uttermill ledger OUT --items names all.")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from tasks.plugins.contracts.base import LoadedPlugin, VersionedModule
+from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,13 +16,26 @@ if TYPE_CHECKING:
     from tasks import speech
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SharedWindow:
+    """Utterances of a recording that are heard together: float32 [n] mono at the backend's RATE,
+    and where each begins and ends in it, in samples."""
+
+    samples: NDArray[np.float32]
+    bounds: tuple[tuple[int, int], ...]
+
+
 @dataclass(frozen=True)
 class SpeechClip:
     """One utterance for a recogniser: float32 [n] mono at the backend's RATE, and a forced
-    language."""
+    language. `window`: what it is heard in, as number `place`; only where the recogniser says by
+    `shared_seconds` that it hears several at once. Its text must follow from that window, whoever
+    else of it is asked for."""
 
     samples: NDArray[np.float32]
     language: str | None = None
+    window: SharedWindow | None = None
+    place: int = 0
 
     @cached_property
     def speech(self) -> tuple[speech.Span, ...]:
@@ -92,14 +105,14 @@ class BackendClass(Protocol):
     @property
     def RATE(self) -> int | None: ...
 
-    def __call__(self, settings: Any) -> Backend: ...
+    def __call__(self, settings: PluginSettings) -> Backend: ...
 
 
 class RecogniserModule(VersionedModule, Protocol):
     @property
     def Backend(self) -> BackendClass: ...
 
-    def weights(self, settings: Any) -> str:
+    def weights(self, settings: PluginSettings) -> str:
         """Identity of the model: a sha256, or the name of one that a server runs. ConfigError when
         it is missing or another one."""
 
@@ -107,3 +120,8 @@ class RecogniserModule(VersionedModule, Protocol):
 class Recogniser(RecogniserModule, LoadedPlugin, Protocol):
     #: False: its texts say nothing about the audio, so that no reference is doubted for them.
     LISTENS: bool = True
+
+    def shared_seconds(self, settings: PluginSettings) -> float:
+        """Most audio of a recording's consecutive utterances that it hears at once, s; 0: each is
+        heard by itself."""
+        return 0.0

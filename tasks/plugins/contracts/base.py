@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias
 
 from tasks.settings import StageSettings
 
+#: An instance of the `Settings` of the module that it is given to: a Protocol cannot say that.
+PluginSettings: TypeAlias = Any
 #: (unit, one line of documentation) by column.
 Columns = dict[str, tuple[str, str]]
 
@@ -35,16 +39,20 @@ class LoadedPlugin(Protocol):
         """0 where nothing that it gives is stored (sources, verdicts on text)."""
         return 0
 
-    def identity(self, settings: Any) -> str | None:
+    #: Modules that it imports inside its functions, each with an attribute whose reading loads it:
+    #: workers of a run that uses it load them before their first task.
+    ENGINES: Mapping[str, str] = MappingProxyType({})
+
+    def identity(self, settings: PluginSettings) -> str | None:
         """Identity of a model that decides the output (sha256), for the recipe; None: there is no
         such model. ConfigError when it is missing."""
         return None
 
-    def wants_gpu(self, settings: Any) -> bool:
+    def wants_gpu(self, settings: PluginSettings) -> bool:
         """Whether it runs on a GPU where its worker sees one."""
         return False
 
-    def gpu_fault(self, settings: Any) -> str | None:
+    def gpu_fault(self, settings: PluginSettings) -> str | None:
         """What is missing in this process to run it on a GPU, with the remedy; None: nothing is
         known to be."""
         return None

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tasks.json_types import JsonObject
+from tasks.plugins.contracts.base import PluginSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,4 +19,6 @@ if TYPE_CHECKING:
 #: were heard, kept so far or not. Only rows that are kept may be rejected. `frozen` is what it
 #: returned when the version before was published ({} at first, and on `package.refit`), so that
 #: bounds do not move under what is published already; it is written as JSON.
-Decide = Callable[["pa.Table", Any, dict[str, Any]], tuple[dict[str, "Rejection"], dict[str, Any]]]
+Decide = Callable[
+    ["pa.Table", PluginSettings, JsonObject], tuple[dict[str, "Rejection"], JsonObject]
+]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from tasks.plugins.contracts.base import LoadedPlugin, VersionedModule
+from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
 from tasks.plugins.contracts.corpuswide import Decide
 
 if TYPE_CHECKING:
@@ -19,14 +19,14 @@ class FilterModule(VersionedModule, Protocol):
     `<filter>_<part>`. Its limits are the settings `min` and `max`, or `min_<part>` and
     `max_<part>`, marked THRESHOLD."""
 
-    def measure(self, clip: Clip, settings: Any) -> dict[str, float | None]:
+    def measure(self, clip: Clip, settings: PluginSettings) -> dict[str, float | None]:
         """Every column of COLUMNS; None where there is nothing to judge: it is never rejected.
 
         `clip` has the native rate and all channels, float32 in ±1. ItemError when the utterance
         cannot be measured at all.
         """
 
-    def verdict(self, settings: Any) -> tuple[Rule, ...]:
+    def verdict(self, settings: PluginSettings) -> tuple[Rule, ...]:
         """Limits on its columns, from the settings alone."""
 
 
@@ -38,6 +38,6 @@ class Filter(FilterModule, LoadedPlugin, Protocol):
     #: Measured again when the whole recording is decoded: `clip` then knows its faults and length.
     AFTER_ALL: bool = False
     #: (clip, settings) -> bytes that are kept beside the measures, for `decide`.
-    fingerprint: Callable[[Clip, Any], bytes] | None = None
+    fingerprint: Callable[[Clip, PluginSettings], bytes] | None = None
     #: A verdict over the whole corpus.
     decide: Decide | None = None

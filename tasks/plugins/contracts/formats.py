@@ -11,10 +11,10 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, Protocol
 
 from tasks import storage
-from tasks.plugins.contracts.base import LoadedPlugin, VersionedModule
+from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
 from tasks.schema import Row
 
 if TYPE_CHECKING:
@@ -121,14 +121,16 @@ class FormatModule(VersionedModule, Protocol):
         and those that `derived` adds. If nothing in them has changed since the previous version,
         all files of a shard are linked from it."""
 
-    def files(self, split: str, number: int, rows: pa.Table, settings: Any) -> Sequence[str]:
+    def files(
+        self, split: str, number: int, rows: pa.Table, settings: PluginSettings
+    ) -> Sequence[str]:
         """Every file of a shard, before anything is written. `rows` has the columns COLUMNS, in
         the shard's order. The first file is the main one: no two shards share it, and that of the
         first requested format becomes the column `shard`. No other shard or list may use any of
         these paths."""
 
     def write(
-        self, shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Any
+        self, shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: PluginSettings
     ) -> None:
         """Make the folders and write exactly these files. Equal rows must give equal bytes on any
         machine at any time.
@@ -138,7 +140,9 @@ class FormatModule(VersionedModule, Protocol):
         it with the row's `sha256` yet, and `check` has to.
         """
 
-    def check(self, shard: OutputShard, rows: Rows, out: Output, settings: Any) -> list[str]:
+    def check(
+        self, shard: OutputShard, rows: Rows, out: Output, settings: PluginSettings
+    ) -> list[str]:
         """Read the files back (order, names, texts, decoded samples against `sha256`) and return
         the faults as sentences; a damaged file may also make it raise anything.
 
@@ -146,7 +150,7 @@ class FormatModule(VersionedModule, Protocol):
         for byte with the rows, it compares with `out.hashes`.
         """
 
-    def finish(self, shards: Sequence[OutputShard], home: Path, settings: Any) -> None:
+    def finish(self, shards: Sequence[OutputShard], home: Path, settings: PluginSettings) -> None:
         """Write the lists over all shards, which come in order. It streams rows from
         `home/utterances.parquet` (`tasks.formats._rows.stream`). For a version on an object store,
         `home` has only the folders and what READ_BACK and SIZED ask for."""
@@ -164,11 +168,11 @@ class Format(FormatModule, LoadedPlugin, Protocol):
     #: Clips that the format's usual reader drops: `run` warns about them.
     READER: ReaderLimits | None = None
     #: (rows, settings) -> where each row of a shard begins in its main file, int64 [rows], bytes.
-    offsets: Callable[[pa.Table, Any], NDArray[np.int64]] | None = None
+    offsets: Callable[[pa.Table, PluginSettings], NDArray[np.int64]] | None = None
     #: (home, split, head) -> what `uttermill list` prints, each path prefixed with `head/`.
     listing: Callable[[Path, str, str], list[str]] | None = None
 
-    def derived(self, rows: pa.Table, settings: Any) -> dict[str, pa.Array]:
+    def derived(self, rows: pa.Table, settings: PluginSettings) -> dict[str, pa.Array]:
         """Columns from ALL rows of the version, one value a row, such as a clip's place in its
         recording. They are passed to `files`, `write` and `check`, and never published: `verify`
         computes them again. So they must not depend on the order of the rows, nor on `shard`,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from tasks.plugins.contracts.base import LoadedPlugin, VersionedModule
+from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
 
 if TYPE_CHECKING:
     import numpy as np
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 class LevelModule(VersionedModule, Protocol):
-    def apply(self, samples: NDArray[np.float32], rate: int, settings: Any) -> NDArray[np.float32]:
+    def apply(
+        self, samples: NDArray[np.float32], rate: int, settings: PluginSettings
+    ) -> NDArray[np.float32]:
         """float32 [n] mono in units of full scale to float32 [n]; a pure function that leaves its
         input alone. ItemError when it has to refuse the utterance.
 

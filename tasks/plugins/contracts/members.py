@@ -27,7 +27,7 @@ def members(contract: type) -> dict[str, str]:
     return found
 
 
-def written(member: Callable[..., Any] | property) -> str:
+def written(member: Callable[..., object] | property) -> str:
     """A method or property of a Protocol as a module writes it: without `self`."""
     if isinstance(member, property):
         assert member.fget is not None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from tasks.plugins.contracts.base import LoadedPlugin, VersionedModule
+from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 class ResamplerModule(VersionedModule, Protocol):
     def resample(
-        self, samples: NDArray[np.float32], src_hz: int, dst_hz: int, settings: Any
+        self, samples: NDArray[np.float32], src_hz: int, dst_hz: int, settings: PluginSettings
     ) -> NDArray[np.float32]:
         """float32 [n] to float32 [about n * dst_hz / src_hz], anti-aliased. Never called with
         equal rates; the caller makes the length exact and clamps."""
@@ -24,4 +24,4 @@ class ResamplerModule(VersionedModule, Protocol):
 
 class Resampler(ResamplerModule, LoadedPlugin, Protocol):
     #: (blocks, src_hz, dst_hz, settings) -> blocks: the same in bounded memory, for long clips.
-    stream: Callable[[Blocks, int, int, Any], Blocks] | None = None
+    stream: Callable[[Blocks, int, int, PluginSettings], Blocks] | None = None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from tasks.plugins.contracts.base import LoadedPlugin, VersionedModule
+from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,11 +51,11 @@ class Segmenter(Protocol):
 
 
 class SegmenterModule(VersionedModule, Protocol):
-    def start(self, settings: Any, rate: int, given: Sequence[Segment]) -> Segmenter:
+    def start(self, settings: PluginSettings, rate: int, given: Sequence[Segment]) -> Segmenter:
         """A segmenter for one recording of `rate` Hz; `given` are the source's own segments."""
 
 
 class SegmenterPlugin(SegmenterModule, LoadedPlugin, Protocol):
-    def uses_speakers(self, settings: Any) -> bool:
+    def uses_speakers(self, settings: PluginSettings) -> bool:
         """Whether the speakers of given segments move its cuts: they are in the recipe then."""
         return False

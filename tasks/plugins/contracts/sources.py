@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
 
-from tasks.plugins.contracts.base import LoadedPlugin, PluginModule
+from tasks.plugins.contracts.base import LoadedPlugin, PluginModule, PluginSettings
 from tasks.settings import SourceSettings
+
+#: What a source says of one of its parts: its own, small and picklable.
+SourcePart = tuple[str | int | bool, ...]
 
 if TYPE_CHECKING:
     from tasks.recording import Ignored, Recording
@@ -17,7 +20,7 @@ class SourceModule(PluginModule, Protocol):
     def Settings(self) -> type[SourceSettings]:
         """`kind` is a Literal of the file's name."""
 
-    def recordings(self, settings: Any) -> Iterator[Recording | Ignored]:
+    def recordings(self, settings: PluginSettings) -> Iterator[Recording | Ignored]:
         """Everything that the source holds, in a stable order; reads no audio. ConfigError, before
         the first recording, when the path cannot be read; a single bad entry is a Recording with
         `error`, or Ignored with the reason."""
@@ -26,3 +29,15 @@ class SourceModule(PluginModule, Protocol):
 class Source(SourceModule, LoadedPlugin, Protocol):
     @property
     def Settings(self) -> type[SourceSettings]: ...
+
+    def parts(self, settings: PluginSettings, least: int) -> Sequence[SourcePart] | None:
+        """Parts of the source that workers can list apart from each other; None where there are
+        fewer than `least`, or none are known."""
+        return None
+
+    def part(
+        self, settings: PluginSettings, part: SourcePart
+    ) -> Iterator[Recording | Ignored] | None:
+        """What `recordings` gives of one of `parts`; None where it turns out that the source has to
+        be listed as a whole."""
+        return None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from tasks.plugins.contracts.base import Columns, LoadedPlugin, PluginModule
+from tasks.plugins.contracts.base import Columns, LoadedPlugin, PluginModule, PluginSettings
 from tasks.plugins.contracts.corpuswide import Decide
 from tasks.scoring import UNSPACED
 
@@ -53,7 +53,7 @@ class TextVerdictModule(PluginModule, Protocol):
     """All its settings are marked THRESHOLD: nothing of it is stored, so changing one costs no
     transcript."""
 
-    def verdict(self, settings: Any) -> tuple[Rule, ...]:
+    def verdict(self, settings: PluginSettings) -> tuple[Rule, ...]:
         """Limits on columns: its own, and those that are always there, null where the recogniser
         gives no such score: text_chars, language, language_probability, avg_logprob,
         no_speech_probability, compression_ratio, wer, cer."""
@@ -63,7 +63,7 @@ class TextVerdict(TextVerdictModule, LoadedPlugin, Protocol):
     #: The columns of `measure`: named as the plug-in, or `<plug-in>_<part>`.
     COLUMNS: Columns = {}  # noqa: RUF012 (a default that nobody changes)
 
-    def measure(self, heard: Heard, settings: Any) -> dict[str, float | None]:
+    def measure(self, heard: Heard, settings: PluginSettings) -> dict[str, float | None]:
         """Every column of COLUMNS; None where there is nothing to judge: it is never rejected.
         Pure, cheap (tens of microseconds), for any text: it runs again at every run."""
         return {}

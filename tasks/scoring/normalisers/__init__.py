@@ -21,7 +21,10 @@ from importlib.util import find_spec
 
 from tasks.scoring import _plain
 from tasks.scoring.cleaning import clean
-from tasks.scoring.normalisers import _spoken
+from tasks.scoring.normalisers._spoken import Reading
+from tasks.scoring.normalisers._spoken import of as figures_to_words
+
+__all__ = ["LONGEST", "VERSION", "Reading", "base", "figures_to_words", "normalise", "spelt"]
 
 #: Raise it when any rule, or what `tasks.scoring.readings` makes of a pair, leaves another text:
 #: stored counts are then made again from stored texts.
@@ -53,12 +56,12 @@ def _rule(language: str) -> Callable[[str], str]:
     if language.isascii() and language.isalpha() and find_spec(name):
         rule: Callable[[str], str] = import_module(name).normalise
         return rule
-    return spelt(language, _spoken.Reading())
+    return spelt(language, Reading())
 
 
-def spelt(language: str, reading: _spoken.Reading) -> Callable[[str], str]:
+def spelt(language: str, reading: Reading) -> Callable[[str], str]:
     """The rule of a language whose figures become words."""
-    say = _spoken.of(language, reading) if language else None
+    say = figures_to_words(language, reading) if language else None
     fold = [(re.compile(pattern), form) for pattern, form in reading.fold]
 
     def normalise(text: str) -> str:

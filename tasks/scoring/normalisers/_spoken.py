@@ -12,9 +12,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tasks.scoring._plain import UNSPACED
+
+if TYPE_CHECKING:
+    from unicode_rbnf import RbnfEngine
 
 MOST_FIGURES = 15  # longer ones are no quantities, and beyond what CLDR has words for
 _CARDINAL = "spellout-numbering"
@@ -87,7 +90,7 @@ def of(language: str, reading: Reading) -> Callable[[str], str] | None:
 
 
 @lru_cache(maxsize=128)
-def _engine(language: str) -> Any:
+def _engine(language: str) -> RbnfEngine | None:
     from unicode_rbnf import RbnfEngine
 
     try:
@@ -97,7 +100,9 @@ def _engine(language: str) -> Any:
     return engine if _CARDINAL in engine.rulesets else None
 
 
-def _words(engine: Any, reading: Reading, sign: str, whole: str, part: str, symbol: str) -> str:
+def _words(
+    engine: RbnfEngine, reading: Reading, sign: str, whole: str, part: str, symbol: str
+) -> str:
     figures = re.sub(r"\D", "", whole)
     year = reading.years and not (sign or part) and whole.isdecimal() and 1100 <= int(whole) <= 1999
     if len(figures) > 1 and figures[0] == "0":  # a code, not a quantity: 007
@@ -113,11 +118,11 @@ def _words(engine: Any, reading: Reading, sign: str, whole: str, part: str, symb
     return f"{said} {symbol}" if symbol else said
 
 
-def _each(engine: Any, figures: str) -> str:
+def _each(engine: RbnfEngine, figures: str) -> str:
     return " ".join(_say(engine, figure, _CARDINAL) or figure for figure in figures)
 
 
-def _runs(engine: Any, text: str) -> str:
+def _runs(engine: RbnfEngine, text: str) -> str:
     """What is no number as a whole: its runs of figures one by one, but those that are too long."""
 
     def say(run: re.Match[str]) -> str:
@@ -127,7 +132,7 @@ def _runs(engine: Any, text: str) -> str:
     return re.sub(r"\d+", say, text)
 
 
-def _say(engine: Any, number: str, rules: str) -> str | None:
+def _say(engine: RbnfEngine, number: str, rules: str) -> str | None:
     from unicode_rbnf.engine import NoRuleForNumberError
 
     try:

@@ -3,16 +3,14 @@
 from tasks.scoring.normalisers import spelt
 from tasks.scoring.normalisers._spoken import Reading
 
-normalise = spelt(
-    "de",
-    Reading(
-        decimal="Komma",
-        years=True,
-        symbols=(("%", "Prozent"), ("€", "Euro"), ("$", "Dollar"), ("£", "Pfund")),
-        fold=(
-            (r"\bein(?=hundert|tausend)", ""),
-            (r"(?<=tausend)ein(?=hundert)", ""),
-            (r"\bzwo\b", "zwei"),
-        ),
+READING = Reading(
+    decimal="Komma",
+    years=True,
+    symbols=(("%", "Prozent"), ("€", "Euro"), ("$", "Dollar"), ("£", "Pfund")),
+    fold=(
+        (r"\bein(?=hundert|tausend)", ""),
+        (r"(?<=tausend)ein(?=hundert)", ""),
+        (r"\bzwo\b", "zwei"),
     ),
 )
+normalise = spelt("de", READING)

@@ -11,12 +11,15 @@ the same again by itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tasks.scoring import _plain
+
+if TYPE_CHECKING:
+    from whisper_normalizer.english import EnglishNumberNormalizer
 
 ROUNDS = 8
 LONGEST_RUN = 50  # words of a spoken number that are read as one
@@ -50,9 +53,9 @@ class _Tables:
     short: re.Pattern[str]  # mr, gonna, can't
     endings: re.Pattern[str]  # n't, 's been, 'll
     forms: dict[str, str]  # of both
-    numbers: Any  # spoken numbers of a text -> figures
+    numbers: EnglishNumberNormalizer  # spoken numbers of a text -> figures
     numerals: frozenset[str]  # words that begin or are a number
-    spellings: Any
+    spellings: Callable[[str], str]
     characters: _Characters
 
 

@@ -3,17 +3,15 @@
 from tasks.scoring.normalisers import spelt
 from tasks.scoring.normalisers._spoken import Reading
 
-normalise = spelt(
-    "es",
-    Reading(
-        decimal="coma",
-        by_figure=False,
-        symbols=(("%", "por ciento"), ("€", "euros"), ("$", "dólares"), ("£", "libras")),
-        fold=(
-            (r"\bveinti(?:ún|una)\b", "veintiuno"),
-            (r"(?<=nta y )(?:un|una)\b", "uno"),
-            (r"cientas\b", "cientos"),
-            (r"\bquinientas\b", "quinientos"),
-        ),
+READING = Reading(
+    decimal="coma",
+    by_figure=False,
+    symbols=(("%", "por ciento"), ("€", "euros"), ("$", "dólares"), ("£", "libras")),
+    fold=(
+        (r"\bveinti(?:ún|una)\b", "veintiuno"),
+        (r"(?<=nta y )(?:un|una)\b", "uno"),
+        (r"cientas\b", "cientos"),
+        (r"\bquinientas\b", "quinientos"),
     ),
 )
+normalise = spelt("es", READING)

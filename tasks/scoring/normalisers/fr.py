@@ -3,12 +3,10 @@
 from tasks.scoring.normalisers import spelt
 from tasks.scoring.normalisers._spoken import Reading
 
-normalise = spelt(
-    "fr",
-    Reading(
-        decimal="virgule",
-        by_figure=False,
-        symbols=(("%", "pour cent"), ("€", "euros"), ("$", "dollars"), ("£", "livres")),
-        fold=((r"\bcents\b", "cent"), (r"\bquatre vingts\b", "quatre vingt")),
-    ),
+READING = Reading(
+    decimal="virgule",
+    by_figure=False,
+    symbols=(("%", "pour cent"), ("€", "euros"), ("$", "dollars"), ("£", "livres")),
+    fold=((r"\bcents\b", "cent"), (r"\bquatre vingts\b", "quatre vingt")),
 )
+normalise = spelt("fr", READING)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tasks import package, settled
+from tasks import package, up_to_date
 from tasks.checkpoints import index, manifest
 from tasks.job import Job
+from tasks.packaging import decided
 from tasks.stages import cutting, stage
+from tasks.upkeep.verify import verify
 from tests import corpus
 
 SHARDS = 3  # of four recordings each
@@ -147,7 +150,7 @@ def test_other_settings_look_at_everything(
 def test_another_release_looks_at_everything(
     home: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settled, "_code", lambda: "another")
+    monkeypatch.setattr(up_to_date, "_code", lambda: "another")
     corpus.run(asked(home))
     assert looks.shards == set(manifest.shards(home / "out"))
     assert looks.gathered == 1
@@ -197,7 +200,7 @@ def test_a_damaged_note_is_none(home: Path, looks: Looks, text: str) -> None:
 
 @pytest.mark.parametrize("step", stage.PER_SHARD)
 def test_rot_that_no_stat_shows_is_in_no_version(home: Path, step: str) -> None:
-    """The shard was not looked at; package meets the damage, and the shard runs again."""
+    """Nobody looks at the shard, and package has its decisions; who reads it makes it again."""
     part = corpus.parts(home / "out", f"manifests/{step}")[0]
     about = part.stat()
     corpus.flip(part, about.st_size // 2)
@@ -208,7 +211,13 @@ def test_rot_that_no_stat_shows_is_in_no_version(home: Path, step: str) -> None:
     assert grown.path.name == "v0002"
     assert grown.summary["recordings"]["failed"] == 0
     assert grown.summary["utterances"]["packaged"] == 13
-    assert counts[step][0] > 1
+    assert counts[step][0] == 1, "it was read"
+    assert verify(grown.path) == []
+    shutil.rmtree(decided.home(home / "out"))
+    corpus.add(home / "in", 13)
+    grown, counts = corpus.run(asked(home))
+    assert grown.summary["utterances"]["packaged"] == 14
+    assert counts[step][0] > 1, "package met the damage"
 
 
 def test_costly_measures_that_are_asked_for_later(home: Path, looks: Looks) -> None:

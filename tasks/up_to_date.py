@@ -12,12 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from tasks import plugins, recipe
 from tasks.checkpoints.index import Index, Notes, digest
 from tasks.dataset import datacard, versions
 from tasks.job import Done, Job
+from tasks.json_types import JsonObject
+from tasks.plugins import engines
+from tasks.reviews import applied
 from tasks.settings import split_lists
 from tasks.stages import stage
 
@@ -28,11 +30,11 @@ class Version:
 
     number: int
     clips: int
-    summary: dict[str, Any]
-    balance: dict[str, Any]
+    summary: JsonObject
+    balance: JsonObject
 
 
-class Settled:
+class UpToDate:
     """Which shards, and whether the version, were complete when a run began, and are when it ends.
 
     Made after the shard stage, which is the last to list the files before it.
@@ -48,6 +50,7 @@ class Settled:
             datacard.libraries(),
             _code(),
             _plugins(job),
+            applied.identity(job),
         )
         self._lists: list[str] = []
         self._keys = self._now()
@@ -60,12 +63,22 @@ class Settled:
         """How many items each stage has of a shard that lacks nothing; None: look."""
         return None if shard in self._ran else self._items.get(shard)
 
-    def saw(self, dones: Iterable[Done]) -> None:
+    def record(self, dones: Iterable[Done]) -> None:
         """Record what the stages of one shard found and made."""
         for done in dones:
             self._items.setdefault(done.shard, {})[done.stage] = done.computed + done.reused
             if done.ran:
                 self._ran.add(done.shard)
+
+    def keys(self) -> Mapping[str, str]:
+        """What the decisions on each shard follow from, as one hash; after `decide`. Names hold
+        hashes, so that an OUT that was moved keeps its decisions."""
+        found = self._index.guards()
+        files = {
+            shard: [(name, guard.partition("-")[0]) for name, guard in found.get(shard, [])]
+            for shard in self._shards
+        }
+        return {shard: digest(self._settings, some) for shard, some in files.items()}
 
     def decide(self) -> None:
         """All stages have run, and package is about to read what they made and the splits' lists:
@@ -135,17 +148,11 @@ def _code() -> str:
 
 def _plugins(job: Job) -> list[str]:
     """Hashes of plug-ins from outside this package, and of the modules beside them."""
-    chosen = {
-        "segmenters": (job.filter.segmenter,),
-        "filters": job.filter.filters,
-        "resamplers": (job.resample.resampler,),
-        "levels": job.resample.levels,
-        "asr": (job.transcribe.backend,),
-        "text": job.transcribe.verdicts,
-        "formats": job.package.formats,
-    }
-    pairs = ((shelf, plugin.use) for shelf, some in chosen.items() for plugin in some)
-    modules = {plugins.module(shelf, use).__file__ or "" for shelf, use in pairs if "." in use}
+    modules = {plugins.module(shelf, use).__file__ or "" for shelf, use in _own(job)}
     homes = {Path(file).parent for file in modules - {""}}
     files = sorted(path for home in homes for path in home.glob("*.py"))
     return [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+
+
+def _own(job: Job) -> list[tuple[str, str]]:
+    return [(shelf, use) for shelf, use in engines.chosen(job) if "." in use]

@@ -1,0 +1,40 @@
+"""What `run` says before it starts, and the question where it would do much work again."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+
+from flows.cli.show import plans as shown
+from flows.run import plans
+from flows.settings import PrepareSettings
+from tasks.errors import MillError
+from tasks.json_types import JsonObject
+
+
+def agreed(settings: PrepareSettings, yes: bool) -> bool:
+    """Print the plan in three lines; False when a person at a terminal declines to recompute more
+    than an hour of audio."""
+    console = Console(stderr=True)
+    try:
+        plan = plans.of(settings)
+    except (MillError, OSError):  # the run meets it too, and says what it means
+        return True
+    shown.before_run(plan, console)
+    return yes or plan["hours_again"] <= plans.ASKS / 3600 or not _at_terminal() or _answer(plan)
+
+
+def _at_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _answer(plan: JsonObject) -> bool:
+    print(
+        f"This computes {plan['hours_again']:.1f} h of audio again that an earlier run has done. "
+        "Start? [y/N] ",
+        end="",
+        file=sys.stderr,
+        flush=True,
+    )
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,0 +1,92 @@
+"""`uttermill review import` and `export`: decisions by people, as JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from tasks import storage
+from tasks.dataset import versions
+from tasks.errors import ConfigError
+from tasks.json_types import JsonObject
+from tasks.reviews import log
+from tasks.reviews.log import Decision
+from tasks.storage import tables
+
+STDIN = "-"
+
+
+def places(action: str, given: Sequence[str], out: str | None) -> tuple[str, str | None]:
+    """(OUT, FILE) from the arguments: OUT is `--out`, or the folder among them."""
+    left = list(given)
+    if out is None:
+        folders = [each for each in left if each != STDIN and not Path(each).is_file()]
+        if not folders:
+            raise ConfigError("give the OUT of a run: --out DIR")
+        out = folders[0]
+        left.remove(out)
+    if len(left) != (action == "import"):
+        wants = "FILE and OUT" if action == "import" else "OUT"
+        raise ConfigError(f"review {action} takes {wants}; it got {len(given)} arguments")
+    return out, left[0] if left else None
+
+
+def take(out: Path, file: str) -> JsonObject:
+    """Append the decisions of a file to those of OUT, all or none; what is there already is not
+    appended again. ConfigError with the line that is wrong."""
+    found = _read(file)
+    there = set(log.read(log.stored(out)))
+    new = [each for each in dict.fromkeys(found) if each not in there]
+    log.append(out, new)
+    unknown = _unknown(out, {each.id for each in new})
+    return {
+        "out": str(out),
+        "imported": len(new),
+        "already_there": len(found) - len(new),
+        "unknown": sorted(unknown)[:20],
+        "unknown_count": len(unknown),
+    }
+
+
+def _read(file: str) -> list[Decision]:
+    try:
+        text = sys.stdin.read() if file == STDIN else Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}") from None
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            place = f"{file}, line {number}"
+            try:
+                given = json.loads(line)
+            except ValueError as error:
+                raise ConfigError(f"{place}: this is no JSON: {error}") from None
+            if not isinstance(given, dict):
+                raise ConfigError(f"{place}: this is no JSON object")
+            found.append(log.checked(given, now, place))
+    return found
+
+
+def _unknown(out: Path, ids: Iterable[str]) -> set[str]:
+    """Those ids that the newest version's ledger does not have."""
+    newest = versions.newest(out)
+    if newest is None:
+        return set()
+    column = tables.read(newest / "ledger.parquet", columns=["utterance"])["utterance"]
+    return set(ids) - set(pc.unique(column).to_pylist())
+
+
+def told(out: Path, everything: bool) -> list[JsonObject]:
+    """The decisions that count, by id; with `everything` all of them, oldest first."""
+    if not storage.exists(log.path(out)):
+        return []
+    known = log.read(log.stored(out))
+    chosen = known if everything else [each for _, each in sorted(log.last(known).items())]
+    return [{k: v for k, v in asdict(each).items() if v} for each in chosen]

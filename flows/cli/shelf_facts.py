@@ -1,0 +1,98 @@
+"""What `uttermill plugins` tells: each plug-in, and each of its settings with unit and default."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from tasks import plugins, shelves
+from tasks.errors import ConfigError
+from tasks.json_types import JsonObject
+from tasks.settings import role
+
+#: A unit as descriptions give it: behind a comma, at the end of a sentence or before a remark.
+_UNITS = r"ms|s|Hz|dB|dBFS|LUFS|MOS|samples|nats per token|nats|0 to 1|of full scale|bytes"
+_UNIT = re.compile(rf", (?P<unit>{_UNITS})(?=[.;:,]|$)")
+_SUFFIXES = {"_ms": "ms", "_seconds": "s", "_hz": "Hz", "_db": "dB"}
+
+
+def all_shelves() -> JsonObject:
+    """Each shelf's plug-ins with the names of their settings."""
+    return {
+        shelf: {name: _short(shelf, name) for name in shelves.names(shelf)}
+        for shelf in shelves.SHELVES
+    }
+
+
+def named(which: str) -> JsonObject:
+    """`SHELF` or `SHELF.NAME`: its plug-ins, with all that is known of their settings and columns.
+
+    ConfigError names the shelves, or what the shelf holds.
+    """
+    shelf, _, name = which.partition(".")
+    if shelf not in shelves.SHELVES:
+        raise ConfigError(
+            f"there is no shelf {shelf!r}; shelves are {', '.join(shelves.SHELVES)}, and a plug-in "
+            "is named as in filters.silence"
+        )
+    names = [name] if name else shelves.names(shelf)
+    return {shelf: {each: _whole(shelf, each) for each in names}}
+
+
+def _short(shelf: str, name: str) -> JsonObject:
+    text = (plugins.module(shelf, name).__doc__ or "").strip().splitlines()
+    settings = sorted(plugins.load(shelf, name).Settings.model_fields)
+    return {"about": text[0] if text else "", "settings": settings}
+
+
+def _whole(shelf: str, name: str) -> JsonObject:
+    module = plugins.load(shelf, name)
+    columns: Mapping[str, tuple[str, str]] = {}
+    if shelf in plugins.MEASURING:
+        columns = plugins.columns("filters" if shelf == "filters" else "text", name)
+    fields = {key: f for key, f in module.Settings.model_fields.items() if key != "kind"}
+    return {
+        "about": _short(shelf, name)["about"],
+        "settings": [
+            {
+                "setting": key,
+                "unit": unit_of(name, key, field, columns),
+                "default": _default(field),
+                "required": field.is_required(),
+                "kind": role(module.Settings, key) or "recipe",
+                "meaning": field.description or "",
+            }
+            for key, field in fields.items()
+        ],
+        "columns": [
+            {"column": column, "unit": unit, "meaning": text}
+            for column, (unit, text) in columns.items()
+        ],
+    }
+
+
+def unit_of(
+    plugin: str, setting: str, field: FieldInfo, columns: Mapping[str, tuple[str, str]]
+) -> str:
+    """As its description says, as its name says, or of the column that it limits; else empty."""
+    if found := _UNIT.search(field.description or ""):
+        return found["unit"]
+    for suffix, unit in _SUFFIXES.items():
+        if setting.endswith(suffix):
+            return unit
+    side, _, part = setting.partition("_")
+    column = f"{plugin}_{part}" if part else plugin
+    unit = columns.get(column, columns.get(part, ("", "")))[0] if side in ("min", "max") else ""
+    return "" if unit == "1" else unit
+
+
+def _default(field: FieldInfo) -> Any:
+    if field.default is PydanticUndefined:
+        return None
+    value = field.default.value if isinstance(field.default, Enum) else field.default
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,127 @@
+"""What people see of a plan: a table by `plan`, three lines before a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+
+from flows.cli.show.tables import say, table
+from flows.progress import clock
+from tasks.json_types import JsonObject
+
+
+def plan(result: JsonObject, console: Console) -> None:
+    columns = (("stage", "<"), ("compute", ">"), ("reuse", ">"), ("audio", ">"), ("time", ">"))
+    shown = table("", *columns, ("because of", "<"))
+    for name, entry in result["stages"].items():
+        seconds = entry["seconds"]
+        time = "" if not entry["compute"] else "unknown" if seconds is None else clock(seconds)
+        audio = f"{entry['hours']:.2f} h" if entry["hours"] else ""
+        because = ", ".join(entry["because"])
+        shown.add_row(name, entry["compute"], entry["reuse"], audio, time, because)
+    console.print(shown)
+    for line in causes(result):
+        say(console, line)
+    if result["removed"]:
+        say(console, f"{result['removed']} recordings have left their sources.")
+    for line in (_version(result), _unknown(result)):
+        if line:
+            say(console, line)
+
+
+def before_run(result: JsonObject, console: Console) -> None:
+    """Three lines: how much, why, and what comes of it."""
+    say(console, f"Plan: {_amounts(result)}.")
+    say(console, f"Because: {'; '.join(_reasons(result))}.")
+    time = result["seconds"]
+    about = "Time unknown" if time is None else f"About {_minutes(time)}"
+    say(console, f"{about}; {_version(result)}")
+
+
+def causes(result: JsonObject) -> list[str]:
+    """A sentence for each setting that makes work: from what to what, and how much."""
+    stages = result["stages"]
+    changed = {change["setting"]: change for change in result["changes"]}
+    names = dict.fromkeys(name for entry in stages.values() for name in entry["because"])
+    told = []
+    for name in names:
+        of_it = {stage: e for stage, e in stages.items() if name in e["because"]}
+        items = max(entry["compute"] for entry in of_it.values())
+        hours = max(entry["hours"] for entry in of_it.values())
+        known = [entry["seconds"] for entry in of_it.values()]
+        time = "" if None in known else f", about {_minutes(sum(known))}"
+        what = _words(changed[name]) if name in changed else "new or changed recordings"
+        told.append(f"{what}: {_and(list(of_it))} {items} items, {hours:.2f} h{time}")
+    return told
+
+
+def _words(change: JsonObject) -> str:
+    """`resample.rate 16000 → 24000`."""
+    if change["before"] is None:
+        what = "" if change["after"] == "added" else f" set to {_short(change['after'])}"
+        return f"{change['setting']}{what or ' added'}"
+    if change["after"] is None and change["before"] == "added":
+        return f"{change['setting']} taken out"
+    return f"{change['setting']} {_short(change['before'])} → {_short(change['after'])}"
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:37]}…"
+
+
+def _amounts(result: JsonObject) -> str:
+    compute = {name: e["compute"] for name, e in result["stages"].items() if e["compute"]}
+    reuse = {name: e["reuse"] for name, e in result["stages"].items() if e["reuse"]}
+    parts = []
+    if compute:
+        hours = max(entry["hours"] for entry in result["stages"].values())
+        parts.append(f"compute {_counts(compute)} ({hours:.2f} h of audio)")
+    parts.append(f"reuse {_counts(reuse)}" if reuse else "reuse nothing")
+    return "; ".join(parts if compute else ["nothing to compute", *parts])
+
+
+def _counts(items: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in items.items())
+
+
+def _reasons(result: JsonObject) -> list[str]:
+    changed = {change["setting"]: change for change in result["changes"]}
+    names = dict.fromkeys(n for e in result["stages"].values() for n in e["because"])
+    told = [_words(changed[n]) if n in changed else "new or changed recordings" for n in names]
+    if result["removed"]:
+        told.append(f"{result['removed']} recordings have left their sources")
+    if told:
+        return told
+    if any(entry["compute"] for entry in result["stages"].values()):
+        return ["an earlier run did not finish, or another release made it"]
+    return ["nothing has changed since the last run"]
+
+
+def _version(result: JsonObject) -> str:
+    version = result["version"]
+    if not version["new"]:
+        return f"{version['newest']} stays as it is, with {version['clips']} clips."
+    if version["newest"] is None:
+        return f"the first version will hold about {version['clips_then']} clips."
+    return (
+        f"a new version will hold about {version['clips_then']} clips ({version['newest']} has "
+        f"{version['clips']})."
+    )
+
+
+def _unknown(result: JsonObject) -> str:
+    if result["seconds"] is not None:
+        return ""
+    return "The time is unknown until a run, or `uttermill estimate`, has measured these plug-ins."
+
+
+def _minutes(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _and(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -1,0 +1,233 @@
+"""The explorer's ASGI application: addresses to functions, and errors to one sentence."""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from flows.explore import charts, clip, export, overview, query, reviewing, sound, speech
+from flows.explore.answers import HANDLERS, answer, asked
+from flows.explore.clip import Shards
+from flows.explore.corpus import Corpus, Gone, Items
+from flows.explore.gate import Gate
+from tasks.errors import ConfigError
+
+log = logging.getLogger("uttermill")
+
+KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+BODY = 16_000_000  # bytes of a request, at most
+WEB = resources.files("flows.explore") / "web"
+
+
+Storing = Callable[[Corpus, Items, Mapping[str, Any]], dict[str, Any]]
+
+
+class Explorer:
+    """Answers requests for one OUT. Starlette runs handlers that are plain functions in threads."""
+
+    def __init__(self, corpus: Corpus, against: int | None, token: str, home: Path) -> None:
+        self.corpus, self.against, self.home, self.token = corpus, against, home, token
+        self.shards = Shards(corpus)
+
+    def page(self, request: Request) -> Response:
+        text = (WEB / "index.html").read_text(encoding="utf-8")
+        return Response(text.replace("{{base}}", f"/{self.token}/"), media_type="text/html")
+
+    def file(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        kind = KINDS.get(Path(name).suffix)
+        known = {each.name for each in WEB.iterdir()}  # a name with `..` or `/` is none of them
+        if kind is None or name not in known:
+            raise HTTPException(404, "there is no such file")
+        return Response((WEB / name).read_bytes(), media_type=kind)
+
+    def about(self, request: Request) -> Response:
+        """What the page asks first: versions, columns, values to choose from, limits."""
+        items = self._items(request)
+        described = self.corpus.described(items.number)
+        return answer(
+            {
+                "out": str(self.corpus.out),
+                "version": items.number,
+                "versions": self.corpus.versions(),
+                "against": self.against,
+                "columns": [
+                    {"name": n, "kind": c.kind, "unit": c.unit, "doc": c.doc}
+                    for n, c in items.columns.items()
+                ],
+                "recording_columns": [
+                    {"name": n, "kind": c.kind, "unit": c.unit, "doc": c.doc}
+                    for n, c in query.RECORDINGS.items()
+                ],
+                "facets": overview.facets(self.corpus, items),
+                "limits": charts.limits(self.corpus.job()),
+                "utterances": described["utterances"],
+                "seconds": described["seconds"],
+            }
+        )
+
+    def rows(self, request: Request) -> Response:
+        return answer(query.rows(self.corpus, self._items(request), asked(request)))
+
+    def recordings(self, request: Request) -> Response:
+        return answer(query.recordings(self.corpus, self._items(request), asked(request)))
+
+    def histogram(self, request: Request) -> Response:
+        return answer(charts.histogram(self.corpus, self._items(request), asked(request)))
+
+    def scatter(self, request: Request) -> Response:
+        return answer(charts.scatter(self.corpus, self._items(request), asked(request)))
+
+    def kept(self, request: Request) -> Response:
+        known = charts.limits(self.corpus.job())
+        return answer(charts.kept(self.corpus, self._items(request), asked(request), known))
+
+    def table(self, request: Request) -> Response:
+        return answer(overview.table(self.corpus, self._items(request), asked(request)))
+
+    def compare(self, request: Request) -> Response:
+        then = query.integer(dict(asked(request)), "against", self.against)
+        if then is None:
+            raise ConfigError("give the version to compare with: against=N")
+        items = self._items(request)
+        other = self.corpus.items(then)
+        return answer(overview.compared(self.corpus, items, other, asked(request)))
+
+    def clip(self, request: Request) -> Response:
+        item = request.path_params["item"]
+        return answer(clip.detail(self.corpus, self.shards, self._items(request), item))
+
+    def timeline(self, request: Request) -> Response:
+        name = dict(asked(request)).get("recording", "")
+        return answer(clip.timeline(self.corpus, self._items(request), name))
+
+    def speech(self, request: Request) -> Response:
+        name = dict(asked(request)).get("recording", "")
+        return answer(speech.probabilities(self.shards, name))
+
+    def audio(self, request: Request) -> Response:
+        """WAV of an item, or of `start` to `end` of its recording; ranges as players ask them.
+
+        Without audio 404; with `explain=1` 200 and the reason, since a browser writes each 404
+        into its console.
+        """
+        single = dict(asked(request))
+        try:
+            return self._audio(request, single)
+        except Gone as error:
+            return answer({"error": str(error)}, 200 if single.get("explain") == "1" else 404)
+
+    def _audio(self, request: Request, single: Mapping[str, str]) -> Response:
+        items, item = self._items(request), request.path_params["item"]
+        if "start" in single:
+            row = clip.row(self.corpus, items, item)
+            low, high = (query.number(single.get(n, ""), n) for n in ("start", "end"))
+            if not 0 <= low < high:
+                raise ConfigError("start must lie before end")
+            pcm = clip.span(self.shards, row["recording"], low, high, int(row["sample_rate"]))
+        else:
+            more = clip.NEIGHBOURS if single.get("around") == "1" else 0.0
+            pcm = clip.audio_of(self.corpus, self.shards, items, item, more)
+        data, status, headers = sound.part(sound.wav(*pcm), request.headers.get("range"))
+        return Response(data, status, headers, media_type="audio/wav")
+
+    def export(self, request: Request) -> Response:
+        items, kind = self._items(request), request.path_params["kind"]
+        name = f"uttermill-v{items.number:04d}.{kind}"
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        if kind == "jsonl":
+            export.chosen(items, asked(request))  # bad parameters fail before the answer begins
+            lines: Iterator[bytes] = export.jsonl(self.corpus, items, asked(request))
+            return StreamingResponse(lines, media_type=export.KINDS[kind], headers=headers)
+        with tempfile.NamedTemporaryFile(dir=self.home, suffix=f".{kind}", delete=False) as file:
+            path = Path(file.name)
+        try:
+            if kind == "parquet":
+                export.parquet(self.corpus, items, asked(request), path)
+            elif kind == "zip":
+                export.archive(self.corpus, self.shards, items, asked(request), path)
+            else:
+                raise ConfigError(f"{kind!r} is none of jsonl, parquet and zip")
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        media = export.KINDS.get(kind, "application/zip")
+        return FileResponse(
+            path, media_type=media, headers=headers, background=BackgroundTask(path.unlink)
+        )
+
+    def reviews(self, request: Request) -> Response:
+        line = query.integer(dict(asked(request)), "since", 0)
+        return answer(reviewing.since(self.corpus, line or 0))
+
+    async def decide(self, request: Request) -> Response:
+        return await self._posted(request, reviewing.store)
+
+    async def decide_selection(self, request: Request) -> Response:
+        return await self._posted(request, reviewing.store_selection)
+
+    async def _posted(self, request: Request, store: Storing) -> Response:
+        if "json" not in request.headers.get("content-type", ""):
+            raise ConfigError("send JSON")
+        data = b""
+        async for piece in request.stream():
+            data += piece
+            if len(data) > BODY:
+                raise HTTPException(413, f"a request holds up to {BODY:,} bytes")
+        try:
+            given = json.loads(data)
+        except ValueError:
+            raise ConfigError("the request is not JSON") from None
+        if not isinstance(given, dict):
+            raise ConfigError("send one JSON object")
+        number = given.get("version")
+        if number is not None and not str(number).isdecimal():
+            raise ConfigError(f"version is {number!r}; give a whole number")
+
+        def work() -> Response:
+            items = self.corpus.items(None if number is None else int(number))
+            return answer(store(self.corpus, items, given))
+
+        return await run_in_threadpool(work)
+
+    def _items(self, request: Request) -> Items:
+        return self.corpus.items(query.integer(dict(asked(request)), "version"))
+
+
+def make(explorer: Explorer) -> Gate:
+    """The whole application, behind its gate."""
+    e = explorer
+    routes = [
+        Route("/", e.page),
+        Route("/api/about", e.about),
+        Route("/api/rows", e.rows),
+        Route("/api/recordings", e.recordings),
+        Route("/api/histogram", e.histogram),
+        Route("/api/scatter", e.scatter),
+        Route("/api/kept", e.kept),
+        Route("/api/table", e.table),
+        Route("/api/compare", e.compare),
+        Route("/api/clip/{item:int}", e.clip),
+        Route("/api/audio/{item:int}", e.audio),
+        Route("/api/timeline", e.timeline),
+        Route("/api/speech", e.speech),
+        Route("/api/export/{kind}", e.export),
+        Route("/api/reviews", e.reviews, methods=["GET"]),
+        Route("/api/reviews", e.decide, methods=["POST"]),
+        Route("/api/reviews/selection", e.decide_selection, methods=["POST"]),
+        Route("/{name}", e.file),
+    ]
+    return Gate(Starlette(routes=routes, exception_handlers=HANDLERS), explorer.token)

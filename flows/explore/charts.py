@@ -1,0 +1,155 @@
+"""Numbers behind the charts: histograms with limits, points of two measures, hours kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from flows.explore import query
+from flows.explore.corpus import Corpus, Items
+from flows.explore.query import Parameters
+from tasks import plugins
+from tasks.errors import ConfigError
+from tasks.job import Job
+from tasks.json_types import JsonObject
+from tasks.plugins.rules import Limit
+from tasks.settings import THRESHOLD, role
+
+BINS = 48
+POINTS = 4000  # of a scatter, drawn by a hash of the id: the same each time
+GROUPS = ("outcome", "dataset", "language", "split")
+
+
+def histogram(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
+    """Counts of a measure in equal bins over all of its values, by `by`; the tails beyond the
+    0.1 % and 99.9 % quantiles are counted in the outermost bins."""
+    asked = list(asked)
+    single = dict(asked)
+    column = query.quoted(items.columns, single.get("column", "seconds"))
+    by = single.get("by") or "outcome"
+    if by not in GROUPS:
+        raise ConfigError(f"by is {by!r}; use {', '.join(GROUPS)}")
+    chosen = query.choice(items.columns, asked)
+    where = f"{items.name} WHERE {chosen.sql} AND {column} IS NOT NULL AND isfinite({column})"
+    ends = corpus.rows(
+        f"SELECT approx_quantile({column}, 0.001) AS low, approx_quantile({column}, 0.999) AS high,"
+        f" min({column}) AS least, max({column}) AS most, count(*) AS n FROM {where}",
+        chosen.values,
+    )[0]
+    if not ends["n"]:
+        return {"low": 0, "high": 0, "bins": BINS, "least": None, "most": None, "counts": []}
+    low, high = ends["low"], ends["high"]
+    if high <= low:
+        low, high = ends["least"], ends["most"]
+    width = (high - low) / BINS or 1.0
+    counts = corpus.rows(
+        f"SELECT greatest(least(floor(({column} - ?) / ?), {BINS - 1}), 0)::INT AS bin, "
+        f'"{by}" AS name, count(*) AS count, sum(seconds) / 3600 AS hours FROM {where} '
+        "GROUP BY ALL ORDER BY name, bin",
+        [low, width, *chosen.values],
+    )
+    return {**ends, "low": low, "high": low + BINS * width, "bins": BINS, "counts": counts}
+
+
+def scatter(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
+    """Points of two measures, POINTS at most."""
+    asked = list(asked)
+    single = dict(asked)
+    x = query.quoted(items.columns, single.get("x", ""))
+    y = query.quoted(items.columns, single.get("y", ""))
+    chosen = query.choice(items.columns, asked)
+    where = f"{items.name} WHERE {chosen.sql} AND {x} IS NOT NULL AND {y} IS NOT NULL"
+    whole = corpus.rows(f"SELECT count(*) AS total FROM {where}", chosen.values)[0]
+    points = corpus.rows(
+        f"SELECT item, {x} AS x, {y} AS y, outcome FROM {where} ORDER BY hash(item) LIMIT {POINTS}",
+        chosen.values,
+    )
+    return {**whole, "points": points}
+
+
+def limits(job: Job | None) -> list[JsonObject]:
+    """Every limit that a setting can set on a measure: `column`, `side`, `value` now, its `key` in
+    the settings, and the `reason` that it gives."""
+    if job is None:
+        return []
+    found = []
+    shelves = (("filters", "filter.filters", job.filter.filters),)
+    more = (("text", "transcribe.verdicts", job.transcribe.verdicts),)
+    for shelf, key, chosen in (*shelves, *more):
+        for plugin in chosen:
+            module, settings = plugins.resolve(shelf, plugin)
+            for name in type(settings).model_fields:
+                if role(type(settings), name) == THRESHOLD["role"]:
+                    for limit, side in _set_by(module, settings, name):
+                        value = limit.min if side == "min" else limit.max
+                        found.append(
+                            {
+                                "column": limit.column,
+                                "side": side,
+                                "value": value,
+                                "key": f"{key}.{plugin.use}.{name}",
+                                "reason": limit.low if side == "min" else limit.high,
+                                "conditional": bool(limit.unless),
+                            }
+                        )
+    return found
+
+
+def _set_by(module: Any, settings: Any, name: str) -> list[tuple[Limit, str]]:
+    """The limits of the verdict, as they are now, that a change of one setting moves."""
+    probe = 0.123456789
+    changed = settings.model_copy(update={name: probe})
+    try:
+        pairs = list(zip(module.verdict(settings), module.verdict(changed), strict=False))
+    except (TypeError, ValueError, ValidationError):  # it is no number
+        return []
+    return [
+        (now, side)
+        for now, then in pairs
+        if isinstance(now, Limit) and isinstance(then, Limit)
+        for side in ("min", "max")
+        if getattr(then, side) == probe != getattr(now, side)
+    ]
+
+
+def kept(corpus: Corpus, items: Items, asked: Parameters, known: list[JsonObject]) -> JsonObject:
+    """What limits of the page would keep: `limits` is JSON, `[{column, side, value}, …]`.
+
+    Of what a limit dropped, that comes back which only this limit rejects by the reason noted, and
+    which passes all limits given. Approximate, where a rule spares rows or several reject one:
+    `uttermill what-if` says it exactly.
+    """
+    asked = list(asked)
+    single = dict(asked)
+    try:
+        wanted: list[Mapping[str, Any]] = json.loads(single.get("limits") or "[]")
+        moved = {(str(w["column"]), str(w["side"])): float(w["value"]) for w in wanted}
+    except (ValueError, TypeError, KeyError):
+        raise ConfigError("limits is not a JSON list of column, side and value") from None
+    chosen = query.choice(items.columns, asked)
+    today = {(each["column"], each["side"]): each["value"] for each in known}
+    reasons = [each["reason"] for each in known if (each["column"], each["side"]) in moved]
+    tests, values = [], list[Any]()
+    for (column, side), value in {**today, **moved}.items():
+        if value is None or column not in items.columns:
+            continue
+        name, sign = query.quoted(items.columns, column), ">=" if side == "min" else "<="
+        test = f"{name} {sign} ?"
+        if (column, side) not in moved:  # today's limits have judged what is packaged
+            test = f"(outcome = 'packaged' OR {test})"
+        tests.append(f"({name} IS NULL OR {test})")
+        values.append(value)
+    within = " AND ".join(tests) or "true"
+    back = f"reason IN ({', '.join('?' * len(reasons))})" if reasons else "false"
+    then = f"(outcome = 'packaged' OR (outcome = 'dropped' AND {back})) AND {within}"
+    sql = (
+        "SELECT count(*) FILTER (outcome = 'packaged') AS now, "
+        "coalesce(sum(seconds) FILTER (outcome = 'packaged'), 0) / 3600 AS now_hours, "
+        f"count(*) FILTER ({then}) AS then, coalesce(sum(seconds) FILTER ({then}), 0) / 3600 AS "
+        f"then_hours FROM {items.name} WHERE {chosen.sql}"
+    )
+    twice = [*reasons, *values]
+    return corpus.rows(sql, [*twice, *twice, *chosen.values])[0]

@@ -1,0 +1,138 @@
+"""The tables of an OUT, in a DuckDB file of this process: one table of items for each version.
+
+An item is a row of the ledger: an utterance that was kept, dropped or failed, or another span.
+What is known of it beside comes from `utterances.parquet`; of what was not packaged, from the last
+run's table of decisions and from the checkpoints.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from flows.explore import loading
+from flows.explore.loading import Column
+from flows.run import runs
+from tasks import storage
+from tasks.dataset import versions
+from tasks.errors import ConfigError, MillError
+from tasks.job import Job
+from tasks.json_types import JsonObject
+
+ANSWERS = 500  # that are kept of `once`
+MEMORY = "1GB"  # that DuckDB may take; beyond it, it uses its file
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """The table of a version."""
+
+    number: int
+    name: str
+    columns: Mapping[str, Column]
+
+
+class Gone(MillError):
+    """What was asked for is not in this OUT, or not any more."""
+
+
+class Corpus:
+    """An OUT as it is explored; `home` is a disposable local folder."""
+
+    def __init__(self, out: Path, home: Path) -> None:
+        self.out = out
+        self._database = duckdb.connect(
+            str(home / "explore.duckdb"),
+            config={"memory_limit": MEMORY, "temp_directory": str(home)},
+        )
+        self._lock = threading.Lock()
+        self._items: dict[int, Items] = {}
+        self._answers: dict[tuple[str, tuple[Any, ...]], list[dict[str, Any]]] = {}
+
+    def versions(self) -> list[int]:
+        """Numbers of the published versions, newest first; ConfigError without any."""
+        found = [versions.number(place) for place in versions.all_of(self.out)][::-1]
+        if not found:
+            raise ConfigError(
+                f"{self.out} holds no dataset version yet; `uttermill run` publishes the first"
+            )
+        return found
+
+    def number(self, asked: int | None) -> int:
+        """The version that is meant: the one asked for, else the newest; Gone without it."""
+        known = self.versions()
+        if asked is None:
+            return known[0]
+        if asked not in known:
+            raise Gone(f"there is no version {asked}; there are {', '.join(map(str, known))}")
+        return asked
+
+    def place(self, number: int) -> Path:
+        return versions.numbered(self.out, number)
+
+    def items(self, asked: int | None = None) -> Items:
+        """The table of a version, which is read the first time."""
+        number = self.number(asked)
+        with self._lock:
+            if number not in self._items:
+                name = f"items_{number}"
+                with self.cursor() as cursor:
+                    columns = loading.load(cursor, self.out, self.place(number), name)
+                self._items[number] = Items(number, name, columns)
+        return self._items[number]
+
+    @contextmanager
+    def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection for one thread."""
+        cursor = self._database.cursor()
+        try:
+            yield cursor
+        finally:
+            cursor.close()
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[JsonObject]:
+        """The rows that a query gives, by column; floats that JSON cannot hold are None."""
+        with self.cursor() as cursor:
+            found = cursor.execute(sql, list(values))
+            names = [each[0] for each in found.description]
+            return [
+                {name: _plain(value) for name, value in zip(names, row, strict=True)}
+                for row in found.fetchall()
+            ]
+
+    def once(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """`rows` of a query on a version's table, which gives the same each time."""
+        key = sql, tuple(values)
+        if key not in self._answers:
+            if len(self._answers) >= ANSWERS:
+                self._answers.clear()
+            self._answers[key] = self.rows(sql, values)
+        return self._answers[key]
+
+    def described(self, number: int) -> JsonObject:
+        """dataset.json of a version."""
+        return versions.described(self.place(number))
+
+    def job(self) -> Job | None:
+        """The job of the last run that ended well; None where OUT keeps no run."""
+        if not storage.of(self.out).is_folder(self.out / "runs"):
+            return None
+        try:
+            return runs.settings_of(self.out, ended_well=True).job()
+        except ConfigError:
+            return None
+
+    def close(self) -> None:
+        self._database.close()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return None
+    return value

@@ -1,0 +1,162 @@
+"""Reads a version into DuckDB: the ledger, joined with all that is known of its utterances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from tasks import plugins, schema, shelves, storage
+
+#: Columns of every item, in the order in which the page offers them.
+FIRST = (
+    *("outcome", "stage", "reason", "seconds", "text", "language", "speaker", "dataset", "split"),
+    *("id", "source_path", "recording", "start", "end", "value", "threshold", "detail"),
+    *("text_source", "hypothesis", "normalised", "wer", "cer"),
+)
+#: What is searched.
+SEARCHED = ("id", "source_path", "speaker", "text", "hypothesis")
+HIDDEN = ("item", "searched", "spoken")  # columns that the page does not offer
+TEXTS = "VARCHAR"
+SKIPPED = frozenset({"offset", "sha256", "generation", "shard", "blob", "word_times", "heard"})
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as the page shows it; `kind` is `text` or `number`."""
+
+    kind: str
+    unit: str = ""
+    doc: str = ""
+
+
+def load(
+    cursor: duckdb.DuckDBPyConnection, out: Path, version: Path, name: str
+) -> Mapping[str, Column]:
+    """Create the table `name`; returns its columns."""
+    with ExitStack() as open_files:
+        views = open_files.enter_context(_parquet(cursor, out, version))
+        select = _select(views)
+        # The order of the ledger: `item` stays the same for a version.
+        cursor.execute(
+            f"CREATE OR REPLACE TABLE {name} AS SELECT row_number() OVER () - 1 AS item, *, "
+            f"lower(concat_ws(chr(10), {', '.join(SEARCHED)})) AS searched, "
+            "length(trim(text)) - length(replace(trim(text), ' ', '')) + 1 AS spoken "
+            f'FROM ({select} ORDER BY recording, start, "end", id)'
+        )
+    return _described(cursor, name)
+
+
+@contextmanager
+def _parquet(
+    cursor: duckdb.DuckDBPyConnection, out: Path, version: Path
+) -> Iterator[dict[str, dict[str, str]]]:
+    """Views on the files that there are: types of columns by name, by view."""
+    store = storage.of(out)
+    found: dict[str, dict[str, str]] = {}
+    with ExitStack() as scope:
+        wanted = [n for n in store.tree(version) if n.startswith(("ledger.", "utterances."))]
+        home = scope.enter_context(store.reading(version, wanted))
+        globs = {n: _files(home / f"{n}.parquet") for n in ("ledger", "utterances")}
+        if not store.remote:  # a bucket's checkpoints would be thousands of requests
+            manifests = out / "manifests"
+            globs["decisions"] = _files(manifests / "package" / "decisions.parquet")
+            for stage in ("shard", "resample", "transcribe"):
+                globs[stage] = str(manifests / stage / "*" / "*.parquet")
+        for view, pattern in globs.items():
+            if not cursor.execute("SELECT 1 FROM glob(?) LIMIT 1", [pattern]).fetchone():
+                continue
+            quoted = pattern.replace("'", "''")
+            cursor.execute(
+                f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT * FROM "
+                f"read_parquet('{quoted}', union_by_name=true, filename='part')"
+            )
+            types = cursor.execute(f"DESCRIBE {view}").fetchall()
+            found[view] = {row[0]: row[1] for row in types}
+        yield found
+
+
+def _files(path: Path) -> str:
+    """A glob of a Parquet file, or of the folder of its parts under the same name."""
+    return str(path / "**" / "*.parquet") if path.is_dir() else str(path)
+
+
+def _select(views: Mapping[str, Mapping[str, str]]) -> str:
+    u, d = views.get("utterances", {}), views.get("decisions", {})
+    joins = ["FROM ledger l"]
+    known: dict[str, list[str]] = {}
+
+    def add(name: str, expression: str) -> None:
+        known.setdefault(name, []).append(expression)
+
+    for column in views["ledger"]:
+        if column not in ("utterance", "part", "samples", "overlap_samples", "language"):
+            add(column, f'l."{column}"')
+    add("id", "l.utterance")
+    for column, kind in u.items():
+        if column not in SKIPPED | {"part", "start", "end"} | known.keys() - {"language"}:
+            add(column, f'u."{column}"::DOUBLE' if _number(kind) else f'u."{column}"')
+    add("language", "l.language")
+    if {"words", "word_errors"} <= u.keys():
+        add("wer", "u.word_errors / nullif(u.words, 0)")
+        add("cer", "u.char_errors / nullif(u.chars, 0)")
+    joins.append("LEFT JOIN utterances u ON u.id = l.utterance")
+    if d:
+        for column, kind in d.items():
+            if _number(kind) and column not in ("seconds", "heard", "part"):
+                add(column, f'd."{column}"::DOUBLE')
+        joins.append("LEFT JOIN decisions d ON d.id = l.utterance")
+    if {"resample", "transcribe"} <= views.keys():
+        add("text", "t.text")
+        add("hypothesis", "t.text")
+        joins.append(
+            'LEFT JOIN (SELECT a.recording, a.start, a."end", arg_max(h.text, h.part) AS text '
+            'FROM (SELECT DISTINCT audio, recording, start, "end" FROM resample) a '
+            "JOIN transcribe h ON h.audio = a.audio WHERE h.text IS NOT NULL GROUP BY ALL) t "
+            "ON l.outcome IN ('dropped', 'failed') AND t.recording = l.recording "
+            'AND t.start = round(l.start * l.sample_rate) AND t."end" = round(l."end" * '
+            "l.sample_rate)"
+        )
+    if "shard" in views:
+        add("speaker", "r.speaker")
+        joins.append(
+            "LEFT JOIN (SELECT recording, any_value(speaker) AS speaker FROM shard "
+            "WHERE speaker IS NOT NULL GROUP BY recording) r ON r.recording = l.recording"
+        )
+    for name in FIRST:
+        known.setdefault(name, [f"NULL::{TEXTS}"])
+    names = [*FIRST, *(name for name in known if name not in FIRST)]
+    columns = (f'coalesce({", ".join(known[name])}) AS "{name}"' for name in names)
+    return f"SELECT {', '.join(columns)} {' '.join(joins)}"
+
+
+def _number(kind: str) -> bool:
+    return kind in ("DOUBLE", "FLOAT", "BIGINT", "INTEGER", "UBIGINT", "UINTEGER", "SMALLINT")
+
+
+def _described(cursor: duckdb.DuckDBPyConnection, name: str) -> dict[str, Column]:
+    about = meanings()
+    return {
+        row[0]: Column("number" if _number(row[1]) else "text", *about.get(row[0], ("", "")))
+        for row in cursor.execute(f"DESCRIBE {name}").fetchall()
+        if row[0] not in HIDDEN
+    }
+
+
+def meanings() -> dict[str, tuple[str, str]]:
+    """(unit, meaning) of every column of the published tables, and of every measure."""
+    found: dict[str, tuple[str, str]] = {
+        "wer": ("1", "word errors by words of the reference"),
+        "cer": ("1", "character errors by characters of the reference"),
+    }
+    for shelf in plugins.MEASURING:
+        for use in shelves.names(shelf):
+            found.update(plugins.columns(shelf, use))
+    for table in (schema.LEDGER, schema.UTTERANCES):
+        for field in table:
+            of = field.metadata or {}
+            found[field.name] = (of.get(b"unit", b"").decode(), of.get(b"doc", b"").decode())
+    return found

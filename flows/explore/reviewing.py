@@ -1,0 +1,75 @@
+"""Decisions that the page sends: checked, stored, and told to every page that asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import parse_qsl
+
+from flows.explore import query
+from flows.explore.corpus import Corpus, Items
+from tasks.errors import ConfigError
+from tasks.json_types import JsonObject
+from tasks.reviews import log
+
+MOST = 100_000  # decisions of one request
+
+
+def since(corpus: Corpus, line: int) -> JsonObject:
+    """Decisions from a line of the file on, and the line after the last."""
+    known = log.read(log.stored(corpus.out))
+    start = line if 0 <= line <= len(known) else 0
+    return {"next": len(known), "decisions": [asdict(each) for each in known[start:]]}
+
+
+def store(corpus: Corpus, items: Items, given: Mapping[str, Any]) -> JsonObject:
+    """Store `decisions`, each on an utterance of this version; answers what is new."""
+    asked = given.get("decisions")
+    if not isinstance(asked, list) or not all(isinstance(each, dict) for each in asked):
+        raise ConfigError("decisions must be a list of objects")
+    found = [log.checked(each, _now()) for each in asked]
+    _known(corpus, items, [each.id for each in found])
+    return _stored(corpus, found, given)
+
+
+def store_selection(corpus: Corpus, items: Items, given: Mapping[str, Any]) -> JsonObject:
+    """Store one decision on many: on `items`, or on all that the filters `selection` choose."""
+    if picked := given.get("items"):
+        if not isinstance(picked, list) or not all(isinstance(each, int) for each in picked):
+            raise ConfigError("items must be a list of numbers")
+        where, values = f"item IN ({', '.join('?' * len(picked))})", tuple(picked)
+    else:
+        chosen = query.choice(items.columns, parse_qsl(str(given.get("selection") or "")))
+        where, values = chosen.sql, chosen.values
+    rows = corpus.rows(
+        f"SELECT id FROM {items.name} WHERE id IS NOT NULL AND ({where}) ORDER BY item "
+        f"LIMIT {MOST + 1}",
+        values,
+    )
+    if len(rows) > MOST:
+        raise ConfigError(f"choose up to {MOST:,} clips at once, or change the limits instead")
+    one = {name: given.get(name) for name in ("decision", "note", "who", "text")}
+    found = [log.checked({**one, "id": row["id"]}, _now()) for row in rows]
+    return {**_stored(corpus, found, given), "stored": len(found)}
+
+
+def _stored(corpus: Corpus, found: Sequence[log.Decision], given: Mapping[str, Any]) -> JsonObject:
+    log.append(corpus.out, found)
+    line = given.get("since")
+    return since(corpus, line if isinstance(line, int) else 0)
+
+
+def _known(corpus: Corpus, items: Items, ids: Sequence[str]) -> None:
+    """ConfigError unless the version has an utterance of each id."""
+    if not ids:
+        return
+    marks = ", ".join("?" * len(set(ids)))
+    there = corpus.rows(f"SELECT id FROM {items.name} WHERE id IN ({marks})", list(set(ids)))
+    if missing := set(ids) - {row["id"] for row in there}:
+        raise ConfigError(f"version {items.number} has no utterance {min(missing)!r}")
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,100 @@
+"""`uttermill explore`: serves the page on loopback until it is interrupted."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import socket
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from flows.explore import app
+from flows.explore.corpus import Corpus
+from tasks.errors import ConfigError, MillError
+
+log = logging.getLogger("uttermill")
+
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Where the page is."""
+
+    url: str
+    port: int
+    tunnel: str  # the command that brings the port to another machine
+    version: int
+
+
+def explore(
+    out: Path,
+    version: int | None,
+    against: int | None,
+    port: int,
+    ready: Callable[[Served], None],
+) -> None:
+    """Serve until SIGINT or SIGTERM; `ready` is told once the port is open. ConfigError where OUT
+    holds no such version, or the port is taken."""
+    with tempfile.TemporaryDirectory(prefix="uttermill-explore-") as folder:
+        corpus = Corpus(out, Path(folder))
+        try:
+            chosen = _checked(corpus, version)
+            if against is not None:
+                _checked(corpus, against)
+            with _listening(port) as listener:
+                token = secrets.token_urlsafe(24)
+                used = listener.getsockname()[1]
+                explorer = app.Explorer(corpus, against, token, Path(folder))
+                threading.Thread(target=_read_ahead, args=(corpus, chosen), daemon=True).start()
+                view = f"#version={chosen}" if version is not None else ""
+                ready(
+                    Served(
+                        f"http://{HOST}:{used}/?token={token}{view}",
+                        used,
+                        f"ssh -N -L {used}:{HOST}:{used} {socket.gethostname()}",
+                        chosen,
+                    )
+                )
+                config = uvicorn.Config(
+                    app.make(explorer), log_level="warning", access_log=False, lifespan="off"
+                )
+                uvicorn.Server(config).run([listener])
+        finally:
+            corpus.close()
+
+
+def _checked(corpus: Corpus, number: int | None) -> int:
+    try:
+        return corpus.number(number)
+    except ConfigError:
+        raise
+    except MillError as error:  # a wrong number is a wrong argument here
+        raise ConfigError(str(error)) from None
+
+
+def _listening(port: int) -> socket.socket:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"port {port} cannot be used: {error.strerror}; give another --port"
+        ) from None
+    listener.listen(64)
+    return listener
+
+
+def _read_ahead(corpus: Corpus, number: int) -> None:
+    """Read the version before the page asks for it; the page is told of a failure."""
+    try:
+        corpus.items(number)
+    except Exception as error:
+        log.warning("version %d cannot be read: %s", number, error)

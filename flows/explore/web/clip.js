@@ -1,0 +1,177 @@
+// One clip: audio with waveform and spectrogram, texts, what lies around it, and the decision.
+
+import * as api from "./api.js";
+import { rowOf, show as go } from "./clips.js";
+import { el, number, time } from "./dom.js";
+import { shown } from "./diff.js";
+import * as review from "./review.js";
+import * as sound from "./sound.js";
+import * as state from "./state.js";
+
+const MARGIN = 3; // s before and after that `around` plays
+const HEIGHTS = { wave: 72, picture: 128 };
+let now = null; // {item, version, data, player, sounds}
+
+export async function draw(node, about) {
+  const item = state.get("item");
+  if (item === "") {
+    now?.player.pause();
+    now = null;
+    node.hidden = true;
+    node.replaceChildren();
+    return;
+  }
+  const key = `${about.version}/${item}`;
+  if (now?.key === key) return;
+  now?.player.pause();
+  const data = await api.get(`clip/${item}`, new URLSearchParams({ version: about.version }), "clip");
+  node.hidden = false;
+  const player = el("audio", { controls: true, preload: "auto", "aria-label": "Clip" });
+  now = { key, item, version: about.version, data, player, around: false, about };
+  const parts = [heading(data.row), stage(), review.panel(data, redraw), texts(data), words(data), neighbours(data), facts(data.row, about)];
+  node.replaceChildren(...parts.filter(Boolean));
+  await load();
+}
+
+const redraw = () => {
+  const panel = document.getElementById("review");
+  if (now) panel?.replaceWith(review.panel(now.data, redraw));
+};
+
+function heading(row) {
+  return el("div", { class: "bar" },
+    el("h2", {}, el("span", { class: `tag o-${row.outcome}` }, row.outcome), row.outcome === "packaged" ? null : ` ${row.stage}.${row.reason}`),
+    el("span", { class: "grow" }),
+    el("button", { type: "button", "aria-label": "Close the clip", onclick: () => state.set({ item: null }, { keepPage: true }) }, "×"));
+}
+
+function stage() {
+  const wave = el("canvas", { role: "img", "aria-label": "Waveform" });
+  const picture = el("canvas", { role: "img", "aria-label": "Spectrogram" });
+  const head = el("div", { class: "playhead" });
+  const board = el("div", { class: "board" }, wave, picture, head);
+  const told = el("p", { class: "quiet", id: "levels" });
+  const both = el("label", {}, el("input", { type: "checkbox", id: "around", onchange: switched }), ` ${MARGIN} s before and after`);
+  Object.assign(now, { wave, picture, head, board, told });
+  board.addEventListener("click", (event) => {
+    const length = now.player.duration;
+    if (length) now.player.currentTime = ((event.clientX - board.getBoundingClientRect().left) / board.clientWidth) * length;
+    now.player.play();
+  });
+  follow(now);
+  return el("div", { class: "stage" }, board, el("div", { class: "bar" }, now.player, both), told);
+}
+
+function follow(mine) {
+  const step = () => {
+    if (now !== mine) return;
+    const { currentTime, duration } = mine.player;
+    mine.head.style.transform = `translateX(${duration ? (currentTime / duration) * mine.board.clientWidth : 0}px)`;
+    for (const word of mine.words ?? []) {
+      const at = currentTime - (mine.around ? before(mine.data.row) : 0);
+      word.node.classList.toggle("now", at >= word.start && at < word.end);
+    }
+    requestAnimationFrame(step);
+  };
+  requestAnimationFrame(step);
+}
+
+const before = (row) => Math.min(MARGIN, row.start);
+const address = (more) => `api/audio/${now.item}?version=${now.version}${more ? "&around=1" : ""}`;
+
+async function load() {
+  const mine = now;
+  mine.told.textContent = "";
+  mine.board.querySelectorAll(".cut").forEach((each) => each.remove());
+  try {
+    const heard = await sound.samples(address(mine.around));
+    if (now !== mine) return;
+    mine.player.src = address(mine.around);
+    const width = mine.board.clientWidth || 480;
+    sound.wave(mine.wave, heard, width, HEIGHTS.wave);
+    sound.spectrogram(mine.picture, heard, width, HEIGHTS.picture);
+    mine.board.hidden = mine.player.hidden = false;
+    const seconds = heard.values.length / heard.rate;
+    mine.told.textContent = `${number(seconds)} s at ${number(heard.rate)} Hz, peak ${heard.peak.toFixed(1)} dBFS, RMS ${heard.rms.toFixed(1)} dBFS`;
+    mine.board.dataset.ready = seconds;
+    if (mine.around) {
+      const row = mine.data.row, start = before(row);
+      for (const at of [start, start + row.end - row.start]) {
+        mine.board.append(el("div", { class: "cut", style: { left: `${(100 * at) / seconds}%` } }));
+      }
+    }
+  } catch (error) {
+    if (now !== mine) return;
+    mine.board.hidden = mine.player.hidden = true;
+    mine.told.textContent = `No audio: ${error.message}.`;
+  }
+}
+
+function switched() {
+  now.around = document.getElementById("around").checked;
+  load().then(() => now?.player.play());
+}
+
+export function around() {
+  document.getElementById("around")?.click();
+}
+
+export function toggle() {
+  if (!now || now.player.hidden) return false;
+  if (now.player.paused) now.player.play();
+  else now.player.pause();
+  return true;
+}
+
+// A key may come before the clip has loaded: it means the one that is chosen now.
+export function decide(decision) {
+  const item = state.get("item");
+  const row = (state.get("view", "clips") === "clips" && rowOf(item)) || (now?.item === item && now.data.row);
+  if (row) review.decide(row, decision, redraw);
+}
+
+export const edit = () => now && review.edit();
+
+function texts({ row, reference, heard, others }) {
+  const kept = row.text ?? reference ?? heard;
+  const parts = [el("h3", {}, "Text", row.text_source ? el("span", { class: "quiet" }, ` from ${row.text_source === "asr" ? "the recogniser" : "the reference"}`) : null),
+    el("p", { class: "text", dir: "auto" }, kept ?? "none")];
+  if (reference && heard) {
+    parts.push(el("h3", {}, "Recogniser against reference ", el("span", { class: "quiet" }, row.wer === null ? "" : `WER ${(100 * row.wer).toFixed(1)} %`)), shown(reference, heard));
+  } else if (heard && heard !== kept) parts.push(el("h3", {}, "Heard"), shown(kept ?? "", heard));
+  for (const other of others ?? []) parts.push(el("h3", {}, "Another recogniser against this one"), shown(heard ?? kept ?? "", other));
+  return el("div", {}, parts);
+}
+
+function words({ words: timed }) {
+  if (!timed?.length) return null;
+  now.words = timed.map((word) => {
+    const node = el("button", { type: "button", class: "word", title: `${number(word.start)} s`, onclick: () => {
+      now.player.currentTime = word.start + (now.around ? before(now.data.row) : 0);
+      now.player.play();
+    } }, word.word);
+    return { ...word, node };
+  });
+  return el("div", {}, el("h3", {}, "Words"), el("p", { class: "words" }, now.words.map((word) => word.node)));
+}
+
+function neighbours(data) {
+  const row = data.row;
+  const asked = new URLSearchParams({ view: "recording", recording: row.recording, item: row.item, version: now.version });
+  return el("div", {},
+    el("h3", {}, "In its recording ", el("a", { href: `#${asked}` }, "timeline")),
+    el("ul", { class: "around" }, data.around.map((each) =>
+      el("li", { "aria-current": each.item === row.item ? "true" : null },
+        el("button", { type: "button", class: "plain", onclick: () => go(each.item) }, `${time(each.start)}–${time(each.end)}`),
+        el("span", { class: `tag o-${each.outcome}` }, each.outcome === "packaged" ? "kept" : each.reason),
+        el("bdi", {}, each.text ?? "")))));
+}
+
+function facts(row, about) {
+  const kinds = Object.fromEntries(about.columns.map((column) => [column.name, column]));
+  const known = Object.entries(row).filter(([name, value]) => value !== null && kinds[name] && !["text", "hypothesis", "normalised", "outcome"].includes(name));
+  return el("details", {}, el("summary", {}, `All ${known.length} facts`),
+    el("dl", { class: "facts" }, known.flatMap(([name, value]) => [
+      el("dt", { title: kinds[name].doc }, name),
+      el("dd", {}, kinds[name].kind === "number" ? number(value, kinds[name].unit) : el("bdi", {}, value))])));
+}

@@ -1,0 +1,59 @@
+// The corpus as a whole: hours and rates by anything, vocabulary and characters.
+
+import * as api from "./api.js";
+import { el, hours, number } from "./dom.js";
+import * as state from "./state.js";
+
+const KINDS = ["dataset", "language", "speaker", "split", "reason", "recording", "words", "characters"];
+const COLUMNS = {
+  items: ["clips", number], hours: ["audio", hours], kept_hours: ["kept", hours], mean_seconds: ["mean s", number],
+  words_per_second: ["words/s", number], wer: ["WER", rate], cer: ["CER", rate],
+};
+function rate(value) {
+  return value === null || value === undefined ? "" : `${(100 * value).toFixed(1)} %`;
+}
+
+export async function draw(node) {
+  const what = state.get("what", "dataset");
+  const rare = state.get("rare") === "1";
+  const answer = await api.get("table", state.query({ what, rare: rare ? "1" : null }, { without: ["sort"] }), "main");
+  const counted = ["words", "characters"].includes(what);
+  node.replaceChildren(
+    el("div", { class: "bar" },
+      el("h2", {}, "Corpus by"),
+      el("div", { class: "tabs", role: "group", "aria-label": "Group by" }, KINDS.map((kind) =>
+        el("button", { type: "button", "aria-pressed": kind === what ? "true" : "false", onclick: () => state.set({ what: kind }) }, kind))),
+      counted ? el("label", {}, el("input", { type: "checkbox", checked: rare, onchange: (event) => state.set({ rare: event.target.checked ? "1" : null }) }), " rare ones first") : null),
+    counted
+      ? el("p", { class: "quiet" }, `${number(answer.kinds)} different ${what}, ${number(answer.whole)} in all, ${number(answer.once)} only once. Click one to find its clips.`)
+      : el("p", { class: "quiet" }, "Click a name to see its clips; a heading sorts."),
+    counted ? counts(answer.rows, what) : groups(answer.rows, what));
+}
+
+function counts(rows, what) {
+  const most = Math.max(...rows.map((row) => row.count), 1);
+  return el("div", { class: "counts" }, rows.map((row) =>
+    el("button", { type: "button", class: "count-row", onclick: () => state.set({ view: "clips", q: row.name, regex: null }) },
+      el("bdi", { class: what === "characters" ? "char" : "" }, row.name),
+      el("span", { class: "bar-of", style: { width: `${(100 * row.count) / most}%` } }),
+      el("span", { class: "count" }, number(row.count)))));
+}
+
+function groups(rows, what) {
+  const shown = Object.entries(COLUMNS).filter(([name]) => rows.some((row) => row[name] !== null && row[name] !== undefined));
+  const by = state.get("by-table", "-hours");
+  const name = by.replace("-", "");
+  const way = by.startsWith("-") ? -1 : 1;
+  const sorted = [...rows].sort((a, b) => (a[name] === null) - (b[name] === null) || way * (a[name] > b[name] ? 1 : a[name] < b[name] ? -1 : 0));
+  const head = (column, title) => el("th", { scope: "col", "aria-sort": name === column ? (way < 0 ? "descending" : "ascending") : "none" },
+    el("button", { type: "button", onclick: () => state.set({ "by-table": by === `-${column}` ? column : `-${column}` }) }, title, name === column ? (way < 0 ? " ↓" : " ↑") : ""));
+  const open = (row) => (what === "speaker" || what === "recording"
+    ? state.set(what === "recording" ? { view: "recording", recording: row.name } : { view: "clips", [`in.${what}`]: [row.name ?? ""] })
+    : state.set({ view: "clips", [`in.${what}`]: [row.name ?? ""] }));
+  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Groups" },
+    el("table", { class: "grid" },
+      el("thead", {}, el("tr", {}, head("name", what), shown.map(([column, [title]]) => head(column, title)))),
+      el("tbody", {}, sorted.map((row) => el("tr", {},
+        el("td", { class: "t" }, el("button", { type: "button", class: "plain", onclick: () => open(row) }, el("bdi", {}, row.name ?? "none"))),
+        shown.map(([column, [, text]]) => el("td", { class: "n" }, row[column] === null || row[column] === undefined ? "" : text(row[column]))))))));
+}

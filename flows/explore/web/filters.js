@@ -1,0 +1,69 @@
+// The filters at the side: values to tick, ranges of measures, and what is chosen now.
+
+import { el, number } from "./dom.js";
+import * as state from "./state.js";
+
+const TITLES = { outcome: "Outcome", reason: "Reason", dataset: "Dataset", language: "Language", split: "Split" };
+
+export function draw(node, about) {
+  const open = new Set([...node.querySelectorAll("details[open]")].map((each) => each.dataset.name));
+  const first = !node.children.length;
+  if (first && innerWidth > 900) ["outcome", "reason"].forEach((name) => open.add(name));
+  node.replaceChildren(
+    chips(about),
+    ...Object.entries(TITLES).map(([name, title]) => facet(name, title, about.facets[name] ?? [], open.has(name))),
+    ranges(about, open.has("range")),
+    el("label", { class: "line" },
+      el("input", { type: "checkbox", checked: state.get("spans") === "1", onchange: (e) => state.set({ spans: e.target.checked ? "1" : null }) }),
+      " also pauses and unsegmented audio"),
+  );
+}
+
+function chips() {
+  const chosen = state.filters();
+  if (!chosen.length && !state.get("q")) return el("p", { class: "quiet" }, "No filter is set.");
+  const say = ([name, value]) => {
+    const [kind, column] = [name.split(".")[0], name.slice(name.indexOf(".") + 1)];
+    return kind === "in" ? `${column}: ${value || "none"}` : `${column} ${kind === "min" ? "≥" : "≤"} ${number(Number(value))}`;
+  };
+  const drop = ([name, value]) => state.set({ [name]: state.params().getAll(name).filter((each) => each !== value) });
+  return el("div", { class: "chips" },
+    chosen.map((each) => el("button", { type: "button", title: "Remove this filter", onclick: () => drop(each) }, say(each), " ×")),
+    el("button", { type: "button", class: "quiet", onclick: () => state.set({ q: null, regex: null, ...Object.fromEntries(chosen.map(([name]) => [name, null])) }) }, "clear all"));
+}
+
+function facet(name, title, values, open) {
+  const key = `in.${name}`;
+  const chosen = new Set(state.params().getAll(key));
+  const toggle = (value) => {
+    const now = new Set(state.params().getAll(key));
+    if (!now.delete(value)) now.add(value);
+    state.set({ [key]: [...now] });
+  };
+  return el("details", { open: open || chosen.size > 0, "data-name": name },
+    el("summary", {}, title, chosen.size ? ` (${chosen.size})` : ""),
+    el("ul", {}, values.map(({ value, items }) =>
+      el("li", {}, el("label", {},
+        el("input", { type: "checkbox", checked: chosen.has(value ?? ""), onchange: () => toggle(value ?? "") }),
+        el("span", { class: `name o-${name === "outcome" ? value : ""}`, dir: "auto" }, value ?? "none"),
+        el("span", { class: "count" }, number(items)))))));
+}
+
+function ranges(about, open) {
+  const numbers = about.columns.filter((column) => column.kind === "number");
+  const pick = el("select", { "aria-label": "Measure" }, numbers.map((column) => el("option", { value: column.name }, column.name)));
+  const low = el("input", { type: "number", step: "any", "aria-label": "At least", placeholder: "at least" });
+  const high = el("input", { type: "number", step: "any", "aria-label": "At most", placeholder: "at most" });
+  const show = () => {
+    low.value = state.get(`min.${pick.value}`);
+    high.value = state.get(`max.${pick.value}`);
+  };
+  pick.addEventListener("change", show);
+  show();
+  return el("details", { "data-name": "range", open },
+    el("summary", {}, "Range of a measure"),
+    el("form", { class: "range", onsubmit: (event) => {
+      event.preventDefault();
+      state.set({ [`min.${pick.value}`]: low.value, [`max.${pick.value}`]: high.value });
+    } }, pick, low, high, el("button", {}, "Set")));
+}

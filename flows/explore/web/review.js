@@ -1,0 +1,113 @@
+// Decisions by people: keep, drop or another text, stored at once.
+
+import * as api from "./api.js";
+import { $, el, fault, number, say } from "./dom.js";
+import * as clips from "./clips.js";
+import * as state from "./state.js";
+
+const WORDS = { keep: "kept", drop: "dropped", retext: "given another text", undo: "left to the settings again" };
+const known = new Map(); // newest decision by id
+let next = 0; // line of the file that is read next
+let asking = null;
+
+export const of = (id) => {
+  const found = id === null ? undefined : known.get(id);
+  return found && found.decision !== "undo" ? found : null;
+};
+
+// What others decided meanwhile comes with every answer.
+function take(answer) {
+  for (const each of answer.decisions) known.set(each.id, each);
+  next = answer.next;
+}
+
+export async function refresh() {
+  asking ??= api.get("reviews", new URLSearchParams({ since: next })).then(take).finally(() => { asking = null; });
+  return asking;
+}
+
+const who = () => localStorage.getItem("who") ?? "";
+
+async function store(ids, decision, more = {}) {
+  const decisions = ids.map((id) => ({ id, decision, who: who(), ...more }));
+  take(await api.post("reviews", { decisions, since: next }));
+  say(`${ids.length === 1 ? "The clip is" : `${ids.length} clips are`} ${WORDS[decision]}.`);
+}
+
+export async function decide(row, decision, redraw) {
+  if (row.id === null) return say("Only utterances can be decided on.");
+  const more = note();
+  clips.move(1); // the next one can be heard while this one is stored
+  try {
+    fault(null);
+    await store([row.id], decision, more);
+    clips.retag(row);
+    redraw();
+  } catch (error) {
+    fault(error);
+  }
+}
+
+const note = () => {
+  const text = $("note")?.value.trim();
+  return text ? { note: text } : {};
+};
+
+export function edit() {
+  const box = $("review")?.querySelector("details");
+  if (box) {
+    box.open = true;
+    $("text").focus();
+  }
+}
+
+export function panel(data, redraw) {
+  const row = data.row;
+  if (row.id === null) return el("div", { id: "review" });
+  const made = of(row.id);
+  const button = (decision, title, key) =>
+    el("button", { type: "button", class: `d-${decision}`, "aria-pressed": made?.decision === decision ? "true" : "false", onclick: () => decide(row, decision, redraw) }, title, " ", el("kbd", {}, key));
+  const text = el("textarea", { id: "text", rows: 3, dir: "auto", "aria-label": "Another text" }, made?.text ?? row.text ?? data.heard ?? data.reference ?? "");
+  const save = async () => {
+    try {
+      fault(null);
+      await store([row.id], "retext", { text: text.value, ...note() });
+      clips.retag(row);
+      redraw();
+    } catch (error) {
+      fault(error);
+    }
+  };
+  text.addEventListener("keydown", (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && save());
+  return el("div", { id: "review" },
+    el("div", { class: "bar" }, button("keep", "Keep", "y"), button("drop", "Drop", "n"), made ? button("undo", "Undo", "u") : null,
+      el("input", { id: "note", placeholder: "note", "aria-label": "Note on the decision", value: made?.note ?? "" }),
+      el("input", { id: "who", placeholder: "your name", "aria-label": "Your name", value: who(), onchange: (event) => localStorage.setItem("who", event.target.value) })),
+    el("details", {}, el("summary", {}, "Another text ", el("kbd", {}, "e")), text, el("button", { type: "button", onclick: save }, "Save the text")),
+    made ? el("p", { class: "person-says" }, `${made.who || "Somebody"} decided: ${made.decision}${made.text ? ` “${made.text}”` : ""}${made.note ? ` – ${made.note}` : ""} (${made.when}). The next run applies it.`) : null);
+}
+
+// A decision on many: on what is selected, or on everything that the filters choose.
+export function bulk(total, marked, redraw) {
+  const run = async (decision) => {
+    try {
+      fault(null);
+      const asked = new URLSearchParams(state.query());
+      const body = { selection: marked.size ? null : asked.toString(), items: [...marked], decision, who: who(), since: next };
+      if (!marked.size && !confirm(`${decision} all ${number(total)} clips that match?`)) return;
+      const answer = await api.post("reviews/selection", { ...body, version: state.get("version") || null });
+      take(answer);
+      say(`${number(answer.stored)} clips are ${WORDS[decision]}.`);
+      marked.clear();
+      redraw();
+    } catch (error) {
+      fault(error);
+    }
+  };
+  const title = el("span", { id: "marked" }, counting(marked));
+  return el("div", { class: "bar bulk" }, title,
+    ["keep", "drop", "undo"].map((decision) => el("button", { type: "button", disabled: !total, onclick: () => run(decision) }, decision)));
+}
+
+const counting = (marked) => (marked.size ? `${number(marked.size)} selected:` : "All that match:");
+export const counted = (marked) => { $("marked").textContent = counting(marked); };

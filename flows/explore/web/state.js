@@ -1,0 +1,56 @@
+// The view lives in the address, after `#`, so that it can be sent to a colleague.
+
+const listeners = [];
+export const DATA = ["version", "q", "regex", "spans", "sort"];
+
+export const params = () => new URLSearchParams(location.hash.slice(1));
+
+export function get(name, otherwise = "") {
+  return params().get(name) ?? otherwise;
+}
+
+// Changes is {name: value}; null removes, an array gives several values.
+export function set(changes, { replace = false, keepPage = false } = {}) {
+  const now = params();
+  const before = now.toString();
+  for (const [name, value] of Object.entries(changes)) {
+    now.delete(name);
+    if (Array.isArray(value)) value.forEach((each) => now.append(name, each));
+    else if (value !== null && value !== "" && value !== undefined) now.set(name, value);
+  }
+  if (!keepPage && !("page" in changes)) now.delete("page");
+  if (now.toString() === before) return;
+  const address = `${location.pathname}#${now}`;
+  if (replace) history.replaceState(null, "", address);
+  else history.pushState(null, "", address);
+  changed(new Set(Object.keys(changes)));
+}
+
+function changed(names) {
+  for (const listener of listeners) listener(names);
+}
+
+export function watch(listener) {
+  listeners.push(listener);
+}
+
+window.addEventListener("popstate", () => changed(new Set(["*"])));
+window.addEventListener("hashchange", () => changed(new Set(["*"])));
+
+const isFilter = (name) => DATA.includes(name) || /^(in|min|max)\./.test(name);
+
+// What the server is asked: the filters of this view and `more`.
+export function query(more = {}, { without = [] } = {}) {
+  const asked = new URLSearchParams();
+  for (const [name, value] of params()) {
+    if (isFilter(name) && !without.includes(name)) asked.append(name, value);
+  }
+  for (const [name, value] of Object.entries(more)) {
+    if (value !== null && value !== undefined && value !== "") asked.set(name, value);
+  }
+  return asked;
+}
+
+export function filters() {
+  return [...params()].filter(([name]) => /^(in|min|max)\./.test(name));
+}

@@ -1,0 +1,220 @@
+"""The body of a run: the same within a Prefect flow run, and without one.
+
+`opened` holds OUT and makes the run's folder. `Body.alone` does the run in this process, as long as
+nothing has to be computed: a run with nothing to do starts no server, no workers and no flow run.
+`Body.work` does it, or the rest of it, on the cluster.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow.compute as pc
+
+from flows.run import disk, items, metrics, report, runs
+from flows.settings import PrepareSettings, check
+from tasks import pipeline
+from tasks.accounting import broken, summary
+from tasks.accounting.metrics import Trace
+from tasks.callers import Alone, WorkersNeeded
+from tasks.checkpoints import index
+from tasks.dataset import reader_drops, versions
+from tasks.errors import MillError
+from tasks.job import Job
+from tasks.json_types import JsonObject
+from tasks.results import Published
+from tasks.storage import lock, tables
+
+if TYPE_CHECKING:  # imports Dask, which a run with nothing to do does without
+    from flows.cluster.cluster import Cluster
+    from flows.progress import Progress
+    from flows.run.caller import ClusterCaller
+    from flows.run.observer import Shown
+
+log = logging.getLogger("uttermill")
+
+#: Audio that is packaged without workers, s: their start takes longer.
+ALONE_SECONDS = 10 * 3600.0
+NO_LOSSES = {"deaths": 0, "timeouts": 0, "isolated": 0}  # of workers that were not there
+
+MakeObserver = Callable[[Job, "ClusterCaller", "Progress", Path], "Shown"]
+
+
+class Watcher(Protocol):
+    """Shows the run elsewhere while it lives."""
+
+    def watch(self, progress: Progress) -> None: ...
+
+    def finish(self, result: JsonObject, report: Path | None) -> None: ...
+
+
+@dataclass
+class Body:
+    """A run that holds OUT. `new`: whether OUT holds no run yet; `after_kill`: whether the run
+    before was killed, which Prefect is to learn."""
+
+    settings: PrepareSettings
+    job: Job
+    run: runs.Run
+    new: bool
+    after_kill: bool
+    began: float
+    _open: ExitStack
+    _begun: pipeline.Begun = field(default_factory=pipeline.Begun)
+    _cluster: Cluster | None = None
+
+    def alone(self) -> JsonObject | None:
+        """The result of a run that computes nothing; None where workers are needed. It begins
+        where this left off then."""
+        folder = self.run.folder
+        with metrics.recorded(folder) as measured:
+
+            def ran(work: Callable[..., Any], cost: Any) -> None:
+                measured.call(metrics.place_of(work, (), ""), Trace(cost.started, 1), cost)
+
+            here = Alone(ALONE_SECONDS, ran)
+            try:
+                ended = pipeline.run(self.job, here, here, self._begun)
+            except WorkersNeeded:
+                return None
+            finally:
+                if (found := self._begun.sharded) is not None:
+                    items.write_left_aside(folder, found.left)
+        return self._finished(ended, measured, NO_LOSSES, None)
+
+    def start_workers(self) -> None:
+        """Start the workers while other things start, too. What goes wrong is raised by `work`."""
+        from flows.run.caller import cluster_of
+
+        self._cluster = cluster = cluster_of(self.job, self.settings.cluster, self.run.folder)
+        self._open.callback(cluster.close)
+
+        def start() -> None:
+            with suppress(Exception):  # the next use tries again, and raises
+                _ = cluster.client
+
+        threading.Thread(target=start, name="start-workers", daemon=True).start()
+
+    def work(self, observed: MakeObserver, watcher: Watcher | None = None) -> JsonObject:
+        """Run the line on the cluster; returns what `run --json` prints, and `task_runs`."""
+        from flows.run.caller import opened as opened_caller
+
+        folder = self.run.folder
+        with metrics.recorded(folder) as measured:
+            cluster = self.settings.cluster
+            given = (self.job, cluster, measured, folder, self._cluster)
+            with opened_caller(*given) as (caller, progress):
+                if watcher is not None:
+                    watcher.watch(progress)
+                observer = observed(self.job, caller, progress, folder)
+                ended = pipeline.run(self.job, caller, observer, self._begun)
+        losses = vars(caller.dispatcher.losses)
+        return self._finished(ended, measured, losses, watcher, observer.task_runs)
+
+    def _finished(
+        self,
+        ended: pipeline.Run,
+        measured: metrics.Metrics,
+        losses: dict[str, int],
+        watcher: Watcher | None,
+        task_runs: int = 0,
+    ) -> JsonObject:
+        result = result_of(self.job, ended)
+        result["deaths"] = losses
+        result["task_runs"] = task_runs
+        result["stragglers"] = measured.stragglers()
+        result["wall_seconds"] = round(time.monotonic() - self.began, 3)
+        self.run.finish(result)
+        report.of_run(self.job, self.run.folder, result["new"])
+        if watcher is not None:
+            watcher.finish(result, self.run.place / report.NAME)
+        return result
+
+
+#: The body that `uttermill run` has opened, for the flow that it calls in this process.
+current: ContextVar[Body | None] = ContextVar("current", default=None)
+
+
+@contextmanager
+def opened(settings: PrepareSettings, job: Job | None = None) -> Iterator[Body]:
+    """Check the settings, hold OUT, make the run's folder; `job`: of settings that were checked.
+
+    Within a call that has opened its run already, that one.
+    """
+    if (open_already := current.get()) is not None:
+        yield open_already
+        return
+    began = time.monotonic()
+    if job is None:
+        job = check(settings)
+        disk.check(job, settings.cluster)
+    with lock.hold(job.out):
+        new, after_kill = not index.is_there(job.out), runs.was_killed(job.out)
+        with (
+            runs.record(job.out, settings) as run,
+            run.failing(),
+            runs.scratch() as scratch,
+            ExitStack() as open_later,
+        ):
+            own = replace(job, scratch=scratch)
+            yield Body(settings, own, run, new, after_kill, began, open_later)
+
+
+def result_of(job: Job, ended: pipeline.Run) -> JsonObject:
+    """What `run --json` prints, without what the clock and the workers add."""
+    found, published, totals = ended.sharded, ended.published, ended.totals
+    return {
+        **_read_back(job, published),
+        "dataset": str(published.path),
+        "version": int(published.path.name[1:]),
+        "new": published.new,
+        **published.summary,
+        "ignored": found.ignored,
+        "broken": _broken(published),
+        "stages": totals.as_dict(),
+        "package_walls": published.walls,
+        "tars": {**published.balance, "written": published.written, "linked": published.linked},
+    }
+
+
+def _read_back(job: Job, published: Published) -> JsonObject:
+    """Error rates, splits, and utterances that readers would drop, from the published version.
+
+    When nothing is new and the store cannot be reached by now, the run still succeeds without.
+    """
+    try:
+        splits = versions.described(published.path)["splits"]
+        rates = summary.errors_of(published.path)
+        drops = reader_drops.of_version(published.path, job.package.formats, job.filter.segmenter)
+    except (MillError, OSError) as error:
+        if published.new:
+            raise
+        log.warning("the error rates of %s are not known: %s", published.path, error)
+        return {"scored": 0, "wer": None, "cer": None, "splits": {}, "reader_drops": []}
+    told = {n: {"utterances": s["utterances"], "hours": s["hours"]} for n, s in splits.items()}
+    return {**rates, "splits": told, "reader_drops": drops}
+
+
+def _broken(published: Published) -> list[dict[str, str]]:
+    """The first recordings that failed, of the published version."""
+    if not published.summary["recordings"]["failed"]:
+        return []
+    try:
+        path = published.path / "ledger.parquet"
+        failed = tables.read(path, columns=["recording"], filters=pc.field("outcome") == "failed")
+        theirs = pc.field("recording").isin(failed["recording"].unique())
+        ledger = tables.read(path, columns=broken.COLUMNS, filters=theirs)
+    except (MillError, OSError) as error:
+        if published.new:
+            raise
+        log.warning("the broken files of %s are not known: %s", published.path, error)
+        return []
+    return [each._asdict() for each in broken.of_ledger(ledger)]

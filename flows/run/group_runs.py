@@ -1,0 +1,218 @@
+"""Task runs that stand for a stage of a group of shards, and what became of each shard in them.
+
+The task run of a stage begins with the first shard of the group that begins it, and ends with the
+last one. Shards still chain on their own, so the stages of a group overlap.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Protocol, Self
+
+from flows.cluster.dispatcher import NotBegun
+from flows.run import grouping
+from flows.server.artifacts import escaped, table
+from tasks.callers import Step
+from tasks.errors import CorruptManifest
+from tasks.job import Done
+from tasks.stages.contract import PER_SHARD
+
+log = logging.getLogger("uttermill")
+
+END_SECONDS = 30.0  # that the end of a run waits until Prefect knows how its last task runs ended
+
+
+class RunTask(Protocol):
+    """Runs work as a task run; `words` is its name."""
+
+    def __call__(self, name: str, words: str, work: Callable[[], Step]) -> Step: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A stage of one shard. `wall` in s, None until it has ended; `error` is empty without one."""
+
+    began: float  # monotonic s
+    wall: float | None = None
+    computed: int = 0
+    reused: int = 0
+    error: str = ""
+
+    def __str__(self) -> str:
+        if self.error:
+            return f"**failed**: {escaped(self.error)}"
+        if self.wall is None:
+            return "running"
+        if not self.computed:
+            return f"{self.reused} reused"
+        more = f", {self.reused} reused" if self.reused else ""
+        return f"{self.computed} computed{more}, {self.wall:.1f} s"
+
+
+class Group:
+    """The shards that share task runs, and how far each of them is. Thread-safe."""
+
+    def __init__(self, shards: Sequence[str], seconds: Mapping[str, float], run: RunTask) -> None:
+        """`seconds`: audio of each shard."""
+        self.seconds = {shard: seconds[shard] for shard in sorted(shards)}
+        self.title = grouping.name(shards)
+        self._run = run
+        self._lock = threading.RLock()
+        self._stages: dict[str, _StageRun] = {}
+        self._changed = self._closed = False
+
+    def step(self, stage: str, shard: str, work: Callable[[], Step]) -> Step:
+        """Run a stage of a shard as a part of the group's task run for that stage."""
+        with self._lock:
+            shown = self._stages.get(stage)
+            if shown is None:
+                shown = self._stages[stage] = _StageRun(stage, self._label(stage), self._run)
+            late = shown.over.is_set()
+        if late:  # a later stage found damage, and what it held is made again
+            return self._run(stage, label(stage, shard, self.seconds[shard]), work)
+        entry = Entry(time.monotonic())
+        self._note(shown, shard, entry)
+        try:
+            done = work()
+        except CorruptManifest:  # the chain of this shard begins again
+            raise
+        except BaseException as error:
+            # What did not begin because of another failure does not hide that failure.
+            if shown.error is None or isinstance(shown.error, NotBegun):
+                shown.error = error
+            self._note(shown, shard, replace(entry, error=str(error) or type(error).__name__))
+            raise
+        assert isinstance(done, Done)
+        wall = time.monotonic() - entry.began
+        found = replace(entry, wall=wall, computed=done.computed, reused=done.reused)
+        self._note(shown, shard, found)
+        return done
+
+    def _note(self, shown: _StageRun, shard: str, entry: Entry) -> None:
+        with self._lock:
+            shown.entries[shard] = entry
+            self._changed = True
+            if shown.lacking(len(self.seconds)) == 0:
+                shown.over.set()
+
+    def _label(self, stage: str) -> str:
+        return label(stage, self.title, sum(self.seconds.values()))
+
+    def close(self, error: BaseException | None) -> None:
+        """End its task runs, whether or not all of its shards came through."""
+        with self._lock:
+            self._closed = True
+            for shown in self._stages.values():
+                shown.close(len(self.seconds), error)
+
+    def join(self, until: float) -> None:
+        """Wait until Prefect knows how its task runs ended; `until` in monotonic s."""
+        for shown in list(self._stages.values()):
+            shown.thread.join(max(0.0, until - time.monotonic()))
+
+    # As a board of `flows.server.board_posting`:
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will change."""
+        with self._lock:
+            whole = all(
+                stage in self._stages and self._stages[stage].over.is_set() for stage in PER_SHARD
+            )
+            return self._closed or whole
+
+    def news(self) -> str | None:
+        """A table of its shards, stage by stage, if it has changed since it was last asked for."""
+        with self._lock:
+            if not self._changed:
+                return None
+            self._changed = False
+            found = {stage: dict(shown.entries) for stage, shown in self._stages.items()}
+            if self.over and not any(each.thread.is_alive() for each in self._stages.values()):
+                for shown in self._stages.values():  # a long run has many groups
+                    shown.entries.clear()
+        rows = []
+        for shard, seconds in self.seconds.items():
+            cells = [str(found.get(stage, {}).get(shard, "")) for stage in PER_SHARD]
+            rows.append([shard, f"{seconds / 3600:.2f}", *cells])
+        return table(("shard", "hours", *PER_SHARD), rows)
+
+
+class _StageRun:
+    """One task run. Its thread waits in it until the last shard has ended the stage."""
+
+    def __init__(self, stage: str, words: str, run: RunTask) -> None:
+        self.stage = stage
+        self.entries: dict[str, Entry] = {}
+        self.error: BaseException | None = None
+        self.over = threading.Event()
+
+        def hold() -> None:
+            try:
+                run(stage, words, self._result)
+            except BaseException as error:  # the chain of the shard raises it, too
+                log.debug("%s: %s", words, error)
+
+        # A thread starts with an empty context, in which the task run would have no flow run.
+        context = contextvars.copy_context()
+        self.thread = threading.Thread(target=context.run, args=(hold,), name=words, daemon=True)
+        self.thread.start()
+
+    def lacking(self, count: int) -> int:
+        """How many of so many shards have not ended the stage."""
+        return count - sum(entry.wall is not None for entry in self.entries.values())
+
+    def close(self, count: int, error: BaseException | None) -> None:
+        lacking = 0 if self.over.is_set() else self.lacking(count)
+        if lacking and self.error is None:
+            told = NotBegun(f"{lacking} of {count} shards did not come to their end")
+            self.error = error if isinstance(error, KeyboardInterrupt) else told
+        self.over.set()
+
+    def _result(self) -> Done:
+        self.over.wait()
+        if self.error is not None:
+            raise self.error
+        found = self.entries.values()
+        computed, reused = sum(e.computed for e in found), sum(e.reused for e in found)
+        return Done(self.stage, "", computed, reused)
+
+
+class Groups:
+    """The groups of a run's shards; a context manager that ends their task runs."""
+
+    def __init__(self, seconds: Mapping[str, float], each: int, run: RunTask) -> None:
+        """`each`: shards of a group."""
+        parts = grouping.groups(seconds, each)
+        self.all = [Group(shards, seconds, run) for shards in parts]
+        self.order = [shard for shards in parts for shard in shards]  # in which chains begin
+        self._of = {shard: group for group in self.all for shard in group.seconds}
+
+    def of(self, shard: str) -> Group:
+        return self._of[shard]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for group in self.all:
+            group.close(error)
+        until = time.monotonic() + END_SECONDS
+        for group in self.all:
+            group.join(until)
+
+
+def label(stage: str, what: str, seconds: float) -> str:
+    """The name of a task run: `filter · shard 000007 · 1.02 h`."""
+    return f"{stage} · {what.replace('shard-', 'shard ')} · {seconds / 3600:.2f} h"

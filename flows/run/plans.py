@@ -1,0 +1,150 @@
+"""`uttermill plan`: what a run with these settings would compute and reuse, why, and for how long.
+
+Times are those of the last runs that used the same plug-ins, else of the newest estimate.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from flows.run import disk, runs
+from flows.settings import PrepareSettings, parse
+from tasks import masking, storage
+from tasks.accounting import metrics
+from tasks.dataset import versions
+from tasks.errors import ConfigError
+from tasks.estimating import planning
+from tasks.estimating.planning import Amount
+from tasks.job import Job
+from tasks.json_types import JsonObject
+from tasks.stages.stage import PER_SHARD
+from tasks.storage import tables
+
+LAST_RUNS = 20  # that are looked at for the speed of a stage
+ASKS = 3600.0  # s of audio: a run that computes more of it again asks first
+
+
+def of(settings: PrepareSettings) -> JsonObject:
+    """What `plan --json` prints; nothing is computed and nothing is written."""
+    job = settings.job()
+    before = newest(job.out)
+    plan = planning.plan(job, before.job() if before else None)
+    rates = _Rates(settings, job)
+    stages = {name: _stage(name, amount, rates) for name, amount in plan.stages.items()}
+    known = [entry["seconds"] for entry in stages.values()]
+    version = versions.newest(job.out)
+    now, then = plan.clips
+    changes = bool(plan.stages["package"].compute or plan.removed or now != then)
+    return {
+        "stages": stages,
+        "changes": [masking.value(change._asdict()) for change in plan.changes],
+        "seconds": None if None in known else round(sum(known), 1),
+        "hours_again": round(plan.again / 3600, 6),
+        "version": {
+            "newest": version.name if version else None,
+            "clips": now,
+            "clips_then": then,
+            "new": changes or version is None,
+        },
+        "removed": plan.removed,
+        "ignored": plan.ignored,
+        "shards": plan.shards,
+    }
+
+
+def newest(out: Path) -> PrepareSettings | None:
+    """Settings of the newest run, if there was one that can still be read."""
+    try:
+        return runs.settings_of(out)
+    except ConfigError:
+        return None
+
+
+def _stage(name: str, amount: Amount, rates: _Rates) -> JsonObject:
+    seconds = rates.seconds(name, amount)
+    return {
+        "compute": amount.compute,
+        "reuse": amount.reuse,
+        "hours": round(amount.seconds / 3600, 6),
+        "seconds": None if seconds is None else round(seconds, 3),
+        "because": list(amount.because) if amount.compute else [],
+    }
+
+
+class _Rates:
+    """Seconds that stages take, by the newest run that computed them with the same plug-ins."""
+
+    def __init__(self, settings: PrepareSettings, job: Job) -> None:
+        self.used = {name: _plugins(settings, name) for name in planning.STAGES}
+        self.workers = settings.cluster.workers
+        self.runs = [*islice(_runs(job.out), LAST_RUNS)]
+        self.estimated = (disk.newest(job) or {}).get("costs", {}).get("laps", {})
+
+    def seconds(self, name: str, amount: Amount) -> float | None:
+        """Wall seconds; None where no run and no estimate tells."""
+        if not amount.compute:
+            return 0.0
+        for run in self.runs:
+            if _plugins(run.settings, name) != self.used[name]:
+                continue
+            known = run.of_audio(name) if name in PER_SHARD else run.of_items(name)
+            if known is not None:
+                rate, workers = known
+                size = amount.seconds if name in PER_SHARD else amount.compute
+                return rate * size / (self.workers or workers)
+        laps = [lap for each in self.estimated.get(name, {}).values() for lap in each]
+        audio = sum(lap["audio"] for lap in laps)
+        if not audio:
+            return None
+        return float(
+            sum(lap["wall"] for lap in laps) / audio * amount.seconds / (self.workers or 1)
+        )
+
+
+class _PastRun(NamedTuple):
+    folder: Path
+    settings: PrepareSettings
+    stages: JsonObject
+
+    def of_items(self, name: str) -> tuple[float, int] | None:
+        """Wall seconds an item of a stage that is one step; None if it computed nothing."""
+        told = self.stages.get(name, {})
+        return (told["seconds"] / told["items_computed"], 1) if told.get("items_computed") else None
+
+    def of_audio(self, name: str) -> tuple[float, int] | None:
+        """(a worker's seconds per second of audio, number of workers)."""
+        place = self.folder / metrics.NAME
+        if not storage.exists(place):
+            return None
+        table = tables.read(place)
+        rows = [row for row in metrics.rates(table) if row["stage"] == name]
+        audio = sum(row["audio_seconds"] for row in rows)
+        workers = len(set(table["worker"].to_pylist()) - {None, ""})
+        cost = sum(row["rate"] * row["audio_seconds"] for row in rows)
+        return (cost / audio, max(1, workers)) if audio else None
+
+
+def _runs(out: Path) -> Iterator[_PastRun]:
+    """Runs that ended well, newest first."""
+    for folder in runs.having(out, "summary.json"):
+        try:
+            told = json.loads(storage.read(folder / "summary.json"))
+            settings = parse(json.loads(storage.read(folder / "settings.json")))
+        except (OSError, ValueError, ConfigError):
+            continue
+        yield _PastRun(folder, settings, told.get("stages", {}))
+
+
+def _plugins(settings: PrepareSettings, name: str) -> Any:
+    """What the speed of a stage depends on most."""
+    if name == "filter":
+        return settings.filter.segmenter.use, sorted(p.use for p in settings.filter.filters)
+    if name == "resample":
+        return settings.resample.resampler.use, [p.use for p in settings.resample.levels]
+    if name == "transcribe":
+        return settings.transcribe.backend.model_dump(mode="json", exclude={"threads"})
+    return sorted(p.use for p in settings.package.formats) if name == "package" else None

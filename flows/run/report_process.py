@@ -1,0 +1,72 @@
+"""The process that makes a report: imports what a report needs, and no settings of a run."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tasks import masking, storage
+from tasks.dataset import versions
+from tasks.job import Job
+from tasks.storage import tables, write_atomic
+
+NAME = "report.html"  # in the run's folder
+
+
+def request(job: Job, folder: Path) -> Any:
+    """What the report shows: the newest version, or before the first one what is done so far."""
+    from tasks import report
+    from tasks.accounting import metrics, summary
+    from tasks.checkpoints import manifest
+    from tasks.packaging import contents
+
+    told = folder / "summary.json"
+    facts = json.loads(told.read_text()) if told.is_file() else {}
+    settings = masking.value(json.loads((folder / "settings.json").read_text()))
+    shown = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+    costs = folder / metrics.NAME
+    measured = tables.local(costs) if storage.exists(costs) else None
+    version = versions.newest(job.out)
+    if version is not None and facts:
+        described = versions.described(version)
+        return report.Request(
+            job,
+            version / "ledger.parquet",
+            described,
+            folder.name,
+            version.name,
+            summary.errors_of(version),
+            facts,
+            shown,
+            described["libraries"],
+            measured,
+        )
+    decided = contents.decide(job, manifest.shards(job.out))
+    counts = summary.of_ledger(decided.ledger)
+    return report.Request(
+        job,
+        decided.ledger,
+        counts,
+        folder.name,
+        scores={},
+        summary=facts,
+        settings=shown,
+        metrics=measured,
+    )
+
+
+def main() -> None:
+    """Reads job and folder from standard input, and writes the report."""
+    from tasks import report
+    from tasks.lean import without_pandas
+    from tasks.stages import process
+
+    process.die_with_parent(int(sys.argv[1]))
+    without_pandas()
+    job, folder = pickle.load(sys.stdin.buffer)
+    write_atomic(folder / NAME, report.build(request(job, folder)))

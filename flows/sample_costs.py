@@ -1,0 +1,109 @@
+"""What the sample of an estimate cost, measured and kept for later estimates of the same OUT."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from flows.run import disk
+from flows.run.caller import ClusterCaller
+from tasks import masking, package, storage
+from tasks.dataset import versions
+from tasks.estimating import forecast, trial
+from tasks.estimating.forecast import Costs, Sizes
+from tasks.estimating.sample import Member
+from tasks.job import Done, Job, Spent
+from tasks.json_types import JsonObject
+from tasks.stages.stage import PER_SHARD
+from tasks.storage import write_atomic
+
+
+def of(job: Job, dones: list[list[Done]], caller: ClusterCaller) -> Costs:
+    """Costs of the sample: of this run, and of the run that made what is reused."""
+    costs = forecast.costs([done for each in dones for done in each])
+    costs.lanes = {stage: caller.kind(stage, job) for stage in PER_SHARD}
+    costs.workers = {kind: caller.cluster.count(kind) for kind in sorted(set(costs.lanes.values()))}
+    first = caller.metrics.first()
+    costs.start = first["queue_seconds"] if first else 0.0
+    costs.gap = caller.metrics.gap()
+    before = (disk.newest(job) or {}).get("costs")
+    if before:
+        for stage, laps in before["laps"].items():
+            known = costs.laps.setdefault(stage, {})
+            for recording, each in laps.items():
+                known.setdefault(recording, [Spent(**lap) for lap in each])
+        costs.overhead = {**before["overhead"], **costs.overhead}
+        costs.load = costs.load or before["load"]
+        costs.start = costs.start or before["start"]
+        costs.gap = costs.gap or before["gap"]
+    return costs
+
+
+def packaged(
+    job: Job,
+    members: list[Member],
+    chosen: list[Member],
+    seen: dict[str, trial.SampleResult],
+    caller: ClusterCaller,
+    costs: Costs,
+) -> Sizes:
+    """Write and check the tars of the sample, to measure their bytes and time."""
+    sampled = {m.shard for m in chosen}
+    shards = sorted(sampled)
+    audio = sum(m.seconds for m in members if m.shard in sampled and m.recording in seen)
+    only = replace(job, only=frozenset(m.recording for m in chosen))
+    home = caller.listing(job)
+    staging = home.with_name(f"{home.name}-trial")
+    rows, part = trial.manifest_bytes(job, shards)
+    published = linked(job)
+    formats: dict[str, float] = {}
+    try:
+        planned = caller.call(trial.plan, only, shards, staging)
+        if planned["seconds"]:
+            numbers = [(job, staging, number) for number in planned["shards"]]
+            since = caller.metrics.table().num_rows
+            alone = caller.metrics.table()["wall_seconds"][since - 1].as_py()
+            kept = sum(seen[m.recording].kept for m in chosen if m.recording in seen)
+            costs.gather = alone / max(kept, planned["seconds"])
+            caller.map(package.write, numbers)
+            caller.map(package.check, numbers)
+            walls = caller.metrics.table().slice(since)["wall_seconds"]
+            costs.package = (pc.sum(walls).as_py() or 0.0) / planned["seconds"]
+            found = {**trial.bytes_of(staging), "tables": planned["tables"]}
+            formats = {name: size / planned["seconds"] for name, size in found.items()}
+    finally:
+        storage.of(staging).clear(staging)
+    return Sizes(rows / (audio or 1.0), part, formats, published)
+
+
+def linked(job: Job) -> float:
+    """Seconds of audio whose files a new version links from the newest one.
+
+    0 when the newest version lacks a format: that format is then written whole.
+    """
+    newest = versions.newest(job.out)
+    described = versions.described(newest) if newest else {}
+    if not {plugin.use for plugin in job.package.formats} <= set(described.get("formats", ())):
+        return 0.0
+    return float(described["seconds"]["packaged"])
+
+
+def keep(job: Job, folder: Path, result: JsonObject, costs: Costs) -> None:
+    """Write the estimate into the run's folder, with the costs of its sample for later runs."""
+    result["fits"] = disk.lacking(result, job.out) is None
+    laps = {
+        stage: {recording: [asdict(lap) for lap in each] for recording, each in found.items()}
+        for stage, found in costs.laps.items()
+    }
+    kept = {
+        "laps": laps,
+        "overhead": costs.overhead,
+        "load": costs.load,
+        "start": costs.start,
+        "gap": costs.gap,
+    }
+    whole = {"key": disk.key(job), **result, "costs": kept}
+    write_atomic(folder / disk.NAME, json.dumps(masking.value(whole), indent=1).encode())

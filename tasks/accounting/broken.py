@@ -1,0 +1,69 @@
+"""Recordings that failed: how many, and the first of them by name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import nsmallest
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.checkpoints.manifest import Row
+
+FIRST = 10  # that are named wherever a run is described
+COLUMNS = ["recording", "source_path", "outcome", "stage", "reason", "detail"]
+
+
+class Broken(NamedTuple):
+    """A file and why it failed; `reason` with its stage, as in `shard.unreadable`."""
+
+    source_path: str
+    reason: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.source_path} ({self.reason}{f': {self.detail}' if self.detail else ''})"
+
+
+@dataclass(slots=True)
+class Listed:
+    """Recordings in the listing, and those that are known to be broken before any is decoded."""
+
+    recordings: int = 0
+    failed: int = 0
+    first: list[Broken] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, rows: Iterable[Row], exempt: Collection[str]) -> Listed:
+        """Of recordings whose dataset is not `exempt`."""
+        found = cls()
+
+        def broken() -> Iterator[Broken]:
+            for row in rows:
+                if row["dataset"] in exempt:
+                    continue
+                found.recordings += 1
+                if row["error_code"]:
+                    found.failed += 1
+                    why = f"shard.{row['error_code']}", row["error_detail"] or ""
+                    yield Broken(row["source_path"], *why)
+
+        found.first = nsmallest(FIRST, broken())
+        return found
+
+
+def of_ledger(ledger: pa.Table, most: int = FIRST) -> list[Broken]:
+    """The first recordings that failed and gave nothing else, from a ledger's COLUMNS."""
+    outcome = ledger["outcome"]
+    good = pc.is_in(outcome, pa.array(["packaged", "dropped"]))
+    whole = pc.invert(pc.is_in(ledger["recording"], pc.unique(ledger["recording"].filter(good))))
+    failed = ledger.filter(pc.and_(pc.equal(outcome, "failed"), whole))
+    firsts: dict[str, Broken] = {}
+    for row in failed.sort_by("source_path").to_pylist():
+        why = f"{row['stage']}.{row['reason']}", row["detail"] or ""
+        firsts.setdefault(row["recording"], Broken(row["source_path"], *why))
+        if len(firsts) > most:
+            break
+    return list(firsts.values())[:most]

@@ -1,0 +1,65 @@
+"""Which utterances of a recording are heard together, in one window of the recogniser.
+
+Whisper hears a window of 30 s, and understands a short utterance better beside its neighbours. So
+utterances that follow each other share a window, with silence between them in place of what was cut
+out. Who shares one follows from the cuts alone, never from verdicts: a threshold that drops an
+utterance changes no text of its neighbours, since it is still heard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+#: Least and most silence between two utterances, s. Below, words are not told apart by their times;
+#: above, Whisper tends to end its text.
+PAUSE = (0.5, 1.0)
+
+Range = tuple[int, int]  # start and end in samples
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """The utterances of one window, of which there are several: recipes of their PCM in order, and
+    the silence between each and the next, s."""
+
+    audio: tuple[str, ...]
+    pauses: tuple[float, ...]
+
+
+def companies(
+    spans: Sequence[Range], rate: int, longest: float, audio: Callable[[int, int], str]
+) -> dict[Range, Company]:
+    """The window of each span that shares one; `audio(start, end)`: the recipe of a span's PCM."""
+    found: dict[Range, Company] = {}
+    for window in windows(spans, rate, longest):
+        if len(window) > 1:
+            recipes = tuple(audio(*span) for span in window)
+            pauses = tuple(pause(*pair, rate) for pair in pairwise(window))
+            found.update(dict.fromkeys(window, Company(recipes, pauses)))
+    return found
+
+
+def windows(spans: Sequence[Range], rate: int, longest: float) -> list[tuple[Range, ...]]:
+    """Spans that follow each other, by window: with their pauses up to `longest` seconds, unless
+    one alone is longer. Spans that overlap share none."""
+    found: list[list[Range]] = []
+    length = 0.0
+    for span in sorted(spans):
+        own = (span[1] - span[0]) / rate
+        if found and span[0] >= found[-1][-1][1]:
+            more = pause(found[-1][-1], span, rate) + own
+            if length + more <= longest:
+                found[-1].append(span)
+                length += more
+                continue
+        found.append([span])
+        length = own
+    return [tuple(window) for window in found]
+
+
+def pause(before: Range, after: Range, rate: int) -> float:
+    """Silence between two spans in their window, s."""
+    least, most = PAUSE
+    return min(max((after[0] - before[1]) / rate, least), most)

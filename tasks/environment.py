@@ -1,0 +1,83 @@
+"""The environment of this process: the only module of `tasks/` that reads or sets variables.
+
+What decides a run comes in its settings. Variables only say what belongs to one process or machine:
+which GPUs a worker sees, where its user's cache lies, a key that must not travel with the settings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+#: Set by the client that spawns workers; absent where workers are started by hand.
+VERSION_VARIABLE = "UTTERMILL_VERSION"
+#: Set by a client that spawns workers for one run: what its settings reach, as JSON (see
+#: `tasks.plugins.engines`). Absent where workers are started by hand and may serve any run.
+ENGINES_VARIABLE = "UTTERMILL_ENGINES"
+
+
+def no_telemetry() -> None:
+    """ONNX Runtime brings a telemetry client that starts when it is imported; nothing here may
+    phone home."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+
+def visible_gpus() -> str | None:
+    """CUDA_VISIBLE_DEVICES: names of GPUs by comma, "" for none, None for all. The cluster sets it
+    for each of its workers."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
+def client_version() -> str | None:
+    """Version of the client that spawned this worker."""
+    return os.environ.get(VERSION_VARIABLE)
+
+
+def engines() -> dict[str, str] | None:
+    """Modules that this worker loads before its first task, each with an attribute whose reading
+    loads it; None: all that any run may reach."""
+    told = os.environ.get(ENGINES_VARIABLE)
+    return None if told is None else json.loads(told)
+
+
+def secret(name: str) -> str:
+    """A key that the settings name (`api_key_env`); "" where it is not set."""
+    return os.environ.get(name, "")
+
+
+def cache() -> Path:
+    """The user's cache: `$XDG_CACHE_HOME`, else `~/.cache`."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG standard wants relative paths ignored.
+    return Path(base) if os.path.isabs(base) else Path.home() / ".cache"
+
+
+def set_temporary_folder(folder: Path) -> None:
+    """Where this process and its children put temporary files."""
+    os.environ["TMPDIR"] = str(folder)
+
+
+def of_child() -> dict[str, str]:
+    """The environment for a Python process that imports from where this one does."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+
+
+@contextmanager
+def setting(name: str, value: str | None) -> Iterator[None]:
+    """Set a variable for a library that has no option for it, then restore it; None: leave it."""
+    if value is None:
+        yield
+        return
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

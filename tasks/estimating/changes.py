@@ -1,0 +1,77 @@
+"""Which settings differ between two jobs, and which stages that makes work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from tasks import plugins, recipe
+from tasks.job import Job
+from tasks.json_types import JsonObject
+from tasks.settings import THRESHOLD, role
+
+
+class Change(NamedTuple):
+    """A setting by its dotted name as `--set` takes it; None: it was not there, or is gone."""
+
+    setting: str
+    before: Any
+    after: Any
+
+
+def between(before: Job, after: Job) -> list[Change]:
+    """Settings that can change a dataset and differ, with defaults filled in."""
+    then, now = recipe.settings_of(before), recipe.settings_of(after)
+    return [
+        change
+        for part in ("sources", "filter", "resample", "transcribe", "package")
+        for change in _between(part, then[part], now[part])
+    ]
+
+
+def measuring(changes: Iterable[Change]) -> list[Change]:
+    """Those that make the filter stage measure or cut again: no thresholds."""
+    return [c for c in changes if c.setting.startswith("filter.") and not _is_threshold(c)]
+
+
+def _is_threshold(change: Change) -> bool:
+    """Whether a changed setting of a filter only judges what is measured."""
+    parts = change.setting.split(".")
+    if parts[:2] != ["filter", "filters"] or len(parts) < 4:
+        return change.after is None  # a filter that is gone measures nothing
+    fields = plugins.load("filters", parts[2]).Settings
+    return parts[3] in fields.model_fields and role(fields, parts[3]) == THRESHOLD["role"]
+
+
+def _between(name: str, before: Any, after: Any) -> Iterator[Change]:
+    if before == after:
+        return
+    if isinstance(before, dict) and isinstance(after, dict):
+        if before.get("use") != after.get("use"):
+            yield Change(f"{name}.use", before.get("use"), after.get("use"))
+            return
+        for key in sorted(before.keys() | after.keys()):
+            yield from _between(f"{name}.{key}", before.get(key), after.get(key))
+    elif (then := _named(before)) is not None and (now := _named(after)) is not None:
+        for key in sorted(then.keys() | now.keys()):
+            if key in then and key in now:
+                yield from _between(f"{name}.{key}", then[key], now[key])
+            else:
+                yield Change(f"{name}.{key}", _short(then.get(key)), _short(now.get(key)))
+        if list(then) != list(now) and then.keys() == now.keys():
+            yield Change(name, list(then), list(now))
+    else:
+        yield Change(name, before, after)
+
+
+def _named(value: Any) -> JsonObject | None:
+    """A list of plug-ins or sources by their names; None for anything else."""
+    if not isinstance(value, list):
+        return None
+    found = {(e.get("use") or e.get("name") or "") if isinstance(e, dict) else "": e for e in value}
+    return found if len(found) == len(value) and "" not in found else None
+
+
+def _short(value: Any) -> Any:
+    """A plug-in that came or went, in one word."""
+    return None if value is None else "added"

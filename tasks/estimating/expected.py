@@ -1,0 +1,106 @@
+"""What recordings will give that are not cut yet: utterances, and how many of them are kept.
+
+One utterance where the segmenter takes a recording whole, its list's segments where it has some,
+else as many a second as the corpus gave so far. They pass the filters, and the verdicts on text, as
+often as the known ones do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from tasks import plugins
+from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.utterance import Utterance
+from tasks.estimating import headers
+from tasks.job import Job
+from tasks.listing.balance import seconds_of
+
+HEADERS = 500  # new recordings whose headers are read; the others' lengths follow from these
+USUAL = 10.0  # s of an utterance, where nothing is known yet
+
+
+class Expected:
+    """Collects recordings that are not cut, and what the known ones teach."""
+
+    def __init__(self, job: Job) -> None:
+        self.use = job.filter.segmenter.use
+        settings = plugins.resolve("segmenters", job.filter.segmenter)[1].model_dump()
+        self.whole_up_to = float("inf") if self.use == "whole" else settings.get("whole_up_to", 0.0)
+        self._utterances: dict[tuple[tuple[str, ...], bool], list[tuple[int | None, float]]] = {}
+        self._known = self._kept = self._heard = self._good = 0
+        self._parts = 0  # utterances that are parts of recordings
+        self._spoken = self._long = 0.0  # s of them, s of their recordings
+        self._last = ""
+
+    def saw(self, utterance: Utterance, kept: bool) -> None:
+        """Learn from a known utterance."""
+        self._known += 1
+        self._kept += kept
+        if utterance.heard is not None:
+            self._heard += 1
+            self._good += utterance.outcome.outcome == "packaged"
+        if not utterance.whole:
+            self._parts += 1
+            self._spoken += utterance.seconds
+            name = utterance.recording["recording"]
+            if name != self._last:
+                self._last = name
+                self._long += utterance.recording["header_seconds"] or 0.0
+
+    def add(self, row: Row, seconds: float, because: tuple[str, ...], again: bool) -> None:
+        """A recording of this length that is not cut."""
+        given = row["segments"]
+        count: int | None = None  # as dense as the corpus
+        if given is not None and self.use in ("auto", "given"):
+            count, seconds = len(given), sum(s["end"] - s["start"] for s in given)
+        elif seconds <= self.whole_up_to:
+            count = 1
+        self._utterances.setdefault((because, again), []).append((count, seconds))
+
+    def kept(self) -> Iterator[tuple[tuple[str, ...], bool, int, float]]:
+        """(causes, whether it is made again, utterances that pass the filters, their seconds)."""
+        share = self._kept / self._known if self._known else 1.0
+        dense = self._parts / self._long if self._long else 1 / USUAL
+        spoken = min(1.0, self._spoken / self._long) if self._long else 1.0
+        for (because, again), each in self._utterances.items():
+            count = sum(max(1.0, s * dense) if n is None else n for n, s in each)
+            seconds = sum(s * spoken if n is None else s for n, s in each)
+            yield because, again, round(share * count), share * seconds
+
+    def packaged(self, coming: Mapping[str, float]) -> tuple[int, float]:
+        """Clips, and their seconds, of those that are not heard yet. `coming`: known utterances."""
+        share = self._good / self._heard if self._heard else 1.0
+        later = [*self.kept()]
+        count = len(coming) + sum(items for *_, items, _ in later)
+        return round(share * count), share * (
+            sum(coming.values()) + sum(seconds for *_, seconds in later)
+        )
+
+
+def lengths(rows: Sequence[Row]) -> dict[str, float]:
+    """Seconds of new recordings; those that are known to be unreadable are left out.
+
+    Headers of the first HEADERS are read, in a process of its own; the others get the bytes a
+    second of their extension.
+    """
+    seconds: dict[str, float] = {}
+    rates: dict[str, tuple[int, float]] = {}  # bytes, seconds by extension
+    sound = [row for row in rows if not row["error_code"]]
+    known = headers.read([row["locator"] for row in sound[:HEADERS]])
+    for row, length in zip(sound, known, strict=False):
+        if length is None:
+            seconds[row["recording"]] = seconds_of({**row, "header_seconds": None})
+        elif length is not False:
+            seconds[row["recording"]] = float(length)
+            size, total = rates.get(_ending(row), (0, 0.0))
+            rates[_ending(row)] = size + row["size"], total + length
+    for row in sound[len(known) :]:
+        size, total = rates.get(_ending(row), (16000, 1.0))
+        seconds[row["recording"]] = row["size"] * total / (size or 1)
+    return seconds
+
+
+def _ending(row: Row) -> str:
+    return PurePosixPath(row["path"]).suffix.lower()

@@ -1,0 +1,224 @@
+"""What a run would compute and reuse, stage by stage, from manifests and headers; computes nothing.
+
+Recordings that are cut already are counted exactly. What the others will give is predicted, see
+`expected.py`; a setting is named as the cause of work where its change made that work missing.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tasks import corpuswide, recipe, shard
+from tasks.checkpoints import manifest
+from tasks.checkpoints.index import Index
+from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.utterance import Utterance
+from tasks.checkpoints.view import ShardView
+from tasks.estimating import changes, rewriting
+from tasks.estimating.changes import Change
+from tasks.estimating.expected import Expected, lengths
+from tasks.filter import todo as cuts_lacking
+from tasks.job import Job
+from tasks.listing.as_listed import AsListed
+from tasks.packaging import contents, weights
+from tasks.schema import RECORDINGS
+from tasks.stages import contract, stage
+from tasks.up_to_date import UpToDate
+
+STAGES = ("shard", *contract.PER_SHARD, "package")
+SOURCES = "sources"  # the cause of work on recordings that are new or changed
+
+
+@dataclass(slots=True)
+class Amount:
+    """Work of one stage. `seconds`: audio that it computes, `again`: the part of it that was
+    computed before, under other settings; `because`: names of settings."""
+
+    compute: int = 0
+    reuse: int = 0
+    seconds: float = 0.0
+    again: float = 0.0
+    because: dict[str, None] = field(default_factory=dict)  # an ordered set
+
+    def add(self, items: int, seconds: float, because: Sequence[str], again: bool) -> None:
+        if items:
+            self.compute += items
+            self.seconds += seconds
+            self.again += seconds * again
+            self.because.update(dict.fromkeys(because))
+
+
+@dataclass(slots=True)
+class Plan:
+    """`clips`: packaged in the newest version, and by a run, as far as that is known."""
+
+    stages: dict[str, Amount]
+    changes: list[Change]
+    removed: int  # recordings that have left their sources
+    ignored: dict[str, int]  # files left aside, by reason
+    shards: int
+    clips: tuple[int, int]
+
+    @property
+    def again(self) -> float:
+        """Seconds of audio that are computed anew, in the stage that has most of it."""
+        return max(amount.again for amount in self.stages.values())
+
+
+def plan(job: Job, before: Job | None) -> Plan:
+    """The work of a run of `job`; `before` is the job of the newest run, None before the first."""
+    # No wait for files that may still be growing: of those, nothing is read.
+    quick = replace(job, shard=job.shard.model_copy(update={"settle_seconds": 0.0}))
+    index = Index(job.out)
+    with tempfile.TemporaryDirectory(prefix="uttermill-plan-") as home:
+        found = shard.survey(quick, index, Path(home))
+        listed = AsListed(job.out, found)
+        new = [
+            row
+            for table in found.fresh.tables()
+            for row in table.select(RECORDINGS.names).to_pylist()
+        ]
+    shards = manifest.shards(job.out)
+    causes = Causes.of(changes.between(before, job) if before else [])
+    walk = _Walk(job, before, causes)
+    state = UpToDate(job, shards, index)
+    fresh = {row["recording"] for row in new}
+    for each in shards:
+        known = state.items(each) if each in listed.unchanged else None
+        if known is not None:
+            for name, items in known.items():
+                walk.stages[name].reuse += items
+        else:
+            rows = listed.rows(each)
+            walk.shard(each, [r for r in rows if r["present"] and r["recording"] not in fresh])
+    probe = walk.stages["shard"]
+    probe.reuse = found.reused
+    header = lengths(new)
+    probe.add(len(new), sum(header.values()), [SOURCES], again=False)
+    for row in new:
+        if row["recording"] in header:
+            seconds = header[row["recording"]]
+            walk.stages["filter"].add(1, seconds, [SOURCES], again=False)
+            walk.expected.add(row, seconds, (SOURCES,), again=False)
+    walk.add_expected()
+    if walk.walked and corpuswide.takes_part(job):
+        for name in contents.corpus_verdicts(job, shards):
+            walk.stay.pop(name, None)
+    gone = listed.removed()
+    clips = _package(walk, {*gone, *fresh})
+    return Plan(walk.stages, causes.all, len(gone), found.ignored, len(shards), clips)
+
+
+@dataclass(frozen=True, slots=True)
+class Causes:
+    """Names of the changed settings, by the work that they make missing."""
+
+    all: list[Change]
+    measures: list[str]  # cuts and measures are made again
+    limits: list[str]  # other utterances pass the filters
+    pcm: list[str]
+    texts: list[str]
+    version: list[str]  # only what is published
+
+    @classmethod
+    def of(cls, found: list[Change]) -> Causes:
+        def named(*heads: str) -> list[str]:
+            return [c.setting for c in found if c.setting.startswith(heads)]
+
+        heard = named("transcribe.backend", "transcribe.language_by")
+        spoken = [name for name in named("sources.") if name.endswith(".language")]
+        rest = [name for name in named("transcribe.", "package.") if name not in heard]
+        measures = [c.setting for c in changes.measuring(found)]
+        return cls(found, measures, named("filter."), named("resample."), heard + spoken, rest)
+
+
+class _Walk:
+    """The shards that were looked at so far: their work, and what they say about the rest."""
+
+    def __init__(self, job: Job, before: Job | None, causes: Causes) -> None:
+        self.job, self.before, self.causes = job, before, causes
+        self.stages = {name: Amount() for name in STAGES}
+        self.expected = Expected(job)
+        self.walked: set[str] = set()  # recordings
+        self.stay: dict[str, float] = {}  # s of utterances that are packaged as they are, by id
+        self.coming: dict[str, float] = {}  # s of those that are still to be heard, by id
+
+    def shard(self, name: str, rows: list[Row]) -> None:
+        """Count a shard that may lack something; `rows`: its known recordings."""
+        view = ShardView(self.job, name, stage.weights_of(self.job), listed=rows)
+        self.walked |= {row["recording"] for row in rows}
+        causes = self.causes.measures or self.causes.limits
+        again = bool(causes) and bool(view.cuts)
+        units, reused = cuts_lacking(view)
+        self.stages["filter"].reuse += reused
+        for unit in units:
+            self.stages["filter"].add(1, unit.seconds, causes, again)
+            if unit.spans is None:
+                self.expected.add(unit.recording, unit.seconds, tuple(causes), again)
+        seen: set[str] = set()
+        for utterance in view.decided():
+            self._count(view, utterance, seen)
+
+    def _count(self, view: ShardView, utterance: Utterance, seen: set[str]) -> None:
+        """`seen`: recipes that this run computes. Equal samples are computed once."""
+        outcome, seconds = utterance.outcome, utterance.seconds
+        kept = outcome.stage != "filter" or outcome.outcome == "pending"
+        self.expected.saw(utterance, kept)
+        if not kept:
+            return
+        pcm, text = utterance.audio, view.transcript_recipe(utterance)
+        there = {pcm} & view.audio.keys() | {text} & view.transcripts.keys()
+        earlier = self.causes.limits or self.causes.pcm
+        causes, again = self.causes.texts or earlier, bool(self.causes.texts)
+        if pcm in there | seen:
+            self.stages["resample"].reuse += 1
+            if view.audio.get(pcm, {}).get("error_code"):
+                return
+        else:
+            again = self._was_converted(view, utterance)
+            causes = self.causes.pcm if again else earlier
+            self.stages["resample"].add(1, seconds, causes, again)
+        if text in there | seen:
+            self.stages["transcribe"].reuse += 1
+        else:
+            self.stages["transcribe"].add(1, seconds, causes, again)
+        seen |= {pcm, text}
+        if not weights.keeps(self.job.package, utterance.recording["dataset"], utterance.id):
+            return
+        measured_only = outcome.stage == "filter" and {pcm, text} <= there
+        if outcome.outcome == "packaged" or measured_only:
+            self.stay[utterance.id] = seconds
+        elif outcome.outcome == "pending":
+            self.coming[utterance.id] = seconds
+
+    def _was_converted(self, view: ShardView, utterance: Utterance) -> bool:
+        """Whether the newest run's settings made the PCM of it."""
+        if self.before is None or not self.causes.pcm:
+            return False
+        old = utterance.recording["content"], utterance.start, utterance.end
+        return recipe.of_audio(self.before.resample, *old) in view.audio
+
+    def add_expected(self) -> None:
+        """Count what recordings will give that are not cut yet."""
+        for causes, again, items, seconds in self.expected.kept():
+            for name in ("resample", "transcribe"):
+                self.stages[name].add(items, seconds, causes, again)
+
+
+def _package(walk: _Walk, gone: set[str]) -> tuple[int, int]:
+    """Count the clips that are written, in tars whose content changes; (clips now, clips then).
+    `gone`: recordings that left their sources, or whose bytes are others now."""
+    change = rewriting.of_version(walk.job, walk.before, walk.stay, walk.walked, gone)
+    amount = walk.stages["package"]
+    waiting, seconds = walk.expected.packaged(walk.coming)
+    causes = [name for each in ("resample", "transcribe") for name in walk.stages[each].because]
+    causes += walk.causes.limits + walk.causes.version
+    causes += [SOURCES] if gone else []
+    items = change.written + waiting
+    amount.add(items, change.seconds + seconds, causes, again=False)
+    then = change.staying + waiting
+    amount.reuse = then - items
+    return change.clips, then

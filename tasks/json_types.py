@@ -1,0 +1,16 @@
+"""Types of JSON data: open objects, and the shapes that several modules read."""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired, TypeAlias, TypedDict
+
+#: An object from a file or an answer whose keys are open, such as settings of plug-ins. Where the
+#: keys are known, use a TypedDict.
+JsonObject: TypeAlias = dict[str, Any]
+
+
+class PublishedEntry(TypedDict):
+    """A file of a version, in dataset.json."""
+
+    bytes: int
+    sha256: NotRequired[str]  # of all but dataset.json itself

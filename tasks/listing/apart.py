@@ -1,0 +1,99 @@
+"""Lists the parts of a large source on the workers: a share of its folders in each call."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks import plugins, storage
+from tasks.job import Job
+from tasks.listing import entries, fingerprints
+from tasks.listing.entries import Batch
+from tasks.listing.left_aside import LeftAsides
+from tasks.schema import RECORDINGS
+from tasks.storage import tables
+
+CALLS = 256  # in which a source is listed
+LEAST_PARTS = 64  # a source with fewer folders is listed where the run is
+LEAST_KNOWN = 200_000  # recordings: where fewer are known, listing takes seconds
+
+#: `tasks.callers.Caller.map`.
+Map = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]]
+
+LISTED = pa.schema(
+    [
+        *RECORDINGS,
+        pa.field("_key", pa.binary(16)),
+        pa.field("_state", pa.uint64()),
+        pa.field("_head", pa.uint64()),
+    ]
+)
+
+
+def listed(
+    job: Job, number: int, parts: Sequence[Any], home: Path, run: Map, left: LeftAsides
+) -> Iterator[Batch] | None:
+    """The recordings of the source with this number, by its parts; None where its folders are
+    linked to each other, so that it has to be listed as a whole."""
+    step = -(-len(parts) // CALLS)
+    shares = [tuple(parts[i : i + step]) for i in range(0, len(parts), step)]
+    calls = [(job, number, share, home, at) for at, share in enumerate(shares)]
+    found = run(list_parts, calls)
+    if not all(found):
+        return None
+    return _read(home, number, len(shares), left)
+
+
+def list_parts(job: Job, number: int, parts: Sequence[Any], home: Path, at: int) -> bool:
+    """On a worker: list some parts of a source into files; False where that cannot be done apart
+    from the others."""
+    name, source, settings = plugins.datasets(job.sources)[number]
+    left = LeftAsides()
+    written = io.BytesIO()
+    with pq.ParquetWriter(written, LISTED, compression="lz4") as writer:
+        for part in parts:
+            found = source.part(settings, part)
+            if found is None:
+                return False
+            for batch in entries.batches(name, settings, found, left):
+                columns = (batch.keys, batch.states, batch.heads)
+                raw = pa.py_buffer(np.ascontiguousarray(batch.keys))
+                keys = pa.Array.from_buffers(pa.binary(16), len(batch.keys), [None, raw])
+                table = batch.rows.append_column("_key", keys)
+                for title, column in zip(LISTED.names[-2:], columns[1:], strict=True):
+                    table = table.append_column(title, pa.array(column))
+                writer.write_table(table.cast(LISTED))
+    rows, aside = _files(home, number, at)
+    storage.of(rows).write(rows, written.getvalue())
+    others = io.BytesIO()
+    pq.write_table(left.table(), others)
+    storage.of(aside).write(aside, others.getvalue())
+    return True
+
+
+def _read(home: Path, number: int, count: int, left: LeftAsides) -> Iterator[Batch]:
+    for at in range(count):
+        rows, aside = _files(home, number, at)
+        left.extend(tables.read(aside))
+        with tables.arrow(rows) as file:
+            for group in pq.ParquetFile(file).iter_batches(entries.ROWS):
+                yield _batch(pa.Table.from_batches([group]))
+
+
+def _batch(table: pa.Table) -> Batch:
+    table = table.combine_chunks()
+    chunk = table["_key"].chunk(0)
+    keys = np.frombuffer(chunk.buffers()[1], fingerprints.KEY, len(chunk), chunk.offset * 16)
+    numbers = (table[name].to_numpy() for name in LISTED.names[-2:])
+    return Batch(table.select(RECORDINGS.names), keys, *numbers)
+
+
+def _files(home: Path, number: int, at: int) -> tuple[Path, Path]:
+    stem = f"{number:03d}-{at:05d}"
+    return home / f"rows-{stem}.parquet", home / f"aside-{stem}.parquet"

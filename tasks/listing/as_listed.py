@@ -1,0 +1,60 @@
+"""The recordings as the sources list them now, for commands that look and commit nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.checkpoints import manifest
+from tasks.checkpoints.manifest import Row
+from tasks.listing import fingerprints
+from tasks.listing.merging import merged
+from tasks.listing.parts import LISTED, PLACE
+from tasks.listing.survey import Survey
+
+
+class AsListed:
+    """The known recordings as the sources list them now, for those who do not settle them.
+
+    Made while the survey's scratch folder is there.
+    """
+
+    def __init__(self, out: Path, found: Survey) -> None:
+        had = found.known
+        self._out, self._had = out, had
+        leaving = np.concatenate([found.gone, found.failed])
+        self._gone = np.sort(had.columns.keys[leaving])
+        told = list(found.told.tables())
+        self._told = pa.concat_tables(told) if told else LISTED.empty_table()
+        self._leaving = np.unique(had.columns.shard[found.gone])
+        touched = {*self._told[PLACE].to_pylist(), *had.columns.shard[leaving].tolist()}
+        touched |= {n for table in found.fresh.tables() for n in table[PLACE].to_pylist()}
+        counts = np.bincount(had.columns.shard, minlength=len(had.shards))
+        self.unchanged = {
+            name
+            for number, name in enumerate(had.shards)
+            if number not in touched and had.present(number) == counts[number]
+        }
+        self._number = {name: number for number, name in enumerate(had.shards)}
+
+    def rows(self, shard: str) -> list[Row]:
+        """All recordings of a shard, those that are gone too."""
+        parts = manifest.read(self._out, "shard", shard)
+        old: list[Row] = parts[-1].table.to_pylist() if parts else []
+        here = pc.equal(self._told[PLACE], self._number[shard])
+        told = self._told.filter(here)
+        told = told.append_column("probed", pa.array(np.zeros(len(told), bool)))
+        return merged(old, told, self._gone)
+
+    def removed(self) -> set[str]:
+        """Names of recordings that have left their sources since the last listing."""
+        found: set[str] = set()
+        for number in self._leaving:
+            for part in manifest.read(self._out, "shard", self._had.shards[number])[-1:]:
+                names = part.table["recording"].to_pylist()
+                left = fingerprints.index_in(self._gone, fingerprints.keys(names)) >= 0
+                found |= {name for name, gone in zip(names, left, strict=True) if gone}
+        return found

@@ -1,0 +1,72 @@
+"""How recordings are dealt to shards of about equal duration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heapreplace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tasks import plugins
+from tasks.checkpoints.manifest import Row
+from tasks.job import Job
+from tasks.listing import known
+
+Numbers = NDArray[np.int64]
+
+MINUTE, HOUR = 60.0, 3600.0
+#: Least audio of a shard by default. A minute of it is ten seconds of work for a recogniser on a
+#: CPU, and a tenth of one without: Prefect's share, 25 ms of CPU a task run, would be most of that.
+LEAST, LEAST_UNHEARD = MINUTE, 15 * MINUTE
+
+
+def least(job: Job) -> float:
+    """Least audio of a shard by default, s."""
+    recogniser = plugins.load("asr", job.transcribe.backend.use)
+    return LEAST if recogniser.Backend.RATE else LEAST_UNHEARD
+
+
+def grouped(rows: Sequence[Row], hours: float | None, smallest: float = LEAST) -> list[list[Row]]:
+    """Groups of about equal duration by header: longest first, each to the lightest group."""
+    seconds = np.array([seconds_of(row) for row in rows], float)
+    names = pa.array([row["recording"] for row in rows], pa.string())
+    numbers, count = assigned(seconds, names, hours, smallest)
+    groups: list[list[Row]] = [[] for _ in range(count)]
+    for row, number in zip(rows, numbers, strict=True):
+        groups[number].append(row)
+    for group in groups:
+        group.sort(key=lambda r: r["recording"])
+    return groups
+
+
+def assigned(
+    seconds: NDArray[np.float64],
+    names: pa.Array | pa.ChunkedArray,
+    hours: float | None,
+    smallest: float = LEAST,
+) -> tuple[Numbers, int]:
+    """The group of each recording, and how many groups there are; see `grouped`."""
+    total = float(seconds.sum())
+    size = hours * HOUR if hours else min(max(total / 64, smallest), HOUR)
+    count = min(max(1, round(total / size)), max(len(seconds), 1)) if len(seconds) else 0
+    found = np.zeros(len(seconds), np.int64)
+    heap = [(0.0, 0, index) for index in range(count)]
+    heapify(heap)
+    order = pc.sort_indices(
+        pa.table({"seconds": seconds, "name": names}),
+        [("seconds", "descending"), ("name", "ascending")],
+    )
+    for at in order.to_numpy():
+        load, items, index = heap[0]
+        found[at] = index
+        heapreplace(heap, (load + float(seconds[at]), items + 1, index))
+    return found, count
+
+
+def seconds_of(row: Row) -> float:
+    """Duration by header, else estimated from the size at 128 kbit/s; for balance only, s."""
+    seconds = row["header_seconds"]
+    return float(seconds) if seconds is not None else row["size"] / known.BYTES_A_SECOND

@@ -1,0 +1,84 @@
+"""Listed rows brought into the order of their shards, by way of the disk where there are many."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.job import Job
+from tasks.listing.balance import Numbers
+from tasks.listing.homes import incoming
+from tasks.listing.parts import LISTED, PLACE
+from tasks.listing.survey import Survey
+
+BUCKET = 50_000  # rows that are brought into the order of their shards at once
+
+
+@contextmanager
+def in_shards(
+    job: Job, found: Survey, results: Sequence[Path], numbers: Numbers
+) -> Iterator[Iterator[pa.Table]]:
+    """Incoming rows, those of each shard together, sorted by shard and name; their column PLACE is
+    the shard's number. Some shards at a time, by way of the disk where there are many rows."""
+    count = -(-len(numbers) // BUCKET)
+    step = -(-len(found.known.shards) // max(count, 1))
+    if count <= 1:
+        yield iter([_ordered(list(_numbered(found, results, numbers)))])
+        return
+    room = Path(tempfile.mkdtemp(prefix="shards-", dir=job.scratch))
+    try:
+        with _sorted_out(room, count) as writers:
+            for rows in _numbered(found, results, numbers):
+                bucket = rows[PLACE].to_numpy() // step
+                for each in np.unique(bucket):
+                    writers[each].write_table(rows.filter(pa.array(bucket == each)))
+        yield (_ordered([_all(room / str(n))]) for n in range(count))
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+
+
+def _numbered(found: Survey, results: Sequence[Path], numbers: Numbers) -> Iterator[pa.Table]:
+    """Incoming rows with the number of their shard and whether they were probed, many at a time."""
+    begin, held = 0, []
+    for table, probed in incoming(found, results):
+        mine = numbers[begin : begin + len(table)]
+        begin += len(table)
+        table = table.drop_columns([PLACE]).append_column(PLACE, pa.array(mine, pa.int32()))
+        table = table.append_column("probed", pa.array(np.full(len(table), probed)))
+        held.append(table.filter(pa.array(mine >= 0)))
+        if sum(map(len, held)) >= BUCKET // 10:
+            yield pa.concat_tables(held)
+            held = []
+    if held:
+        yield pa.concat_tables(held)
+
+
+@contextmanager
+def _sorted_out(room: Path, count: int) -> Iterator[list[Any]]:
+    schema = LISTED.append(pa.field("probed", pa.bool_()))
+    writers = []
+    try:
+        for number in range(count):
+            writers.append(pa.ipc.new_file(str(room / str(number)), schema))
+        yield writers
+    finally:
+        for writer in writers:
+            writer.close()
+
+
+def _all(path: Path) -> pa.Table:
+    with pa.OSFile(str(path), "rb") as file:
+        return pa.ipc.open_file(file).read_all()
+
+
+def _ordered(found: list[pa.Table]) -> pa.Table:
+    if not found:
+        return LISTED.empty_table()
+    return pa.concat_tables(found).sort_by([(PLACE, "ascending"), ("recording", "ascending")])

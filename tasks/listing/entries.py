@@ -1,0 +1,112 @@
+"""What sources list, as tables of RECORDINGS with the hashes that comparing needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks import storage
+from tasks.listing import fingerprints
+from tasks.listing.left_aside import LeftAside, LeftAsides
+from tasks.recording import Ignored, Recording
+from tasks.recording.names import display_text
+from tasks.schema import RECORDINGS, Row
+from tasks.settings import SourceSettings
+
+ROWS = 10_000  # of a batch
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some listed recordings: rows of RECORDINGS, and their hashes."""
+
+    rows: pa.Table
+    keys: NDArray[np.bytes_]
+    states: fingerprints.Bits
+    heads: fingerprints.Bits  # of the column `listed`
+
+
+def batches(
+    name: str,
+    settings: SourceSettings,
+    entries: Iterable[Recording | Ignored],
+    left: LeftAsides,
+) -> Iterator[Batch]:
+    """The recordings of a source, some at a time; the others go to `left`."""
+    rows: list[Row] = []
+    home = _home(settings.path)
+    for entry in entries:
+        if isinstance(entry, Ignored):
+            left.append(LeftAside(name, display_text(f"{home}/{entry.path}"), entry.reason))
+            continue
+        rows.append(_row(name, settings, entry))
+        if len(rows) == ROWS:
+            yield of_rows(rows)
+            rows = []
+    if rows:
+        yield of_rows(rows)
+
+
+def of_rows(rows: list[Row]) -> Batch:
+    return of_table(pa.Table.from_pylist(rows, schema=RECORDINGS))
+
+
+def of_table(table: pa.Table) -> Batch:
+    """Rows of RECORDINGS with their hashes."""
+    guards, locators = (fingerprints.texts(table, name) for name in ("guard", "locator"))
+    return Batch(
+        table,
+        fingerprints.keys(fingerprints.texts(table, "recording")),
+        fingerprints.states(guards, locators),
+        fingerprints.heads(fingerprints.texts(table, "listed")),
+    )
+
+
+def _home(path: str) -> str:
+    """Where the paths of entries that a source left aside begin: at its folder, or beside its
+    list."""
+    if storage.is_url(path):
+        return storage.normal(path).rstrip("/")
+    home = os.path.abspath(path)
+    return (home if os.path.isdir(home) else os.path.dirname(home)).rstrip("/")
+
+
+def _row(name: str, settings: SourceSettings, r: Recording) -> dict[str, Any]:
+    segments = None if r.segments is None else [_segment(s) for s in r.segments]
+    row: dict[str, Any] = {
+        "recording": f"{name}/{r.path}",
+        "dataset": name,
+        "path": r.path,
+        "source_path": r.source_path,
+        "locator": r.locator.dumps(),
+        "size": r.size,
+        "guard": r.guard,
+        "source_id": r.source_id,
+        "text": r.text,
+        "speaker": r.speaker,
+        "language": r.language or settings.language,
+        "segments": segments,
+        "present": True,
+        "error_code": r.error[0] if r.error else None,
+        "error_detail": r.error[1] if r.error else None,
+    }
+    row["listed"] = fingerprints.listed(row)
+    return row
+
+
+def _segment(s: Any) -> dict[str, Any]:
+    return {
+        "start": s.start,
+        "end": s.end,
+        "source_id": s.source_id,
+        "text": s.text,
+        "speaker": s.speaker,
+        "language": s.language,
+        **({"words": [asdict(word) for word in s.words]} if s.words else {}),
+    }

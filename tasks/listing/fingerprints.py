@@ -1,0 +1,103 @@
+"""Hashes that tell whether a listed recording is known, unchanged, and described as before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from hashlib import blake2b, sha256
+from json.encoder import encode_basestring_ascii as quoted
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+KEY = "S16"  # 128 bits of a recording's name: ten million names share none
+
+Bits = NDArray[np.uint64]
+
+
+def key(name: str) -> bytes:
+    """16 bytes that stand for a recording's name, or a text like it."""
+    return blake2b(name.encode(), digest_size=16).digest()
+
+
+def keys(names: Iterable[str]) -> NDArray[np.bytes_]:
+    return np.frombuffer(b"".join(map(key, names)), KEY)
+
+
+def states(guards: Iterable[str], locators: Iterable[str]) -> Bits:
+    """64 bits of where each recording's bytes lie, and of their guard."""
+    joined = b"".join(
+        blake2b(f"{guard}\0{locator}".encode(), digest_size=8).digest()
+        for guard, locator in zip(guards, locators, strict=True)
+    )
+    return np.frombuffer(joined, np.uint64)
+
+
+def heads(digests: Iterable[str]) -> Bits:
+    """The first 64 bits of each hexadecimal digest."""
+    return np.fromiter((int(digest[:16], 16) for digest in digests), np.uint64)
+
+
+def contents(digests: Iterable[str | None]) -> NDArray[np.bytes_]:
+    """The first 128 bits of each sha256; zero where there is none."""
+    return np.frombuffer(b"".join(bytes.fromhex((d or "0" * 32)[:32]) for d in digests), KEY)
+
+
+def listed(row: dict[str, Any]) -> str:
+    """What `tasks.recipe.digest` gives for what a source says of a recording: a row of RECORDINGS
+    without its guard, its size, and what is only known when it is probed.
+
+    Written out, because the general way takes most of the time of listing.
+    """
+    segments = row["segments"]
+    spans = (
+        "null" if segments is None else json.dumps(segments, sort_keys=True, separators=(",", ":"))
+    )
+    text = (
+        f'[{{"dataset":{_word(row["dataset"])},"error_code":{_word(row["error_code"])},'
+        f'"error_detail":{_word(row["error_detail"])},"language":{_word(row["language"])},'
+        f'"locator":{_word(row["locator"])},"path":{_word(row["path"])},"present":true,'
+        f'"recording":{_word(row["recording"])},"segments":{spans},'
+        f'"source_id":{_word(row["source_id"])},"source_path":{_word(row["source_path"])},'
+        f'"speaker":{_word(row["speaker"])},"text":{_word(row["text"])}}}]'
+    )
+    return sha256(text.encode("ascii")).hexdigest()[:24]
+
+
+def _word(text: str | None) -> str:
+    return "null" if text is None else quoted(text)
+
+
+class Seen:
+    """Keys that were seen, as sorted runs that are merged when they have grown alike."""
+
+    def __init__(self) -> None:
+        self._runs: list[NDArray[np.bytes_]] = []
+
+    def again(self, found: NDArray[np.bytes_]) -> NDArray[np.bool_]:
+        """Which keys were seen before, or stand earlier in `found`; all are seen from now on."""
+        _, first = np.unique(found, return_index=True)
+        known = np.ones(len(found), bool)
+        known[first] = False
+        for run in self._runs:
+            known |= index_in(run, found) >= 0
+        self._runs.append(np.sort(found[~known]))
+        while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
+            last = self._runs.pop()
+            self._runs[-1] = np.sort(np.concatenate([self._runs[-1], last]))
+        return known
+
+
+def index_in(ordered: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.int64]:
+    """Where each wanted key stands among sorted ones; -1 where it does not."""
+    if not len(ordered):
+        return np.full(len(wanted), -1, np.int64)
+    at = np.searchsorted(ordered, wanted)
+    at[at == len(ordered)] = 0
+    return np.where(ordered[at] == wanted, at, -1)
+
+
+def texts(table: pa.Table, column: str) -> list[Any]:
+    return table[column].to_pylist()  # type: ignore[no-any-return]

@@ -1,0 +1,120 @@
+"""Which shard each listed recording goes to: the one that knows it or its bytes, else a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tasks.checkpoints import manifest
+from tasks.job import Job
+from tasks.listing import fingerprints, known, parts, survey
+from tasks.listing.balance import Numbers, assigned, least
+from tasks.listing.known import Known
+from tasks.listing.parts import PLACE
+from tasks.listing.survey import Survey
+
+
+@dataclass(slots=True)
+class _News:
+    """New recordings, as columns."""
+
+    at: Numbers  # their places among all rows
+    seconds: NDArray[np.float64]
+    contents: NDArray[np.bytes_]  # zero where the bytes could not be read
+    names: pa.ChunkedArray
+
+
+def incoming(found: Survey, results: Sequence[Path]) -> Iterator[tuple[pa.Table, bool]]:
+    """All rows that go to a shard, with whether they were probed, in an order that stays."""
+    for path in results:
+        yield parts.read(path), True
+    for table in found.told.tables():
+        yield table, False
+
+
+def homes_of(job: Job, found: Survey, results: Sequence[Path], gone: NDArray[np.bytes_]) -> Numbers:
+    """The number of the shard that each incoming row goes to, -1 for none; new shards are added to
+    what is known."""
+    homes: list[NDArray[Any]] = []
+    at: list[Numbers] = []
+    lengths: list[NDArray[np.float64]] = []
+    contents: list[NDArray[np.bytes_]] = []
+    names: list[pa.ChunkedArray] = []
+    begin = 0
+    for table, probed in incoming(found, results):
+        place = table[PLACE].to_numpy().astype(np.int64)
+        if probed:
+            moving = pc.equal(table["error_code"], "changed").fill_null(False).to_numpy()
+            for row in (
+                table.filter(pa.array(moving)).select(["dataset", "source_path"]).to_pylist()
+            ):
+                found.left.append(survey.still_written(row))
+            fresh = (place < 0) & ~moving
+            some = table.filter(pa.array(fresh))
+            sound = pc.if_else(pc.is_null(some["error_code"]), some["content"], None)
+            at.append(begin + np.flatnonzero(fresh))
+            lengths.append(known.seconds_of(some))
+            contents.append(fingerprints.contents(sound.to_pylist()))
+            names.append(some["recording"])
+        homes.append(place)
+        begin += len(table)
+    numbers = np.concatenate(homes) if homes else np.zeros(0, np.int64)
+    if at:
+        whole = pa.chunked_array([chunk for name in names for chunk in name.chunks], pa.string())
+        news = _News(np.concatenate(at), np.concatenate(lengths), np.concatenate(contents), whole)
+        home = _known_bytes(job.out, found.known, news.contents, gone)
+        _place(job, found.known, news, home, numbers)
+    return numbers
+
+
+def _place(job: Job, had: Known, news: _News, home: Numbers, numbers: Numbers) -> None:
+    """Give new recordings to the shards that know their bytes, and the others to new shards."""
+    numbers[news.at] = home
+    rest = np.flatnonzero(home < 0)
+    first = max((int(name.split("-")[1]) for name in had.shards), default=-1) + 1
+    groups, count = assigned(
+        news.seconds[rest], news.names.take(pa.array(rest)), job.shard.hours, least(job)
+    )
+    numbers[news.at[rest]] = len(had.shards) + groups
+    for number in range(first, first + count):
+        had.shards.append(f"shard-{number:06d}")
+        had.parts.append(("", ""))
+        had.seconds.append(0.0)
+        had.counts.append({})
+
+
+def _known_bytes(
+    out: Path, had: Known, wanted: NDArray[np.bytes_], left: NDArray[np.bytes_]
+) -> Numbers:
+    """The number of the shard that knows these bytes under a name that is gone; -1: none does.
+    `left`: the keys of those that have just left."""
+    home = np.full(len(wanted), -1, np.int64)
+    columns = had.columns
+    away = (columns.flags & known.PRESENT == 0) | (fingerprints.index_in(left, columns.keys) >= 0)
+    found, where = [], []
+    for number in np.unique(columns.shard[away]):
+        some = manifest.read(out, "shard", had.shards[number])
+        if not some:
+            continue
+        table = some[-1].table
+        names = fingerprints.keys(table["recording"].to_pylist())
+        there = table["present"].to_numpy() & (fingerprints.index_in(left, names) < 0)
+        sound = pc.is_null(table["error_code"]).to_numpy()
+        held = table.filter(pa.array(~there & sound))["content"].drop_null().to_pylist()
+        found.append(fingerprints.contents(held))
+        where.append(np.full(len(held), number, np.int64))
+    if not found:
+        return home
+    keys, shards = np.concatenate(found), np.concatenate(where)
+    keys, first = np.unique(keys, return_index=True)  # the first shard that knows it
+    at = fingerprints.index_in(keys, wanted)
+    at[wanted == b""] = -1
+    home[at >= 0] = shards[first][at[at >= 0]]
+    return home

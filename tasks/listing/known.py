@@ -1,0 +1,229 @@
+"""The recordings that an OUT knows, as columns of hashes: 41 bytes each.
+
+    OUT/manifests/known/<sha256[:16]>.parquet    them, with the parts that they were read from
+
+The shards' own parts are the truth. What is noted here saves reading those that are as they were
+(same name and guard); without it, all are read. It is only written where that takes long.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tasks import storage
+from tasks.checkpoints import manifest
+from tasks.checkpoints.index import Index
+from tasks.errors import MAY_PASS
+from tasks.listing import entries, fingerprints
+
+log = logging.getLogger("uttermill")
+
+PRESENT, MAY_BE_TRIED = 1, 2  # bits of `flags`
+LEAST = 20_000  # recordings; fewer are read again in the time that noting them takes
+BYTES_A_SECOND = 16000  # of a recording whose header does not tell its length: 128 kbit/s
+FORMAT = 1
+ROOT = "manifests/shard"
+
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary(16)),
+        ("state", pa.uint64()),
+        ("head", pa.uint64()),
+        ("shard", pa.int32()),
+        ("flags", pa.uint8()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Recordings of one shard, or of many, in this order of columns."""
+
+    keys: NDArray[np.bytes_]
+    states: fingerprints.Bits
+    heads: fingerprints.Bits
+    shard: NDArray[np.int32]  # number in `Known.shards`
+    flags: NDArray[np.uint8]
+
+    def where(self, chosen: NDArray[Any]) -> Columns:
+        return Columns(*(column[chosen] for column in self.all()))
+
+    def all(self) -> tuple[NDArray[Any], ...]:
+        return self.keys, self.states, self.heads, self.shard, self.flags
+
+
+#: By dataset: recordings that are present, and those of them that are known to be broken.
+Counts = dict[str, tuple[int, int]]
+
+
+@dataclass(slots=True)
+class Known:
+    """All recordings, sorted by key."""
+
+    shards: list[str]
+    parts: list[tuple[str, str]]  # name and guard of each shard's newest part
+    seconds: list[float]  # audio present in each shard, by header
+    counts: list[Counts]  # recordings present in each shard
+    columns: Columns
+    stale: bool = False  # what was noted lacks some of it
+
+    def present(self, number: int) -> int:
+        """Recordings present in a shard."""
+        return sum(count for count, _ in self.counts[number].values())
+
+    def find(self, keys: NDArray[np.bytes_]) -> NDArray[np.int64]:
+        """The row of each key; -1 where there is none."""
+        return fingerprints.index_in(self.columns.keys, keys)
+
+    def replaced(self, tables: Mapping[int, Columns]) -> None:
+        """Put these rows in place of those of their shards, by the shards' numbers."""
+        changed = np.array(sorted(tables), np.int32)
+        kept = self.columns.where(~np.isin(self.columns.shard, changed))
+        self.columns = _sorted([kept, *tables.values()])
+
+    def forget(self, number: int) -> None:
+        """What was noted of a shard no longer holds."""
+        self.parts[number] = ("", "")
+
+
+def of(out: Path, index: Index) -> Known:
+    """What an OUT knows, by the newest part of each shard."""
+    names = manifest.shards(out)
+    newest = _newest(index)
+    noted = _noted(out)
+    shards, parts = names, [newest.get(name, ("", "")) for name in names]
+    known = Known(shards, parts, [0.0] * len(names), [{} for _ in names], _empty())
+    places = {name: number for number, name in enumerate(names)}
+    moved = np.full(len(noted.shards) if noted else 0, -1, np.int32)
+    for old, name in enumerate(noted.shards if noted else ()):
+        number = places.get(name)
+        assert noted is not None
+        if number is not None and parts[number] == noted.parts[old] and parts[number][0]:
+            moved[old] = number
+            known.seconds[number], known.counts[number] = noted.seconds[old], noted.counts[old]
+    found = []
+    if noted is not None:
+        shard = moved[noted.columns.shard]
+        still = noted.columns
+        still = Columns(still.keys, still.states, still.heads, shard, still.flags)
+        found.append(still.where(shard >= 0))
+    lacking = sorted(set(range(len(names))) - set(moved.tolist()))
+    known.stale = bool(lacking)
+    for number in lacking:
+        some = manifest.read(out, "shard", names[number])
+        if some:
+            found.append(note(known, number, some[-1].table))
+    known.columns = _sorted(found)
+    return known
+
+
+def note(known: Known, number: int, table: pa.Table) -> Columns:
+    """The columns of a shard's rows, whose audio and count are noted."""
+    present = table["present"].to_numpy()
+    known.seconds[number] = float(seconds_of(table)[present].sum())
+    there = table.filter(pa.array(present)).select(["dataset", "error_code"])
+    grouped = there.group_by("dataset").aggregate([([], "count_all"), ("error_code", "count")])
+    known.counts[number] = {
+        row["dataset"]: (row["count_all"], row["error_code_count"]) for row in grouped.to_pylist()
+    }
+    again = pc.is_in(table["error_code"], pa.array(sorted(MAY_PASS), pa.string())).to_numpy()
+    flags = np.where(present, PRESENT, 0) | np.where(again, MAY_BE_TRIED, 0)
+    batch = entries.of_table(table)
+    shard = np.full(len(table), number, np.int32)
+    return Columns(batch.keys, batch.states, batch.heads, shard, flags.astype(np.uint8))
+
+
+def seconds_of(table: pa.Table) -> NDArray[np.float64]:
+    """Duration by header, else estimated from the size; for balance only, s."""
+    guess = pc.divide(pc.cast(table["size"], pa.float64()), float(BYTES_A_SECOND))
+    found: NDArray[np.float64] = pc.coalesce(table["header_seconds"], guess).to_numpy()
+    return found
+
+
+def save(out: Path, known: Known, index: Index) -> None:
+    """Note it for the next run; only while holding OUT's lock."""
+    home = out / "manifests" / "known"
+    if len(known.columns.keys) < LEAST:
+        return
+    newest = _newest(index)
+    known.parts = [newest.get(name, ("", "")) for name in known.shards]
+    told = {
+        "format": FORMAT,
+        "shards": known.shards,
+        "parts": known.parts,
+        "seconds": known.seconds,
+        "counts": known.counts,
+    }
+    keys, *others = known.columns.all()
+    raw = pa.Array.from_buffers(pa.binary(16), len(keys), [None, pa.py_buffer(keys)])
+    schema = SCHEMA.with_metadata({b"uttermill": json.dumps(told).encode()})
+    table = pa.Table.from_arrays([raw, *map(pa.array, others)], schema=schema)
+    before = storage.names(home, ".parquet")
+    with storage.of(home).staged(home) as (handle, publish):
+        pq.write_table(table, handle, compression="lz4", use_dictionary=False)
+        path = publish(lambda name: f"{name}.parquet")
+    for old in before:
+        if old.name != path.name:
+            storage.remove(old)
+
+
+def _noted(out: Path) -> Known | None:
+    """What the last run noted; None where it noted nothing, or the file is damaged."""
+    for path in storage.names(out / "manifests" / "known", ".parquet"):
+        data = storage.read(path)
+        if hashlib.sha256(data).hexdigest()[:16] != path.stem:
+            log.warning("%s does not match the hash in its name; all shards are read", path)
+            continue
+        table = pq.read_table(pa.BufferReader(data)).combine_chunks()
+        told = json.loads((table.schema.metadata or {})[b"uttermill"])
+        if told["format"] != FORMAT:
+            continue
+        chunk = table["key"].chunk(0)
+        keys = np.frombuffer(chunk.buffers()[1], fingerprints.KEY, len(chunk), chunk.offset * 16)
+        others = (table[name].to_numpy() for name in SCHEMA.names[1:])
+        parts = [(name, guard) for name, guard in told["parts"]]
+        columns = Columns(keys, *others)
+        counts = [{name: (n, bad) for name, (n, bad) in each.items()} for each in told["counts"]]
+        return Known(told["shards"], parts, told["seconds"], counts, columns)
+    return None
+
+
+def _newest(index: Index) -> dict[str, tuple[str, str]]:
+    """Name and guard of the newest part of each shard."""
+    found: dict[str, tuple[int, str, str]] = {}
+    for name, guard in index.files.items():
+        if not name.startswith(f"{ROOT}/"):
+            continue
+        _, _, shard, part = name.split("/")
+        number = int(head) if (head := part.split("-", 1)[0]).isdigit() else -1
+        found[shard] = max(found.get(shard, (-2, "", "")), (number, part, guard))
+    return {shard: (part, guard) for shard, (_, part, guard) in found.items()}
+
+
+def _sorted(found: list[Columns]) -> Columns:
+    if not found:
+        return _empty()
+    whole = Columns(*map(np.concatenate, zip(*(each.all() for each in found), strict=True)))
+    return whole.where(np.argsort(whole.keys, kind="stable"))
+
+
+def _empty() -> Columns:
+    return Columns(
+        np.zeros(0, fingerprints.KEY),
+        np.zeros(0, np.uint64),
+        np.zeros(0, np.uint64),
+        np.zeros(0, np.int32),
+        np.zeros(0, np.uint8),
+    )

@@ -1,0 +1,73 @@
+"""Entries of the sources that are no recordings, with the reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+CHUNK = 10_000
+
+
+class LeftAside(NamedTuple):
+    """An entry of a source that is not used as a recording, with the reason."""
+
+    dataset: str
+    source_path: str
+    reason: str
+
+
+class LeftAsides:
+    """A list of `LeftAside` that is held in columns: there may be one beside each recording."""
+
+    def __init__(self) -> None:
+        self.reasons: Counter[str] = Counter()
+        self._last: list[LeftAside] = []
+        self._chunks: list[pa.RecordBatch] = []
+
+    def append(self, entry: LeftAside) -> None:
+        self.reasons[entry.reason] += 1
+        self._last.append(entry)
+        if len(self._last) == CHUNK:
+            self._flush()
+
+    def extend(self, table: pa.Table) -> None:
+        """Add the rows of another list's `table`."""
+        for counted in table["reason"].value_counts().to_pylist():
+            self.reasons[counted["values"]] += counted["counts"]
+        self._flush()
+        self._chunks += table.cast(SCHEMA).to_batches()
+
+    def _flush(self) -> None:
+        self._chunks.append(_columns(self._last))
+        self._last = []
+
+    def table(self) -> pa.Table:
+        return pa.Table.from_batches([*self._chunks, _columns(self._last)], SCHEMA)
+
+    def __len__(self) -> int:
+        return self.reasons.total()
+
+    def __iter__(self) -> Iterator[LeftAside]:
+        for chunk in self.table().to_batches():
+            yield from map(LeftAside, *(column.to_pylist() for column in chunk.columns))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, list | LeftAsides) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # like a list's
+
+
+_WORD = pa.dictionary(pa.int32(), pa.string())
+SCHEMA = pa.schema([("dataset", _WORD), ("source_path", pa.string()), ("reason", _WORD)])
+
+
+def _columns(entries: list[LeftAside]) -> pa.RecordBatch:
+    columns = zip(*entries, strict=True) if entries else ([], [], [])
+    arrays = [
+        pa.array(list(column), pa.string()).cast(field.type)
+        for column, field in zip(columns, SCHEMA, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

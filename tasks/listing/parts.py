@@ -1,0 +1,69 @@
+"""Listed rows on their way to the workers and back: files of a thousand rows, in a scratch folder.
+
+The scheduler carries a path and two numbers, and a worker reads no more than one such file.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tasks import storage
+from tasks.schema import RECORDINGS
+from tasks.storage import tables
+
+ROWS = 1000  # of a file
+PLACE = "place"  # number of the shard that knows the recording; -1: none does
+LISTED = pa.schema([*RECORDINGS, pa.field(PLACE, pa.int32())])
+
+
+class Parts:
+    """Rows that are written as they come. `home` None: they are only counted."""
+
+    def __init__(self, home: Path | None, stem: str) -> None:
+        self.files: list[tuple[Path, int]] = []  # with the number of rows
+        self.count = 0
+        self._home, self._stem = home, stem
+        self._waiting: list[pa.Table] = []
+
+    def add(self, rows: pa.Table, places: NDArray[np.int32]) -> None:
+        """Add rows of RECORDINGS."""
+        self.count += len(rows)
+        if self._home is not None and len(rows):
+            self._waiting.append(rows.append_column(PLACE, pa.array(places, pa.int32())))
+            self._flush(ROWS)
+
+    def close(self) -> None:
+        self._flush(1)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """What was added, in order; after `close`."""
+        for path, _ in self.files:
+            yield read(path)
+
+    def _flush(self, least: int) -> None:
+        while sum(map(len, self._waiting)) >= least:
+            whole = pa.concat_tables(self._waiting)
+            assert self._home is not None
+            path = self._home / f"{self._stem}-{len(self.files):06d}.parquet"
+            some = whole.slice(0, ROWS)
+            save(some, path)
+            self.files.append((path, len(some)))
+            rest = whole.slice(ROWS)
+            self._waiting = [rest] if len(rest) else []
+
+
+def save(rows: pa.Table, path: Path) -> None:
+    written = io.BytesIO()
+    pq.write_table(rows.cast(LISTED), written, compression="lz4")
+    storage.of(path).write(path, written.getvalue())
+
+
+def read(path: Path) -> pa.Table:
+    return tables.read(path)

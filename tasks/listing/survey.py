@@ -1,0 +1,202 @@
+"""Lists all sources and finds what is new, changed, unchanged or gone. Reads no audio."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks import plugins, storage
+from tasks.checkpoints.index import Index
+from tasks.job import Job
+from tasks.listing import apart, entries, fingerprints, known
+from tasks.listing.entries import Batch
+from tasks.listing.known import MAY_BE_TRIED, PRESENT, Known
+from tasks.listing.left_aside import LeftAside, LeftAsides
+from tasks.listing.parts import Parts
+from tasks.recording import Locator
+from tasks.recording.guard import current_guard
+
+_LOCAL_GUARD = re.compile(r"\d+-(-?\d+)-\d+")  # see `tasks.storage.local.stat_guard`
+
+Numbers = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Survey:
+    """What the sources hold now, compared with what is known."""
+
+    known: Known
+    fresh: Parts  # new and changed recordings, to be probed
+    told: Parts  # unchanged bytes of which the source says something else, or that are back
+    left: LeftAsides = field(default_factory=LeftAsides)
+    used_scratch: bool = False
+    reused: int = 0
+    unusable: int = 0  # of `fresh`: those that the listing shows to be unusable
+    gone: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))  # rows of `known`
+    failed: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))  # still being written
+
+    @property
+    def ignored(self) -> dict[str, int]:
+        """How many entries were left aside, by reason."""
+        return dict(sorted(self.left.reasons.items()))
+
+
+def survey(
+    job: Job, index: Index, home: Path | None = None, run: apart.Map | None = None
+) -> Survey:
+    """`home`: a scratch folder for rows that workers are to probe; None: they are only counted.
+    `run`: gets calls to workers, which list what is large; without it all is listed here."""
+    had = known.of(job.out, index)
+    found = Survey(had, Parts(home, "listing"), Parts(home, "told"))
+    looking = _Looking(job, found)
+    for number, dataset in enumerate(plugins.datasets(job.sources)):
+        for batch in _listed(job, number, dataset, found, home, run):
+            looking.at(batch)
+    looking.at_young()
+    found.fresh.close()
+    found.told.close()
+    found.used_scratch |= bool(found.fresh.files or found.told.files)
+    present = (had.columns.flags & PRESENT) > 0
+    found.gone = np.flatnonzero(present & ~looking.listed)
+    return found
+
+
+def _listed(
+    job: Job,
+    number: int,
+    dataset: plugins.Dataset,
+    found: Survey,
+    home: Path | None,
+    run: apart.Map | None,
+) -> Iterator[Batch]:
+    """What one source lists: by workers where it is large, or where they are needed anyway."""
+    name, source, settings = dataset
+    count = len(found.known.columns.keys)
+    if home is not None and run is not None and (not count or count >= apart.LEAST_KNOWN):
+        parts = source.parts(settings, apart.LEAST_PARTS)
+        if parts is not None:
+            found.used_scratch = True
+            batches = apart.listed(job, number, parts, home, run, found.left)
+            if batches is not None:
+                return batches
+    return entries.batches(name, settings, source.recordings(settings), found.left)
+
+
+class _Looking:
+    """Compares batch by batch."""
+
+    def __init__(self, job: Job, found: Survey) -> None:
+        self.found = found
+        self.listed = np.zeros(len(found.known.columns.keys), bool)  # rows of `known`
+        self._settle, self._again = job.shard.settle_seconds, job.shard.retry
+        self._seen = fingerprints.Seen()  # of recordings that are not known
+        self._young: list[tuple[pa.Table, NDArray[np.int32], Numbers]] = []
+        self._youngest = 0.0  # Unix time at which the last of them changed
+
+    def at(self, batch: Batch) -> None:
+        columns = self.found.known.columns
+        row = self.found.known.find(batch.keys)
+        knows = row >= 0
+        self._leave(batch, twice := self._twice(batch.keys, row))
+        self.listed[row[knows]] = True
+        place = np.full(len(row), -1, np.int32)
+        same = np.zeros(len(row), bool)
+        news = np.ones(len(row), bool)
+        if knows.any():
+            there = row[knows]
+            flags = columns.flags[there]
+            place[knows] = columns.shard[there]
+            again = (flags & MAY_BE_TRIED > 0) & self._again
+            same[knows] = (columns.states[there] == batch.states[knows]) & ~again
+            news[knows] = (columns.heads[there] != batch.heads[knows]) | (flags & PRESENT == 0)
+        same &= ~twice
+        self.found.reused += int(same.sum())
+        told = same & news
+        if told.any():
+            self.found.told.add(batch.rows.filter(pa.array(told)), place[told])
+        fresh = ~same & ~twice
+        if fresh.any():
+            self._fresh(batch.rows.filter(pa.array(fresh)), place[fresh], row[fresh])
+
+    def _twice(self, keys: NDArray[np.bytes_], row: Numbers) -> NDArray[np.bool_]:
+        """Which recordings were listed before."""
+        twice = np.zeros(len(keys), bool)
+        knows = np.flatnonzero(row >= 0)
+        _, first = np.unique(row[knows], return_index=True)
+        twice[knows] = True
+        twice[knows[first]] = self.listed[row[knows[first]]]
+        unknown = np.flatnonzero(row < 0)
+        twice[unknown] = self._seen.again(keys[unknown])
+        return twice
+
+    def _leave(self, batch: Batch, twice: NDArray[np.bool_]) -> None:
+        for row in (
+            batch.rows.filter(pa.array(twice)).select(["dataset", "source_path"]).to_pylist()
+        ):
+            self.found.left.append(LeftAside(row["dataset"], row["source_path"], "duplicate_path"))
+
+    def _fresh(self, rows: pa.Table, place: NDArray[np.int32], row: Numbers) -> None:
+        now = time.time()
+        young = np.fromiter(
+            (self._is_young(text, now) for text in fingerprints.texts(rows, "guard")),
+            bool,
+            len(rows),
+        )
+        if young.any():
+            self._young.append((rows.filter(pa.array(young)), place[young], row[young]))
+            rows, place = rows.filter(pa.array(~young)), place[~young]
+        self._add(rows, place)
+
+    def _is_young(self, guard: str, now: float) -> bool:
+        """Whether a local file changed so recently that it may still be written. Objects in a store
+        are always complete."""
+        told = _LOCAL_GUARD.fullmatch(guard)
+        changed = int(told[1]) / 1e9 if told else 0.0
+        if not told or not 0 <= now - changed < self._settle:
+            return False
+        self._youngest = max(self._youngest, changed)
+        return True
+
+    def _add(self, rows: pa.Table, place: NDArray[np.int32]) -> None:
+        self.found.unusable += len(rows) - rows["error_code"].null_count
+        self.found.fresh.add(rows, place)
+
+    def at_young(self) -> None:
+        """Wait, and leave files that are still being written for the next run."""
+        if not self._young:
+            return
+        time.sleep(max(0.0, self._youngest + self._settle - time.time()))
+        for rows, place, row in self._young:
+            still = np.fromiter(map(_changed, rows.select(_LOOK).to_pylist()), bool, len(rows))
+            for left in rows.filter(pa.array(still)).select(_LOOK).to_pylist():
+                self.found.left.append(still_written(left))
+            # What was known of it no longer holds.
+            failed = row[still & (place >= 0)]
+            self.found.failed = np.concatenate([self.found.failed, failed])
+            self._add(rows.filter(pa.array(~still)), place[~still])
+
+
+_LOOK = ["dataset", "source_path", "locator", "guard", "error_code"]
+
+
+def _changed(row: dict[str, Any]) -> bool:
+    path = Locator.loads(row["locator"]).path
+    if row["error_code"] or storage.is_url(path):
+        return False
+    try:
+        return bool(current_guard(path) != row["guard"])
+    except OSError:
+        return False
+
+
+def still_written(row: dict[str, Any]) -> LeftAside:
+    """A recording that changed while it was read; the next run takes it."""
+    return LeftAside(row["dataset"], row["source_path"], "still_written")

@@ -1,0 +1,278 @@
+"""Decisions on groups of work shards, kept from run to run.
+
+    OUT/manifests/package/decided/<key>/
+        rows.arrow           utterances that no verdict of their own shard rejects
+        ledger.bin           their ledger in SLICES portions by a hash of the recording
+        decisions.parquet    all utterances with their measures
+        heard.arrow          what corpus-wide verdicts are based on, where any is asked for
+        digests.arrow        what the whole corpus is put together by: 44 bytes a row
+        facts.json           hash of each of them, and counts; written last, so it is the seal
+
+The key is a hash of all that the decisions follow from (`tasks.up_to_date`). Once the groups are
+put together, nothing depends on how recordings were grouped into shards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tasks import corpuswide, storage
+from tasks.errors import CorruptManifest
+from tasks.job import Job
+from tasks.packaging import canonical, seeded, shard_decisions
+from tasks.packaging.plan import LAYOUT_COLUMNS, SOURCE_COLUMNS
+from tasks.recipe import digest
+from tasks.schema import LEDGER
+
+FORMAT = 1  # of these files
+AT_ONCE = 8  # shards of a group
+SLICES = 64  # of a ledger
+LIST = "groups.json"
+#: Columns of a row that are not part of its content: where it lies, and its split.
+PLACES = (*(name for name, _ in SOURCE_COLUMNS), *LAYOUT_COLUMNS, "split")
+SLOT = "slot"  # high 32 bits of the hash of a row's recording
+SLOTTED = pa.schema([*LEDGER, pa.field(SLOT, pa.uint32())])
+DIGESTS = pa.schema(
+    {
+        "high": pa.uint64(),  # of the seeded hash of the id: the order of clips, and who it is
+        "low": pa.uint64(),
+        "content": pa.uint64(),
+        "samples": pa.int64(),
+        "rate": pa.int32(),
+        SLOT: pa.uint32(),
+        "dataset": pa.dictionary(pa.int32(), pa.string()),
+    }
+)
+
+Slots = NDArray[np.uint32]
+
+
+def slots(recordings: pa.ChunkedArray) -> Slots:
+    """High 32 bits of the hash of each row's recording; uint32 [rows]."""
+    coded = recordings.combine_chunks().dictionary_encode()
+    hashes = seeded.draws("recording", coded.dictionary.to_pylist()) >> np.uint64(32)
+    found: Slots = hashes.astype(np.uint32)[coded.indices.to_numpy(zero_copy_only=False)]
+    return found
+
+
+def slice_of(slots: Slots, count: int) -> NDArray[np.int64]:
+    """Which of `count` equal portions of all hashes each row falls into."""
+    return ((slots.astype(np.uint64) * np.uint64(count)) >> np.uint64(32)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some shards, and where the decisions on them lie. Small: sent to workers."""
+
+    home: Path
+    shards: tuple[str, ...]
+
+    @cached_property
+    def facts(self) -> Mapping[str, Any]:
+        """CorruptManifest where the group was not decided, or is damaged."""
+        place = self.home / "facts.json"
+        try:
+            found: Mapping[str, Any] = json.loads(storage.read(place))
+        except (FileNotFoundError, ValueError) as error:
+            raise CorruptManifest(f"{place} is gone or damaged", str(place)) from error
+        return found
+
+    def data(self, name: str) -> bytes:
+        """The bytes of a file; CorruptManifest where they are not those that were written."""
+        return _proved(self, name, storage.read(self.home / name))
+
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """A table, or these of its columns in the order of the file."""
+        data = pa.py_buffer(self.data(name))
+        if name.endswith(".parquet"):
+            return pq.read_table(pa.BufferReader(data), columns=columns)
+        if columns is None:
+            return pa.ipc.open_file(data).read_all()
+        names = pa.ipc.open_file(data).schema.names
+        fields = [at for at, each in enumerate(names) if each in set(columns)]
+        return pa.ipc.open_file(
+            data, options=pa.ipc.IpcReadOptions(included_fields=fields)
+        ).read_all()
+
+    def ledger(self, number: int, count: int) -> pa.Table:
+        """Rows (SLOTTED) of portion `number` of `count`, each recording's together."""
+        first, end = number * SLICES // count, max(-(-(number + 1) * SLICES // count), 1)
+        spans = [span for span in self.facts["slices"][first:end] if span[1]]
+        if not spans:
+            return SLOTTED.empty_table()
+        low, high = spans[0][0], spans[-1][0] + spans[-1][1]
+        with storage.of(self.home).spans(self.home, [("ledger.bin", low, high)]) as read:
+            data = read(("ledger.bin", low, high)) or b""
+        parts = []
+        for at, size, crc in spans:
+            part = memoryview(data)[at - low : at - low + size]
+            if zlib.crc32(part) != crc:
+                raise _damaged(self, "ledger.bin")
+            parts.append(pa.ipc.open_stream(pa.py_buffer(part)).read_all())
+        table = pa.concat_tables(parts)
+        if count <= SLICES:
+            return table
+        return table.filter(pa.array(slice_of(table[SLOT].to_numpy(), count) == number))
+
+
+def _proved(group: Group, name: str, data: bytes) -> bytes:
+    if hashlib.sha256(data).hexdigest()[:16] != group.facts["files"].get(name):
+        raise _damaged(group, name)
+    return data
+
+
+def _damaged(group: Group, name: str) -> CorruptManifest:
+    """The seal is what goes: then the group is decided again."""
+    return CorruptManifest(f"{group.home / name} is damaged", str(group.home / "facts.json"))
+
+
+def home(out: Path) -> Path:
+    return out / "manifests" / "package" / "decided"
+
+
+def groups(job: Job, keys: Mapping[str, str]) -> list[Group]:
+    """The groups of shards, whose keys are given, in the order of names."""
+    names = sorted(keys)
+    package = [job.package.seed, job.package.text_form]  # what the decisions follow from of it
+    what = [FORMAT, shard_decisions.VERSION, *package, corpuswide.takes_part(job)]
+    found = []
+    for low in range(0, len(names), AT_ONCE):
+        some = tuple(names[low : low + AT_ONCE])
+        key = digest("decided", what, [(name, keys[name]) for name in some])
+        found.append(Group(home(job.out) / key, some))
+    return found
+
+
+def missing(some: Sequence[Group], out: Path) -> list[Group]:
+    """Groups that have to be decided."""
+    there = set(storage.of(out).folders(home(out)))
+    return [
+        each
+        for each in some
+        if each.home.name not in there or not storage.exists(each.home / "facts.json")
+    ]
+
+
+def save(job: Job, group: Group) -> None:
+    """On a worker: decide a group of shards."""
+    parts = [shard_decisions.of_shard(job, shard, strict=True) for shard in group.shards]
+    rows = pa.concat_tables([each.rows for each in parts]).combine_chunks()
+    ledger = pa.concat_tables([each.ledger for each in parts])
+    data = {
+        "rows.arrow": _arrow(rows),
+        "decisions.parquet": _parquet(pa.concat_tables([each.utterances for each in parts])),
+        "digests.arrow": _arrow(_digests(job, rows)),
+    }
+    if corpuswide.takes_part(job):
+        data["heard.arrow"] = _arrow(pa.concat_tables([each.heard for each in parts]))
+    data["ledger.bin"], slices = _sliced(ledger)
+    facts = {
+        "files": {name: hashlib.sha256(each).hexdigest()[:16] for name, each in data.items()},
+        "slices": slices,
+        "rows": rows.num_rows,
+        "ledger": ledger.num_rows,
+        "changed": [
+            shard
+            for shard, each in zip(group.shards, parts, strict=True)
+            if pc.any(pc.equal(each.ledger["reason"], "changed")).as_py()
+        ],
+    }
+    for name, each in data.items():
+        storage.write_atomic(group.home / name, each)
+    storage.write_atomic(group.home / "facts.json", json.dumps(facts).encode())
+
+
+def list_in(scratch: Path, some: Sequence[Group]) -> None:
+    """Write down the groups of a run: messages to workers stay small."""
+    told = [(each.home.name, each.shards) for each in some]
+    storage.of(scratch).write(scratch / LIST, json.dumps(told).encode())
+
+
+def listed(job: Job, scratch: Path) -> list[Group]:
+    """The groups of the run."""
+    told = json.loads(storage.read(scratch / LIST))
+    return [Group(home(job.out) / name, tuple(shards)) for name, shards in told]
+
+
+def forget(out: Path, kept: Sequence[Group], changed: Collection[str]) -> None:
+    """Remove the decisions on all other groups, and on those with a shard whose recordings
+    `changed` during the run; only while holding OUT's lock."""
+    store = storage.of(out)
+    names = {each.home.name for each in kept if not set(each.shards) & set(changed)}
+    for name in store.folders(home(out)):
+        if name not in names:
+            store.remove_tree(home(out) / name)
+
+
+def _digests(job: Job, rows: pa.Table) -> pa.Table:
+    keys = seeded.keys(str(job.package.seed), rows["id"].to_pylist())
+    content = canonical.of_rows(rows.drop_columns([n for n in PLACES if n in rows.column_names]))
+    columns = {
+        "high": keys[:, 0],
+        "low": keys[:, 1],
+        "content": content,
+        "samples": rows["num_samples"],
+        "rate": rows["sample_rate"],
+        SLOT: slots(rows["recording"]),
+        "dataset": rows["dataset"].dictionary_encode(),
+    }
+    return pa.table(columns, schema=DIGESTS)
+
+
+def _sliced(ledger: pa.Table) -> tuple[bytes, list[tuple[int, int, int]]]:
+    """The ledger in portions, each a stream of its own: (first byte, bytes, CRC-32) of each."""
+    found = slots(ledger["recording"]) if ledger.num_rows else np.zeros(0, np.uint32)
+    ledger = ledger.append_column(SLOTTED.field(SLOT), pa.array(found))
+    order = np.argsort(found, kind="stable")
+    ledger = ledger.take(order).combine_chunks()
+    edges = np.searchsorted(slice_of(found[order], SLICES), np.arange(SLICES + 1))
+    whole, slices = bytearray(), []
+    for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        part = _stream(ledger.slice(low, high - low)) if high > low else b""
+        slices.append((len(whole), len(part), zlib.crc32(part)))
+        whole += part
+    return bytes(whole), slices
+
+
+_FAST = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+def _stream(table: pa.Table) -> bytes:
+    target = io.BytesIO()
+    with pa.ipc.new_stream(target, table.schema, options=_FAST) as out:
+        out.write_table(table)
+    return target.getvalue()
+
+
+def _arrow(table: pa.Table) -> bytes:
+    target = io.BytesIO()
+    with pa.ipc.new_file(target, table.schema, options=_FAST) as out:
+        out.write_table(table.combine_chunks())
+    return target.getvalue()
+
+
+def _parquet(table: pa.Table) -> bytes:
+    target = io.BytesIO()
+    pq.write_table(table, target, compression="zstd", write_statistics=False)
+    return target.getvalue()
+
+
+def in_order(
+    some: Sequence[Group], name: str, columns: Sequence[str] | None = None
+) -> Iterator[pa.Table]:
+    """A table of each group."""
+    return (each.table(name, columns) for each in some)

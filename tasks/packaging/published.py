@@ -1,0 +1,205 @@
+"""The groups of the newest version in some tens of bytes a clip, so that the next need not read it.
+
+    OUT/manifests/package/published/version.json     which version, and its parts in order
+    OUT/manifests/package/published/guards.json      size, time and inode of its files
+    OUT/manifests/package/published/<sha256[:16]>.arrow
+                                                     of a part: DIGESTS of its clips in order, and
+                                                     its groups and output shards
+
+Only a help: where it is gone or of another version, it is made again from `utterances.parquet`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tasks import storage
+from tasks.checkpoints.manifest import Row
+from tasks.dataset import datacard
+from tasks.formats import OutputShard
+from tasks.json_types import JsonObject
+from tasks.packaging import canonical, plan, seeded
+from tasks.packaging.decided import PLACES
+from tasks.packaging.layout import PublishedGroup
+from tasks.storage import tables
+
+DIGESTS = pa.schema({"high": pa.uint64(), "low": pa.uint64(), "content": pa.uint64()})
+BATCH = 65536  # rows
+EVERY = 30  # versions in which each file that is linked is read once
+GUARDS = "guards.json"
+
+Codes = NDArray[np.uint64]
+
+
+class Part(NamedTuple):
+    """A part of `utterances.parquet` as it was published."""
+
+    name: str  # of its file in the version
+    file: str  # that tells of it; empty: none does
+    groups: list[PublishedGroup]  # their first rows count from the version's
+
+
+class Published(NamedTuple):
+    """The newest version: DIGESTS of its clips in order, and its parts."""
+
+    high: Codes
+    low: Codes
+    content: Codes
+    parts: list[Part]
+
+    @property
+    def groups(self) -> list[PublishedGroup]:
+        return [group for part in self.parts for group in part.groups]
+
+
+def home(out: Path) -> Path:
+    return out / "manifests" / "package" / "published"
+
+
+def load(out: Path, newest: Path, described: JsonObject, seed: int) -> Published:
+    """What is known of the newest version, or what its tables tell."""
+    try:
+        known = json.loads(storage.read(home(out) / "version.json"))
+        if known["sealed"] == described[datacard.SEAL] and known["seed"] == seed:
+            return _assembled([(name, file, read(out, file)) for name, file in known["parts"]])
+    except (OSError, ValueError, KeyError, pa.ArrowException):
+        pass
+    path = newest / "utterances.parquet"
+    found = []
+    for part in tables.parts(path):
+        name = path.name if part == path else f"{path.name}/{part.name}"
+        found.append((name, "", _made(part, seed)))
+    return _assembled(found)
+
+
+def _assembled(parts: Sequence[tuple[str, str, pa.Table]]) -> Published:
+    at, found = 0, []
+    numbers: dict[str, int] = {}
+    for name, file, table in parts:
+        groups = []
+        for split, generation, count in json.loads(table.schema.metadata[b"groups"]):
+            numbers[split] = numbers.get(split, -1) + 1
+            groups.append(PublishedGroup(split, numbers[split], generation, at, count))
+            at += count
+        found.append(Part(name, file, groups))
+    whole = pa.concat_tables([table.replace_schema_metadata() for _, _, table in parts])
+    high, low, content = (np.ascontiguousarray(whole[n].to_numpy()) for n in DIGESTS.names)
+    return Published(high, low, content, found)
+
+
+def read(out: Path, file: str) -> pa.Table:
+    """What is told of a part; ValueError where it is damaged."""
+    data = storage.read(home(out) / file)
+    if hashlib.sha256(data).hexdigest()[:16] != Path(file).stem:
+        raise ValueError(f"{file} is damaged")
+    return pa.ipc.open_file(pa.py_buffer(data)).read_all()
+
+
+def shards(out: Path, file: str) -> list[OutputShard]:
+    """The output shards of a part."""
+    told: list[Row] = json.loads(read(out, file).schema.metadata[b"shards"])
+    return [plan.from_row(row) for row in told]
+
+
+def _made(part: Path, seed: int) -> pa.Table:
+    """The same from the part itself, a batch at a time; its output shards are not told."""
+    digests, groups, last = [], list[list[Any]](), None
+    for table in tables.row_groups(part):
+        for batch in (table.slice(at, BATCH) for at in range(0, table.num_rows, BATCH)):
+            keys = seeded.keys(str(seed), batch["id"].to_pylist())
+            content = canonical.of_rows(batch.drop_columns(_places(batch)))
+            digests.append(pa.table([keys[:, 0], keys[:, 1], content], schema=DIGESTS))
+            for shard, split, generation, count in _runs(batch):
+                if shard != last:
+                    groups.append([split, generation, 0])
+                last = shard
+                groups[-1][2] += count
+    whole = pa.concat_tables([DIGESTS.empty_table(), *digests])
+    return whole.replace_schema_metadata({"groups": json.dumps(groups)})
+
+
+def _places(table: pa.Table) -> list[str]:
+    return [name for name in PLACES if name in table.column_names]
+
+
+def _runs(table: pa.Table) -> list[tuple[str, str, int, int]]:
+    """(shard, split, generation, rows) of neighbours in one shard."""
+    shard = table["shard"].combine_chunks()
+    changes = pc.not_equal(shard[1:], shard[:-1]).to_numpy(zero_copy_only=False)
+    firsts = [0, *(np.flatnonzero(changes) + 1).tolist()]
+    ends = [*firsts[1:], table.num_rows]
+    split, generation = (table[n].take(firsts).to_pylist() for n in ("split", "generation"))
+    counts = [end - first for first, end in zip(firsts, ends, strict=True)]
+    return list(
+        zip(shard.take(pa.array(firsts)).to_pylist(), split, generation, counts, strict=True)
+    )
+
+
+def tell(
+    digests: pa.Table, groups: Sequence[Sequence[Any]], shards: Sequence[OutputShard]
+) -> bytes:
+    """The bytes of a part's file. `groups`: (split, generation, rows) of each."""
+    told = {
+        "groups": json.dumps([list(group) for group in groups]),
+        "shards": json.dumps([plan.to_row(_bare(shard)) for shard in shards]),
+    }
+    target = io.BytesIO()
+    table = digests.replace_schema_metadata(told).combine_chunks()
+    with pa.ipc.new_file(target, table.schema) as out:
+        out.write_table(table)
+    return target.getvalue()
+
+
+def _bare(shard: OutputShard) -> OutputShard:
+    return OutputShard(
+        shard.format, shard.split, shard.number, shard.group, shard.clips, shard.files
+    )
+
+
+def guards(out: Path, version: Path) -> dict[str, str]:
+    """Guards of the version's files, by their names in it, as they were when it was published."""
+    try:
+        told = json.loads(storage.read(home(out) / GUARDS))
+    except (OSError, ValueError):
+        return {}
+    return dict(told["guards"]) if told.get("version") == version.name else {}
+
+
+def save_guards(out: Path, version: Path) -> None:
+    """Note the guards of the newest version's files; only while holding OUT's lock."""
+    told = {"version": version.name, "guards": dict(storage.of(version).guards(version))}
+    storage.write_atomic(home(out) / GUARDS, json.dumps(told).encode())
+
+
+def read_again(name: str, version: int) -> bool:
+    """Whether a version reads a file that it links, although its guard says it was not touched:
+    each file once in EVERY versions, so that rot is found."""
+    return (zlib.crc32(name.encode()) + version) % EVERY == 0
+
+
+def save(out: Path, parts: Sequence[tuple[str, str | bytes]], seal: str, seed: int) -> None:
+    """Note the newest version: (name, file or its bytes) of each part. Only while holding OUT's
+    lock."""
+    names = []
+    for name, file in parts:
+        if isinstance(file, bytes):
+            data, file = file, f"{hashlib.sha256(file).hexdigest()[:16]}.arrow"
+            storage.write_atomic(home(out) / file, data)
+        names.append([name, file])
+    noted = {"sealed": seal, "seed": seed, "parts": names}
+    storage.write_atomic(home(out) / "version.json", json.dumps(noted).encode())
+    kept = {file for _, file in names}
+    for path in storage.names(home(out), ".arrow"):
+        if path.name not in kept:
+            storage.remove(path)

@@ -1,0 +1,38 @@
+"""Where the PCM of clips is stored whose rows came from the previous version.
+
+A tar that stays needs no PCM, so nobody looks this up, unless its file turns out to be damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks import storage
+from tasks.checkpoints.manifest import Row
+from tasks.errors import RunError
+from tasks.job import Job
+from tasks.packaging import decided
+from tasks.packaging.plan import SOURCE_COLUMNS
+
+NAMES = [name for name, _ in SOURCE_COLUMNS]
+
+
+def located(job: Job, rows: Sequence[Row]) -> list[Row]:
+    """The rows with SOURCE_COLUMNS, looked up in the decided groups where they lack them."""
+    lacking = {row["id"] for row in rows if row["work_shard"] is None}
+    if not lacking:
+        return list(rows)
+    found: dict[str, Row] = {}
+    home = decided.home(job.out)
+    for name in storage.of(job.out).folders(home):
+        table = decided.Group(home / name, ()).table("rows.arrow", ["id", *NAMES])
+        hit = pc.is_in(table["id"], pa.array(sorted(lacking - found.keys()), pa.string()))
+        if np.any(hit.to_numpy()):
+            found |= {row.pop("id"): row for row in table.filter(hit).to_pylist()}
+    if left := sorted(lacking - found.keys()):
+        raise RunError(f"the samples of {left[0]} are in no decided shard; run it again")
+    return [{**row, **found.get(row["id"], {})} for row in rows]

@@ -1,0 +1,232 @@
+"""What the whole corpus is put together by: some tens of bytes of each clip, in one process.
+
+Which clips are packaged, and in which split, is decided here; their rows stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tasks import corpuswide, storage
+from tasks.checkpoints.utterance import Outcome
+from tasks.corpuswide import Verdicts, outcomes
+from tasks.dataset import versions
+from tasks.errors import RunError
+from tasks.job import Job
+from tasks.json_types import JsonObject
+from tasks.packaging import decided, seeded, selection
+from tasks.packaging.decided import SLOT, Group
+from tasks.schema import UTTERANCES
+from tasks.settings.portions import REST
+from tasks.storage import tables
+
+Ints = NDArray[np.int64]
+Codes = NDArray[np.uint64]
+
+#: Verdicts that come last, with the slots of their recordings.
+VERDICTS = pa.schema([*outcomes.SCHEMA, pa.field(SLOT, pa.uint32())])
+JUDGED, CHOSEN, SPLITS = "verdicts.arrow", "chosen.arrow", "splits.arrow"
+#: Columns of a row that splits and weights go by.
+SELECTING = (
+    "id",
+    "dataset",
+    "split",
+    "recording",
+    "source_id",
+    "speaker",
+    "sha256",
+    "num_samples",
+    "sample_rate",
+)
+
+
+class Clips(NamedTuple):
+    """All clips that passed the verdicts of their own shards, by the hash of their ids."""
+
+    high: Codes
+    low: Codes
+    content: Codes  # digest of the row
+    seconds: NDArray[np.float64]
+    group: NDArray[np.int32]  # which holds the row
+    row: NDArray[np.int32]  # and where
+
+    def take(self, which: Any) -> Clips:
+        return Clips(*(column[which] for column in self))
+
+
+class Chosen(NamedTuple):
+    """The clips of the next version."""
+
+    clips: Clips
+    split: NDArray[np.int16]  # index of `names`
+    names: list[str]
+
+
+def load(groups: Sequence[Group]) -> Clips:
+    """All clips. RunError if two have one id."""
+    sizes = [each.facts["rows"] for each in groups]
+    count = sum(sizes)
+    whole = Clips(
+        np.empty(count, np.uint64),
+        np.empty(count, np.uint64),
+        np.empty(count, np.uint64),
+        np.empty(count, np.float64),
+        np.repeat(np.arange(len(groups), dtype=np.int32), sizes),
+        np.empty(count, np.int32),
+    )
+    at = 0
+    for group, size in zip(groups, sizes, strict=True):
+        table = group.table("digests.arrow", ("high", "low", "content", "samples", "rate"))
+        of = slice(at, at + size)
+        for name in ("high", "low", "content"):
+            getattr(whole, name)[of] = table[name].to_numpy()
+        whole.seconds[of] = table["samples"].to_numpy() / table["rate"].to_numpy()
+        whole.row[of] = np.arange(size, dtype=np.int32)
+        at += size
+    found = whole.take(np.lexsort((whole.low, whole.high)))
+    same = (found.high[1:] == found.high[:-1]) & (found.low[1:] == found.low[:-1])
+    if same.any():
+        at = int(np.argmax(same))
+        row = rows_of(groups, found.take(np.array([at])), ("id", "recording")).to_pylist()[0]
+        raise RunError(
+            f"two utterances have the id {row['id']}; give the segments of {row['recording']} "
+            "different ids"
+        )
+    return found
+
+
+def choose(job: Job, scratch: Path) -> JsonObject:
+    """Which clips are packaged: their table is saved in `scratch`, and that of the verdicts.
+
+    Returns `{"frozen", "split_lists", "judged", "changed", "ledger"}`: bounds and lists for
+    dataset.json, groups with a verdict by their numbers, shards with recordings that changed during
+    the run, and rows of the ledger.
+    """
+    groups = decided.listed(job, scratch)
+    clips = load(groups)
+    newest = versions.newest(job.out)
+    verdicts, frozen = _corpus_wide(job, groups, newest)
+    judged = [_table(job, groups, clips, *_found(job, clips, verdicts))]
+    out = np.zeros(len(clips.high), bool)
+    out[_found(job, clips, verdicts)[0]] = True
+    names, split = [REST], np.zeros(len(clips.high), np.int16)
+    lists: JsonObject = {}
+    if job.package.splits or job.package.weights:
+        left = np.flatnonzero(~out)
+        rows = rows_of(groups, clips.take(left), SELECTING)
+        order = pc.sort_indices(rows["id"]).to_numpy().astype(np.int64)
+        left = left[order]
+        chosen = selection.select(job, rows.take(order).combine_chunks(), newest)
+        places, said = _found(job, clips, chosen.verdicts)
+        judged.append(_table(job, groups, clips, places, said))
+        gone = np.zeros(len(clips.high), bool)
+        gone[places] = True
+        left = left[~gone[left]]
+        out |= gone
+        coded = chosen.rows["split"].combine_chunks().dictionary_encode()
+        names = coded.dictionary.to_pylist() or names
+        split[left] = coded.indices.to_numpy(zero_copy_only=False)
+        lists = chosen.lists
+        if chosen.splits is not None:
+            _save(scratch, SPLITS, chosen.splits)
+    else:
+        selection.warn_of_lost_splits(newest)
+    whole = pa.concat_tables(judged)
+    whole = whole.take(pc.sort_indices(whole["group"]))
+    _save(scratch, JUDGED, whole)
+    kept = clips.take(~out)
+    columns: dict[str, Any] = {**kept._asdict(), "split": split[~out]}
+    _save(scratch, CHOSEN, pa.table(columns).replace_schema_metadata({"names": "\n".join(names)}))
+    return {
+        "frozen": frozen,
+        "split_lists": lists,
+        "judged": pc.unique(whole["group"]).to_pylist(),
+        "changed": [shard for each in groups for shard in each.facts["changed"]],
+        "ledger": sum(each.facts["ledger"] for each in groups),
+    }
+
+
+def chosen(scratch: Path) -> Chosen:
+    """What `choose` saved."""
+    with tables.arrow(scratch / CHOSEN) as file:
+        table = pa.ipc.open_file(file).read_all()
+    names = (table.schema.metadata or {})[b"names"].decode().split("\n")
+    clips = Clips(*(table[name].to_numpy() for name in Clips._fields))
+    return Chosen(clips, table["split"].to_numpy(), names)
+
+
+def _save(scratch: Path, name: str, table: pa.Table) -> None:
+    with (
+        storage.of(scratch).writing(scratch) as home,
+        tables.writing(home / name, table.schema) as out,
+    ):
+        for batch in table.to_batches():
+            out.write_batch(batch)
+
+
+def _corpus_wide(
+    job: Job, groups: Sequence[Group], newest: Path | None
+) -> tuple[Verdicts, JsonObject]:
+    """Verdicts by id, and the bounds that are frozen with the next version."""
+    frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
+    if not corpuswide.takes_part(job):
+        return {}, frozen
+    heard = pa.concat_tables(
+        [corpuswide.ROW.empty_table(), *decided.in_order(groups, "heard.arrow")]
+    )
+    published = tables.read(newest / "utterances.parquet", columns=["id"])["id"] if newest else None
+    ids: Iterable[str] = published.to_pylist() if published is not None else ()
+    return corpuswide.verdicts(job, heard, ids, frozen)
+
+
+def _found(job: Job, clips: Clips, verdicts: Verdicts) -> tuple[Ints, list[Outcome]]:
+    """Where the clips of these verdicts are, and the verdicts; those of other rows are none."""
+    if not verdicts:
+        return np.zeros(0, np.int64), []
+    keys = seeded.keys(str(job.package.seed), verdicts)
+    at = np.minimum(np.searchsorted(clips.high, keys[:, 0]), max(len(clips.high) - 1, 0))
+    good = (clips.high[at] == keys[:, 0]) & (clips.low[at] == keys[:, 1])
+    said = [each for each, ok in zip(verdicts.values(), good.tolist(), strict=True) if ok]
+    return at[good].astype(np.int64), said
+
+
+def _table(
+    job: Job, groups: Sequence[Group], clips: Clips, places: Ints, said: Sequence[Outcome]
+) -> pa.Table:
+    """VERDICTS of some clips, with the number of the group that holds each."""
+    some = clips.take(places)
+    rows = rows_of(groups, some, ("id", "recording"))
+    table = outcomes.as_table(dict(zip(rows["id"].to_pylist(), said, strict=True)))
+    table = table.append_column(VERDICTS.field(SLOT), pa.array(decided.slots(rows["recording"])))
+    return table.append_column("group", pa.array(some.group))
+
+
+def rows_of(groups: Sequence[Group], clips: Clips, columns: Sequence[str]) -> pa.Table:
+    """These columns of the rows of some clips, in their order."""
+    order = np.argsort(clips.group, kind="stable")
+    found = []
+    edges = np.searchsorted(clips.group[order], np.arange(len(groups) + 1))
+    for number in np.unique(clips.group).tolist():
+        rows = clips.row[order[edges[number] : edges[number + 1]]]
+        found.append(groups[number].table("rows.arrow", columns).select(columns).take(rows))
+    if not found:
+        return pa.schema([UTTERANCES.field(name) for name in columns]).empty_table()
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    return pa.concat_tables(found).take(back)
+
+
+def splits_of(scratch: Path) -> pa.Table | None:
+    """`splits.parquet` of the next version, if splits are asked for."""
+    try:
+        with tables.arrow(scratch / SPLITS) as file:
+            return pa.ipc.open_file(file).read_all()
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,80 @@
+"""Checks where a job reads and writes: sources that can be listed and hold something, and an OUT
+that is apart from them."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from tasks import plugins, storage
+from tasks.checkpoints import manifest
+from tasks.errors import ConfigError
+from tasks.job import Job
+from tasks.plugins import Dataset
+from tasks.recording import Recording
+from tasks.recording.extensions import KNOWN_EXTENSIONS
+from tasks.recording.names import display_text
+
+log = logging.getLogger("uttermill")
+
+#: The demo keeps its recordings in its OUT, beside the results; no run writes there.
+DEMO = "corpus"
+USUAL = ("wav", "flac", "mp3", "m4a", "ogg", "opus", "mp4")  # named first
+
+
+def check(job: Job) -> None:
+    """ConfigError if a source cannot be listed, lies in OUT or holds it, or if nothing is there at
+    all. A source that is empty beside others is only warned of: it may fill later."""
+    found = plugins.datasets(job.sources)
+    for dataset in found:
+        _check_apart(job.out, dataset)
+    empty = [dataset for dataset in found if not _holds_recordings(dataset)]
+    sentences = [_nothing_in(dataset) for dataset in empty]
+    # What a former run knew and is gone now is told by package.max_removed_fraction.
+    if len(empty) == len(found) and not manifest.shards(job.out):
+        raise ConfigError("; ".join(sentences))
+    for sentence in sentences:
+        log.warning("%s", sentence)
+
+
+def _check_apart(out: Path, dataset: Dataset) -> None:
+    place = dataset.settings.path
+    if storage.is_url(place) != storage.of(out).remote:
+        return
+    source, home = _real(place), _real(str(out))
+    if source == home:
+        raise ConfigError(f"source and out are one folder, {display_text(home)}; give out another")
+    if _is_in(source, home) and not _is_in(source, f"{home}/{DEMO}"):
+        raise ConfigError(
+            f"source {display_text(place)!r} lies in out, {display_text(home)}, where results go; "
+            "move it, or give out another folder"
+        )
+    if _is_in(home, source):
+        raise ConfigError(
+            f"out, {display_text(home)}, lies in the source {display_text(place)!r}, so its audio "
+            "would be taken for recordings; give out a folder outside it"
+        )
+
+
+def _real(place: str) -> str:
+    if storage.is_url(place):
+        return storage.normal(place).rstrip("/")
+    return os.path.realpath(place)
+
+
+def _is_in(place: str, folder: str) -> bool:
+    return place == folder or place.startswith(folder.rstrip("/") + "/")
+
+
+def _holds_recordings(dataset: Dataset) -> bool:
+    entries = dataset.source.recordings(dataset.settings)
+    return any(isinstance(entry, Recording) for entry in entries)
+
+
+def _nothing_in(dataset: Dataset) -> str:
+    place = display_text(dataset.settings.path)
+    if dataset.settings.kind != "folder":
+        return f"source {place!r} names no recordings"
+    rest = len(KNOWN_EXTENSIONS) - len(USUAL)
+    return f"no audio files under {place}; looked for {', '.join(USUAL)} and {rest} more extensions"

@@ -1,0 +1,69 @@
+"""All that is wrong with settings at once: their own keys and those of every plug-in in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from tasks import settings
+from tasks.errors import ConfigError
+from tasks.plugins import explaining
+from tasks.plugins.loading import checked, load, resolve_source
+
+#: Where plug-ins stand in settings, and their shelf.
+PLACES = {
+    ("filter", "segmenter"): "segmenters",
+    ("filter", "filters"): "filters",
+    ("resample", "resampler"): "resamplers",
+    ("resample", "levels"): "levels",
+    ("transcribe", "backend"): "asr",
+    ("transcribe", "verdicts"): "text",
+    ("package", "formats"): "formats",
+}
+
+
+def complaints(data: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
+    """A phrase for each fault; empty where the settings can be used."""
+    found: list[str] = []
+    try:
+        model.model_validate(data)
+    except ValidationError as error:
+        found += explaining.faults(error, model, "", data)
+    return [*dict.fromkeys([*found, *_of_sources(data), *_of_plugins(data)])]
+
+
+def _of_sources(data: Mapping[str, Any]) -> Iterator[str]:
+    for entry in _mappings(data.get("sources")):
+        try:
+            resolve_source(settings.Source.model_validate(entry))
+        except ValidationError:  # told with the settings' own keys
+            continue
+        except ConfigError as error:
+            yield str(error)
+
+
+def _of_plugins(data: Mapping[str, Any]) -> Iterator[str]:
+    for (stage, name), shelf in PLACES.items():
+        whole = data.get(stage)
+        given = whole.get(name) if isinstance(whole, Mapping) else None
+        for entry in _mappings(given):
+            use = entry.get("use")
+            if not isinstance(use, str):
+                continue
+            place = (
+                f"{stage}.{name}.{use}" if isinstance(given, list | tuple) else f"{stage}.{name}"
+            )
+            options = {key: value for key, value in entry.items() if key != "use"}
+            try:
+                checked(load(shelf, use).Settings, options, place)
+            except ConfigError as error:
+                yield str(error)
+
+
+def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
+    """A mapping, or those in a list."""
+    for each in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(each, Mapping) and all(isinstance(key, str) for key in each):
+            yield each

@@ -1,0 +1,129 @@
+"""Faults of settings in words: the setting by its dotted name, what it must be, never a type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+MOST_FAULTS = 8  # that one message tells
+
+#: What a value must be, by the kind of fault; the fault's own context is filled in.
+_WORDS = {
+    "missing": "is required",
+    "int": "must be a whole number",
+    "float": "must be a number",
+    "decimal": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool": "must be true or false",
+    "string_pattern_mismatch": "must match {pattern}",
+    "string_too_short": "must not be empty",
+    "string": "must be text",
+    "literal_error": "must be {expected}",
+    "enum": "must be {expected}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "greater_than": "must be above {gt:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "less_than": "must be below {lt:g}",
+    "too_short": "needs at least {min_length} entry",
+    "too_long": "takes at most {max_length} entries",
+    "list": "must be a list",
+    "tuple": "must be a list",
+    "set": "must be a list",
+    "dict": "must be a mapping of settings",
+    "model": "must be a mapping of settings",
+    "dataclass": "must be a mapping of settings",
+    "none_required": "must be null",
+}
+
+
+def explain(error: ValidationError, model: type[BaseModel], where: str, data: Any) -> str:
+    """One sentence for the first faults of `data`; an unknown key is named with its neighbours."""
+    return joined(faults(error, model, where, data))
+
+
+def joined(found: Sequence[str]) -> str:
+    more = [f"and {len(found) - MOST_FAULTS} more"] if len(found) > MOST_FAULTS else []
+    return "; ".join([*found[:MOST_FAULTS], *more])
+
+
+def faults(error: ValidationError, model: type[BaseModel], where: str, data: Any) -> list[str]:
+    """A phrase for each fault; of a value that may be of several kinds, one for all of them."""
+    told: dict[str, list[str]] = {}
+    for fault in error.errors(include_url=False, include_input=False):
+        steps = [*_steps(fault, data)]
+        place = ".".join([where, *map(str, steps)]).strip(".")
+        if fault["type"] == "extra_forbidden":
+            owner = model
+            for step in steps[:-1]:
+                owner = _child(owner, step)
+            words = ": " + unknown(str(steps[-1]), list(owner.model_fields))
+        else:
+            words = _words(fault)
+        known = told.setdefault(place, [])
+        if words not in known:
+            known.append(words)
+    return [f"{place or 'settings'}{_either(words)}" for place, words in told.items()]
+
+
+def unknown(name: str, known: Sequence[str]) -> str:
+    """What is said of a key that is not there."""
+    near = get_close_matches(name, known, 1)
+    meant = f"did you mean {near[0]}? " if near else ""
+    return f"no such setting; {meant}here there are: {', '.join(known) or 'none'}"
+
+
+def crossed(given: Mapping[str, Any]) -> Iterator[str]:
+    """A phrase for each pair of limits, `min_x` and `max_x`, that no value can pass."""
+    for low, least in given.items():
+        high = f"max{low.removeprefix('min')}"
+        most = given.get(high)
+        if low == "min" or low.startswith("min_"):
+            numbers = all(type(value) in (int, float) for value in (least, most))
+            if numbers and least > most:
+                yield f"{low} ({least:g}) is above {high} ({most:g}), so nothing can pass"
+
+
+def _steps(fault: ErrorDetails, data: Any) -> Iterator[int | str]:
+    """The fault's place without the names of types that Pydantic puts between."""
+    last = len(fault["loc"]) - 1
+    for at, step in enumerate(fault["loc"]):
+        named_only = at == last and fault["type"] in ("missing", "extra_forbidden")
+        if isinstance(data, BaseModel):
+            data = {**dict(data), **(data.model_extra or {})}
+        in_list = isinstance(data, list | tuple) and isinstance(step, int) and step < len(data)
+        if in_list or (isinstance(data, Mapping) and step in data):
+            data = data[step]
+            yield step
+        elif named_only:
+            yield step
+
+
+def _words(fault: ErrorDetails) -> str:
+    if fault["type"] in ("value_error", "assertion_error"):
+        return f": {fault['msg'].removeprefix('Value error, ').removeprefix('Assertion failed, ')}"
+    for kind, words in _WORDS.items():
+        if fault["type"].startswith(kind):
+            return f" {words.format(**fault.get('ctx', {}))}"
+    return f": {fault['msg']}"
+
+
+def _either(words: list[str]) -> str:
+    """`must be a number or a mapping of settings`."""
+    heads = [word for word in words if word.startswith(" must be ")]
+    if len(words) == len(heads) > 1:
+        return " must be " + " or ".join(word.removeprefix(" must be ") for word in heads)
+    return "; ".join(words)
+
+
+def _child(model: type[BaseModel], step: int | str) -> type[BaseModel]:
+    """The model behind a field, also where it is one of several types; else the same model."""
+    field = model.model_fields.get(str(step))
+    if field is not None:
+        for candidate in (field.annotation, *get_args(field.annotation)):
+            if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+                return candidate
+    return model

@@ -1,0 +1,76 @@
+"""What was said in a part of a segment whose words have times."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from tasks.recording.identity import Segment, TimedWord
+
+SLACK = 0.01  # s; bounds of parts are whole samples
+OPENING = "\"'“‘«„¿¡([{「『《"
+
+
+def written(segment: Segment) -> tuple[TimedWord, ...]:
+    """The segment's words in the spelling of its text: each with the punctuation and the spaces
+    that precede the next word, so that all joined are the text.
+
+    Alignments are often without case and punctuation. Where the text does not have the words in
+    their order, they stand as they are, with spaces between them.
+    """
+    words = segment.words or ()
+    starts = _found(segment.text or "", words)
+    if starts is None:
+        return tuple(TimedWord(f"{w.word} ", w.start, w.end) for w in words)
+    text = segment.text or ""
+    bounds = [0, *starts[1:], len(text)]
+    return tuple(
+        TimedWord(text[first:last], word.start, word.end)
+        for word, first, last in zip(words, bounds, bounds[1:], strict=False)
+    )
+
+
+class PartTexts:
+    """Texts of parts of the segments of one recording."""
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self._segments = segments
+        self._spelled: dict[int, tuple[list[float], tuple[TimedWord, ...]]] = {}
+
+    def between(self, index: int, start: float, end: float) -> str | None:
+        """Text of the words of a segment whose middle lies in `start` to `end`, in seconds of the
+        recording; None where the words have no times or the part is not inside the segment."""
+        segment = self._segments[index]
+        last = math.inf if segment.end is None else segment.end
+        if not segment.words or start < segment.start - SLACK or end > last + SLACK:
+            return None
+        if index not in self._spelled:
+            words = written(segment)
+            self._spelled[index] = [(word.start + word.end) / 2 for word in words], words
+        middles, words = self._spelled[index]
+        first, behind = bisect_left(middles, start), bisect_left(middles, end)
+        return "".join(word.word for word in words[first:behind]).strip() or None
+
+
+def _found(text: str, words: tuple[TimedWord, ...]) -> list[int] | None:
+    """Where each word begins in the text, or None where one is missing. Only punctuation and
+    spaces may stand between two words."""
+    plain = text.lower()
+    if not words or len(plain) != len(text):  # a few capitals have longer small letters
+        return None
+    found: list[int] = []
+    at = 0
+    for word in words:
+        sought = word.word.strip().lower()
+        place = plain.find(sought, at)
+        if not sought or place < 0 or any(map(str.isalnum, plain[at:place])):
+            return None
+        found.append(place - _opening(plain, at, place))
+        at = place + len(sought)
+    return None if any(map(str.isalnum, plain[at:])) else found
+
+
+def _opening(text: str, low: int, high: int) -> int:
+    """Number of quotes and brackets directly before `high` that open the next word."""
+    return (high - low) - len(text[low:high].rstrip(OPENING))

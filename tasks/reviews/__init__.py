@@ -1,0 +1,1 @@
+"""Decisions by people: keep, drop or another text, stored in OUT and applied by the next run."""

@@ -1,0 +1,36 @@
+"""Settings of sources: what a job names, and what every kind of source has."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from tasks.json_types import JsonObject
+from tasks.settings.base import Masked, Shelf, StageSettings
+
+
+class Source(Masked):
+    """One source of recordings; `kind` names a file in `tasks/sources/`, which checks the rest."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: Annotated[str, Shelf("sources", "Kind")] = Field("folder", description="What is read.")
+    path: str = Field(description="Folder, list or file to read.")
+
+    @property
+    def options(self) -> JsonObject:
+        return dict(self.model_extra or {})
+
+
+class SourceSettings(StageSettings):
+    """What every kind of source has; each kind adds its own fields."""
+
+    kind: str
+    path: str = Field(description="Folder, list or file to read.")
+    name: str = Field("", pattern=r"^[A-Za-z0-9_-]{0,40}$", description="Dataset name in ids.")
+    licence: str | None = Field(None, description="Carried through to the data card.")
+    language: str | None = Field(None, description="Forces this language (ISO 639-1) for ASR.")
+    expect_broken: bool = Field(
+        False, description="Exempt from max_failed_fraction: broken files are normal here."
+    )

@@ -1,0 +1,140 @@
+"""Lhotse's cuts, `cuts.jsonl` or `cuts.jsonl.gz`: spans of recordings with supervisions.
+
+    {"type": "MonoCut", "start": 5.0, "duration": 40.0, "recording": {"sources": [{"type": "file",
+     "source": "a.wav"}], …}, "supervisions": [{"start": 5.0, "duration": 20.0, "text": …,
+     "alignment": {"word": [["HELLO", 10.5, 0.4], …]}}]}
+
+Each supervision is a segment, and a cut without any is one itself. With word alignments, long
+segments are cut at sentence ends. Shar folders hold their audio beside the cuts: read them with
+`kind: tar`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import zlib
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from tasks.errors import ItemError
+from tasks.recording import Ignored, Recording, Segment, TimedWord
+from tasks.settings import SourceSettings
+from tasks.sources._lists import (
+    checked_span,
+    json_object,
+    read_lines,
+    seconds_field,
+    text_field,
+    timed_words,
+)
+from tasks.sources._paths import list_file, list_root, resolve
+from tasks.sources._spans import Line, Listed, grouped
+from tasks.storage import urls
+
+ALIGNMENT = "word"
+SLACK = 0.5  # s; words may reach a little beyond their supervision
+
+
+class Settings(SourceSettings):
+    kind: Literal["lhotse"] = "lhotse"
+    root: str | None = Field(
+        None, description="Folder that relative paths start from; default: the list's folder."
+    )
+
+
+def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
+    """Reads the list lazily. ConfigError at once if it cannot be read."""
+    path = list_file(settings.path)
+    root = list_root(path, settings.root)
+    return grouped(path, root, _lines(path, root))
+
+
+def _lines(path: str, root: str) -> Iterator[tuple[int, Listed]]:
+    for number, line in _text(path):
+        try:
+            if line is None:
+                raise ValueError("the line is too long, or the compressed list breaks off here")
+            for found in _cut(json_object(line), root):
+                yield number, found
+        except (ItemError, ValueError) as error:
+            yield number, error
+
+
+def _text(path: str) -> Iterator[tuple[int, str | None]]:
+    """Numbered lines; a compressed list that breaks off ends with one that says so."""
+    if not path.endswith(".gz"):
+        yield from read_lines(path)
+        return
+    number = 0
+    with urls.streamed(path) as packed, gzip.open(packed) as plain:
+        lines = io.TextIOWrapper(plain, "utf-8", "surrogateescape", newline="\n")
+        try:
+            for line in lines:
+                number += 1
+                if line.strip():
+                    yield number, line
+        except (OSError, EOFError, zlib.error):
+            yield number + 1, None
+
+
+def _cut(cut: dict[str, object], root: str) -> Iterator[Line]:
+    """A line for each supervision of a cut."""
+    written = _source(cut.get("recording"))
+    path = resolve(root, written)
+    start, length = _number(cut, "start"), _number(cut, "duration")
+    supervisions = cut.get("supervisions") or [{"id": cut.get("id"), "duration": length}]
+    if not isinstance(supervisions, list):
+        raise ValueError("the supervisions are not a list")
+    for one in supervisions:
+        if not isinstance(one, dict):
+            raise ValueError("a supervision is not an object")
+        inside = seconds_field(one.get("start")) or 0.0
+        begin, end = checked_span(start + inside, start + inside + _number(one, "duration"))
+        segment = Segment(
+            begin,
+            end,
+            source_id=text_field(one.get("id")),
+            text=text_field(one.get("text")),
+            speaker=text_field(one.get("speaker")),
+            language=text_field(one.get("language")),
+            words=_words(one.get("alignment"), begin, end, start),
+        )
+        yield Line(path, written, False, segment)
+
+
+def _source(recording: object) -> str:
+    """The path of a recording in one file; ValueError where it is something else."""
+    sources = recording.get("sources") if isinstance(recording, dict) else None
+    if not isinstance(sources, list) or len(sources) != 1 or not isinstance(sources[0], dict):
+        raise ValueError("a cut with a recording in one file is expected")
+    kind, written = sources[0].get("type"), sources[0].get("source")
+    if kind not in ("file", "url") or not isinstance(written, str):
+        raise ItemError("unsupported", f"a recording of type {kind!r}; only files are read")
+    return written
+
+
+def _number(values: dict[str, object], name: str) -> float:
+    found = seconds_field(values.get(name))
+    if found is None:
+        raise ValueError(f"{name} is missing")
+    return found
+
+
+def _words(
+    alignment: object, begin: float, end: float | None, offset: float
+) -> tuple[TimedWord, ...] | None:
+    """Words in seconds of the recording. Lhotse leaves their times as they are when it moves a
+    supervision; where they do not fit the recording's clock, the cut's is tried. None where they
+    fit neither."""
+    words = timed_words(alignment.get(ALIGNMENT)) if isinstance(alignment, dict) else None
+    if not words:
+        return None
+    least, most = begin - SLACK, math.inf if end is None else end + SLACK
+    for moved in (0.0, offset):
+        if least <= words[0].start + moved and words[-1].end + moved <= most:
+            return tuple(TimedWord(w.word, w.start + moved, w.end + moved) for w in words)
+    return None

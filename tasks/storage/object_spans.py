@@ -1,0 +1,60 @@
+"""Spans of objects, many at once: each request to a store costs about as much as a megabyte."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+from tasks.errors import RunError
+from tasks.storage.answers import store_errors
+from tasks.storage.filesystem import files_in
+from tasks.storage.store import ReadSpan, Span
+
+AHEAD_BYTES = 16 << 20  # that are fetched at once
+
+
+@contextmanager
+def opened(folder: Path, wanted: Sequence[Span]) -> Iterator[ReadSpan]:
+    """Fetches the next `AHEAD_BYTES` of `wanted` at once."""
+    places = {span: at for at, span in enumerate(wanted)}
+    fetched: dict[Span, bytes | None] = {}
+
+    def read(span: Span) -> bytes | None:
+        if span not in fetched:
+            ahead, size = [span], span[2] - span[1]
+            for each in islice(wanted, places[span] + 1, None):
+                size += each[2] - each[1]
+                if size > AHEAD_BYTES:
+                    break
+                ahead.append(each)
+            fetched.clear()
+            fetched.update(zip(ahead, ranges(folder, ahead), strict=True))
+        return fetched[span]
+
+    yield read
+
+
+def ranges(folder: Path, wanted: Sequence[Span]) -> list[bytes | None]:
+    """Bytes of spans below a folder, all at once; see `ReadSpan`."""
+    files, key = files_in(folder)
+    paths = [f"{key}/{name}" for name, _, _ in wanted]
+    low, high = [low for _, low, _ in wanted], [high for _, _, high in wanted]
+    found = files.cat_ranges(paths, low, high, on_error="return")
+    return [_answer(folder, each) for each in found]
+
+
+def _answer(folder: Path, found: bytes | Exception) -> bytes | None:
+    if not isinstance(found, Exception):
+        return bytes(found)
+    try:
+        with store_errors(folder):
+            raise found
+    except FileNotFoundError:
+        return None
+    except RunError:
+        if isinstance(found, OSError) and found.errno == errno.EINVAL:  # beyond the object's end
+            return b""
+        raise

@@ -1,0 +1,95 @@
+"""Putting objects: whole and exclusively, so that no worker writes over what is there."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from tasks.errors import RunError
+from tasks.storage import copies
+from tasks.storage.answers import store_errors
+from tasks.storage.filesystem import files_in, protocols
+
+SHA256 = "uttermill-sha256"  # name of the hash among an object's metadata
+
+
+class Uploads:
+    """The part of the object store that puts objects, with what that needs to know of them."""
+
+    def exists(self, path: Path) -> bool:
+        files, key = files_in(path)
+        with store_errors(path):
+            try:
+                return bool(files.info(key)["type"] == "file")
+            except FileNotFoundError:
+                return False
+
+    def hashed(self, path: Path) -> tuple[str, int]:
+        with store_errors(path), copies.fetched(*files_in(path)) as file:
+            digest = hashlib.file_digest(file, "sha256")  # type: ignore[arg-type]
+            return digest.hexdigest(), file.tell()
+
+    def put(self, path: Path, data: bytes, exclusive: bool = False) -> None:
+        """One atomic PUT; `exclusive`: FileExistsError where the object exists."""
+        files, key = files_in(path)
+        with store_errors(path):
+            files.pipe_file(key, data, mode="create" if exclusive else "overwrite")
+
+    def upload(self, source: Path, path: Path) -> None:
+        """Put a local file exclusively; FileExistsError where something else is there.
+
+        The same bytes do no harm: of a worker that was thought dead, say.
+        """
+        sha256 = _hash_of(source)
+        files, key = files_in(path)
+        about = {"Metadata": {SHA256: sha256}} if "s3" in protocols(files) else {}
+        try:
+            with store_errors(path):
+                files.put_file(str(source), key, mode="create", **about)
+        except (FileExistsError, FileNotFoundError):
+            # FileNotFoundError: the answer to a put in parts was lost, so s3fs tries to abort an
+            # upload that is complete.
+            if self.hashed(path)[0] != sha256:
+                raise
+
+    def upload_all(self, home: Path, folder: Path, but: Iterable[str] = ()) -> None:
+        """Put all files of a local folder, except some, where nothing is yet; RunError else."""
+        left_out = set(but)
+        for path in sorted(p for p in home.rglob("*") if p.is_file()):
+            name = path.relative_to(home).as_posix()
+            if name in left_out:
+                continue
+            try:
+                self.upload(path, folder / name)
+            except FileExistsError:
+                raise RunError(
+                    f"{folder / name} holds something else already; does another run write there?"
+                ) from None
+
+    def link(self, old: Path, new: Path, sha256: str, size: int, guard: str = "") -> bool:
+        """Copies within the store, and never over an object that is there: a worker that wakes up
+        late does not write into a version.
+
+        Where `upload` left the hash with the object, that and the size are proof, since whoever
+        writes over an object writes over its metadata. Otherwise all of it is read.
+        """
+        files, key = files_in(old)
+        try:
+            if self.exists(new):
+                return self.hashed(new) == (sha256, size)
+            with store_errors(old):
+                if files.info(key)["size"] != size:
+                    return False
+                known = files.metadata(key).get(SHA256) if "s3" in protocols(files) else None
+                if (known or self.hashed(old)[0]) != sha256:
+                    return False
+                files.cp_file(key, files_in(new)[1])
+        except FileNotFoundError:
+            return False
+        return True
+
+
+def _hash_of(source: Path) -> str:
+    with source.open("rb", buffering=0) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,69 @@
+"""CPU time and memory of each step of a run, over all processes that work for it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.callers import Here
+from tasks.job import Job
+from tests import memory
+
+MIB = 2**20
+
+
+@dataclass(slots=True)
+class Spent:
+    """What a step cost."""
+
+    cpu: float = 0.0  # s, all processes
+    rss: int = 0  # bytes, the largest process
+    calls: int = 0
+
+    def add(self, cpu: float, rss: int) -> None:
+        self.cpu, self.rss, self.calls = self.cpu + cpu, max(self.rss, rss), self.calls + 1
+
+
+def forget_peak() -> None:
+    """Let the peak of this process's memory begin at what it holds now (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def measured(work: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, float, int]:
+    """(result, CPU s, peak memory in bytes) of a call in this process."""
+    forget_peak()
+    began = time.process_time()
+    result = work(*args)
+    return result, time.process_time() - began, memory.peak()
+
+
+class Measured(Here):
+    """A caller with worker processes, which counts what each function costs."""
+
+    def __init__(self, workers: int, scratch: Path) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pool = ProcessPoolExecutor(workers, context)
+        self.scratch = scratch
+        self.spent: dict[str, Spent] = {}
+
+    def call(self, work: Callable[..., Any], *args: Any) -> Any:
+        return self.map(work, [args])[0]
+
+    def map(self, work: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
+        name = f"{work.__module__.rpartition('.')[2]}.{work.__name__}"
+        spent = self.spent.setdefault(name, Spent())
+        waiting: list[Future[Any]] = [self.pool.submit(measured, work, each) for each in args]
+        results = []
+        for each in waiting:
+            result, cpu, rss = each.result()
+            spent.add(cpu, rss)
+            results.append(result)
+        return results
+
+    def listing(self, job: Job) -> Path:
+        return self.scratch

@@ -1,0 +1,101 @@
+"""What a command costs with all the processes that it starts: CPU, wall time, memory, exit code."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+POLL_S = 0.1  # between two looks at the memory
+SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """`cpu`: user + system, s; `peak_mb`: the most that all processes held at once, RSS; `most_mb`:
+    the most that one of them held."""
+
+    cpu: float
+    wall: float
+    peak_mb: float
+    most_mb: float
+    exit: int
+    said: str
+
+
+class _Memory(threading.Thread):
+    def __init__(self, root: int) -> None:
+        super().__init__(daemon=True)
+        self._root, self.over = root, threading.Event()
+        self.peak = self.most = 0
+
+    def run(self) -> None:
+        while not self.over.wait(POLL_S):
+            held = [0]
+            with suppress(psutil.Error):
+                top = psutil.Process(self._root)
+                for process in [top, *top.children(recursive=True)]:
+                    with suppress(psutil.Error):
+                        held.append(process.memory_info().rss)
+            self.peak, self.most = max(self.peak, sum(held)), max(self.most, *held)
+
+
+def measured(
+    command: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    kill_after: float | None = None,
+    folder: Path | None = None,
+) -> Cost:
+    """Run a command to its end, or kill it and its process group with -9 after some seconds.
+
+    Children that outlive their parents are adopted here, so that their CPU time counts as well.
+    """
+    ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.monotonic()
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, **(environment or {})},
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        text=True,
+        errors="replace",
+    )
+    memory = _Memory(process.pid)
+    memory.start()
+    try:
+        said, _ = process.communicate(timeout=kill_after)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        said, _ = process.communicate()
+    wall = time.monotonic() - began
+    memory.over.set()
+    memory.join()
+    _reap()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    mb = (memory.peak / 2**20, memory.most / 2**20)
+    return Cost(round(cpu, 2), round(wall, 2), round(mb[0]), round(mb[1]), process.returncode, said)
+
+
+def _reap() -> None:
+    """Wait for adopted children: a run that was killed leaves its workers a moment to end."""
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                time.sleep(0.05)
+        except ChildProcessError:
+            return

@@ -1,0 +1,130 @@
+"""Long recordings with exact references, and what the whole line hears in them.
+
+Made of the corpus's sentences (`speech_mixtures.py`), and the corpus's own long files, whose
+sentences follow each other with 0.4 to 1.2 s of faint noise between them.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import soundfile as sf
+
+from tasks import pipeline
+from tasks.settings import FilterSettings
+from tests import corpus as small
+from tests.bench import speech_mixtures
+from tests.bench.corpus_speech import read
+from tests.bench.speech_mixtures import RATE, Mixture, Sentence
+
+#: Long files whose segments have texts, and their language.
+REAL = {"aishell_S0150.m4a": "zh", "kerstin_de.opus": "de"}
+MARGIN = 0.3  # s of audio around the sentences that are taken of a real file
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The text of one clip, and where the clip lies, in s."""
+
+    start: float
+    end: float
+    text: str
+
+
+def made(folder: Path, minutes: float) -> list[Mixture]:
+    """Commands and sentences with pauses of 0.3 to 3 s; a talk with pauses of 0.2 to 0.8 s."""
+    pools = speech_mixtures.by_speaker(folder)
+    every = speech_mixtures.sentences(folder)
+    commands = [s for s in every if s.language == "zh" and s.seconds < 9]
+    readers = [s for s in every if s.language == "en" and s.speaker != "lj" and s.seconds > 2]
+    return [
+        speech_mixtures.recording("commands zh", commands, minutes, (0.3, 3.0)),
+        speech_mixtures.recording("sentences de", pools["de", "kerstin"], minutes, (0.3, 3.0)),
+        speech_mixtures.recording(
+            "prompts es", [s for s in every if s.language == "es"], minutes, (0.3, 3.0)
+        ),
+        speech_mixtures.recording("talk en", pools["en", "lj"], minutes, (0.2, 0.8)),
+        speech_mixtures.recording("readers en", readers, minutes, (0.3, 1.5)),
+    ]
+
+
+def real(folder: Path, minutes: float) -> list[Mixture]:
+    """The first `minutes` of each long file whose text is known."""
+    return [_real(folder / "long" / name, code, minutes) for name, code in REAL.items()]
+
+
+def _real(path: Path, language: str, minutes: float) -> Mixture:
+    lines = path.with_name(f"{path.stem}.segments.jsonl").read_text().splitlines()
+    rows = [row for row in map(json.loads, lines) if row["end"] <= minutes * 60]
+    samples = read(path)
+    first = max(round((rows[0]["start"] - MARGIN) * RATE), 0)
+    bounds = [
+        (round(row["start"] * RATE) - first, round(row["end"] * RATE) - first) for row in rows
+    ]
+    samples = samples[first : first + bounds[-1][1] + round(MARGIN * RATE)]
+    sentences = tuple(
+        Sentence(samples[start:end], row["text"], language, row["speaker"])
+        for row, (start, end) in zip(rows, bounds, strict=True)
+    )
+    return Mixture(path.name, samples, sentences, tuple(bounds))
+
+
+def noisy(mixture: Mixture, snr: float, seed: int = 1) -> Mixture:
+    """The same with white noise, `snr` dB below the speech."""
+    rng = np.random.default_rng(seed)
+    speech = np.concatenate([mixture.samples[a:b] for a, b in mixture.bounds])
+    level = float(np.sqrt(np.mean(speech**2))) * 10 ** (-snr / 20)
+    noise = rng.standard_normal(len(mixture.samples)).astype(np.float32) * np.float32(level)
+    name = f"{mixture.name}, {snr:g} dB"
+    return replace(mixture, name=name, samples=mixture.samples + noise)
+
+
+def line(mixture: Mixture, options: dict[str, Any] | None = None) -> list[Placed]:
+    """What the whole line hears in a file, by its defaults, clip by clip; clips that a verdict on
+    text drops count as heard, since the loop drops nothing either."""
+    with tempfile.TemporaryDirectory() as name:
+        source = Path(name) / "in"
+        source.mkdir()
+        sf.write(source / "long.flac", mixture.samples, RATE, "PCM_16")
+        backend = {"use": "faster_whisper", "device": "cpu", "threads": 1, **(options or {})}
+        job = small.job(
+            Path(name),
+            sources=[{"kind": "folder", "path": str(source)}],
+            transcribe={"backend": backend, "verdicts": ()},
+        )
+        job = replace(job, filter=FilterSettings())  # its defaults, not those of the small tests
+        published, _ = pipeline.run_here(job)
+        rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+        placed = [Placed(row["start"], row["end"], row["hypothesis"]) for row in rows]
+        return sorted(placed, key=lambda one: one.start)
+
+
+def pairs(mixture: Mixture, heard: Sequence[Placed]) -> list[tuple[str, str]]:
+    """(said, heard) of the smallest groups of clips that hold whole sentences: a word that went to
+    a neighbouring clip is missing in one and too much in the other."""
+    spans = [(start / RATE, end / RATE) for start, end in mixture.bounds]
+    owners = [_owners(span, heard) for span in spans]
+    group = list(range(len(heard)))  # the first clip of each clip's group
+    for own in owners:
+        first = min(group[place] for place in own)
+        joined = {group[place] for place in own}
+        group = [first if one in joined else one for one in group]
+    found: dict[int, tuple[list[str], list[str]]] = {at: ([], []) for at in sorted(set(group))}
+    for clip, at in zip(heard, group, strict=True):
+        found[at][1].append(clip.text)
+    for sentence, own in zip(mixture.sentences, owners, strict=True):
+        found[group[own[0]]][0].append(sentence.text)
+    return [(" ".join(said), " ".join(texts)) for said, texts in found.values()]
+
+
+def _owners(span: tuple[float, float], heard: Sequence[Placed]) -> list[int]:
+    """Clips that hold more than 0.15 s of a span; where there is none, the nearest."""
+    shared = [min(span[1], clip.end) - max(span[0], clip.start) for clip in heard]
+    return [i for i, seconds in enumerate(shared) if seconds > 0.15] or [int(np.argmax(shared))]

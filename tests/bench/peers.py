@@ -1,0 +1,309 @@
+"""Ours beside the peers: the same inputs, CPU of all processes, wall time, memory, what is kept.
+
+    python -m tests.bench.peers [FOLDER] [--json] [--only ROW …] [--rounds N] [--python PEERS]
+                                [--wenet DIR] [--applio DIR]
+
+Inputs are made once in FOLDER from the corpus that `UTTERMILL_CORPUS` names. Each row runs ours and
+its peers in turn, with two processes each, `--rounds` times; the medians count. Ours is the command
+`uttermill run` with a Prefect home that has a database already, so that no row pays for making one.
+lhotse, HF datasets and FFmpeg (through PyAV) run in the interpreter PEERS (this one). WeNet's
+`tools/make_shard_list.py` and Applio's preprocessing are run from checkouts that the user names;
+both need packages that are not ours (torchaudio, which from 2.9 on needs torchcodec to read).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from tests.bench import _peer_inputs as inputs
+from tests.bench._peer_measure import Cost, measured
+
+#: No recogniser, no waiting for files to settle, two workers.
+PLAIN = (
+    "transcribe.backend.use=none",
+    "transcribe.verdicts=[]",
+    "shard.settle_seconds=0",
+    "cluster.workers=2",
+)
+UNLIMITED = "filter.filters=[{use: silence}, {use: clipping}]"
+THRESHOLD = (
+    "filter.filters=[{use: duration, max: 30}, {use: silence, max_fraction: 0.4}, "
+    "{use: clipping}, {use: decode_faults}]"
+)
+APPLIO = (
+    "filter.segmenter.use=applio",
+    "filter.filters=[]",
+    "resample.rate=40000",
+    "resample.resampler.use=soxr_vhq",
+    "resample.levels=[{use: highpass}, {use: applio}]",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run of one program."""
+
+    row: str
+    who: str
+    cost: Cost
+    kept: int | None
+    seconds: float | None
+
+    def told(self) -> dict[str, Any]:
+        cost = {name: value for name, value in asdict(self.cost).items() if name != "said"}
+        return {"row": self.row, "who": self.who, **cost, "kept": self.kept, "kept_s": self.seconds}
+
+
+class Bench:
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.home = Path(args.folder)
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.args = args
+        self.environment = {"PREFECT_HOME": str(self.home / "prefect"), "PYTHONWARNINGS": "ignore"}
+        self.results: list[Result] = []
+
+    def ours(self, row: str, who: str, source: Path, out: Path, sets: Sequence[str]) -> Result:
+        """`uttermill run`; without a server's database, one run before makes it."""
+        result = self._ours(row, who, source, out, sets)
+        self.results.append(result)
+        return result
+
+    def _ours(
+        self, row: str, who: str, source: Path, out: Path, sets: Sequence[str], **more: Any
+    ) -> Result:
+        command = [sys.executable, "-m", "flows.cli", "run", "--json", "--source", str(source)]
+        command += ["--out", str(out)]
+        for each in (*PLAIN, *sets):
+            command += ["--set", each]
+        cost = measured(command, self.environment, **more)
+        told = _last_json(cost.said)
+        kept = told.get("utterances", {}).get("packaged")
+        return Result(row, who, cost, kept, told.get("seconds", {}).get("packaged"))
+
+    def peer(self, row: str, who: str, source: Path, out: Path, **more: Any) -> Result:
+        result = self._peer(row, who, source, out, **more)
+        self.results.append(result)
+        return result
+
+    def _peer(self, row: str, who: str, source: Path, out: Path, **more: Any) -> Result:
+        if who == "wenet":
+            return self._wenet(row, source, out, **more)
+        if who == "applio":
+            return self._applio(row, source, out, **more)
+        loop = [self.args.python, "-m", "tests.bench._peer_loops", who, str(source), str(out)]
+        cost = measured(loop, {"HF_DATASETS_CACHE": str(out.parent / "hf-cache")}, **more)
+        told = _last_json(cost.said)
+        return Result(row, who, cost, told.get("kept"), told.get("seconds"))
+
+    def _wenet(self, row: str, source: Path, out: Path, **more: Any) -> Result:
+        lists = out.parent / "wenet-lists"
+        shutil.rmtree(lists, ignore_errors=True)
+        lists.mkdir()
+        names = {path.stem: path for path in sorted(source.iterdir())}
+        (lists / "wav.scp").write_text("".join(f"{k} {p}\n" for k, p in names.items()))
+        (lists / "text").write_text("".join(f"{k} a\n" for k in names))
+        options = ["--resample", "16000", "--num_threads", "2", "--num_utts_per_shard", "60"]
+        segments = lists / "segments"
+        segments.write_text("".join(f"{k} {k} 0 {inputs.HOUR_SECONDS}\n" for k in names))
+        script = [self.args.python, "tools/make_shard_list.py", *options]
+        script += ["--segments", str(segments), str(lists / "wav.scp"), str(lists / "text")]
+        cost = measured([*script, str(out), str(lists / "data.list")],
+                        folder=Path(self.args.wenet), **more)  # fmt: skip
+        kept = sum(_members(tar) for tar in out.glob("*.tar"))
+        return Result(row, "wenet", cost, kept, None)
+
+    def _applio(self, row: str, source: Path, out: Path, **more: Any) -> Result:
+        """Automatic cuts with the high-pass and without noise reduction, at 40 kHz."""
+        script = [self.args.python, "rvc/train/preprocess/preprocess.py", str(out), str(source)]
+        script += ["40000", "2", "Automatic", "True", "False", "0.5", "3.0", "0.3", "none"]
+        cost = measured(script, folder=Path(self.args.applio), **more)
+        return Result(row, "applio", cost, len([*out.glob("sliced_audios/*.wav")]), None)
+
+
+def _members(tar: Path) -> int:
+    import tarfile
+
+    try:
+        with tarfile.open(tar) as opened:
+            return sum(name.endswith(".wav") for name in opened.getnames())
+    except tarfile.TarError:
+        return 0
+
+
+def _last_json(said: str) -> dict[str, Any]:
+    for line in reversed(said.splitlines()):
+        if line.startswith("{"):
+            found: dict[str, Any] = json.loads(line)
+            return found
+    return {}
+
+
+def hour(bench: Bench, scratch: Path, row: str = "hour") -> None:
+    """One hour, 240 files of five kinds; then the same again, and with another threshold."""
+    source = inputs.made(bench.home, "hour", inputs.hour())
+    out = scratch / "ours"
+    bench.ours(row, "ours", source, out, ())
+    bench.ours("nothing to do", "ours", source, out, ())
+    bench.ours("threshold", "ours", source, out, (THRESHOLD,))
+    bench.ours(row, "ours, no history", source, scratch / "plain", ("history=none",))
+    for who in ("ffmpeg", "hf", "lhotse", *(["wenet"] if bench.args.wenet else [])):
+        bench.peer(row, who, source, scratch / who)
+
+
+def without_m4a(bench: Bench, scratch: Path) -> None:
+    """The hour without its m4a files, which lhotse's default reader does not open."""
+    whole = inputs.made(bench.home, "hour", inputs.hour())
+
+    def make(home: Path) -> None:
+        for path in whole.iterdir():
+            if path.suffix != ".m4a":
+                (home / path.name).hardlink_to(path)
+
+    source = inputs.made(bench.home, "hour-without-m4a", make)
+    bench.ours("without m4a", "ours", source, scratch / "ours", ())
+    bench.ours("without m4a", "ours, no history", source, scratch / "plain", ("history=none",))
+    bench.peer("without m4a", "lhotse", source, scratch / "lhotse")
+
+
+def short(bench: Bench, scratch: Path) -> None:
+    """3,000 clips of 4 s, FLAC at 16 kHz."""
+    source = inputs.made(bench.home, "short", inputs.short)
+    bench.ours("short", "ours", source, scratch / "ours", ())
+    bench.ours("short", "ours, no history", source, scratch / "plain", ("history=none",))
+    for who in ("lhotse", *(["wenet"] if bench.args.wenet else [])):
+        bench.peer("short", who, source, scratch / who)
+
+
+def long(bench: Bench, scratch: Path) -> None:
+    """One MP3 of three hours: as one utterance, and cut by VAD; beside FFmpeg's decode."""
+    source = inputs.made(bench.home, "long", inputs.long)
+    whole = ("history=none", "filter.segmenter.use=whole", UNLIMITED)
+    bench.ours("long, whole", "ours, no history", source, scratch / "whole", whole)
+    bench.ours("long, VAD", "ours, no history", source, scratch / "vad", ("history=none",))
+    bench.peer("long, whole", "decode", source, scratch / "decode")
+
+
+def applio(bench: Bench, scratch: Path) -> None:
+    """96 recordings, cut and levelled as by Applio."""
+    source = inputs.made(bench.home, "voices", inputs.voices)
+    bench.ours("applio", "ours, no history", source, scratch / "ours", ("history=none", *APPLIO))
+    if bench.args.applio:
+        theirs = scratch / "applio"
+        bench.peer("applio", "applio", source, theirs)
+        bench.results.append(_same_slices(bench.results[-1], scratch / "ours", theirs))
+
+
+def _same_slices(result: Result, ours: Path, theirs: Path) -> Result:
+    """How many of Applio's clips are as long as ours, file by file in order; lengths at 40 kHz."""
+    from collections import Counter, defaultdict
+
+    import soundfile as sf
+
+    rows = pq.read_table(ours / "datasets/latest/utterances.parquet").to_pylist()
+    mine: dict[str, list[int]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row["start"]):
+        mine[Path(row["source_path"]).stem].append(row["num_samples"])
+    found: dict[str, list[int]] = defaultdict(list)
+    for path in theirs.glob("sliced_audios/*.wav"):
+        found[path.stem.split("_")[1]].append(sf.info(path).frames)
+    same = sum(
+        sum((Counter(n // 600 for n in a) & Counter(n // 600 for n in b)).values())
+        for a, b in zip((mine[k] for k in sorted(mine)), (found[k] for k in sorted(found, key=int)),
+                        strict=False)
+    )  # fmt: skip
+    return replace(result, who="slices of the same length", kept=same)
+
+
+def broken(bench: Bench, scratch: Path) -> None:
+    """40 files, one of them corrupt: who keeps how many, with which exit code."""
+    source = inputs.made(bench.home, "broken", inputs.broken)
+    bench.ours("one corrupt of 40", "ours", source, scratch / "ours", ("history=none",))
+    for who in ("ffmpeg", "hf", "lhotse", *(["wenet"] if bench.args.wenet else [])):
+        bench.peer("one corrupt of 40", who, source, scratch / who)
+
+
+def killed(bench: Bench, scratch: Path) -> None:
+    """The hour, killed with -9 at 60 % of its wall time, and the same command once more: what the
+    second one costs, keeps and exits with."""
+    source = inputs.made(bench.home, "hour", inputs.hour())
+    plain = ("history=none",)
+    full = bench._ours("", "", source, scratch / "full", plain).cost.wall
+    bench._ours("", "", source, scratch / "ours", plain, kill_after=0.6 * full)
+    bench.ours("again after kill -9", "ours", source, scratch / "ours", plain)
+    for who in ("ffmpeg", "hf", "lhotse", *(["wenet"] if bench.args.wenet else [])):
+        full = bench._peer("", who, source, scratch / f"{who}-full").cost.wall
+        bench._peer("", who, source, scratch / who, kill_after=0.6 * full)
+        bench.peer("again after kill -9", who, source, scratch / who)
+
+
+ROWS: Mapping[str, Callable[[Bench, Path], None]] = {
+    "hour": hour,
+    "without-m4a": without_m4a,
+    "short": short,
+    "long": long,
+    "applio": applio,
+    "broken": broken,
+    "killed": killed,
+}
+
+
+def table(results: Sequence[Result]) -> str:
+    """Markdown; medians over rounds, with the range of CPU where there were several."""
+    heads = ("row", "who", "CPU s", "wall s", "MB at once", "MB in one process", "kept", "exit")
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for each in results:
+        groups.setdefault((each.row, each.who), []).append(each)
+    for (row, who), some in groups.items():
+        cpus = sorted(each.cost.cpu for each in some)
+        spread = f" ({cpus[0]:.1f} to {cpus[-1]:.1f})" if len(cpus) > 1 else ""
+        wall, peak, most = (
+            statistics.median(getattr(each.cost, name) for each in some)
+            for name in ("wall", "peak_mb", "most_mb")
+        )
+        last = some[-1]
+        cells = (row, who, f"{statistics.median(cpus):.1f}{spread}", f"{wall:.1f}", f"{peak:.0f}",
+                 f"{most:.0f}", last.kept, last.cost.exit)  # fmt: skip
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.peers")
+    parser.add_argument("folder", nargs="?", default=f"{tempfile.gettempdir()}/uttermill-peers")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--only", nargs="+", choices=ROWS, default=[*ROWS])
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--wenet")
+    parser.add_argument("--applio")
+    bench = Bench(parser.parse_args())
+    with tempfile.TemporaryDirectory(dir=bench.home) as warm:
+        few = inputs.made(bench.home, "few", inputs.hour(5))
+        bench._ours("", "", few, Path(warm) / "out", ())  # makes Prefect's database
+    for _ in range(bench.args.rounds):
+        for name in bench.args.only:
+            with tempfile.TemporaryDirectory(dir=bench.home) as scratch:
+                ROWS[name](bench, Path(scratch))
+            for each in bench.results:
+                if each.cost.exit:
+                    print(f"{each.row}, {each.who}: {each.cost.said[-600:]}", file=sys.stderr)
+    if bench.args.json:
+        print(json.dumps({"results": [each.told() for each in bench.results]}))
+    else:
+        print(table(bench.results))
+
+
+if __name__ == "__main__":
+    main()

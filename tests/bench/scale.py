@@ -1,0 +1,219 @@
+"""Tables of a large corpus: CPU seconds and memory of package, nights, and the commands.
+
+    python -m tests.bench.scale 100000 [--nights 3] [--share 0.003] [--workers 2] [--json]
+                                       [--out DIR] [--only STEP ...] [--set a.b=c ...]
+
+It makes a synthetic OUT of that many utterances (`_scale_out.py`), publishes a version, lets it
+grow by `share` a night, and asks the commands, each in a process of its own. No audio is read or
+written. One line a step; `rss_mb` is the largest of all processes, `cpu_seconds` the sum.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tasks import publishing
+from tasks.checkpoints import manifest
+from tasks.checkpoints.index import Index
+from tasks.job import Done, Job
+from tasks.stages.stage import PER_SHARD
+from tasks.up_to_date import UpToDate
+from tests.bench import _scale_out
+from tests.bench._measured import MIB, Measured, Spent, measured
+
+Line = dict[str, Any]
+
+
+def make(job: Job, first: int, shards: int) -> int:
+    """Checkpoints of some shards."""
+    for number in range(first, first + shards):
+        _scale_out.make(job, number)
+    return shards
+
+
+def package(job: Job, workers: int, scratch: Path) -> tuple[dict[str, Spent], bool]:
+    """Everything after the chains of a run; what each function cost on the workers."""
+    caller = Measured(workers, scratch)
+    shards = manifest.shards(job.out)
+    state = UpToDate(job, shards, Index(job.out))
+    for shard in shards:
+        if state.items(shard) is None:
+            state.record([Done(stage, shard, 0, 1) for stage in PER_SHARD])
+    published = publishing.publish(job, shards, caller, scratch, state)
+    caller.pool.shutdown()
+    return caller.spent, published.new
+
+
+def ledger(job: Job) -> None:
+    from flows.cli import queries
+
+    queries.ledger(job.out)
+
+
+def status(job: Job) -> None:
+    from flows.cli import queries
+
+    queries.status(job.out)
+
+
+def verify(job: Job) -> None:
+    from tasks.dataset import versions
+    from tasks.upkeep import verify
+
+    newest = versions.newest(job.out)
+    assert newest is not None
+    faults = verify.verify(newest)
+    assert not faults, faults[:3]
+
+
+def prune(job: Job) -> None:
+    from tasks.upkeep import prune
+
+    kept = prune.kept(job.out, 1)
+    prune.plan(job.out, kept, prune.settings_of(job.out, kept))
+
+
+def what_if(job: Job) -> None:
+    from dataclasses import replace
+
+    from tasks.estimating import what_if
+    from tasks.settings import FilterSettings
+
+    limits = [{"use": "duration", "min": 1.0}, *job.filter.filters[1:]]
+    chosen = {**job.filter.model_dump(), "filters": limits}
+    what_if.kept(job, replace(job, filter=FilterSettings.model_validate(chosen)))
+
+
+def report(job: Job) -> None:
+    from flows.run import report_process as request
+    from tasks import report as page
+
+    run = job.out / "runs" / "bench"
+    page.build(request.request(job, run))
+
+
+def note_run(job: Job) -> None:
+    """The folder of a run that ended well: the commands look there for its settings."""
+    from flows.settings import parse
+
+    stages = ("filter", "transcribe", "package")
+    told: dict[str, Any] = {name: getattr(job, name).model_dump(mode="json") for name in stages}
+    told |= {"out": str(job.out), "sources": [s.model_dump(mode="json") for s in job.sources]}
+    home = job.out / "runs" / "bench"
+    home.mkdir(parents=True, exist_ok=True)
+    settings = parse(told).model_dump(mode="json")
+    (home / "settings.json").write_text(json.dumps(settings))
+    (home / "summary.json").write_text(json.dumps({"wall_seconds": 1.0}))
+
+
+def in_process(work: Callable[..., Any], *args: Any) -> tuple[Any, float, int]:
+    """`measured` in a new process."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        found: tuple[Any, float, int] = pool.apply(measured, (work, args))
+    return found
+
+
+def steps(options: argparse.Namespace, out: Path) -> Iterator[Line]:
+    chosen: dict[str, Any] = {}
+    for each in options.set:
+        name, _, value = each.partition("=")
+        chosen[name.removeprefix("package.")] = yaml.safe_load(value)
+    job = _scale_out.job(out, chosen)
+    scratch = out.parent / "scratch"
+    total = _scale_out.shards_for(options.utterances)
+    have = len(manifest.shards(out))
+    if have < total:
+        caller = Measured(options.workers, scratch)
+        step = 20
+        ranges = [(job, low, min(step, total - low)) for low in range(have, total, step)]
+        caller.map(make, ranges)
+        caller.pool.shutdown()
+        yield _line("make", total, *caller.spent.values())
+        have = total
+    if options.wants("package"):
+        yield from _packaged("package", have, job, options.workers, scratch)
+    for night in range(1, options.nights + 1):
+        fresh = max(1, round(have * options.share))
+        make(job, have, fresh)
+        have += fresh
+        yield from _packaged(f"night {night}", have, job, options.workers, scratch)
+    note_run(job)
+    for work in (again, ledger, status, what_if, report, verify, prune):
+        if options.wants(work.__name__):
+            _, cpu, rss = in_process(work, job)
+            yield _line(work.__name__, have, Spent(cpu, rss))
+
+
+def again(job: Job) -> None:
+    """A run with nothing to do, after its shard stage."""
+    package(job, 1, job.out.parent / "scratch")
+
+
+def _packaged(name: str, shards: int, job: Job, workers: int, scratch: Path) -> Iterator[Line]:
+    (spent, new), cpu, rss = _in_pool(package, job, workers, scratch)
+    assert new, "nothing was published"
+    whole = Spent(cpu, rss)
+    for step, each in spent.items():
+        yield _line(f"{name}: {step}", shards, each)
+        whole.cpu, whole.rss = whole.cpu + each.cpu, max(whole.rss, each.rss)
+    yield _line(f"{name}: flow", shards, Spent(cpu, rss))
+    yield _line(name, shards, whole)
+
+
+def _in_pool(work: Callable[..., Any], *args: Any) -> tuple[Any, float, int]:
+    """`measured` in a new process that may have workers of its own."""
+    from concurrent.futures import ProcessPoolExecutor
+
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(measured, work, args).result()
+
+
+def _line(step: str, shards: int, spent: Spent) -> Line:
+    return {
+        "step": step,
+        "utterances": shards * _scale_out.SHARD * _scale_out.UTTERANCES,
+        "cpu_seconds": round(spent.cpu, 2),
+        "rss_mb": round(spent.rss / MIB),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("utterances", type=int)
+    parser.add_argument("--nights", type=int, default=1)
+    parser.add_argument("--share", type=float, default=0.003)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    options.wants = lambda step: not options.only or step in options.only
+    home = options.out or Path(tempfile.mkdtemp(prefix="scale-"))
+    try:
+        for line in steps(options, home / "out"):
+            if options.json:
+                print(json.dumps(line), flush=True)
+            else:
+                print(
+                    f"{line['step']:<28}{line['utterances']:>12,} utterances "
+                    f"{line['cpu_seconds']:>9.2f} CPU s {line['rss_mb']:>7} MB",
+                    flush=True,
+                )
+    finally:
+        if options.out is None:
+            shutil.rmtree(home)
+
+
+if __name__ == "__main__":
+    main()

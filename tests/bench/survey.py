@@ -1,0 +1,113 @@
+"""Listing a source and comparing it with what is known: CPU seconds and largest memory.
+
+    python -m tests.bench.survey [--recordings 100000] [--folder FOLDER]
+
+Empty files in folders of a thousand (listing reads no audio), and an OUT that knows them all. Each
+step runs in a process of its own: the first listing, one where nothing has changed, and that once
+more, which finds what the former noted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tasks import recipe, shard
+from tasks.checkpoints import manifest
+from tasks.job import Job
+from tasks.recording import Locator
+from tasks.schema import RECORDINGS
+from tasks.settings import ShardSettings, Source
+from tasks.storage.local import stat_guard
+from tests.memory import peak
+
+EACH = 1000  # files of a folder, and recordings of a shard
+
+
+def tree(root: Path, count: int) -> None:
+    for folder in range(-(-count // EACH)):
+        home = root / f"speaker-{folder:05d}"
+        home.mkdir(parents=True)
+        for number in range(min(EACH, count - folder * EACH)):
+            (home / f"recording-{number:06d}.wav").touch()
+
+
+def job_of(root: Path, out: Path) -> Job:
+    source = Source.model_validate({"kind": "folder", "path": str(root), "name": "c"})
+    return Job(out, (source,), shard=ShardSettings(settle_seconds=0))
+
+
+def remember(root: Path, out: Path) -> None:
+    """Commit what a run would know of the tree."""
+    for number, home in enumerate(sorted(root.iterdir())):
+        rows = [_row(path, f"{home.name}/{path.name}") for path in sorted(home.iterdir())]
+        manifest.commit(out, "shard", f"shard-{number:06d}", rows, RECORDINGS, {})
+
+
+def _row(path: Path, name: str) -> dict[str, Any]:
+    status = path.stat()
+    row: dict[str, Any] = dict.fromkeys(RECORDINGS.names) | {
+        "recording": f"c/{name}", "dataset": "c", "path": name, "source_path": str(path),
+        "locator": Locator(str(path)).dumps(), "present": True,
+    }  # fmt: skip
+    unlisted = ("size", "guard", "listed", "content", "format")
+    said = {k: v for k, v in row.items() if k not in unlisted and not k.startswith("header_")}
+    return row | {
+        "size": status.st_size, "guard": stat_guard(status), "listed": recipe.digest(said),
+        "content": f"{status.st_ino:064x}", "header_rate": 16000, "header_channels": 1,
+        "header_seconds": 5.0, "format": "wav/pcm",
+    }  # fmt: skip
+
+
+def step(root: Path, out: Path, known: bool) -> dict[str, Any]:
+    from tasks import pipeline
+    from tasks.callers import Here
+
+    wall, cpu, before = time.monotonic(), time.process_time(), peak()
+    job = job_of(root, out)
+    if known:  # the whole stage: nothing is to be probed
+        found = pipeline.run_shard_stage(job, Here(), out / "manifests" / ".listing")
+        count = found.done.reused
+    else:
+        listed: Any = shard.survey(job)
+        count = listed.fresh.count if hasattr(listed, "fresh") else len(listed.probe)
+    return {
+        "known" if known else "first": count,
+        "wall_seconds": round(time.monotonic() - wall, 1),
+        "cpu_seconds": round(time.process_time() - cpu, 1),
+        "peak_mb": round(peak() / 1e6),
+        "of_it_imports_mb": round(before / 1e6),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--recordings", type=int, default=100_000)
+    parser.add_argument("--folder", type=Path, help="where the files are made")
+    parser.add_argument("--step", choices=("first", "known", "again"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.step:
+        root = options.folder
+        out = root.parent / ("new" if options.step == "first" else "out")
+        print(json.dumps(step(root, out, options.step != "first")))
+        return
+    home = Path(tempfile.mkdtemp(prefix="uttermill-survey-", dir=options.folder))
+    try:
+        tree(home / "in", options.recordings)
+        remember(home / "in", home / "out")
+        for name in ("first", "known", "again"):
+            words = ["--step", name, "--folder", str(home / "in")]
+            subprocess.run([sys.executable, "-m", "tests.bench.survey", *words], check=True)
+    finally:
+        shutil.rmtree(home)
+
+
+if __name__ == "__main__":
+    main()

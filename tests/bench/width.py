@@ -1,0 +1,261 @@
+"""How many workers one flow keeps busy: real Prefect, scheduler and dispatcher, stages that sleep.
+
+    python -m tests.bench.width [--workers 1000] [--shards 4000] [--seconds 6] [--before 1000]
+                                [--database postgres|sqlite] [--processes 4]
+
+Shards hold 15 minutes and each of their three stages takes `--seconds`. The simulated workers are
+real Dask workers, many in a process. `--before` runs so many shards again with two child flow runs
+at a time, as it was. Prints shards a second over all and while more shards waited, and CPU seconds
+and largest memory of flow, server, scheduler, workers and database.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+AUDIO = 900.0
+
+
+@contextmanager
+def child(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process of `_width_workers`, with the first line that it prints; ends with its input."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.bench._width_workers", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # a line for each worker
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.stdin.close()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+
+@contextmanager
+def children(count: int, address: str, workers: int) -> Iterator[list[int]]:
+    with ExitStack() as stack:
+        shares = [workers // count + (n < workers % count) for n in range(count)]
+        yield [stack.enter_context(child("workers", address, str(n)))[0].pid for n in shares if n]
+
+
+class Used:
+    """CPU seconds and largest memory of processes by name, with their children."""
+
+    def __init__(self, roots: dict[str, list[int]]) -> None:
+        self.roots = {name: [psutil.Process(pid) for pid in pids] for name, pids in roots.items()}
+        self.peak = dict.fromkeys(roots, 0)
+        self.last: dict[tuple[str, int], float] = {}
+        self.before: dict[str, float] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.look()
+        self.before = self.cpu()
+        self._thread.start()
+
+    def look(self) -> None:
+        for name, roots in self.roots.items():
+            memory = 0
+            for root in roots:
+                family = [root] if name == "flow" else [root, *root.children(recursive=True)]
+                for process in family:
+                    try:
+                        times = process.cpu_times()
+                        self.last[name, process.pid] = times.user + times.system
+                        memory += process.memory_info().rss
+                    except psutil.NoSuchProcess:
+                        continue
+            self.peak[name] = max(self.peak[name], memory)
+
+    def cpu(self) -> dict[str, float]:
+        found = dict.fromkeys(self.roots, 0.0)
+        for (name, _), seconds in self.last.items():
+            found[name] += seconds
+        return found
+
+    def _watch(self) -> None:
+        while not self._over.wait(1.0):
+            self.look()
+
+    def end(self) -> dict[str, Any]:
+        self._over.set()
+        self._thread.join()
+        self.look()
+        now = self.cpu()
+        return {
+            name: {
+                "cpu_seconds": round(now[name] - self.before[name], 1),
+                "peak_mb": round(self.peak[name] / 1e6),
+            }
+            for name in self.roots
+        }
+
+
+def as_before() -> None:
+    """As it was: a task run for each stage of each shard, and two child flow runs at a time."""
+    from flows import prepare
+    from flows.run import grouping
+
+    grouping.MOST_SHARDS = sys.maxsize
+    prepare.ceil = lambda number: 1  # type: ignore[assignment, attr-defined]
+
+
+def measured(
+    options: argparse.Namespace, home: Path, url: str, roots: dict[str, list[int]], shards: int
+) -> Any:
+    """Run the chains of so many shards within a flow."""
+    from prefect import flow
+
+    from flows import prepare
+    from flows.cluster import worker
+    from flows.cluster.settings import ClusterSettings
+    from flows.progress import Progress
+    from flows.run.caller import opened
+    from flows.run.metrics import Metrics
+    from flows.server import history
+    from tasks import pipeline
+    from tasks.checkpoints import manifest
+    from tasks.job import Done, Job
+    from tasks.schema import RECORDINGS
+    from tests.bench import _width_workers
+
+    worker.run_stage = _width_workers.run_stage  # type: ignore[assignment]
+    out, scratch = home / "out", home / "scratch"
+    scratch.mkdir(parents=True)
+    job = Job(out, scratch=scratch, item_timeout=options.seconds)
+    names = [f"shard-{number:06d}" for number in range(shards)]
+    row = {field.name: None for field in RECORDINGS}
+    for name in names:
+        rows = [{**row, "recording": f"a/{name}.wav", "locator": "{}", "present": True}]
+        manifest.commit(out, "shard", name, rows, RECORDINGS, {})
+    settings = ClusterSettings(kind="address", address=url)
+    ended: list[float] = []
+    busy: list[int] = []
+    stages = [0]
+
+    @flow(name="width", persist_result=False)
+    def run() -> int:
+        with opened(job, settings, Metrics(), out) as (caller, progress):
+            assert isinstance(progress, Progress)
+            observer = prepare.TaskRuns(job, caller, progress)
+            caller.call(os.getpid)  # nothing has started: stays here
+            assert caller.cluster.client is not None
+
+            def chain(shard: str) -> list[Done]:
+                pipeline.chain(job, shard, AUDIO, caller, observer, {})
+                ended.append(time.monotonic())
+                return []
+
+            over = threading.Event()
+
+            def watch() -> None:
+                while not over.wait(1.0):
+                    queues = caller.dispatcher._queues.values()
+                    busy.append(sum(len(calls.running) for calls in queues))
+
+            threading.Thread(target=watch, daemon=True).start()
+            begin = time.monotonic()
+            try:
+                observer.chains(dict.fromkeys(names, AUDIO), chain)
+            finally:
+                over.set()
+                stages[0] = observer.task_runs
+                wall.append(time.monotonic() - begin)
+        return 0
+
+    wall: list[float] = []
+    used = Used(roots)
+    complete, late = False, 0.0
+    try:
+        state: Any = run(return_state=True)
+        state.result()
+        began = time.monotonic()
+        flow_run = state.state_details.flow_run_id
+        complete = history.settle(flow_run, expected=stages[0], timeout=120)
+        late = time.monotonic() - began
+    except SystemExit:  # it takes too long: what was reached is told
+        pass
+    # From the first shard's end to the end of the last one that still had others behind it.
+    steady = ended[: max(2, len(ended) - max(busy))] or [0.0, 0.0]
+    first, last = steady[0], steady[-1]
+    return {
+        "shards": len(ended),
+        "wall_seconds": round(wall[0], 1),
+        "shards_a_second": round(len(ended) / wall[0], 2),
+        "shards_a_second_when_full": round((len(steady) - 1) / max(last - first, 1e-9), 2),
+        "most_busy": max(busy),
+        "task_runs": stages[0],
+        "history_complete": complete,
+        "history_late_seconds": round(late, 1),
+        "used": used.end(),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--workers", type=int, default=1000)
+    parser.add_argument("--shards", type=int, default=4000)
+    parser.add_argument("--before", type=int, default=0, help="shards to run as it was")
+    parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--processes", type=int, default=4)
+    parser.add_argument("--database", choices=("postgres", "sqlite"), default="postgres")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started ends too
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    home = Path(tempfile.mkdtemp(prefix="uttermill-width-"))
+    os.environ["PREFECT_HOME"] = str(home / "prefect")
+    os.environ.pop("PREFECT_API_URL", None)
+    try:
+        with ExitStack() as stack:
+            roots: dict[str, list[int]] = {"flow": [os.getpid()]}
+            if options.database == "postgres":
+                from tests import postgres
+
+                database = stack.enter_context(postgres.serving())
+                os.environ["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = database.url
+                roots["database"] = [database.pid]
+            from flows.server.server import LocalServer, using
+
+            server = stack.enter_context(LocalServer.start())
+            scheduler, address = stack.enter_context(child("scheduler"))
+            workers = stack.enter_context(children(options.processes, address, options.workers))
+            stack.enter_context(using(server.wait_ready()))
+            roots |= {"server": [server.pid], "scheduler": [scheduler.pid], "workers": workers}
+            print(json.dumps(vars(options)), flush=True)
+            found = measured(options, home / "now", address, roots, options.shards)
+            print(json.dumps({"now": found}), flush=True)
+            if options.before:
+                as_before()
+                found = measured(options, home / "before", address, roots, options.before)
+                print(json.dumps({"before": found}), flush=True)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,356 @@
+"""A browser on the explorer: every view, by mouse and by keyboard, light and dark, wide and narrow.
+
+Needs Debian's `chromium`. Whatever the browser complains about fails the test. Pictures go to the
+folder that UTTERMILL_SCREENSHOTS names.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import soundfile as sf
+import uvicorn
+
+from flows.explore import app
+from flows.explore.corpus import Corpus
+from tasks.reviews import log
+from tests import corpus
+from tests.e2e.test_report_browser import CHROMIUM, browser
+from tests.test_report import EVIL, recorded
+
+__all__ = ["browser"]  # a fixture
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine"),
+]
+TOKEN = "token-of-the-test"
+SHAPES = [("light", 1400), ("dark", 1400), ("light", 400), ("dark", 400)]
+VIEWS = {
+    "clips": "view=clips",
+    "clip": "view=clips&item=2",
+    "recordings": "view=recordings",
+    "recording": "view=recording&recording=talks/talk",
+    "charts": "view=charts&x=duration&y=loudness&try=duration:min:0.5",
+    "corpus": "view=corpus&what=speaker",
+    "words": "view=corpus&what=words",
+    "compare": "view=compare&against=1",
+}
+
+
+@dataclass(frozen=True)
+class Served:
+    out: Path
+    url: str
+
+
+def make(tmp: Path) -> Path:
+    """Two versions of seven recordings and of a talk of two speakers in four segments."""
+    corpus.make(tmp / "in", 8)
+    (tmp / "in" / "r07.wav").write_bytes(b"this is no audio")
+    corpus.listed(tmp / "in", 8, tmp / "list.jsonl", r04=EVIL)
+    talk = tmp / "talk"
+    talk.mkdir()
+    sf.write(talk / "talk.wav", corpus.speech(99, 24.0, 16000), 16000, "PCM_16")
+    (talk / "wav.scp").write_text(f"talk {talk}/talk.wav\n")
+    spans = [(0.5, 5.0), (5.5, 6.0), (7.0, 15.0), (16.0, 23.5)]
+    (talk / "segments").write_text(
+        "".join(f"t{n} talk {low} {high}\n" for n, (low, high) in enumerate(spans))
+    )
+    (talk / "text").write_text("".join(f"t{n} words of part {n}\n" for n in range(4)))
+    (talk / "utt2spk").write_text("".join(f"t{n} speaker{n % 2}\n" for n in range(4)))
+    sources = [
+        {"kind": "jsonl", "path": str(tmp / "list.jsonl"), "name": "c", "expect_broken": True},
+        {"kind": "kaldi", "path": str(talk), "name": "talks"},
+    ]
+    filters = corpus.filters({"use": "loudness"}, min=0.7)
+    job = corpus.job(tmp, sources=sources, filter={**filters, "segmenter": {"use": "auto"}})
+    recorded(job)
+    limited = corpus.filters({"use": "loudness"}, min=0.9)
+    recorded(replace(job, filter=job.filter.model_copy(update={"filters": corpus.job(
+        tmp, filter=limited).filter.filters})))  # fmt: skip
+    return job.out
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("browser"))
+
+
+@pytest.fixture
+def served(whole: Path, tmp_path: Path) -> Iterator[Served]:
+    """The explorer over a copy of OUT, on a port of its own."""
+    out = tmp_path / "out"
+    shutil.copytree(whole, out, symlinks=True)
+    yield from serve(out, tmp_path / "home")
+
+
+def serve(out: Path, home: Path) -> Iterator[Served]:
+    home.mkdir()
+    corpus_ = Corpus(out, home)
+    config = uvicorn.Config(
+        app.make(app.Explorer(corpus_, None, TOKEN, home)), log_level="warning", lifespan="off"
+    )
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        yield Served(out, f"http://127.0.0.1:{listener.getsockname()[1]}/?token={TOKEN}")
+        server.should_exit = True
+        thread.join(20)
+    corpus_.close()
+
+
+class Pages:
+    """Opens pages of contexts of their own, and collects what the browser complains about."""
+
+    def __init__(self, browser: Any) -> None:
+        self.browser, self.faults, self.contexts = browser, list[str](), list[Any]()
+
+    def context(self, scheme: str = "light", width: int = 1400) -> Any:
+        context = self.browser.new_context(
+            color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True
+        )
+        self.contexts.append(context)
+        return context
+
+    def page(self, served: Served, view: str, context: Any = None) -> Any:
+        page = (context or self.context()).new_page()
+        page.on("console", lambda m: self.faults.append(m.text)
+                if m.type in ("error", "warning") else None)  # fmt: skip
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+        page.on("dialog", lambda dialog: dialog.accept())
+        page.on("request", lambda r: self.faults.append(r.url)
+                if not r.url.startswith(served.url.partition("?")[0]) else None)  # fmt: skip
+        page.set_default_timeout(20_000)
+        page.goto(f"{served.url}#{view}")
+        page.locator("main h2:not(.loading)").wait_for()
+        return page
+
+
+@pytest.fixture
+def pages(served: Served, browser: Any) -> Iterator[Pages]:
+    found = Pages(browser)
+    yield found
+    for context in found.contexts:
+        context.close()
+    assert found.faults == []
+
+
+def picture(page: Any, name: str) -> None:
+    home = os.environ.get("UTTERMILL_SCREENSHOTS")
+    if home:
+        Path(home).mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=str(Path(home) / f"explore-{name}.png"))
+
+
+def wait(page: Any, condition: str) -> None:
+    for _ in range(200):
+        if page.evaluate(f"() => {condition}"):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"not within 10 s: {condition}")
+
+
+def decisions(served: Served) -> list[tuple[str, str | None, str]]:
+    return [(d.decision, d.text, d.note) for d in log.read(log.stored(served.out))]
+
+
+@pytest.mark.parametrize(("scheme", "width"), SHAPES)
+def test_every_view(pages: Pages, served: Served, scheme: str, width: int) -> None:
+    """Each view draws, has no serious fault for axe, and does not overflow its window."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    context = pages.context(scheme, width)
+    for name, view in VIEWS.items():
+        page = pages.page(served, view, context)
+        if name == "clip":
+            page.locator("[data-ready]").wait_for()
+        page.wait_for_timeout(150)
+        assert page.locator("#fault").is_hidden()
+        found = Axe().run(page).response["violations"]
+        grave = [f"{v['id']}: {v['nodes'][0]['html'][:120]}" for v in found
+                 if v["impact"] in ("serious", "critical")]  # fmt: skip
+        assert grave == [], name
+        overflow = page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
+        assert overflow <= 0, (name, overflow)
+        picture(page, f"{name}-{scheme}-{width}")
+        page.close()
+
+
+def test_texts_are_inert(pages: Pages, served: Served) -> None:
+    page = pages.page(served, "view=clips&q=onerror")
+    assert page.locator("tbody tr").count() == 1
+    page.locator("tbody tr td").nth(4).click()
+    page.locator("#clip .text").wait_for()
+    assert page.locator("img").count() == 0
+    assert "</script>" in page.locator("#clip .text").inner_text()
+
+
+def test_by_keyboard_alone(pages: Pages, served: Served) -> None:
+    page = pages.page(served, "view=clips&in.outcome=packaged")
+    keys = page.keyboard
+    keys.press("j")
+    page.locator("[data-ready]").wait_for()
+    assert page.locator("tr[aria-selected]").count() == 1
+    keys.press("Space")
+    wait(page, "document.querySelector('#clip audio').currentTime > 0.1")
+    first = page.evaluate("() => location.hash")
+    keys.press("y")
+    wait(page, f"location.hash !== {first!r}")
+    keys.press("n")
+    wait(page, "document.querySelectorAll('.tag.person').length === 2")
+    keys.press("k")
+    keys.press("u")
+    page.wait_for_timeout(300)
+    keys.press("e")
+    page.locator("#text").fill("the right words")
+    keys.press("Control+Enter")
+    page.locator(".person-says").wait_for()
+    made = [kind for kind, _, _ in decisions(served)]
+    assert made == ["keep", "drop", "undo", "retext"]
+    assert decisions(served)[-1][1] == "the right words"
+    keys.press("Escape")
+    keys.press("Escape")
+    page.locator("#clip").wait_for(state="hidden")
+    keys.press("/")
+    keys.type("part 2")
+    wait(page, "document.querySelectorAll('tbody tr').length === 1")
+    keys.press("Enter")
+    keys.press("3")
+    page.locator(".plot canvas").first.wait_for()
+    keys.press("?")
+    assert page.locator("dialog[open]").count() == 1
+
+
+def test_sorting_filtering_and_the_address(pages: Pages, served: Served) -> None:
+    page = pages.page(served, "view=clips")
+    page.get_by_role("button", name="seconds", exact=True).click()
+    wait(page, "document.querySelector('th[aria-sort=ascending]')")
+    page.locator("#filters li", has_text="dropped").locator("input").check()
+    wait(
+        page,
+        "document.querySelectorAll('tbody tr').length > 0 && "
+        "[...document.querySelectorAll('tbody .tag')].every(t => t.textContent === 'dropped')",
+    )
+    rows = page.locator("tbody tr").count()
+    address = page.url
+    assert "sort=seconds" in address
+    other = pages.page(served, address.partition("#")[2])
+    assert other.locator("tbody tr").count() == rows
+    page.locator(".chips button").first.click()
+    wait(page, f"document.querySelectorAll('tbody tr').length > {rows}")
+    page.go_back()
+    wait(page, f"document.querySelectorAll('tbody tr').length === {rows}")
+
+
+def test_charts_choose_clips(pages: Pages, served: Served) -> None:
+    page = pages.page(served, "view=charts&x=duration&y=loudness")
+    box = page.locator(".plot canvas").first.bounding_box()
+    page.mouse.move(box["x"] + 60, box["y"] + 80)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 90, steps=4)
+    page.mouse.up()
+    page.locator("table.grid").wait_for()
+    assert "max.duration=" in page.url
+    page.keyboard.press("3")
+    page.locator(".sliders select").select_option("duration:min")
+    page.get_by_role("button", name="Try it").click()
+    page.get_by_label("duration min, exactly").fill("0.5")
+    wait(page, "/With these limits: about/.test(document.querySelector('.kept').textContent)")
+    assert "--set filter.filters.duration.min=0.5" in page.locator(".settings").inner_text()
+
+
+def test_a_recording_over_time(pages: Pages, served: Served) -> None:
+    page = pages.page(served, "view=recordings")
+    page.get_by_role("link", name="talks/talk").click()
+    board = page.locator("canvas.timeline")
+    board.wait_for()
+    page.get_by_role("button", name="Speech probability").click()
+    page.locator("canvas[data-speech]").wait_for()
+    box = board.bounding_box()
+    page.mouse.click(box["x"] + box["width"] * 5.7 / 23.5, box["y"] + 30)  # what was dropped
+    page.locator("#clip [data-ready]").wait_for()
+    assert page.locator("#clip .o-dropped").first.is_visible()
+    page.keyboard.press("b")
+    wait(page, "document.querySelectorAll('.cut').length === 2")
+    wait(page, "document.querySelector('#clip audio').currentTime > 0.05")
+
+
+def test_a_decision_on_a_selection(pages: Pages, served: Served) -> None:
+    page = pages.page(served, "view=clips&in.reason=too_short")
+    count = page.locator("tbody tr").count()
+    page.locator(".bulk button", has_text="keep").click()
+    wait(page, f"document.querySelectorAll('.tag.person').length === {count}")
+    assert [kind for kind, _, _ in decisions(served)] == ["keep"] * count
+
+
+def test_two_browsers_and_ten_tabs(pages: Pages, served: Served) -> None:
+    """Both store; each sees what the other did with its next decision; ten tabs all draw."""
+    one, two = (pages.page(served, "view=clips&in.outcome=packaged") for _ in range(2))
+    one.keyboard.press("j")
+    one.locator("[data-ready]").wait_for()
+    two.keyboard.press("k")
+    two.locator("[data-ready]").wait_for()
+    one.keyboard.press("y")
+    two.keyboard.press("n")
+    wait(one, "document.querySelectorAll('.tag.person').length === 1")
+    wait(two, "document.querySelectorAll('.tag.person').length === 1")
+    assert sorted(kind for kind, _, _ in decisions(served)) == ["drop", "keep"]
+    context = pages.context()
+    for _ in range(10):
+        tab = pages.page(served, "view=clips", context)
+        assert tab.locator("tbody tr").count() == 12
+
+
+def test_a_clip_without_audio(pages: Pages, served: Served) -> None:
+    page = pages.page(served, "view=clips&in.outcome=failed")
+    page.keyboard.press("j")
+    wait(page, "/^No audio: /.test(document.getElementById('levels')?.textContent)")
+
+
+def test_a_wrong_token(browser: Any, served: Served) -> None:
+    page = browser.new_page()
+    answer = page.goto(served.url.replace(TOKEN, "wrong"))
+    assert answer.status == 403
+    assert "whole address" in page.inner_text("body")
+    page.close()
+
+
+def test_first_paint_and_weight(pages: Pages, served: Served) -> None:
+    page = pages.page(served, "view=clips")
+    paint = page.evaluate("() => performance.getEntriesByType('paint')[0].startTime")
+    files = page.evaluate(
+        "() => performance.getEntriesByType('resource').map(r => [r.name, r.decodedBodySize])"
+    )
+    script = sum(size for name, size in files if ".js" in name)
+    print(f"first paint {paint:.0f} ms, {script} bytes of script")
+    assert 0 < script < 1_000_000
+    assert paint < 1000
+
+
+@pytest.mark.nightly
+def test_a_million_rows(pages: Pages, tmp_path: Path) -> None:
+    """Each view of 1,000,000 made rows; the time from the change of the address to the answer."""
+    from tests.bench import explore as bench
+
+    bench.make(tmp_path / "out", 1_000_000)
+    (tmp_path / "out" / "runs").mkdir()
+    for served in serve(tmp_path / "out", tmp_path / "home"):
+        page = pages.page(served, "view=clips")
+        for name, view in {**VIEWS, "search": "view=clips&q=harbour yellow"}.items():
+            if name in ("recording", "compare"):
+                continue
+            page.goto("about:blank")
+            began = time.monotonic()
+            page.goto(f"{served.url}#{view}")
+            page.locator("main h2:not(.loading)").wait_for()
+            print(f"{name}: {1000 * (time.monotonic() - began):.0f} ms")
+            picture(page, f"million-{name}")

@@ -1,0 +1,255 @@
+"""Utterances of one recording that share a window: who does, whose words are whose, the cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import soundfile as sf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.asr import SharedWindow, SpeechClip, Transcript, Word, faster_whisper
+from tasks.asr._whisper_shared import apart
+from tasks.asr._whisper_windows import RATE, Heard, Language, Window
+from tasks.checkpoints import sharing
+from tasks.job import Job
+from tests import corpus
+from tests.stub_whisper import StubWhisper
+
+Span = tuple[float, float]
+
+
+# --- who shares a window -----------------------------------------------------------------------
+
+
+@given(
+    parts=st.lists(st.tuples(st.integers(0, 400), st.integers(1, 3200)), max_size=40),
+    longest=st.sampled_from([5.0, 29.0]),
+)
+def test_windows_hold_each_span_once_in_order(parts: list[tuple[int, int]], longest: float) -> None:
+    rate, spans, at = 100, [], 0
+    for gap, length in parts:
+        spans.append((at + gap, at + gap + length))
+        at += gap + length
+    found = sharing.windows(spans[::-1], rate, longest)
+    assert [span for window in found for span in window] == spans
+    for window in found:
+        pauses = [sharing.pause(*pair, rate) for pair in pairwise(window)]
+        assert all(sharing.PAUSE[0] <= pause <= sharing.PAUSE[1] for pause in pauses)
+        seconds = sum(end - start for start, end in window) / rate + sum(pauses)
+        assert len(window) == 1 or seconds <= longest + 1e-9
+
+
+def test_spans_that_overlap_share_no_window() -> None:
+    assert sharing.windows([(0, 100), (90, 200), (210, 300)], 100, 29.0) == [
+        ((0, 100),),
+        ((90, 200), (210, 300)),
+    ]
+
+
+# --- whose words are whose ---------------------------------------------------------------------
+
+
+def shared(*seconds: float, pause: float = 0.5) -> SharedWindow:
+    """A window whose samples are their own times."""
+    bounds, at = [], 0
+    for length in seconds:
+        bounds.append((at, at + round(length * RATE)))
+        at = bounds[-1][1] + round(pause * RATE)
+    samples = (np.arange(bounds[-1][1]) / RATE).astype(np.float32)
+    return SharedWindow(samples, tuple(bounds))
+
+
+def clips_of(window: SharedWindow, speech: bool = True) -> list[SpeechClip]:
+    made = []
+    for place, (first, last) in enumerate(window.bounds):
+        clip = SpeechClip(window.samples[first:last], None, window, place)
+        clip.__dict__["speech"] = ((0.0, (last - first) / RATE),) if speech else ()
+        made.append(clip)
+    return made
+
+
+def words(*spans: Span, probability: float = 0.9) -> tuple[Word, ...]:
+    return tuple(Word(f" w{start:g}", start, end, probability) for start, end in spans)
+
+
+def test_words_go_to_the_utterance_in_which_they_lie() -> None:
+    window = shared(2.0, 1.0, 3.0)  # at 0 to 2, 2.5 to 3.5 and 4 to 7 s
+    said = words((0.1, 1.0), (1.0, 2.2), (2.4, 3.6), (3.9, 5.0), (5.0, 7.0))
+    heard = Window(Heard("…", -0.3, 0.1, (1,) * 5), Language("de", 0.9, "de", 0.9), said)
+    clips = clips_of(window)
+    found = apart(heard, dict(enumerate(clips)), window)
+    texts = [hearing.transcript(True) for hearing in found.values()]
+    assert [t.text for t in texts] == ["w0.1 w1", "w2.4", "w3.9 w5"]
+    assert [[(w.start, w.end) for w in t.words or ()] for t in texts] == [
+        [pytest.approx((0.1, 1.0)), pytest.approx((1.0, 2.0))],
+        [pytest.approx((0.0, 1.0))],
+        [pytest.approx((0.0, 1.0)), pytest.approx((1.0, 3.0))],
+    ]
+    assert {t.language for t in texts} == {"de"}
+    assert [t.avg_logprob for t in texts] == pytest.approx([-0.3] * 3)
+    assert not any(hearing.again for hearing in found.values())
+    alone = apart(heard, {7: clips[1]}, window)
+    assert alone[7].transcript(True) == texts[1]
+
+
+def test_phrases_tell_words_apart_where_their_times_mislead() -> None:
+    window = shared(2.0, 1.0, 3.0)
+    # The word after silence is timed before it, as by the engine in Mandarin.
+    said = words((0.1, 1.5), (1.5, 1.9), (2.0, 3.5), (3.5, 5.0), (5.0, 7.0))
+    lengths = [len(word.word) for word in said]
+    phrases = ((0.0, 2.0, lengths[0]), (2.5, 3.5, sum(lengths[1:3])), (4.0, 7.0, sum(lengths[3:])))
+    heard = Window(Heard("…", -0.3, 0.1, (1,) * 5), Language("zh"), said, phrases)
+    found = apart(heard, dict(enumerate(clips_of(window))), window)
+    texts = [hearing.transcript(True) for hearing in found.values()]
+    assert [t.text for t in texts] == ["w0.1", "w1.5 w2", "w3.5 w5"]
+    # A phrase over two utterances is divided by its words.
+    joined = ((0.0, 3.5, sum(lengths[:3])), phrases[2])
+    found = apart(replace(heard, phrases=joined), dict(enumerate(clips_of(window))), window)
+    texts = [hearing.transcript(True) for hearing in found.values()]
+    assert [t.text for t in texts] == ["w0.1 w1.5", "w2", "w3.5 w5"]
+
+
+@pytest.mark.parametrize(
+    ("said", "ratio", "again"),
+    [
+        (words((0.0, 2.0), (2.5, 3.5)), "a b", [False, False]),
+        (words((0.0, 2.0)), "a b", [False, True]),  # no word for the second
+        (words((0.0, 0.9), (2.5, 3.5)), "a b", [True, False]),  # its end is missing
+        (None, "a b", [True, True]),
+        (words((0.0, 2.0), (2.5, 3.5)), "la " * 60, [True, True]),
+        (words((0.0, 2.0)) + words((2.5, 3.5), probability=0.2), "a b", [False, True]),
+    ],
+)
+def test_doubtful_ones_are_heard_by_themselves(said: Any, ratio: str, again: list[bool]) -> None:
+    window = shared(2.0, 1.0)
+    heard = Window(Heard(ratio, -0.3, 0.1, (1, 1)), Language("de", 0.9), said)
+    found = apart(heard, dict(enumerate(clips_of(window))), window)
+    assert [hearing.again for hearing in found.values()] == again
+
+
+class Ear:
+    """Hears each of `sentences` as one word; in shared windows only the first `many`."""
+
+    def __init__(self, sentences: Sequence[Span], many: int = 99, logprob: float = -0.2) -> None:
+        self.sentences, self.many, self.logprob = sentences, many, logprob
+        self.heard: list[Span] = []
+
+    def hear(self, asked: Any, detect: bool = True, timed: bool = False) -> list[Window]:
+        return [self._one(each[0]) for each in asked]
+
+    def length(self, piece: SpeechClip) -> int:
+        return 30
+
+    def _one(self, piece: SpeechClip) -> Window:
+        first, last = float(piece.samples[0]), float(piece.samples[-1])
+        self.heard.append((round(first, 2), round(last, 2)))
+        inside = [s for s in self.sentences if first <= s[0] and s[1] <= last + 0.01]
+        many = self.many if len(inside) > 1 else 1
+        said = tuple(Word(f" w{a:g}", a - first, b - first, 0.9) for a, b in inside[:many])
+        text = "".join(word.word for word in said).strip()
+        return Window(Heard(text, self.logprob, 0.0, (1,) * len(said)), Language("en", 0.9), said)
+
+
+def heard(ear: Ear, clips: Sequence[SpeechClip], **options: Any) -> list[Transcript]:
+    backend = faster_whisper.Backend(faster_whisper.Settings(**options), StubWhisper())
+    backend._windows = ear  # type: ignore[assignment]
+    return list(backend.transcribe(clips))
+
+
+SENTENCES = ((0.0, 2.0), (2.5, 3.5), (4.0, 7.0))
+
+
+def test_a_window_is_heard_once_for_all_its_utterances() -> None:
+    ear = Ear(SENTENCES)
+    clips = clips_of(shared(2.0, 1.0, 3.0))
+    texts = heard(ear, clips)
+    assert [t.text for t in texts] == ["w0", "w2.5", "w4"]
+    assert ear.heard == [(0.0, 7.0)]
+    # One of them alone, or in another order: the same.
+    assert heard(Ear(SENTENCES), clips[1:2]) == texts[1:2]
+    assert heard(Ear(SENTENCES), clips[::-1], batch_size=1) == texts[::-1]
+
+
+def test_what_a_window_leaves_out_is_heard_by_itself() -> None:
+    ear = Ear(SENTENCES, many=2)
+    texts = heard(ear, clips_of(shared(2.0, 1.0, 3.0)))
+    assert [t.text for t in texts] == ["w0", "w2.5", "w4"]
+    assert ear.heard == [(0.0, 7.0), (4.0, 7.0)]
+
+
+def test_two_languages_are_two_windows() -> None:
+    ear = Ear(SENTENCES)
+    clips = clips_of(shared(2.0, 1.0, 3.0))
+    forced = SpeechClip(clips[1].samples, "de", clips[1].window, 1)
+    forced.__dict__["speech"] = clips[1].speech
+    heard(ear, [clips[0], forced, clips[2]])
+    assert ear.heard == [(0.0, 7.0)] * 2
+
+
+def test_a_window_that_the_engine_refuses_fails_its_utterances_only() -> None:
+    engine = StubWhisper(fits=0)
+    backend = faster_whisper.Backend(faster_whisper.Settings(), engine)
+    texts = list(backend.transcribe(clips_of(shared(2.0, 1.0, 3.0))))
+    assert all(text.error for text in texts)
+
+
+# --- what it costs -----------------------------------------------------------------------------
+
+
+def job(home: Path, out: str, longest: float = 30.0, **changes: Any) -> Job:
+    return corpus.job(
+        home,
+        out=home / out,
+        filter={
+            "segmenter": {"use": "tests.plugins.regular"},
+            "filters": [{"use": "duration", "min": 0.05, "max": longest}],
+        },
+        transcribe={"backend": {"use": "tests.plugins.sharing_asr"}, "verdicts": ()},
+        **changes,
+    )
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    noise = np.random.default_rng(1).standard_normal(8000 * 9).astype(np.float32) * 0.1
+    sf.write(tmp_path / "in" / "a.wav", noise, 8000, "PCM_16")
+    return tmp_path
+
+
+def said(version: Path) -> dict[float, str]:
+    rows = pq.read_table(version / "utterances.parquet").to_pylist()
+    return {row["start"]: row["text"] for row in rows}
+
+
+def test_a_threshold_changes_no_text_of_neighbours(home: Path) -> None:
+    loose, counts = corpus.run(job(home, "a"))
+    assert counts["transcribe"] == (9, 0)
+    texts = said(loose.path)
+    assert texts[0.0].startswith("0 of 4: ")
+    tight, counts = corpus.run(job(home, "a", 0.55))
+    assert counts["resample"][0] == 0
+    assert counts["transcribe"] == (0, 5)
+    assert said(tight.path) == {at: text for at, text in texts.items() if round(at) % 4 < 2}
+    # The other way round, and from nothing: the same texts; what is let in costs itself.
+    first, counts = corpus.run(job(home, "b", 0.55))
+    assert said(first.path) == said(tight.path)
+    assert counts["transcribe"] == (5, 0)
+    again, counts = corpus.run(job(home, "b"))
+    assert counts["transcribe"] == (4, 5)
+    assert said(again.path) == texts
+
+
+def test_only_windows_with_a_kept_utterance_are_converted(home: Path) -> None:
+    """Utterances of 0.4, 0.5, 0.6 and 0.7 s in turn: four share a window, the ninth is alone."""
+    _, counts = corpus.run(job(home, "a", 0.45))
+    assert counts["resample"] == (9, 0)
+    assert counts["transcribe"] == (3, 0)

@@ -1,0 +1,144 @@
+"""`plan` says before a run what the run then does, item by item, and which settings cause it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.estimating import planning
+from tasks.job import Job
+from tests import corpus
+
+SHARD = {"settle_seconds": 0, "hours": corpus.seconds_of(0) * 4 / 3600}
+STAGES = corpus.STAGES
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    corpus.make(tmp_path / "in")
+    corpus.run(asked(tmp_path))
+    return tmp_path
+
+
+def asked(home: Path, **changes: Any) -> Job:
+    return corpus.job(home, **{"shard": SHARD, **changes})
+
+
+def planned(job: Job, before: Job | None) -> tuple[dict[str, tuple[int, int]], planning.Plan]:
+    plan = planning.plan(job, before)
+    return {name: (a.compute, a.reuse) for name, a in plan.stages.items()}, plan
+
+
+def test_a_first_run_computes_everything(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in")
+    (tmp_path / "in/page.wav").write_text("<html>not found</html>")
+    (tmp_path / "in/notes.txt").write_text("no audio")
+    told, plan = planned(asked(tmp_path), None)
+    assert told == {"shard": (11, 0)} | dict.fromkeys(STAGES[1:], (10, 0))
+    assert {cause for a in plan.stages.values() for cause in a.because} == {"sources"}
+    expected = sum(corpus.seconds_of(n) for n in range(10))
+    assert plan.stages["filter"].seconds == pytest.approx(expected, abs=1e-3)
+    assert plan.ignored == {"extension": 1}
+    assert plan.again == 0
+    assert not (tmp_path / "out").exists()
+    done = corpus.run(asked(tmp_path))[1]
+    assert done == told
+
+
+def test_nothing_to_do(home: Path) -> None:
+    told, plan = planned(asked(home), asked(home))
+    assert told == dict.fromkeys(STAGES, (0, 10)) == corpus.run(asked(home))[1]
+    assert plan.changes == []
+    assert plan.clips == (10, 10)
+
+
+@pytest.mark.parametrize(
+    ("changes", "causes"),
+    [
+        ({"resample": {"rate": 24000}}, ["resample.rate"]),
+        ({"transcribe": {"backend": {"use": "fake", "seed": 3}}}, ["transcribe.backend.seed"]),
+        ({"filter": corpus.filters(max=1.1)}, ["filter.filters.duration.max"]),
+        ({"filter": corpus.filters({"use": "peak"})}, ["filter.filters.peak"]),
+        ({"package": {"formats": ["nemo"]}}, ["package.formats.nemo", "package.formats.wenet"]),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)  # fmt: skip
+def test_a_changed_setting_is_named_and_its_work_counted(
+    home: Path, changes: dict[str, Any], causes: list[str]
+) -> None:
+    then = asked(home, **changes)
+    told, plan = planned(then, asked(home))
+    assert [change.setting for change in plan.changes] == causes
+    assert told == corpus.run(then)[1]
+    for name, amount in plan.stages.items():
+        assert set(amount.because) <= set(causes), name
+        assert bool(amount.compute) == bool(amount.because), name
+
+
+def test_a_loosened_limit_costs_what_it_lets_in(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in")
+    tight = asked(tmp_path, filter=corpus.filters(max=1.1))
+    corpus.run(tight)
+    loose = asked(tmp_path, filter=corpus.filters(max=1.7))
+    told, plan = planned(loose, tight)
+    assert told == corpus.run(loose)[1]
+    assert told["filter"] == (0, 10)
+    assert told["resample"][0] == told["transcribe"][0] == 3
+    assert plan.again == 0, "nothing of it was computed before"
+
+
+def test_new_changed_and_removed_recordings(home: Path) -> None:
+    for number in (11, 12):
+        corpus.add(home / "in", number)
+    corpus.add(home / "in", 3, seed=99)
+    (home / "in/r05.wav").unlink()
+    told, plan = planned(asked(home, package={"max_removed_fraction": 1}), asked(home))
+    assert plan.removed == 1
+    for name in STAGES[:4]:
+        assert told[name] == (3, 8), name
+    done = corpus.run(asked(home, package={"max_removed_fraction": 1}))[1]
+    assert done == told
+
+
+def test_a_change_and_new_recordings_are_both_named(home: Path) -> None:
+    corpus.add(home / "in", 11)
+    then = asked(home, resample={"rate": 8000})
+    told, plan = planned(then, asked(home))
+    assert told == corpus.run(then)[1]
+    assert list(plan.stages["resample"].because) == ["resample.rate", "sources"]
+    assert list(plan.stages["filter"].because) == ["sources"]
+    new = corpus.seconds_of(11)
+    assert plan.stages["resample"].seconds - plan.again == pytest.approx(new, abs=1e-3)
+
+
+def test_settings_of_a_run_that_did_not_get_far_are_still_the_cause(home: Path) -> None:
+    """The newest run had other settings, and was interrupted before it converted anything."""
+    plan = planned(asked(home, resample={"rate": 8000}), asked(home, resample={"rate": 24000}))[1]
+    assert list(plan.stages["resample"].because) == ["resample.rate"]
+
+
+def test_a_killed_run_is_finished_without_a_cause(home: Path) -> None:
+    for path in corpus.parts(home / "out", "manifests/transcribe"):
+        path.unlink()
+    told, plan = planned(asked(home), asked(home))
+    assert told["transcribe"] == (10, 0)
+    assert plan.changes == []
+    assert plan.stages["transcribe"].because == {}
+
+
+def test_a_plan_writes_nothing(home: Path) -> None:
+    corpus.add(home / "in", 11)
+    before = {p: p.stat().st_mtime_ns for p in (home / "out").rglob("*")}
+    planned(asked(home, resample={"rate": 8000}), asked(home))
+    assert {p: p.stat().st_mtime_ns for p in (home / "out").rglob("*")} == before
+
+
+def test_control_a_plan_with_a_wrong_recipe_is_seen(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.recipe.RESAMPLE_VERSION", 99)
+    told, _ = planned(dataclasses.replace(asked(home)), asked(home))
+    assert told["resample"] == (10, 0)

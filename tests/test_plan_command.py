@@ -1,0 +1,162 @@
+"""`uttermill plan`, and `status` and `what-if`, which agree with it; without a cluster."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from flows import cli, settings
+from flows.cli import asking
+from flows.cli.show import plans as shown
+from flows.run import launch, plans, runs
+from tasks import pipeline
+from tests import corpus
+from tests.test_commands import told
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Settings of a run that has ended well."""
+    corpus.make(tmp_path / "in")
+    data = {
+        "sources": [{"kind": "folder", "path": str(tmp_path / "in"), "name": "c"}],
+        "out": str(tmp_path / "out"),
+        "shard": {"settle_seconds": 0},
+        "transcribe": {"backend": {"use": "fake"}},
+    }
+    path = tmp_path / "settings.yaml"
+    path.write_text(yaml.safe_dump(data))
+    prepared(path)
+    return path
+
+
+def prepared(path: Path, *sets: str) -> None:
+    """A run in this process, with what it leaves in OUT/runs."""
+    chosen = settings.read(str(path), [], None, sets)
+    with runs.record(Path(chosen.out), chosen) as run:
+        _, stages = pipeline.run_here(chosen.job())
+        run.finish({"stages": stages})
+
+
+def test_json_as_promised(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = told(capsys, "plan", str(file), "--set", "resample.rate=24000")
+    assert list(plan["stages"]) == list(corpus.STAGES)
+    for entry in plan["stages"].values():
+        assert set(entry) == {"compute", "reuse", "hours", "seconds", "because"}
+    hours = sum(corpus.seconds_of(n) for n in range(10)) / 3600
+    resample = plan["stages"]["resample"]
+    assert (resample["compute"], resample["because"]) == (10, ["resample.rate"])
+    assert resample["hours"] == plan["hours_again"] == pytest.approx(hours, rel=1e-3)
+    assert plan["stages"]["filter"] == {
+        "compute": 0, "reuse": 10, "hours": 0.0, "seconds": 0.0, "because": [],
+    }  # fmt: skip
+    assert plan["changes"] == [{"setting": "resample.rate", "before": 16000, "after": 24000}]
+    assert plan["version"] == {"newest": "v0001", "clips": 10, "clips_then": 10, "new": True}
+    assert plan["stages"]["package"]["seconds"] > 0, "by the last run"
+
+
+def test_people_are_told_which_setting_costs_what(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["plan", str(file), "--set", "resample.rate=24000"]) == 0
+    said = capsys.readouterr().err
+    assert "resample.rate 16000 → 24000: resample, transcribe and package 10 items, 0.00 h" in said
+    assert cli.main(["plan", str(file)]) == 0
+    assert "v0001 stays as it is, with 10 clips." in capsys.readouterr().err
+
+
+def test_status_agrees(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus.add(file.parent / "in", 11)
+    plan = told(capsys, "plan", str(file))["stages"]
+    status = told(capsys, "status", str(file.parent / "out"))["stages"]
+    assert {n: (e["items_done"], e["items_to_compute"]) for n, e in status.items()} == {
+        name: (entry["reuse"], entry["compute"]) for name, entry in plan.items()
+    }
+    assert status["transcribe"] == {"items_done": 10, "items_to_compute": 1}
+
+
+def test_what_if_does_not_take_what_is_made_anew_for_new(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(file.parent / "out")
+    answer = told(capsys, "what-if", out, "--set", "resample.rate=24000")
+    assert answer["difference"] == {"items": 0, "hours": 0.0}
+    assert answer["then"]["not_yet_transcribed"]["items"] == 0
+    again = told(capsys, "plan", str(file), "--set", "resample.rate=24000")
+    assert answer["plan"]["stages"] == again["stages"]
+    tight = told(capsys, "what-if", out, "--set", "filter.filters.duration.max=1.1")
+    assert tight["difference"]["items"] == -6
+
+
+def test_a_plan_of_nothing_makes_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus.make(tmp_path / "in", 2)
+    words = ["plan", "--source", str(tmp_path / "in"), "--out", str(tmp_path / "out")]
+    plan = told(capsys, *words, "--set", "transcribe.backend.use=fake")
+    assert plan["stages"]["filter"]["compute"] == 2
+    assert plan["stages"]["filter"]["seconds"] is None, "no run has measured it"
+    assert not (tmp_path / "out").exists()
+    assert cli.main(["plan", "--source", str(tmp_path / "no"), "--out", "o"]) == 2
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("answer", "started"), [("y\n", True), ("n\n", False), ("", False)])
+def test_run_asks_before_it_computes_much_again(
+    file: Path, monkeypatch: pytest.MonkeyPatch, answer: str, started: bool
+) -> None:
+    monkeypatch.setattr(plans, "ASKS", 1.0)
+    ran: list[Any] = []
+
+    def started_with(chosen: Any) -> dict[str, Any]:
+        ran.append(chosen)
+        return {}
+
+    monkeypatch.setattr(launch, "run", started_with)
+    monkeypatch.setattr("flows.cli.show.runs.run", lambda result, console: None)
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    monkeypatch.setattr(sys, "stderr", said := Terminal())
+    words = ["run", str(file), "--set", "resample.rate=24000"]
+    assert cli.main(words) == (0 if started else 130)
+    assert bool(ran) is started
+    assert "h of audio again" in said.getvalue()
+    ran.clear()
+    assert cli.main([*words, "--yes"]) == 0
+    assert ran
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))  # no terminal: nobody to ask
+    assert cli.main(words) == 0
+
+
+def test_three_lines_before_a_run(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", said := io.StringIO())
+    chosen = settings.read(str(file), [], None, ["resample.rate=24000"])
+    assert asking.agreed(chosen, False)
+    lines = said.getvalue().splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("Plan: compute resample 10, transcribe 10, package 10 (0.00 h")
+    assert lines[1] == "Because: resample.rate 16000 → 24000."
+    assert lines[2].endswith("a new version will hold about 10 clips (v0001 has 10).")
+
+
+def test_settings_that_came_and_went_are_told_so() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    stage = {"compute": 1, "reuse": 0, "hours": 1.0, "seconds": 60.0}
+    result = {
+        "stages": {"filter": {**stage, "because": ["filter.filters.peak"]}},
+        "changes": [{"setting": "filter.filters.peak", "before": None, "after": "added"}],
+        "seconds": 60.0, "removed": 2,
+        "version": {"newest": "v0001", "clips": 1, "clips_then": 1, "new": False},
+    }  # fmt: skip
+    shown.before_run(result, console)
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "filter.filters.peak added; 2 recordings have left their sources" in said

@@ -1,0 +1,158 @@
+"""First steps: `init`, `plugins SHELF.NAME`, `--version`, `completion`."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from flows import cli, settings
+from flows.cli import shelf_facts
+from tasks import plugins, shelves
+from tests import corpus
+from tests.test_commands import told
+
+
+@pytest.mark.parametrize("purpose", ["asr", "tts", "vc"])
+@pytest.mark.parametrize("languages", [(), ("zh",), ("en", "de")])
+def test_init_writes_settings_that_load(
+    tmp_path: Path, purpose: str, languages: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus.make(tmp_path / "in: a", 1)
+    file = tmp_path / "mine.yaml"
+    flags = [word for code in languages for word in ("--language", code)]
+    words = ["init", str(file), "--for", purpose, "--source", str(tmp_path / "in: a")]
+    made = told(capsys, *words, "--out", str(tmp_path / "out"), *flags)
+    assert made == {"settings": str(file), "purpose": purpose, "languages": [*languages]}
+    read = settings.read(str(file), [], None, [])
+    job = settings.check_wishes(read)
+    assert job.resample.rate == {"asr": 16000, "tts": 24000, "vc": 40000}[purpose]
+    assert read.sources[0].path == str(tmp_path / "in: a")
+    forced = read.sources[0].options.get("language")
+    assert forced == (languages[0] if len(languages) == 1 else None)
+    text = file.read_text()
+    assert text.count("#") > 8
+    if purpose != "vc" and languages:
+        assert f"allowed: [{', '.join(languages)}]" in text
+    assert cli.main(words) == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_init_for_voices_runs(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 3)
+    file = tmp_path / "vc.yaml"
+    words = ["--for", "vc", "--source", str(tmp_path / "in"), "--out", str(tmp_path / "out")]
+    assert cli.main(["init", str(file), *words]) == 0
+    chosen = settings.read(str(file), [], None, ["shard.settle_seconds=0"])
+    published, _ = corpus.run(chosen.job())
+    assert published.summary["utterances"]["packaged"] > 0
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_init_asks_at_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", Terminal("song\ntts\nen, de\n\n/data/talk\n\n"))
+    monkeypatch.setattr(sys, "stderr", asked := Terminal())
+    assert cli.main(["init"]) == 0
+    assert asked.getvalue().count("What is it for") == 2, "an unknown purpose is asked again"
+    read = settings.read("uttermill.yaml", [], None, [])
+    assert (read.resample.rate, read.sources[0].path) == (24000, "/data/talk")
+    assert read.out == str(tmp_path / "prepared")
+
+
+def test_init_without_a_terminal_names_the_flag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert cli.main(["init", str(tmp_path / "x.yaml"), "--for", "asr"]) == 2
+    assert "give --source" in capsys.readouterr().err
+    assert not (tmp_path / "x.yaml").exists()
+
+
+def test_one_plugin_with_all_its_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = told(capsys, "plugins", "filters.silence")
+    (entry,) = answer["filters"].values()
+    by_name = {setting["setting"]: setting for setting in entry["settings"]}
+    assert by_name["threshold_db"] == {
+        "setting": "threshold_db", "unit": "dBFS", "default": -65.0, "required": False,
+        "kind": "recipe", "meaning": "Frames of lower RMS are silent, dBFS.",
+    }  # fmt: skip
+    assert (by_name["max_longest"]["unit"], by_name["max_longest"]["kind"]) == ("s", "threshold")
+    assert [column["column"] for column in entry["columns"]] == [
+        "silence_fraction", "silence_leading", "silence_trailing", "silence_longest",
+    ]  # fmt: skip
+    assert cli.main(["plugins", "filters.silence"]) == 0
+    said = capsys.readouterr().err
+    assert "max_fraction" in said
+    assert "Largest silent share kept" in said
+
+
+def test_a_whole_shelf_and_every_shelf(capsys: pytest.CaptureFixture[str]) -> None:
+    for shelf in shelves.SHELVES:
+        answer = told(capsys, "plugins", shelf)
+        assert list(answer[shelf]) == shelves.names(shelf)
+        for entry in answer[shelf].values():
+            assert all(s["meaning"] for s in entry["settings"])
+
+
+@pytest.mark.parametrize(
+    ("which", "sentence"),
+    [("filter", "there is no shelf 'filter'; shelves are"), ("filters.silent", "no 'silent'")],
+)
+def test_an_unknown_plugin_is_told_what_there_is(
+    which: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["plugins", which]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert "silence" in said or "filters" in said
+
+
+def test_units_follow_from_descriptions_names_and_columns() -> None:
+    def unit(shelf: str, name: str, setting: str) -> str:
+        (entry,) = shelf_facts.named(f"{shelf}.{name}")[shelf].values()
+        return next(str(s["unit"]) for s in entry["settings"] if s["setting"] == setting)
+
+    assert unit("filters", "bandwidth", "min") == "Hz"
+    assert unit("segmenters", "vad", "speech_pad_ms") == "ms"
+    assert unit("levels", "highpass", "cutoff_hz") == "Hz"
+    assert unit("filters", "dnsmos", "min_ovrl") == "MOS"
+    assert unit("asr", "fake", "seed") == ""
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["--version"])
+    assert stopped.value.code in (0, None)
+    assert (
+        capsys.readouterr().out + capsys.readouterr().err == f"uttermill {version('uttermill')}\n"
+    )
+
+
+def test_completion_is_a_script_that_bash_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    # What bash offers for `uttermill pl<Tab>`.
+    asked = "COMP_WORDS=(uttermill pl); COMP_CWORD=1; _shtab_uttermill; echo ${COMPREPLY[@]}"
+    done = subprocess.run(["bash", "-c", f"{script}\n{asked}"], capture_output=True, text=True)
+    assert set(done.stdout.split()) == {"plan", "plugins"}, done.stderr
+
+
+def test_every_setting_that_limits_a_column_with_a_unit_has_one() -> None:
+    lacking = []
+    for name in shelves.names("filters"):
+        units = plugins.columns("filters", name)
+        for setting in shelf_facts.named(f"filters.{name}")["filters"][name]["settings"]:
+            side, _, part = setting["setting"].partition("_")
+            column = f"{name}_{part}" if part else name
+            if side in ("min", "max") and units.get(column, ("1",))[0] not in ("1", ""):
+                lacking += [] if setting["unit"] else [f"{name}.{setting['setting']}"]
+    assert lacking == []

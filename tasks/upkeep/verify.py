@@ -51,7 +51,7 @@ def verify(version: Path) -> list[str]:
         ) from None
     try:
         described: JsonObject = json.loads(text)
-        files: dict[str, PublishedEntry] = described["files"]
+        files = _entries(described)
         faults = [] if datacard.intact(text, described[datacard.SEAL]) else ["it was changed"]
         faults = [f"dataset.json is not what was published: {fault}" for fault in faults]
         faults += _files(version, files)
@@ -69,6 +69,15 @@ def verify(version: Path) -> list[str]:
         except Exception as error:
             faults.append(f"a table cannot be read, or lacks something: {error!r}")
     return faults + _unread(version, described, seen)
+
+
+def _entries(described: Described) -> dict[str, PublishedEntry]:
+    """The files that dataset.json names; ValueError where it does not say what they are."""
+    files: dict[str, PublishedEntry] = described["files"]
+    for name, entry in files.items():
+        if not isinstance(entry["sha256"], str) or not isinstance(entry["bytes"], int):
+            raise ValueError(f"no hash and size of {name}")
+    return files
 
 
 def _files(version: Path, files: dict[str, PublishedEntry]) -> Iterator[str]:

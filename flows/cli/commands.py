@@ -283,7 +283,7 @@ def _out(text: str) -> Path:
     from tasks import storage
 
     out = storage.place(text)
-    if not storage.reach(out / "runs", storage.is_folder):
+    if not storage.query(out / "runs", storage.is_folder):
         raise ConfigError(f"{out} is no OUT of a run: it holds no runs/")
     return out
 
@@ -293,4 +293,4 @@ def _dataset(text: str) -> Path:
     from tasks import storage
     from tasks.dataset import versions
 
-    return storage.reach(storage.place(text), versions.named)
+    return storage.query(storage.place(text), versions.named)

@@ -68,6 +68,17 @@ def test_a_flipped_byte(version: Path, name: str) -> None:
     assert verify(version) == []
 
 
+def test_a_flipped_byte_in_a_key(version: Path) -> None:
+    """The keys of an entry of dataset.json are damaged as easily as its values."""
+    path = version / "dataset.json"
+    text = path.read_bytes()
+    for key in (b'"bytes"', b'"sha256"', b'"files"', b'"seconds"'):
+        corpus.flip(path, text.index(key) + 2)
+        assert verify(version), key
+        corpus.flip(path, text.index(key) + 2)
+    assert verify(version) == []
+
+
 @pytest.mark.parametrize("name", FILES[1:])
 def test_a_flipped_byte_under_a_right_hash(version: Path, name: str) -> None:
     """Damage from before the hash was taken: found by reading, or it changes nothing that is read;

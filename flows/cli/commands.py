@@ -212,6 +212,16 @@ def schema(args: argparse.Namespace) -> Exit:
     return _print(args, queries.columns(), results.columns)
 
 
+def models(args: argparse.Namespace) -> Exit:
+    from flows.cli import models as known
+
+    if (args.action == "fetch") != (args.name is not None):
+        raise ConfigError("`uttermill models fetch NAME` takes a name, such as speakers; no other")
+    found = known.answer(args)
+    _print(args, found, known.shown)
+    return Exit.FAULT if found.get("damaged") else Exit.DONE
+
+
 def init(args: argparse.Namespace) -> Exit:
     from flows.cli import starting
 
@@ -246,6 +256,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], Exit]] = {
     "doctor": doctor,
     "plugins": plugins,
     "schema": schema,
+    "models": models,
     "init": init,
     "completion": completion,
 }

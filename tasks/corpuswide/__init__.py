@@ -60,7 +60,7 @@ def rows(job: Job, shard: str, utterances: Iterable[Utterance]) -> list[Row]:
             "text": final_text(job, u)[0],
             "native_rate": u.rate,
             "format": u.recording["format"],
-            "print": u.prints.get("duplicate"),
+            "print": u.fingerprints.get("duplicate"),
             "work_shard": shard,
             "kept": u.outcome.outcome == "packaged",
             "published": False,

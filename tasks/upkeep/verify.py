@@ -51,10 +51,11 @@ def verify(version: Path) -> list[str]:
         ) from None
     try:
         described: JsonObject = json.loads(text)
-        files = _entries(described)
+        files: dict[str, PublishedEntry] = described["files"]
         faults = [] if datacard.intact(text, described[datacard.SEAL]) else ["it was changed"]
         faults = [f"dataset.json is not what was published: {fault}" for fault in faults]
         faults += _files(version, files)
+        _check_entries(files)
     except RunError:  # a store that is away is no fault of the version
         raise
     except Exception as error:  # any way in which a damaged file can fail is a fault of it
@@ -71,15 +72,6 @@ def verify(version: Path) -> list[str]:
     return faults + _unread(version, described, seen)
 
 
-def _entries(described: Described) -> dict[str, PublishedEntry]:
-    """The files that dataset.json names; ValueError where it does not say what they are."""
-    files: dict[str, PublishedEntry] = described["files"]
-    for name, entry in files.items():
-        if not isinstance(entry["sha256"], str) or not isinstance(entry["bytes"], int):
-            raise ValueError(f"no hash and size of {name}")
-    return files
-
-
 def _files(version: Path, files: dict[str, PublishedEntry]) -> Iterator[str]:
     """Every file is there, and there is no other, but for readers' own."""
     there = {*storage.of(version).tree(version)} - {"dataset.json"}
@@ -90,6 +82,13 @@ def _files(version: Path, files: dict[str, PublishedEntry]) -> Iterator[str]:
     for name in sorted(files):
         if name not in there:
             yield f"{name} is missing"
+
+
+def _check_entries(files: dict[str, PublishedEntry]) -> None:
+    """Every entry has its hash and size; KeyError or TypeError where a damaged one lacks them."""
+    for name, entry in files.items():
+        if {"sha256", "bytes"} - entry.keys():
+            raise KeyError(f"{name} has no hash or no size")
 
 
 def _differs(version: Path, name: str, found: tuple[str, int], described: Described) -> list[str]:

@@ -108,10 +108,9 @@ class Group:
             data, options=pa.ipc.IpcReadOptions(included_fields=fields)
         ).read_all()
 
-    def ledger(self, number: int, count: int) -> pa.Table:
-        """Rows (SLOTTED) of portion `number` of `count`, each recording's together."""
-        first, end = number * SLICES // count, max(-(-(number + 1) * SLICES // count), 1)
-        spans = [span for span in self.facts["slices"][first:end] if span[1]]
+    def ledger(self, slices: range) -> pa.Table:
+        """Rows (SLOTTED) of some of the SLICES, each recording's together."""
+        spans = [span for span in self.facts["slices"][slices.start : slices.stop] if span[1]]
         if not spans:
             return SLOTTED.empty_table()
         low, high = spans[0][0], spans[-1][0] + spans[-1][1]
@@ -123,10 +122,7 @@ class Group:
             if zlib.crc32(part) != crc:
                 raise _damaged(self, "ledger.bin")
             parts.append(pa.ipc.open_stream(pa.py_buffer(part)).read_all())
-        table = pa.concat_tables(parts)
-        if count <= SLICES:
-            return table
-        return table.filter(pa.array(slice_of(table[SLOT].to_numpy(), count) == number))
+        return pa.concat_tables(parts)
 
 
 def _proved(group: Group, name: str, data: bytes) -> bytes:

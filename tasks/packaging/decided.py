@@ -169,12 +169,12 @@ def save(job: Job, group: Group) -> None:
     rows = pa.concat_tables([each.rows for each in parts]).combine_chunks()
     ledger = pa.concat_tables([each.ledger for each in parts])
     data = {
-        "rows.arrow": _arrow(rows),
+        "rows.arrow": arrow_bytes(rows),
         "decisions.parquet": _parquet(pa.concat_tables([each.utterances for each in parts])),
-        "digests.arrow": _arrow(_digests(job, rows)),
+        "digests.arrow": arrow_bytes(_digests(job, rows)),
     }
     if corpuswide.takes_part(job):
-        data["heard.arrow"] = _arrow(pa.concat_tables([each.heard for each in parts]))
+        data["heard.arrow"] = arrow_bytes(pa.concat_tables([each.heard for each in parts]))
     data["ledger.bin"], slices = _sliced(ledger)
     facts = {
         "files": {name: hashlib.sha256(each).hexdigest()[:16] for name, each in data.items()},
@@ -254,7 +254,8 @@ def _stream(table: pa.Table) -> bytes:
     return target.getvalue()
 
 
-def _arrow(table: pa.Table) -> bytes:
+def arrow_bytes(table: pa.Table) -> bytes:
+    """An Arrow file of one record batch."""
     target = io.BytesIO()
     with pa.ipc.new_file(target, table.schema, options=_FAST) as out:
         out.write_table(table.combine_chunks())

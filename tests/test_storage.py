@@ -247,7 +247,7 @@ def test_a_damaged_checkpoint_is_made_again(s3: S3, url: str, job: Job, what: st
     name = next(iter(OBJECTS.tree(root)))
     data = storage.read(root / name)
     OBJECTS.put(root / name, data[:-1] + bytes([data[-1] ^ 1]))
-    assert any("does not match the hash" in fault for fault in checkpoints.verify(there.out).faults)
+    assert any("does not match its hash" in fault for fault in checkpoints.verify(there.out).faults)
     for left in s3.files().find(f"{url}/datasets"):
         s3.files().rm_file(left)
     from tasks.checkpoints import manifest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,18 @@ def test_a_flipped_byte(version: Path, name: str) -> None:
         assert verify(version), f"byte {at} of {name}"
         corpus.flip(path, at)
     assert verify(version) == []
+
+
+def test_every_key_of_the_description(version: Path) -> None:
+    """A damaged key, in whatever place, is a fault and no traceback."""
+    path = version / "dataset.json"
+    first = {key[1]: key.start(1) for key in re.finditer(rb'"([^"]+)":', path.read_bytes())}
+    last = {b"sha256", b"bytes", b"packaged", datacard.SEAL.encode()}
+    assert last < first.keys()
+    for at in first.values():
+        corpus.flip(path, at)
+        assert verify(version), f"byte {at}"
+        corpus.flip(path, at)
 
 
 @pytest.mark.parametrize("name", FILES[1:])

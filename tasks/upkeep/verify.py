@@ -55,6 +55,7 @@ def verify(version: Path) -> list[str]:
         faults = [] if datacard.intact(text, described[datacard.SEAL]) else ["it was changed"]
         faults = [f"dataset.json is not what was published: {fault}" for fault in faults]
         faults += _files(version, files)
+        _check_entries(files)
     except RunError:  # a store that is away is no fault of the version
         raise
     except Exception as error:  # any way in which a damaged file can fail is a fault of it
@@ -81,6 +82,13 @@ def _files(version: Path, files: dict[str, PublishedEntry]) -> Iterator[str]:
     for name in sorted(files):
         if name not in there:
             yield f"{name} is missing"
+
+
+def _check_entries(files: dict[str, PublishedEntry]) -> None:
+    """Every entry has its hash and size; KeyError or TypeError where a damaged one lacks them."""
+    for name, entry in files.items():
+        if {"sha256", "bytes"} - entry.keys():
+            raise KeyError(f"{name} has no hash or no size")
 
 
 def _differs(version: Path, name: str, found: tuple[str, int], described: Described) -> list[str]:

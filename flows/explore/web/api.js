@@ -6,15 +6,25 @@ export class Refused extends Error {}
 
 async function answered(response) {
   if (response.status === 403) throw new Refused("The token is wrong: open the address that `uttermill explore` printed.");
-  const data = await response.json().catch(() => ({ error: `the server answered ${response.status}` }));
-  if (!response.ok) throw new Refused(data.error);
-  return data;
+  // Not json(): an answer cut short by a newer request must not pass for one that says nothing.
+  const text = await response.text();
+  if (response.ok) return JSON.parse(text);
+  throw new Refused(said(text) ?? `the server answered ${response.status}`);
+}
+
+function said(text) {
+  try {
+    return JSON.parse(text).error;
+  } catch {
+    return null;
+  }
 }
 
 async function sent(path, options) {
   try {
     return await answered(await fetch(path, options));
   } catch (error) {
+    if (options.signal?.aborted) throw options.signal.reason; // whatever it broke into
     if (error instanceof TypeError) throw new Refused("The explorer does not answer; is `uttermill explore` still running?");
     throw error;
   }

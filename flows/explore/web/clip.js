@@ -25,6 +25,7 @@ export async function draw(node, about) {
   if (now?.key === key) return;
   now?.player.pause();
   const data = await api.get(`clip/${item}`, new URLSearchParams({ version: about.version }), "clip");
+  if (state.get("item") !== item) return; // closed, or another was chosen, meanwhile
   node.hidden = false;
   const player = el("audio", { controls: true, preload: "auto", "aria-label": "Clip" });
   now = { key, item, version: about.version, data, player, around: false, about };

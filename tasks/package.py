@@ -44,6 +44,7 @@ from tasks.packaging import (
     plan,
     published,
     safeguards,
+    seeded,
     splits,
     whole,
 )
@@ -138,11 +139,8 @@ def gather(
 def _before(before: Published, found: whole.Chosen) -> layout.Before:
     """Where the clips of the newest version are among the chosen ones."""
     clips = found.clips
-    at = np.minimum(np.searchsorted(clips.high, before.high), max(len(clips.high) - 1, 0))
-    if not len(clips.high):
-        return layout.Before(before.groups, np.full(len(before.high), -1, np.int64))
-    good = (clips.high[at] == before.high) & (clips.low[at] == before.low)
-    return layout.Before(before.groups, np.where(good, at, -1).astype(np.int64))
+    now = seeded.places_of(before.high, before.low, clips.high, clips.low)
+    return layout.Before(before.groups, now)
 
 
 def _compared(

@@ -15,7 +15,7 @@ from tasks.dataset import versions
 from tasks.errors import CorruptManifest, MillError
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
-from tasks.packaging import answers, decided, ledger_parts, parts, plan, whole
+from tasks.packaging import answers, decided, ledger_parts, part_writing, parts, plan, whole
 from tasks.packaging import shards as output_shards
 from tasks.packaging.decided import Group
 from tasks.results import Published
@@ -122,19 +122,25 @@ def gather(job: Job, groups: Sequence[Group], caller: Caller, scratch: Path) -> 
         )
         if not found["new"]:
             return found
-        caller.map(parts.scatter, [(job, number, scratch) for number in found["needed"]])
+        caller.map(part_writing.scatter, [(job, number, scratch) for number in found["needed"]])
         planned = found["parts"]
         written = caller.map(
-            parts.write, [(job, part, scratch, staging, newest) for part in planned]
+            part_writing.write, [(job, part, scratch, staging, newest) for part in planned]
         )
-        unread = [part.name for part, file in zip(planned, written, strict=True) if file is None]
+        unread = {
+            name
+            for each in written
+            if isinstance(each, part_writing.Damaged)
+            for name in each.files
+        }
         if not unread:
             names = (part.name for part in planned)
             return {
                 **found,
                 "tables": {**found["tables"], **dict(zip(names, written, strict=True))},
             }
-        damaged += unread
+        log.warning("%s of %s cannot be read; it is made again", ", ".join(sorted(unread)), newest)
+        damaged += sorted(unread)
         storage.of(staging).remove_tree(staging / plan.PLAN)
         for name in parts.FOLDERS:
             storage.of(scratch).remove_tree(scratch / name)

@@ -220,9 +220,10 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "formats.emilia": {"audio": Entry(THRESHOLD, "mp3")},
     "formats.hf_parquet": {"audio": Entry(THRESHOLD, "flac")},
     "formats.kaldi": {},
-    "formats.lhotse_shar": {"audio": Entry(THRESHOLD, "flac")},
+    "formats.lhotse_shar": {"audio": Entry(THRESHOLD, "flac"), "index": Entry(THRESHOLD, True)},
     "formats.nemo": {"audio": Entry(THRESHOLD, "flac")},
-    "formats.webdataset": {"audio": Entry(THRESHOLD, "flac")},
+    "formats.speechbrain": {},
+    "formats.webdataset": {"audio": Entry(THRESHOLD, "flac"), "energon": Entry(THRESHOLD, True)},
     "formats.wenet": {},
     "formats.wenet_raw": {},
 }  # fmt: skip

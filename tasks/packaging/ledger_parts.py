@@ -22,6 +22,7 @@ from tasks.accounting import ledger as accounts
 from tasks.accounting.broken import Broken
 from tasks.accounting.summary import REMOVED
 from tasks.corpuswide import outcomes
+from tasks.dataset.proved import Proved
 from tasks.job import Job
 from tasks.packaging import canonical, decided, ledger_notes, safeguards, whole
 from tasks.packaging.decided import SLOT
@@ -176,7 +177,9 @@ def _first_of_each(column: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def portion_of(version: Path, number: int, count: int, columns: Sequence[str]) -> list[pa.Table]:
-    """Rows of one portion of `count`, of a published ledger with any number of portions."""
+    """Rows of one portion of `count`, of a published ledger with any number of portions. RunError
+    where it is damaged."""
+    proved = Proved(version)
     parts = tables.parts(version / FILE)
     held = len(parts)
     first, end = (
@@ -185,7 +188,7 @@ def portion_of(version: Path, number: int, count: int, columns: Sequence[str]) -
     )
     found = []
     for part in parts[first:end]:
-        for table in tables.row_groups(part, columns):
+        for table in tables.row_groups(part, columns, proved):
             if held != count:
                 inside = decided.slice_of(decided.slots(table["recording"]), count) == number
                 table = table.filter(pa.array(inside))

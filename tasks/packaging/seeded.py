@@ -25,3 +25,11 @@ def keys(head: str, names: Iterable[str]) -> Draws:
         state.update(name.encode())
         found += state.digest()[:16]
     return np.frombuffer(bytes(found), ">u8").astype(np.uint64).reshape(-1, 2)
+
+
+def places_of(high: Draws, low: Draws, among_high: Draws, among_low: Draws) -> NDArray[np.int64]:
+    """Where each key is among others, which are sorted; -1: nowhere."""
+    if not len(among_high):
+        return np.full(len(high), -1, np.int64)
+    at = np.minimum(np.searchsorted(among_high, high), len(among_high) - 1)
+    return np.where((among_high[at] == high) & (among_low[at] == low), at, -1).astype(np.int64)

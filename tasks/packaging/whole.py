@@ -5,7 +5,7 @@ Which clips are packaged, and in which split, is decided here; their rows stay w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from tasks.dataset import versions
 from tasks.errors import RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import decided, seeded, selection
+from tasks.packaging import decided, published, seeded, selection
 from tasks.packaging.decided import SLOT, Group
 from tasks.schema import UTTERANCES
 from tasks.settings.portions import REST
@@ -181,9 +181,13 @@ def _corpus_wide(
     heard = pa.concat_tables(
         [corpuswide.ROW.empty_table(), *decided.in_order(groups, "heard.arrow")]
     )
-    published = tables.read(newest / "utterances.parquet", columns=["id"])["id"] if newest else None
-    ids: Iterable[str] = published.to_pylist() if published is not None else ()
-    return corpuswide.verdicts(job, heard, ids, frozen)
+    if newest:
+        there = published.load(job.out, newest, versions.described(newest), job.package.seed)
+        order = np.argsort(there.high)
+        keys = seeded.keys(str(job.package.seed), heard["id"].to_pylist())
+        known = seeded.places_of(keys[:, 0], keys[:, 1], there.high[order], there.low[order]) >= 0
+        heard = corpuswide.with_published(heard, pa.array(known))
+    return corpuswide.verdicts(job, heard, frozen)
 
 
 def _found(job: Job, clips: Clips, verdicts: Verdicts) -> tuple[Ints, list[Outcome]]:
@@ -191,10 +195,9 @@ def _found(job: Job, clips: Clips, verdicts: Verdicts) -> tuple[Ints, list[Outco
     if not verdicts:
         return np.zeros(0, np.int64), []
     keys = seeded.keys(str(job.package.seed), verdicts)
-    at = np.minimum(np.searchsorted(clips.high, keys[:, 0]), max(len(clips.high) - 1, 0))
-    good = (clips.high[at] == keys[:, 0]) & (clips.low[at] == keys[:, 1])
-    said = [each for each, ok in zip(verdicts.values(), good.tolist(), strict=True) if ok]
-    return at[good].astype(np.int64), said
+    at = seeded.places_of(keys[:, 0], keys[:, 1], clips.high, clips.low)
+    said = [each for each, ok in zip(verdicts.values(), (at >= 0).tolist(), strict=True) if ok]
+    return at[at >= 0], said
 
 
 def _table(

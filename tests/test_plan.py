@@ -103,6 +103,19 @@ def test_new_changed_and_removed_recordings(home: Path) -> None:
     assert done == told
 
 
+def test_a_moved_recording_is_no_new_one(home: Path) -> None:
+    """It is read again, and neither cut nor heard again; its clips have new names."""
+    (home / "in/later").mkdir()
+    (home / "in/r05.wav").rename(home / "in/later/was-5.wav")
+    corpus.add(home / "in", 11)
+    told, plan = planned(asked(home), asked(home))
+    assert plan.removed == 0
+    assert told["shard"] == (2, 9)
+    assert {told[name] for name in STAGES[1:4]} == {(1, 10)}
+    assert told == corpus.run(asked(home))[1]
+    assert planned(asked(home), asked(home))[0] == dict.fromkeys(STAGES, (0, 11))
+
+
 def test_a_change_and_new_recordings_are_both_named(home: Path) -> None:
     corpus.add(home / "in", 11)
     then = asked(home, resample={"rate": 8000})

@@ -17,6 +17,7 @@ from tasks.checkpoints.index import Index
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.checkpoints.view import ShardView
+from tasks.dataset import versions
 from tasks.estimating import changes, rewriting
 from tasks.estimating.changes import Change
 from tasks.estimating.expected import Expected, lengths
@@ -76,7 +77,7 @@ def plan(job: Job, before: Job | None) -> Plan:
         found = shard.survey(quick, index, Path(home))
         listed = AsListed(job.out, found)
     shards = manifest.shards(job.out)
-    causes = Causes.of(changes.between(before, job) if before else [])
+    causes = Causes.of(_changes(job, before))
     walk = _Walk(job, before, causes)
     state = UpToDate(job, shards, index)
     fresh = {row["recording"] for row in listed.fresh}
@@ -106,6 +107,15 @@ def plan(job: Job, before: Job | None) -> Plan:
     clips = _package(walk, {*gone, *fresh})
     removed = gone - set(listed.moved.values())
     return Plan(walk.stages, causes.all, len(removed), found.ignored, len(shards), clips)
+
+
+def _changes(job: Job, before: Job | None) -> list[Change]:
+    """Of settings since the newest run, of models and code since the newest version."""
+    found = changes.between(before, job) if before else []
+    newest = versions.newest(job.out)
+    named = {change.setting for change in found}
+    models = changes.of_models(versions.described(newest), job) if newest else []
+    return found + [change for change in models if change.setting not in named]
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,6 +174,21 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "backoff": Entry(TRANSIENT, 0.1), "patience": Entry(TRANSIENT, 10.0),
         "parallel": Entry(TRANSIENT, 1), "ca_file": Entry(TRANSIENT, "/ca.pem"),
     },
+    "asr.onnx_asr": {
+        # Which model it is, `weights` says to the recipe; here is only where it lies.
+        "model": Entry(TRANSIENT, "/models/other"), "family": Entry(RECIPE, "whisper"),
+        "quantization": Entry(TRANSIENT, "int8"), "language": Entry(RECIPE, "es"),
+        "max_seconds": Entry(RECIPE, 20.0), "word_timestamps": Entry(RECIPE, True),
+        "device": Entry(TRANSIENT, "cpu"), "batch_size": Entry(TRANSIENT, 2),
+        "threads": Entry(TRANSIENT, 2),
+    },
+    "asr.sherpa_onnx": {
+        "model": Entry(TRANSIENT, "/models/other"), "family": Entry(RECIPE, "paraformer"),
+        "int8": Entry(TRANSIENT, True), "language": Entry(RECIPE, "zh"),
+        "itn": Entry(RECIPE, False), "max_seconds": Entry(RECIPE, 20.0),
+        "word_timestamps": Entry(RECIPE, True), "batch_size": Entry(TRANSIENT, 2),
+        "threads": Entry(TRANSIENT, 2),
+    },
     "text.char_duration": {"per": Entry(THRESHOLD, "recording"), "width": Entry(THRESHOLD, 2.0),
                            "min_group": Entry(THRESHOLD, 5)},
     "text.char_rate": {

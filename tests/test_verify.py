@@ -23,7 +23,7 @@ from tests import corpus
 
 FILES = (
     "dataset.json", "README.md", "utterances.parquet", "ledger.parquet", "wenet/train/data.list",
-    "wenet/train/shards_000000000.tar",
+    "wenet/train/shards_000000000.tar", "wenet/units.txt",
 )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from tasks.errors import ConfigError, RunError
 from tasks.filters import _onnx_cut
+from tasks.weights import registry
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -40,7 +41,7 @@ Floats = NDArray[np.float32]
 
 RATE = 16_000  # Hz; also the hop between windows, in samples
 WINDOW = 144_160  # samples: 9.01 s
-SHA256 = "269fbebdb513aa23cddfbb593542ecc540284a91849ac50516870e1ac78f6edd"
+SHA256 = registry.DNSMOS.files[0].sha256
 INSTALL = "pip install 'uttermill[dnsmos]' (speechmos 0.0.1.1)"
 
 HOP, FRAME = 160, 320  # samples

@@ -61,15 +61,15 @@ def verify(version: Path) -> list[str]:
     except Exception as error:  # any way in which a damaged file can fail is a fault of it
         return [f"dataset.json is damaged: {error!r}"]
     seen: set[str] = set()
-    for check in (_tables, partial(_contents, seen=seen)):
+    for check in (_tables, partial(_contents, seen=seen), partial(_unread, seen=seen)):
         try:
             for fault in check(version, described):
                 faults.append(fault)  # what was found before a table fails is kept
         except RunError:
             raise
         except Exception as error:
-            faults.append(f"a table cannot be read, or lacks something: {error!r}")
-    return faults + _unread(version, described, seen)
+            faults.append(f"a table or dataset.json cannot be read, or lacks something: {error!r}")
+    return faults
 
 
 def _files(version: Path, files: dict[str, PublishedEntry]) -> Iterator[str]:

@@ -24,7 +24,7 @@ from tasks.recording.faults import Fault
 from tasks.schema import CUTS
 from tasks.segmenters import Segmenter, Span
 from tasks.settings import Plugin
-from tasks.stages import cutting, handover, measuring
+from tasks.stages import cutting, handover, hearing, measuring
 from tasks.stages.arriving import Readers
 from tasks.stages.contract import OfRecording
 
@@ -93,7 +93,8 @@ def _lacking(cut: cuts.Cut, job: Job) -> tuple[tuple[Span, tuple[Plugin, ...]], 
         if s["kind"] == "utterance" and s["end"] > s["start"]:
             key = s["start"], s["end"], s["given"]
             if missing := cut.lacks(key, job.filter.filters, job.filter.measure_all):
-                found.append((Span(s["start"], s["end"], "utterance", s["given"]), missing))
+                span = Span(s["start"], s["end"], "utterance", s["given"], match=s.get("match"))
+                found.append((span, missing))
     return tuple(found)
 
 
@@ -149,8 +150,13 @@ def _cut(unit: Unit, job: Job, writer: handover.Writer) -> list[Row]:
     facts = cutting.StreamFacts()
     rows: list[Row] = []
     locator = Locator.loads(unit.recording["locator"])
+    recogniser = segmenter.hears(settings) if known is None else None
+    text, language = unit.recording["text"], unit.recording["language"]
+    heard = hearing.heard(locator, recogniser, language) if recogniser and text else None
 
     def begin(rate: int, at: int) -> Segmenter:
+        if heard is not None:
+            return segmenter.start_heard(settings, rate, text, heard)
         if known is None:
             return segmenter.start(settings, rate, given or ())
         return cutting.KnownSpans(list(known), at)
@@ -186,6 +192,8 @@ def _cut(unit: Unit, job: Job, writer: handover.Writer) -> list[Row]:
                 "measures": found.measures,
                 "prints": list(found.fingerprints.items()),
                 "turn": span.turn,
+                "text": span.text,
+                "match": span.match,
             }
         )
     whole = measuring.WholeRecording(unit.decoded, unit.faults)
@@ -193,7 +201,7 @@ def _cut(unit: Unit, job: Job, writer: handover.Writer) -> list[Row]:
         whole = measuring.WholeRecording(facts.decoded, tuple(facts.faults))
     for row in rows:
         if row["kind"] == "utterance" and row["end"] > row["start"]:
-            key = Span(row["start"], row["end"], "utterance", row["given"])
+            key = Span(row["start"], row["end"], "utterance", row["given"], match=row["match"])
             filters = job.filter.filters if known is None else known[key]
             row["measures"].update(measuring.after_all(row, unit.recording, whole, filters))
             if known is None and judge(row["measures"], rules) is not None:

@@ -55,8 +55,15 @@ def of_plugin(shelf: str, plugin: Plugin) -> str:
     return digest(plugin.use, module.VERSION, settings.recipe(), identity)
 
 
-def of_cut(segmenter: Plugin, content: str, given: Sequence[Segment] | None) -> str:
-    """Recipe of a recording's cuts. Texts of given segments are in only where words have times:
+def of_cut(
+    segmenter: Plugin,
+    content: str,
+    given: Sequence[Segment] | None,
+    text: str | None = None,
+    language: str | None = None,
+) -> str:
+    """Recipe of a recording's cuts. The recording's own text and language are in where a segmenter
+    looks for the text in what it hears. Texts of given segments are in only where words have times:
     sentence ends may be cuts then. Speakers are in where the segmenter goes by them."""
     module, settings = _segmenter(segmenter)
     by_speaker = module.uses_speakers(settings)
@@ -69,7 +76,8 @@ def of_cut(segmenter: Plugin, content: str, given: Sequence[Segment] | None) -> 
         if s.words
     ]
     shelf = of_plugin("segmenters", segmenter)
-    what = [content, spans, *([timed] if timed else [])]
+    sought = [["text", text, language]] if text and module.hears(settings) is not None else []
+    what = [content, spans, *([timed] if timed else []), *sought]
     return digest("cut", FILTER_VERSION, DECODE_VERSION, shelf, *what)
 
 

@@ -85,6 +85,7 @@ _VAD = {
 }  # fmt: skip
 SHELVES: dict[str, dict[str, Entry]] = {
     "segmenters.whole": {},
+    "segmenters.aligned": {"backend": Entry(RECIPE, {"use": "fake"})},
     "segmenters.given": {
         "target_seconds": Entry(RECIPE, 8.0),
         "max_seconds": Entry(RECIPE, 20.0),
@@ -121,6 +122,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
         f"{side}_{part}": NUMBER for side in ("min", "max") for part in ("fraction", "longest")
     },
     "filters.nmf_snr": {"min": NUMBER, "max": NUMBER},
+    "filters.alignment": {"min": NUMBER, "max": NUMBER},
     "filters.snr": {"min": NUMBER, "max": NUMBER},
     "filters.dnsmos": {
         "device": Entry(TRANSIENT, "cuda"),

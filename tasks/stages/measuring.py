@@ -36,6 +36,7 @@ def after_all(
         recording["size"],
         recording_samples=whole.decoded,
         faults=touching(whole.faults, start, end),
+        match=row.get("match"),
     )
     found: dict[str, float | None] = {}
     for plugin in filters:

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tasks.recording import Segment
+    from tasks.recording import Segment, TimedWord
+    from tasks.settings import Plugin
 
 Kind = Literal["utterance", "non_speech", "unsegmented"]
 
@@ -24,7 +25,9 @@ class Span:
     `given`: index of the source's segment that it equals; it gets that segment's text. `turn`:
     index of the segment that it is a part of; it gets that segment's speaker, and no text.
     `reason`: why a span of kind `unsegmented` is not an utterance. An utterance of no samples is a
-    given segment outside of the recording.
+    given segment outside of the recording. `text`: its part of the recording's text, where the
+    segmenter found it there, and `match`, how well that agrees with what was heard, in 0..1; one of
+    no samples was not said.
     """
 
     start: int
@@ -33,6 +36,18 @@ class Span:
     given: int | None = None
     reason: str | None = None
     turn: int | None = None
+    text: str | None = None
+    match: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A whole recording as a recogniser heard it: words in order of time, spans of speech, both in
+    seconds of the recording; `language`: the one that was forced, else the one heard most."""
+
+    words: tuple[TimedWord, ...]
+    speech: tuple[tuple[float, float], ...]
+    language: str | None
 
 
 class Segmenter(Protocol):
@@ -59,3 +74,14 @@ class SegmenterPlugin(SegmenterModule, LoadedPlugin, Protocol):
     def uses_speakers(self, settings: PluginSettings) -> bool:
         """Whether the speakers of given segments move its cuts: they are in the recipe then."""
         return False
+
+    def hears(self, settings: PluginSettings) -> Plugin | None:
+        """The recogniser that is to hear a recording with a text before it is cut, for
+        `start_heard`; None: `start` is enough."""
+        return None
+
+    def start_heard(
+        self, settings: PluginSettings, rate: int, text: str, heard: Heard
+    ) -> Segmenter:
+        """A segmenter for one recording whose text and whose words are known."""
+        raise NotImplementedError

@@ -57,6 +57,8 @@ def _alternative(
         "type": "string",
         **offered,
     }
+    if names and fields:  # chosen with the alternative
+        choice["default"] = names[0]
     needed = [name for name, field in model.model_fields.items() if field.is_required()]
     return {
         "title": title,

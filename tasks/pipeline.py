@@ -215,7 +215,7 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path, begun: Begun | None
         for low in range(0, count, step)
     ]
     results = caller.map(shard.probe, batches) if batches else []
-    seconds = shard.settle(job, found, results, index)
+    seconds = shard.commit(job, found, results, index)
     if found.used_scratch:
         storage.of(scratch).clear(scratch)
     wall = time.monotonic() - began

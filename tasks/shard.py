@@ -62,7 +62,7 @@ def probe(job: Job, listing: Path, low: int, high: int, isolate: bool = False) -
     return target
 
 
-def settle(job: Job, found: Survey, results: Sequence[Path], index: Index) -> dict[str, float]:
+def commit(job: Job, found: Survey, results: Sequence[Path], index: Index) -> dict[str, float]:
     """Commit changed rows to their shards and new ones to new shards. Returns all shards that have
     recordings, with their audio by header in s.
 

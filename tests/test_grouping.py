@@ -118,7 +118,7 @@ def run(work: Work, width: int = 4) -> tuple[UUID, int, BaseException | None]:
 
 
 def recorded(run_id: UUID, count: int) -> dict[str, Any]:
-    assert history.settle(run_id, expected=count)
+    assert history.wait_until_recorded(run_id, expected=count)
     which = FlowRunFilter.model_validate({"id": {"any_": [run_id]}})
     with get_client(sync_client=True) as client:
         return {task.name: task.state for task in client.read_task_runs(flow_run_filter=which)}

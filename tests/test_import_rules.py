@@ -112,6 +112,7 @@ LAYERS = (
     "tasks.job",
     "tasks.storage",
     "tasks.reviews",
+    "tasks.weights",
     "tasks.recording",
     "tasks.audio",
     "tasks.speech tasks.scoring",

@@ -420,7 +420,7 @@ def test_tasks_and_child_flows_in_threads_belong_to_their_flow_run(
 ) -> None:
     run_id, results = whole()
     assert results == [list(range(first, first + 100)) for first in (0, 100, 200)]
-    assert history.settle(UUID(run_id), expected=300)
+    assert history.wait_until_recorded(UUID(run_id), expected=300)
     with get_client(sync_client=True) as client:
         children = client.read_flow_runs(
             flow_run_filter=FlowRunFilter.model_validate({"parent_flow_run_id": {"any_": [run_id]}})

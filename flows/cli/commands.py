@@ -212,6 +212,16 @@ def schema(args: argparse.Namespace) -> Exit:
     return _print(args, queries.columns(), results.columns)
 
 
+def models(args: argparse.Namespace) -> Exit:
+    from flows.cli import models as known
+
+    if (args.action == "fetch") != (args.name is not None):
+        raise ConfigError("`uttermill models fetch NAME` takes a name, such as speakers; no other")
+    found = known.answer(args)
+    _print(args, found, known.shown)
+    return Exit.FAULT if found.get("damaged") else Exit.DONE
+
+
 def init(args: argparse.Namespace) -> Exit:
     from flows.cli import starting
 
@@ -246,6 +256,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], Exit]] = {
     "doctor": doctor,
     "plugins": plugins,
     "schema": schema,
+    "models": models,
     "init": init,
     "completion": completion,
 }
@@ -283,7 +294,7 @@ def _out(text: str) -> Path:
     from tasks import storage
 
     out = storage.place(text)
-    if not storage.reach(out / "runs", storage.is_folder):
+    if not storage.query(out / "runs", storage.is_folder):
         raise ConfigError(f"{out} is no OUT of a run: it holds no runs/")
     return out
 
@@ -293,4 +304,4 @@ def _dataset(text: str) -> Path:
     from tasks import storage
     from tasks.dataset import versions
 
-    return storage.reach(storage.place(text), versions.named)
+    return storage.query(storage.place(text), versions.named)

@@ -124,8 +124,8 @@ def _flow(
         run_id = state.state_details.flow_run_id
         if state.is_completed():
             result: dict[str, Any] = state.result()
-            history.settle(run_id, expected=result["task_runs"], timeout=timeout)
+            history.wait_until_recorded(run_id, expected=result["task_runs"], timeout=timeout)
             return result
-        history.settle(run_id, timeout=timeout)
+        history.wait_until_recorded(run_id, timeout=timeout)
         state.result(raise_on_failure=True)
         raise AssertionError("a flow run that is not completed raises its error")

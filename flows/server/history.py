@@ -136,7 +136,9 @@ def discarded() -> Iterator[None]:
         yield
 
 
-def settle(flow_run_id: UUID, expected: int | None = None, timeout: float = 60) -> bool:
+def wait_until_recorded(
+    flow_run_id: UUID, expected: int | None = None, timeout: float = 60
+) -> bool:
     """Wait until every task run of the flow run and its children is recorded as terminal.
 
     `expected` is the number of task runs (without the entries that stand for child flows);

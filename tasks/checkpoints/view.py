@@ -186,7 +186,7 @@ class ShardView:
             Outcome("pending", "resample"),
             given[index] if given is not None and index is not None else None,
             given[part_of] if given is not None and part_of is not None else None,
-            cut.prints.get((start, end, index), {}),
+            cut.fingerprints.get((start, end, index), {}),
             index is None and start == 0 and end == cut.decoded,
         )
         if self.people:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tasks.audio.channels import mean
 from tasks.errors import ConfigError
+from tasks.weights import registry
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -29,7 +30,7 @@ RATE = 16_000  # Hz
 WINDOW = 512  # samples of a window, 32 ms
 CONTEXT = 64  # samples before each window that the model also sees
 BATCH = 512  # windows per run; fixed, so that results do not depend on the blocks pushed
-SHA256 = "4cbf549b8326f60f80f2536d9eefeb450a9abe83365a098031c89719f1be17d2"
+SHA256 = registry.SILERO.files[0].sha256
 
 
 def weights() -> Path:

@@ -86,7 +86,7 @@ def write_atomic(path: Path, data: bytes) -> None:
         publish(lambda _: path.name)
 
 
-def reach(path: Path, what: Callable[[Path], Result]) -> Result:
+def query(path: Path, what: Callable[[Path], Result]) -> Result:
     """`what(path)`, for commands that only look: ConfigError where the store cannot be reached."""
     try:
         return what(path)

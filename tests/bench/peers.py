@@ -7,8 +7,9 @@ Inputs are made once in FOLDER from the corpus that `UTTERMILL_CORPUS` names. Ea
 its peers in turn, with two processes each, `--rounds` times; the medians count. Ours is the command
 `uttermill run` with a Prefect home that has a database already, so that no row pays for making one.
 lhotse, HF datasets and FFmpeg (through PyAV) run in the interpreter PEERS (this one). WeNet's
-`tools/make_shard_list.py` and Applio's preprocessing are run from checkouts that the user names;
-both need packages that are not ours (torchaudio, which from 2.9 on needs torchcodec to read).
+`tools/make_shard_list.py` and Applio's preprocessing are run from checkouts that the user names, in
+PEERS, which then needs their packages: torch and torchaudio (see `_peer_wenet`); noisereduce, wget
+and transformers.
 """
 
 from __future__ import annotations
@@ -116,7 +117,8 @@ class Bench:
         options = ["--resample", "16000", "--num_threads", "2", "--num_utts_per_shard", "60"]
         segments = lists / "segments"
         segments.write_text("".join(f"{k} {k} 0 {inputs.HOUR_SECONDS}\n" for k in names))
-        script = [self.args.python, "tools/make_shard_list.py", *options]
+        mended = Path(__file__).with_name("_peer_wenet.py")
+        script = [self.args.python, str(mended), "tools/make_shard_list.py", *options]
         script += ["--segments", str(segments), str(lists / "wav.scp"), str(lists / "text")]
         cost = measured([*script, str(out), str(lists / "data.list")],
                         folder=Path(self.args.wenet), **more)  # fmt: skip

@@ -45,7 +45,9 @@ def measured(count: int, server: int) -> dict[str, float]:
     before, mine, began = cpu(), time.process_time(), time.monotonic()
     state: Any = many(return_state=True)
     made = time.monotonic() - began
-    complete = history.settle(state.state_details.flow_run_id, expected=count, timeout=120)
+    complete = history.wait_until_recorded(
+        state.state_details.flow_run_id, expected=count, timeout=120
+    )
     recorded = time.monotonic() - began
     return {
         "complete": complete,

@@ -195,7 +195,7 @@ def measured(
         state.result()
         began = time.monotonic()
         flow_run = state.state_details.flow_run_id
-        complete = history.settle(flow_run, expected=stages[0], timeout=120)
+        complete = history.wait_until_recorded(flow_run, expected=stages[0], timeout=120)
         late = time.monotonic() - began
     except SystemExit:  # it takes too long: what was reached is told
         pass

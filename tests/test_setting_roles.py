@@ -223,6 +223,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
                       "min_probability": Entry(THRESHOLD, 0.5),
                       "unless_logprob": Entry(THRESHOLD, -0.3),
                       "unless_wer": Entry(THRESHOLD, 0.3)},
+    "text.language_agrees": {"min": NUMBER, "unless_wer": Entry(THRESHOLD, 0.3)},
     "text.logprob": {"min": Entry(THRESHOLD, -0.5), "unless_wer": Entry(THRESHOLD, 0.3)},
     "text.no_speech": {"max": NUMBER, "unless_logprob": Entry(THRESHOLD, -0.5),
                        "unless_wer": Entry(THRESHOLD, 0.3)},

@@ -127,7 +127,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
         f"{side}_{part}": NUMBER for side in ("min", "max") for part in ("fraction", "longest")
     },
     "filters.nmf_snr": {"min": NUMBER, "max": NUMBER},
-    "filters.alignment": {"min": NUMBER, "max": NUMBER},
+    "filters.alignment": {"min": NUMBER, "max": Entry(THRESHOLD, 0.9)},
     "filters.snr": {"min": NUMBER, "max": NUMBER},
     "filters.dnsmos": {
         "device": Entry(TRANSIENT, "cuda"),

@@ -27,9 +27,7 @@ LONG_PAUSE = 60.0  # s; so is the one after the last word
 DOUBTFUL = 0.6  # most match of a sentence of which an end was not heard
 SIMILAR = 0.6  # share of letters that lost words and what was heard in their place have in common
 EDGE = 2  # words at an end that may have been misheard
-#: Seconds of a pause that stay on each side, at most half of it: what the detector calls speech
-#: begins late and ends early by 0.1 to 0.3 s.
-PAD = 0.3
+PAD = 0.1  # s of a pause that stay on each side, at most half of it
 MOST_WORDS = 40  # of a sentence; a longer one is divided
 _WORD = re.compile(r"\S+\s*")
 _UNSPACED_END = re.compile(r"(?<=[。！？])(?=\S)")

@@ -27,6 +27,8 @@ from tasks.settings import Plugin
 from tasks.stages import cutting
 
 BATCH_SECONDS = 300.0
+FRAME = 320  # samples: 20 ms
+REACH = 5  # frames by which the edge of a region moves at most
 #: Long pieces have fewer ends, at which words are misheard.
 CUTS = vad.Settings(target_seconds=25.0, max_seconds=29.0, max_gap_seconds=2.0)
 
@@ -43,7 +45,8 @@ def heard(locator: Locator, recogniser: Plugin, language: str | None) -> Heard:
     for batch in _batches(_pieces(locator, backend.RATE or speech.RATE)):
         clips = [SpeechClip(samples, language) for _, samples in batch]
         for (begin, _), clip, found in zip(batch, clips, backend.transcribe(clips), strict=True):
-            spoken += [(begin + start, begin + end) for start, end in clip.speech]
+            edges = _outwards(clip.samples, clip.speech)
+            spoken += [(begin + start, begin + end) for start, end in edges]
             if found.error or not found.text:
                 continue
             if found.words is None:
@@ -58,6 +61,31 @@ def heard(locator: Locator, recogniser: Plugin, language: str | None) -> Heard:
             words += [TimedWord(w.word, begin + w.start, begin + w.end) for w in found.words]
     most = max(sorted(languages), key=lambda code: languages[code], default=None)
     return Heard(tuple(words), tuple(_joined(spoken)), language or most)
+
+
+def _outwards(samples: NDArray[np.float32], spans: tuple[speech.Span, ...]) -> list[speech.Span]:
+    """Regions moved outwards as far as it is loud: the detector finds words late and leaves them
+    early. Loud is above the middle, in dB, between the quiet and the loud frames."""
+    frames = samples[: len(samples) // FRAME * FRAME].reshape(-1, FRAME)
+    if not len(frames):
+        return list(spans)
+    level = 10 * np.log10(np.square(frames, dtype=np.float64).mean(axis=1) + 1e-10)
+    quiet, full = np.quantile(level, (0.05, 0.95))
+    loud = level > (quiet + full) / 2
+    step = FRAME / speech.RATE
+    found: list[speech.Span] = []
+    for start, end in spans:
+        first, last = int(start / step), min(int(end / step), len(loud))
+        low, high = max(first - REACH, 0), min(last + REACH, len(loud))
+        heard = np.flatnonzero(loud[low:first])
+        first = low + int(heard[0]) if len(heard) else first
+        heard = np.flatnonzero(loud[last:high])
+        last = last + int(heard[-1]) + 1 if len(heard) else last
+        begin = min(start, first * step)
+        if found and begin <= found[-1][1]:
+            begin, _ = found.pop()
+        found.append((begin, max(end, last * step)))
+    return found
 
 
 def _pieces(locator: Locator, rate: int) -> Iterator[Piece]:

@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import resource
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -119,6 +120,7 @@ def aligned_book(corpus: Path, minutes: float, seed: int) -> JsonObject:
         ]  # fmt: skip
         if not true:
             wrong += 1
+            print(f"wrong: {start:.2f} to {end:.2f} s: {span.text}", file=sys.stderr)
             continue
         hits.add(lines.index(true[0]))
         if span.text == true[0].text:  # a long sentence is found in parts

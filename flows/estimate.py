@@ -30,11 +30,11 @@ from tasks.estimating.sample import Member
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
 from tasks.settings import (
+    AnySource,
     FilterSettings,
     PackageSettings,
     ResampleSettings,
     ShardSettings,
-    Source,
     TranscribeSettings,
 )
 from tasks.stages.stage import PER_SHARD
@@ -53,7 +53,7 @@ FRACTION, LEAST = 0.005, 50  # of the recordings; recordings
     on_cancellation=[posting.summarise],
 )
 def estimate(
-    sources: list[Source],
+    sources: list[AnySource],
     out: str,
     shard: ShardSettings = ShardSettings(),  # noqa: B008 - frozen
     filter: FilterSettings = FilterSettings(),  # noqa: B008

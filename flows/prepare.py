@@ -33,11 +33,11 @@ from tasks.callers import Chain, Step
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
 from tasks.settings import (
+    AnySource,
     FilterSettings,
     PackageSettings,
     ResampleSettings,
     ShardSettings,
-    Source,
     TranscribeSettings,
 )
 
@@ -54,7 +54,7 @@ SHARDS_PER_FLOW = 100  # three task runs each: Prefect's server records some 300
     on_cancellation=[posting.summarise],
 )
 def prepare(
-    sources: list[Source],
+    sources: list[AnySource],
     out: str,
     shard: ShardSettings = ShardSettings(),  # noqa: B008 - frozen
     filter: FilterSettings = FilterSettings(),  # noqa: B008

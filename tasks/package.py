@@ -44,6 +44,7 @@ from tasks.packaging import (
     plan,
     published,
     safeguards,
+    seeded,
     splits,
     whole,
 )
@@ -102,10 +103,10 @@ def gather(
         settings_then = described["settings"]["package"]
         if settings_then.get("seed") == job.package.seed:
             old = _before(before, found)
+        nothing = np.zeros(0, np.uint64)
+        before = before._replace(high=nothing, low=nothing)  # only their content from here on
         linkable = parts.all_linkable(job, newest, described)
-    clips = layout.Clips(
-        found.clips.high, found.clips.seconds, found.split.astype(np.int64), found.names
-    )
+    clips = layout.Clips(found.clips.high, found.clips.seconds, found.split, found.names)
     laid_out = layout.lay_out_clips(clips, job.package, version, old, settings_then)
     if before is not None and old is not None:
         laid_out = _compared(laid_out, before, content)
@@ -138,11 +139,8 @@ def gather(
 def _before(before: Published, found: whole.Chosen) -> layout.Before:
     """Where the clips of the newest version are among the chosen ones."""
     clips = found.clips
-    at = np.minimum(np.searchsorted(clips.high, before.high), max(len(clips.high) - 1, 0))
-    if not len(clips.high):
-        return layout.Before(before.groups, np.full(len(before.high), -1, np.int64))
-    good = (clips.high[at] == before.high) & (clips.low[at] == before.low)
-    return layout.Before(before.groups, np.where(good, at, -1).astype(np.int64))
+    now = seeded.places_of(before.high, before.low, clips.high, clips.low)
+    return layout.Before(before.groups, now)
 
 
 def _compared(
@@ -175,8 +173,8 @@ def fingerprint(
     """Hash of everything a version is made of; with the previous versions, it fixes the layout."""
     state = hashlib.sha256()
     for codes in (found.clips.high, found.clips.low, found.clips.content):
-        state.update(codes.tobytes())
-    state.update(found.split.tobytes())
+        state.update(codes.data)
+    state.update(found.split.data)
     formats = {p.use: plugins.load("formats", p.use).VERSION for p in job.package.formats}
     settings = recipe.settings_of(job)
     digests = [portion.digest for portion in portions]

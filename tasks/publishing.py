@@ -15,7 +15,7 @@ from tasks.dataset import versions
 from tasks.errors import CorruptManifest, MillError
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
-from tasks.packaging import answers, decided, ledger_parts, parts, plan, whole
+from tasks.packaging import answers, decided, ledger_parts, part_writing, parts, plan, whole
 from tasks.packaging import shards as output_shards
 from tasks.packaging.decided import Group
 from tasks.results import Published
@@ -111,9 +111,10 @@ def gather(job: Job, groups: Sequence[Group], caller: Caller, scratch: Path) -> 
     staging = versions.stage(job.out, versions.number(newest) + 1 if newest else 1)
     count = ledger_parts.count_for(chosen["ledger"], job.package.table_rows)
     judged = bool(chosen["judged"])
+    portions = ledger_parts.calls(count)
     caller.map(
         ledger_parts.write,
-        [(job, scratch, number, count, judged, staging, newest) for number in range(count)],
+        [(job, scratch, some, count, judged, staging, newest) for some in portions],
     )
     damaged: list[str] = []
     while True:
@@ -122,19 +123,25 @@ def gather(job: Job, groups: Sequence[Group], caller: Caller, scratch: Path) -> 
         )
         if not found["new"]:
             return found
-        caller.map(parts.scatter, [(job, number, scratch) for number in found["needed"]])
+        caller.map(part_writing.scatter, [(job, number, scratch) for number in found["needed"]])
         planned = found["parts"]
         written = caller.map(
-            parts.write, [(job, part, scratch, staging, newest) for part in planned]
+            part_writing.write, [(job, part, scratch, staging, newest) for part in planned]
         )
-        unread = [part.name for part, file in zip(planned, written, strict=True) if file is None]
+        unread = {
+            name
+            for each in written
+            if isinstance(each, part_writing.Damaged)
+            for name in each.files
+        }
         if not unread:
             names = (part.name for part in planned)
             return {
                 **found,
                 "tables": {**found["tables"], **dict(zip(names, written, strict=True))},
             }
-        damaged += unread
+        log.warning("%s of %s cannot be read; it is made again", ", ".join(sorted(unread)), newest)
+        damaged += sorted(unread)
         storage.of(staging).remove_tree(staging / plan.PLAN)
         for name in parts.FOLDERS:
             storage.of(scratch).remove_tree(scratch / name)

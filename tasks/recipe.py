@@ -106,6 +106,12 @@ def weights(settings: TranscribeSettings) -> str:
     return recogniser.weights(own)
 
 
+def weights_licence(settings: TranscribeSettings) -> str | None:
+    """Licence of the recogniser's weights, as their owner writes it; None: not known."""
+    recogniser, own = plugins.resolve("asr", settings.backend)
+    return recogniser.abilities(own).licence
+
+
 def recipes_of(job: Job) -> JsonObject:
     """The recipes of all plug-ins that a job computes with, and the versions of its stages; JSON
     values."""

@@ -87,6 +87,7 @@ def test_words_are_where_they_were_said(mixed: list[SpeechClip], heard: list[Tra
         last = 0.0
         for word in t.words:
             assert last <= word.start <= word.end <= len(clip.samples) / RATE
+            assert word.probability is not None
             assert 0 <= word.probability <= 1
             last = word.end
     words = heard[0].words

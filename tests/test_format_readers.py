@@ -16,16 +16,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
+import yaml
 
 from flows.cli import queries
+from tasks.upkeep import verify
 from tests import corpus
 
 TEXTS = {
     "r00": "plain words", "r01": "广州话 录音", "r02": "with \u2028 a separator and \"quotes\"",
-    "r03": "tab\tand\nnew line", "r04": "1.5 . .. /slash\\", "r05": "élève e\u0301",
+    "r03": "{tab}\tand\nnew line", "r04": "1.5 . .. /slash\\", "r05": "élève e\u0301",
 }  # fmt: skip
 
 
@@ -48,7 +51,9 @@ def version(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tmp = tmp_path_factory.mktemp("readers")
     corpus.make(tmp / "in", 6)
     corpus.listed(tmp / "in", 6, tmp / "list.jsonl", **TEXTS)
-    formats = ("webdataset", "nemo", "wenet", "wenet_raw")
+    formats = (
+        {"use": "webdataset", "energon": True}, "nemo", "wenet", "wenet_raw", "speechbrain"
+    )  # fmt: skip
     job = corpus.job(
         tmp,
         sources=[{"kind": "jsonl", "path": str(tmp / "list.jsonl"), "name": "c"}],
@@ -57,7 +62,7 @@ def version(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     path = corpus.run(job)[0].path
     assert {Path(n).suffix for n in corpus.content(path)} == {
-        ".tar", ".json", ".list", ".wav", ".parquet", ".md"
+        ".tar", ".json", ".list", ".wav", ".parquet", ".md", ".txt", ".idx", ".yaml"
     }  # fmt: skip
     return path
 
@@ -93,7 +98,8 @@ def test_webdataset(version: Path, wanted: dict[str, Clip]) -> None:
         facts = json.loads(sample["json"])
         assert sample["__key__"] == facts["id"]
         assert facts["text"] == sample["txt"].decode()
-        assert facts["seconds"] == wanted[facts["id"]].num_samples / facts["sample_rate"]
+        samples = wanted[facts["id"]].num_samples
+        assert int(facts["seconds"] * facts["sample_rate"]) == samples == facts["num_samples"]
         found[facts["id"]] = clip(sample["txt"].decode(), sample["wav"])
     assert list(found.items()) == list(wanted.items())
 
@@ -122,6 +128,58 @@ def test_wenet_raw(version: Path, wanted: dict[str, Clip]) -> None:
             entry = json.loads(line)
             found[entry["key"]] = clip(entry["txt"], (version / entry["wav"]).read_bytes())
     assert list(found.items()) == list(wanted.items())
+
+
+@pytest.mark.parametrize("use", ["wenet", "wenet_raw"])
+def test_every_character_is_a_unit(version: Path, use: str, wanted: dict[str, Clip]) -> None:
+    """As WeNet's `read_symbol_table` and its char tokenizer do it."""
+    units = {}
+    with (version / use / "units.txt").open(encoding="utf-8") as lines:
+        for line in lines:
+            unit, number = line.split()
+            units[unit] = int(number)
+    assert list(units)[:3] == ["<blank>", "<unk>", "<sos/eos>"]
+    assert list(units.values()) == list(range(len(units)))
+    asked = {"▁" if c == " " else c for each in wanted.values() for c in each.text.strip()}
+    assert {c for c in asked if not c.isspace()} == {*units} - {"<blank>", "<unk>", "<sos/eos>"}
+
+
+def test_speechbrain(version: Path, wanted: dict[str, Clip]) -> None:
+    """Every text of an entry is formatted with `data_root`, whatever it holds."""
+    entries = json.loads((version / "speechbrain/train.json").read_text("utf-8"))
+    found = {}
+    for key, entry in entries.items():
+        told = {name: v.format(data_root=version) for name, v in entry.items() if type(v) is str}
+        found[key] = clip(told["words"], Path(told["wav"]).read_bytes())
+        assert int(entry["duration"] * 16000) == found[key].num_samples
+        assert entry["length"] == entry["duration"]
+        assert told["spk_id"] == "unknown"
+    assert list(found.items()) == list(wanted.items())
+    lines = queries.data_list(version, None, use="speechbrain")["paths"]
+    listed = json.loads("\n".join(lines))
+    assert [entry["wav"] for entry in listed.values()] == [
+        entry["wav"].format(data_root=version) for entry in entries.values()
+    ]
+
+
+def test_energon(version: Path, wanted: dict[str, Clip]) -> None:
+    """Its metadata names every tar and its samples, its indexes lead to each."""
+    home = version / "webdataset"
+    info = json.loads((home / ".nv-meta/.info.json").read_text())
+    splits = yaml.safe_load((home / ".nv-meta/split.yaml").read_text())
+    kind = yaml.safe_load((home / ".nv-meta/dataset.yaml").read_text())
+    assert kind == {"__module__": "megatron.energon", "__class__": "CrudeWebdataset"}
+    assert splits["split_parts"] == {"train": list(info["shard_counts"])}
+    keys = []
+    for name, count in info["shard_counts"].items():
+        offsets = np.fromfile(home / f"{name}.idx", "<u8")
+        assert len(offsets) == count + 1
+        with tarfile.open(home / name) as tar:
+            begins = {member.offset: member.name for member in tar}
+            assert tar.offset == offsets[-1]
+        keys += [begins[offset].removesuffix(".json") for offset in offsets[:-1]]
+    assert keys == list(wanted)
+    assert verify.verify(version) == []
 
 
 def test_nemo(version: Path, wanted: dict[str, Clip]) -> None:
@@ -158,7 +216,7 @@ def nemo(manifests: list[Path], tars: list[Path]) -> Iterator[tuple[str, Clip]]:
                 assert file is not None
                 entry = entries[shard].pop(member.name)
                 heard = clip(entry["text"], file.read())
-                assert entry["duration"] == heard.num_samples / heard.rate
+                assert int(entry["duration"] * heard.rate) == heard.num_samples
                 yield entry["id"], heard
         assert entries[shard] == {}
 

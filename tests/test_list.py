@@ -10,7 +10,7 @@ import pytest
 from flows import cli
 from tests import corpus
 
-FORMATS = ("nemo", "wenet", "wenet_raw", "kaldi", "emilia", "lhotse_shar")
+FORMATS = ("nemo", "wenet", "wenet_raw", "webdataset", "kaldi", "emilia", "lhotse_shar")
 
 
 @pytest.fixture(scope="module")

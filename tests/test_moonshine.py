@@ -18,7 +18,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tasks import scoring
-from tasks.asr import SpeechClip, Transcript, moonshine
+from tasks.asr import SpeechClip, Transcript, _pieces, moonshine
 from tasks.errors import ConfigError
 
 RATE = 16000
@@ -75,12 +75,12 @@ def test_english(code: str, known: bool) -> None:
 def test_long_clips_are_cut_where_it_is_quiet() -> None:
     samples = noise(45)
     samples[15 * RATE : 16 * RATE] *= 0.01
-    found = moonshine.pieces(samples)
+    found = _pieces.cut(samples, moonshine.LONGEST)
     np.testing.assert_array_equal(np.concatenate(found), samples)
     assert len(found) == 3
     assert 15 * RATE < len(found[0]) < 16 * RATE
     assert all(len(piece) <= moonshine.LONGEST for piece in found)
-    assert [len(p) for p in moonshine.pieces(noise(20))] == [20 * RATE]
+    assert [len(p) for p in _pieces.cut(noise(20), moonshine.LONGEST)] == [20 * RATE]
 
 
 # --- the real engine

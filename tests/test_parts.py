@@ -133,21 +133,6 @@ def test_without_what_is_noted_the_bytes_are_the_same(home: Path) -> None:
     assert bare.linked == two.linked
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_a_damaged_part_is_not_carried_on(home: Path, name: str) -> None:
-    one, _ = corpus.run(job(home))
-    corpus.run(job(home, "other"))
-    victim = sorted((one.path / name).iterdir())[0]
-    corpus.flip(victim, victim.stat().st_size // 2)
-    corpus.add(home / "in", 23)
-    if name == "ledger.parquet":
-        return
-    two, _ = corpus.run(job(home))
-    assert verify(one.path) != []
-    assert verify(two.path) == []
-    assert corpus.content(two.path) == corpus.content(corpus.run(job(home, "other"))[0].path)
-
-
 def test_growing_beyond_the_threshold(home: Path) -> None:
     """A version of single files is followed by one of parts, and the other way round."""
     small = job(home, package={"table_rows": 1000})

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from tasks import recipe
 from tasks.estimating import planning
 from tasks.job import Job
+from tasks.stages import stage
 from tests import corpus
 
 SHARD = {"settle_seconds": 0, "hours": corpus.seconds_of(0) * 4 / 3600}
@@ -101,6 +103,49 @@ def test_new_changed_and_removed_recordings(home: Path) -> None:
         assert told[name] == (3, 8), name
     done = corpus.run(asked(home, package={"max_removed_fraction": 1}))[1]
     assert done == told
+
+
+def test_a_moved_recording_is_no_new_one(home: Path) -> None:
+    """It is read again, and neither cut nor heard again; its clips have new names."""
+    (home / "in/later").mkdir()
+    (home / "in/r05.wav").rename(home / "in/later/was-5.wav")
+    corpus.add(home / "in", 11)
+    told, plan = planned(asked(home), asked(home))
+    assert plan.removed == 0
+    assert told["shard"] == (2, 9)
+    assert {told[name] for name in STAGES[1:4]} == {(1, 10)}
+    assert told == corpus.run(asked(home))[1]
+    assert planned(asked(home), asked(home))[0] == dict.fromkeys(STAGES, (0, 11))
+
+
+def test_other_weights_under_equal_settings_are_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of a model whose files were replaced."""
+    monkeypatch.setattr("tasks.asr.fake.weights", lambda settings: "0123456789abcdef")
+    stage._weights.cache_clear()
+    recipe.of_plugin.cache_clear()
+    try:
+        told, plan = planned(asked(home), asked(home))
+        assert told["transcribe"] == (10, 0)
+        assert told["resample"] == (0, 10)
+        (change,) = plan.changes
+        assert change == ("transcribe.backend", "weights fake", "weights 01234567")
+        assert list(plan.stages["transcribe"].because) == ["transcribe.backend"]
+    finally:
+        stage._weights.cache_clear()
+
+
+def test_other_code_of_a_filter_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.filters.duration.VERSION", 99)
+    recipe.of_plugin.cache_clear()
+    try:
+        told, plan = planned(asked(home), asked(home))
+        assert told["filter"] == (10, 0)
+        assert [change.setting for change in plan.changes] == ["filter.filters.duration"]
+        assert list(plan.stages["filter"].because) == ["filter.filters.duration"]
+    finally:
+        recipe.of_plugin.cache_clear()
 
 
 def test_a_change_and_new_recordings_are_both_named(home: Path) -> None:

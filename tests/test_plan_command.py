@@ -145,7 +145,7 @@ def test_three_lines_before_a_run(file: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(lines) == 3
     assert lines[0].startswith("Plan: compute resample 10, transcribe 10, package 10 (0.00 h")
     assert lines[1] == "Because: resample.rate 16000 → 24000."
-    assert lines[2].endswith("a new version will hold about 10 clips (v0001 has 10).")
+    assert lines[2].endswith("a new version will hold about 10 clips; v0001 has 10.")
 
 
 def test_settings_that_came_and_went_are_told_so() -> None:

@@ -179,7 +179,9 @@ def _publishing(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     listing.add_argument("dataset", metavar="DATASET")
     listing.add_argument(
-        "--format", metavar="F", help="wenet, wenet_raw, kaldi, nemo or emilia (the first it has)"
+        "--format",
+        metavar="F",
+        help="wenet, wenet_raw, webdataset, kaldi, nemo, emilia or speechbrain (the first it has)",
     )
     listing.add_argument("--split", metavar="S", help="this split; '*' for all (train)")
     listing.add_argument("--prefix", metavar="P", help="put this before each relative path")

@@ -143,9 +143,10 @@ def _listed_format(dataset: Path, formats: list[str], use: str | None) -> str:
     if use in having:
         return str(use)
     if use is None:
+        able = [name for name in shelves.names("formats") if plugins.load("formats", name).listing]
         raise ConfigError(
             f"{dataset} has no list of clips: of its formats ({', '.join(formats)}) none has one; "
-            "package it with wenet, wenet_raw, kaldi, nemo or emilia"
+            f"package it with {', '.join(able[:-1])} or {able[-1]}"
         )
     if use in formats:
         raise ConfigError(
@@ -156,7 +157,7 @@ def _listed_format(dataset: Path, formats: list[str], use: str | None) -> str:
 
 def _is_list(name: str, use: str) -> bool:
     # A format of one's own may lie in a folder that is not called as it is: its `listing` knows.
-    return name.endswith(LISTS) or (use == "emilia" and name.endswith(".json"))
+    return name.endswith(LISTS) or (use in ("emilia", "speechbrain") and name.endswith(".json"))
 
 
 def columns() -> dict[str, Any]:

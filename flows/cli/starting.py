@@ -54,7 +54,7 @@ transcribe:
   verdicts:               # what drops a clip for its text
 %(verdicts)s
 package:
-  formats: [wenet]        # and wenet_raw, kaldi, nemo, lhotse_shar, webdataset, hf_parquet, emilia
+  formats: [wenet]        # or wenet_raw, kaldi, nemo, lhotse_shar, webdataset, hf_parquet, …
   # splits: {dev: 0.02, test: 0.02}   # shares of the hours; no speaker is in two of them
   max_failed_fraction: 0.1  # nothing is published when more of the recordings are broken
 """

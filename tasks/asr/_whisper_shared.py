@@ -90,4 +90,4 @@ def _mean(words: tuple[Word, ...] | list[Word]) -> float:
     """Mean logarithm of the words' probabilities; 0 for none."""
     if not words:
         return 0.0
-    return sum(log(max(word.probability, LEAST_PROBABILITY)) for word in words) / len(words)
+    return sum(log(max(word.probability or 0.0, LEAST_PROBABILITY)) for word in words) / len(words)

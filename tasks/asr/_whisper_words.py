@@ -59,5 +59,5 @@ def ordered(words: Iterable[Word], seconds: float) -> tuple[Word, ...]:
     for word in words:
         start = min(max(float(word.start), last), seconds)
         last = min(max(float(word.end), start), seconds)
-        found.append(Word(word.word, start, last, float(word.probability)))
+        found.append(Word(word.word, start, last, word.probability))
     return tuple(found)

@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasks.asr import SharedWindow, SpeechClip, Transcript, _batching, _chinese, _whisper_model
+from tasks.asr import (
+    Abilities,
+    SharedWindow,
+    SpeechClip,
+    Transcript,
+    _batching,
+    _chinese,
+    _model_folder,
+    _openai_answer,
+    _whisper_model,
+)
 from tasks.asr._whisper_long import Long
 from tasks.asr._whisper_model import weights
 from tasks.asr._whisper_settings import Settings, code
@@ -29,11 +39,27 @@ from tasks.asr._whisper_windows import RATE, SECONDS, Asked, Window, Windows
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel
 
-__all__ = ["VERSION", "Backend", "Settings", "gpu_fault", "shared_seconds", "wants_gpu", "weights"]
+__all__ = [
+    "VERSION",
+    "Backend",
+    "Settings",
+    "abilities",
+    "gpu_fault",
+    "shared_seconds",
+    "wants_gpu",
+    "weights",
+]
 
 VERSION = 5
 #: Most audio that utterances share a window with: 30 s less the silence that follows it.
 WINDOW_SECONDS = 29.0
+SCORES = (
+    "language_probability",
+    "avg_logprob",
+    "no_speech_probability",
+    "compression_ratio",
+    "word_times",
+)
 
 
 def wants_gpu(settings: Settings) -> bool:
@@ -45,6 +71,15 @@ def gpu_fault(settings: Settings) -> str | None:
     from tasks.plugins import gpu
 
     return gpu.ctranslate2_fault()
+
+
+def abilities(settings: Settings) -> Abilities:
+    """Any length: longer clips are heard window by window. OpenAI's weights are under MIT; of
+    others the model card in their folder says so."""
+    bundled = settings.model == "base"
+    licence, languages = ("MIT", None) if bundled else _model_folder.card(settings.model)
+    known = languages or tuple(sorted(set(_openai_answer.CODES.values())))
+    return Abilities(known, None, SCORES, licence)
 
 
 def shared_seconds(settings: Settings) -> float:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from tasks import environment
-from tasks.asr import SpeechClip, Transcript
+from tasks.asr import Abilities, SpeechClip, Transcript, _pieces
 from tasks.errors import ConfigError
 from tasks.settings import TRANSIENT, StageSettings
 
@@ -37,7 +37,6 @@ SHORTEST = RATE // 2  # samples; its convolutions fail below 0.1 s, so shorter c
 #: Samples. It was trained on up to 30 s, but pieces of 13 to 20 s do better: on 140 s of joined
 #: LibriSpeech, 7.2 % WER against 10.1 %.
 LONGEST = 20 * RATE
-QUIET = RATE // 10  # samples over which quietness is measured
 _REMEDY = "pip install 'uttermill[moonshine]'"
 
 
@@ -63,6 +62,10 @@ def weights(settings: Settings) -> str:
             f"the package moonshine-voice lacks {', '.join(lacking)}: {_REMEDY} --force-reinstall"
         )
     return _hashed(str(folder), tuple((folder / name).stat().st_mtime_ns for name in FILES))
+
+
+def abilities(settings: Settings) -> Abilities:
+    return Abilities(("en",), LONGEST / RATE, (), "MIT")
 
 
 def locate() -> Path:
@@ -101,7 +104,9 @@ class Backend:
         if not np.isfinite(clip.samples).all():
             return Transcript("", error="samples are NaN or infinite")
         try:
-            texts = [self._text(piece) for piece in pieces(clip.samples) if piece.any()]
+            texts = [
+                self._text(piece) for piece in _pieces.cut(clip.samples, LONGEST) if piece.any()
+            ]
         except (self._engine.error, ValueError, MemoryError) as error:
             return Transcript("", error=f"{type(error).__name__}: {error}"[:500])
         return Transcript(" ".join(text for text in texts if text), language="en")
@@ -147,17 +152,3 @@ def load(settings: Settings) -> Engine:
 def english(language: str) -> bool:
     """Whether a code (`en`, `en-US`, `eng`) means English."""
     return re.split("[-_]", language.strip().lower())[0] in ("en", "eng")
-
-
-def pieces(samples: NDArray[np.float32], longest: int = LONGEST) -> list[NDArray[np.float32]]:
-    """Consecutive pieces of at most `longest` samples, cut at the quietest 0.1 s of the last third
-    of each; together they are the clip."""
-    found = []
-    while len(samples) > longest:
-        low = longest * 2 // 3
-        frames = samples[low : low + (longest - low) // QUIET * QUIET].reshape(-1, QUIET)
-        power = np.square(frames, dtype=np.float64).sum(axis=1)
-        cut = low + int(power.argmin()) * QUIET + QUIET // 2
-        found.append(samples[:cut])
-        samples = samples[cut:]
-    return [*found, samples]

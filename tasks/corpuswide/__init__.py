@@ -81,13 +81,14 @@ def takes_part(job: Job) -> bool:
     return bool(chosen(job))
 
 
-def verdicts(
-    job: Job, table: pa.Table, published: Iterable[str], frozen: JsonObject
-) -> tuple[Verdicts, JsonObject]:
+def with_published(table: pa.Table, published: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """Rows (ROW) of which these are in the newest version."""
+    return table.set_column(ROW.names.index("published"), "published", published)
+
+
+def verdicts(job: Job, table: pa.Table, frozen: JsonObject) -> tuple[Verdicts, JsonObject]:
     """Rejections as ledger outcomes, by id, and what each plug-in freezes, by `shelf.name`."""
     table = table.take(pc.sort_indices(table["id"]))
-    old = pc.is_in(table["id"], pa.array(list(published), pa.string()))
-    table = table.set_column(ROW.names.index("published"), "published", old)
     spared = {key for key, decision in applied.of(job).items() if decision.keeps}
     found: Verdicts = {}
     # Also of plug-ins that are not used now.

@@ -19,6 +19,7 @@ _WENET = """\
 list="$(mktemp -d)/{split}.list"
 uttermill list . --format {use} --split {split} > "$list"
 echo "$list"  # for WeNet's train.py: --data_type {kind} --train_data
+# Its char tokenizer: tokenizer_conf.symbol_table_path is {use}/units.txt here.
 """
 _SNIPPETS = {
     "wenet": ("bash", _WENET.replace("{kind}", "shard")),
@@ -82,6 +83,23 @@ for path in sorted(glob.glob("emilia/{split}/*/*.json")):
     for number, clip in enumerate(clips):
         samples, rate = soundfile.read(f"{{path[:-5]}}_{{number}}.{audio}")
         print(clip["id"], len(samples) / rate, clip["text"])
+""",
+    ),
+    "speechbrain": (
+        "python",
+        """\
+import os
+
+import soundfile
+from speechbrain.dataio.dataset import DynamicItemDataset
+
+clips = DynamicItemDataset.from_json(
+    "speechbrain/{split}.json", replacements={{"data_root": os.getcwd()}}
+)
+clips.set_output_keys(["id", "wav", "words"])
+for clip in clips:
+    samples, rate = soundfile.read(clip["wav"])
+    print(clip["id"], len(samples) / rate, clip["words"])
 """,
     ),
     "hf_parquet": (

@@ -152,6 +152,9 @@ def _licences(facts: JsonObject) -> Iterator[str]:
     given = facts["licences"]
     rows = [(name, licence or "not given") for name, licence in given.items()]
     yield table(("source", "licence"), rows)
+    if weights := facts.get("weights_licence"):
+        use = facts["settings"]["transcribe"]["backend"]["use"]
+        yield f"Weights of the recogniser `{cell(use)}`: {cell(weights)}."
     if bare := [cell(name) for name, licence in given.items() if not licence]:
         yield (
             f"> **Warning:** no licence was given for {', '.join(bare)}. Find out what its owner "

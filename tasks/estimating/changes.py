@@ -29,6 +29,33 @@ def between(before: Job, after: Job) -> list[Change]:
     ]
 
 
+def of_models(described: JsonObject, job: Job) -> list[Change]:
+    """What is another now than when the newest version was made, under equal settings: the weights
+    of the recogniser, the model or the code of a plug-in. `described`: the version's dataset.json.
+    """
+    then, now = described["recipes"], recipe.recipes_of(job)
+    before, after = described["settings"], recipe.settings_of(job)
+    found = []
+    if before["transcribe"]["backend"] == after["transcribe"]["backend"]:
+        if then["weights"] != now["weights"]:
+            told = (f"weights {each['weights'][:8]}" for each in (then, now))
+            found.append(Change("transcribe.backend", *told))
+        elif then["backend"] != now["backend"]:
+            found.append(Change("transcribe.backend", *_CODE))
+    for part, name in (("filter", "segmenter"), ("resample", "resampler"), ("resample", "levels")):
+        if before[part].get(name) == after[part][name] and then.get(name) != now[name]:
+            found.append(Change(f"{part}.{name}", *_CODE))
+    measured = {entry["use"]: entry for entry in before["filter"]["filters"]}
+    for entry in after["filter"]["filters"]:
+        use = entry["use"]
+        if measured.get(use) == entry and then["filters"].get(use) != now["filters"][use]:
+            found.append(Change(f"filter.filters.{use}", *_CODE))
+    return found
+
+
+_CODE = ("its former model or code", "that of now")
+
+
 def measuring(changes: Iterable[Change]) -> list[Change]:
     """Those that make the filter stage measure or cut again: no thresholds."""
     return [c for c in changes if c.setting.startswith("filter.") and not _is_threshold(c)]

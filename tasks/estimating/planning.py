@@ -17,6 +17,7 @@ from tasks.checkpoints.index import Index
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.checkpoints.view import ShardView
+from tasks.dataset import versions
 from tasks.estimating import changes, rewriting
 from tasks.estimating.changes import Change
 from tasks.estimating.expected import Expected, lengths
@@ -24,7 +25,6 @@ from tasks.filter import todo as cuts_lacking
 from tasks.job import Job
 from tasks.listing.as_listed import AsListed
 from tasks.packaging import contents, weights
-from tasks.schema import RECORDINGS
 from tasks.stages import contract, stage
 from tasks.up_to_date import UpToDate
 
@@ -76,16 +76,11 @@ def plan(job: Job, before: Job | None) -> Plan:
     with tempfile.TemporaryDirectory(prefix="uttermill-plan-") as home:
         found = shard.survey(quick, index, Path(home))
         listed = AsListed(job.out, found)
-        new = [
-            row
-            for table in found.fresh.tables()
-            for row in table.select(RECORDINGS.names).to_pylist()
-        ]
     shards = manifest.shards(job.out)
-    causes = Causes.of(changes.between(before, job) if before else [])
+    causes = Causes.of(_changes(job, before))
     walk = _Walk(job, before, causes)
     state = UpToDate(job, shards, index)
-    fresh = {row["recording"] for row in new}
+    fresh = {row["recording"] for row in listed.fresh}
     for each in shards:
         known = state.items(each) if each in listed.unchanged else None
         if known is not None:
@@ -93,13 +88,14 @@ def plan(job: Job, before: Job | None) -> Plan:
                 walk.stages[name].reuse += items
         else:
             rows = listed.rows(each)
-            walk.shard(each, [r for r in rows if r["present"] and r["recording"] not in fresh])
+            unread = fresh - listed.moved.keys()
+            walk.shard(each, [r for r in rows if r["present"] and r["recording"] not in unread])
     probe = walk.stages["shard"]
     probe.reuse = found.reused
-    header = lengths(new)
-    probe.add(len(new), sum(header.values()), [SOURCES], again=False)
-    for row in new:
-        if row["recording"] in header:
+    header = lengths(listed.fresh)
+    probe.add(len(listed.fresh), sum(header.values()), [SOURCES], again=False)
+    for row in listed.fresh:
+        if row["recording"] in header and row["recording"] not in listed.moved:
             seconds = header[row["recording"]]
             walk.stages["filter"].add(1, seconds, [SOURCES], again=False)
             walk.expected.add(row, seconds, (SOURCES,), again=False)
@@ -109,7 +105,17 @@ def plan(job: Job, before: Job | None) -> Plan:
             walk.stay.pop(name, None)
     gone = listed.removed()
     clips = _package(walk, {*gone, *fresh})
-    return Plan(walk.stages, causes.all, len(gone), found.ignored, len(shards), clips)
+    removed = gone - set(listed.moved.values())
+    return Plan(walk.stages, causes.all, len(removed), found.ignored, len(shards), clips)
+
+
+def _changes(job: Job, before: Job | None) -> list[Change]:
+    """Of settings since the newest run, of models and code since the newest version."""
+    found = changes.between(before, job) if before else []
+    newest = versions.newest(job.out)
+    named = {change.setting for change in found}
+    models = changes.of_models(versions.described(newest), job) if newest else []
+    return found + [change for change in models if change.setting not in named]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from tasks import recipe
 from tasks.accounting import summary
 from tasks.dataset import versions
+from tasks.dataset.proved import Proved
 from tasks.job import Job
 from tasks.packaging.layout import LAYOUT_SETTINGS
 from tasks.storage import tables
@@ -37,7 +38,7 @@ def of_version(
     newest = versions.newest(job.out)
     if newest is None:
         return Rewriting(0, len(stay), len(stay), sum(stay.values()))
-    table = tables.read(newest / "utterances.parquet", columns=COLUMNS)
+    table = tables.read(newest / "utterances.parquet", columns=COLUMNS, opened=Proved(newest))
     ids = table["id"]
     of_walked = pc.is_in(table["recording"], pa.array([*walked, *gone], pa.string()))
     stays = pc.or_(pc.invert(of_walked), pc.is_in(ids, pa.array([*stay], pa.string())))

@@ -52,6 +52,10 @@ class Tar:
         self._held = 0
         self._size = 0
 
+    def tell(self) -> int:
+        """Where the next member begins."""
+        return self._size + self._held + len(self._small)
+
     def add(self, name: str, *parts: Data) -> None:
         """Add a member whose data are these buffers, one after the other."""
         size = sum(map(len, parts))

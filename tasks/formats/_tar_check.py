@@ -17,6 +17,7 @@ class Member(NamedTuple):
     offset: int  # of its header
     data: memoryview
     plain: bool  # its header is the one that `_tar` writes
+    end: int  # offset of what follows
 
 
 def read(path: Path, digest: hashlib._Hash | None = None) -> Iterator[Member]:
@@ -37,7 +38,7 @@ def read(path: Path, digest: hashlib._Hash | None = None) -> Iterator[Member]:
             update(data)
             if bytes(data[size : size + padding]).strip(b"\0"):
                 raise ValueError(f"{path.name}: there are bytes after {name}")
-            yield Member(name, at, data[:size], head == header(name, size))
+            yield Member(name, at, data[:size], head == header(name, size), after)
             at, head = after, bytes(data[size + padding :])
         rest = file.read()
         update(rest)

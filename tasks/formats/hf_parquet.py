@@ -2,9 +2,10 @@
 
 hf_parquet/<split>/000000000.parquet    a row a clip, in row groups of at most 100 rows or 32 MB
 
-`datasets.load_dataset("hf_parquet")` finds the splits by the folders' names, as the Hub does, and
-the types in the metadata `huggingface`: `audio` is an `Audio`, stored as struct<bytes, path>.
-Beside it stand `id`, `text`, `language`, `speaker`, `duration` (s), where the clip comes from, and
+`datasets.load_dataset("hf_parquet")` finds the splits in the header of `hf_parquet/README.md`, by
+the names that all formats have (from the folders alone it would call `dev` `validation`), and the
+types in the metadata `huggingface`: `audio` is an `Audio`, stored as struct<bytes, path>. Beside it
+stand `id`, `text`, `language`, `speaker`, `duration` (s), where the clip comes from, and
 its measures. Names do not tell how many files there are, so that a version that grows keeps them.
 """
 
@@ -20,9 +21,10 @@ import pyarrow.parquet as pq
 from tasks.checkpoints.manifest import Row
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _measures
 from tasks.json_types import JsonObject
+from tasks.storage import write_atomic
 from tasks.storage.atomic import HashedFile
 
-VERSION = 1
+VERSION = 2
 #: Columns that are taken from the row as they are.
 SPOKEN = ("text", "language", "speaker")
 ORIGIN = ("dataset", "source_id", "recording", "start", "end", "text_source")
@@ -60,11 +62,11 @@ def _schema(row: Row) -> pa.Schema:
     return pa.schema(list(kinds.items()), metadata={"huggingface": json.dumps(ordered)})
 
 
-def _facts(row: Row) -> JsonObject:
+def _facts(row: Row, duration: _clips.Durations = _clips.duration) -> JsonObject:
     """All columns of a row but `audio`."""
     return {
         **{name: row[name] for name in ("id", *SPOKEN, *ORIGIN)},
-        "duration": row["num_samples"] / row["sample_rate"],
+        "duration": duration(row["num_samples"], row["sample_rate"]),
         **_measures.of(row),
     }
 
@@ -128,7 +130,8 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
                 row = rows[at]
                 at += 1
                 place = f"{shard.path}: {row['id']}"
-                if facts != _facts(row) or path != f"{row['id']}.{settings.audio}":
+                good = facts in (_facts(row, each) for each in _clips.WRITTEN)
+                if not good or path != f"{row['id']}.{settings.audio}":
                     faults.append(f"{place} does not say what its row says")
                 view = memoryview(data.as_buffer()).cast("B")
                 faults += _clips.faults(row, place, view, settings.audio)
@@ -136,4 +139,8 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    """There are no lists: readers look at the folder."""
+    """`README.md`, which names the splits to `datasets`."""
+    lines = ["---", "configs:", "- config_name: default", "  data_files:"]
+    for split in dict.fromkeys(shard.split for shard in shards):
+        lines += [f'  - split: "{split}"', f'    path: "{split}/*.parquet"']
+    write_atomic(home / "hf_parquet" / "README.md", "\n".join([*lines, "---", ""]).encode())

@@ -3,11 +3,15 @@
 lhotse_shar/<split>/cuts.000000.jsonl.gz      a `MonoCut` a line, with one supervision
 lhotse_shar/<split>/recording.000000.tar      `<cut>.wav` (or `.flac`), `<cut>.json` of each
 
+With `index: true`, for lhotse from 2.0 on, which then reads any cut at once:
+
+lhotse_shar/<split>/cuts.000000.jsonl         not gzipped, and beside it and the tar `<file>.idx`
+
 `CutSet.from_shar(in_dir="lhotse_shar/train")` takes every file in the folder for a field of the
-cuts, so nothing else lies there. A cut's id must be its members' name: of an id that is too long
-for one it is `_tar.key`; the supervision has the id itself. `custom` tells where the clip comes
-from (`dataset`, `source_id`, `source_recording`, and `source_start`, `source_end` in s) and its
-measures. JSON is ASCII: Lhotse opens it in the encoding of the locale.
+cuts (1.x an index, too), so nothing else lies there. A cut's id must be its members' name: of an id
+that is too long for one it is `_tar.key`; the supervision has the id itself. `custom` tells where
+the clip comes from (`dataset`, `source_id`, `source_recording`, and `source_start`, `source_end` in
+s) and its measures. JSON is ASCII: Lhotse opens it in the encoding of the locale.
 """
 
 from __future__ import annotations
@@ -18,12 +22,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
+from pydantic import Field
 
 from tasks.checkpoints.manifest import Row
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _measures, _tar, _tar_check
+from tasks.formats import (
+    Output,
+    OutputShard,
+    ReadPcm,
+    Rows,
+    _clips,
+    _index,
+    _measures,
+    _tar,
+    _tar_check,
+)
 from tasks.json_types import JsonObject
+from tasks.settings import THRESHOLD
 
-VERSION = 1
+VERSION = 2
 COLUMNS = (
     *("id", "text", "language", "speaker", *_clips.COLUMNS),
     *("dataset", "source_id", "recording", "start", "end", "text_source", *_measures.NAMES),
@@ -32,28 +48,37 @@ PROVES_SAMPLES = True
 
 
 class Settings(_clips.AudioSettings):
-    """How a cut's audio is stored."""
+    """How a cut's audio is stored, and how a cut is found."""
+
+    index: bool = Field(
+        False,
+        json_schema_extra=THRESHOLD,
+        description="Plain cuts with .idx files, for lhotse from 2.0 on; 1.x cannot read those.",
+    )
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
     home = f"lhotse_shar/{split}"
-    return [f"{home}/recording.{number:06d}.tar", f"{home}/cuts.{number:06d}.jsonl.gz"]
+    tar, cuts = f"{home}/recording.{number:06d}.tar", f"{home}/cuts.{number:06d}.jsonl"
+    if settings.index:
+        return [tar, cuts, f"{tar}{_index.SUFFIX}", f"{cuts}{_index.SUFFIX}"]
+    return [tar, f"{cuts}.gz"]
 
 
-def _recording(row: Row) -> JsonObject:
+def _recording(row: Row, duration: _clips.Durations = _clips.duration) -> JsonObject:
     """A `Recording` whose audio lies beside it."""
     return {
         "id": _tar.key(row["id"]),
         "sources": [{"type": "shar", "channels": [0], "source": ""}],
         "sampling_rate": row["sample_rate"],
         "num_samples": row["num_samples"],
-        "duration": row["num_samples"] / row["sample_rate"],
+        "duration": duration(row["num_samples"], row["sample_rate"]),
         "channel_ids": [0],
     }
 
 
-def _cut(row: Row) -> JsonObject:
-    recording = _recording(row)
+def _cut(row: Row, duration: _clips.Durations = _clips.duration) -> JsonObject:
+    recording = _recording(row, duration)
     span = {"start": 0, "duration": recording["duration"], "channel": 0}
     spoken = {name: row[name] for name in ("text", "language", "speaker") if row[name] is not None}
     supervision = {"id": row["id"], "recording_id": recording["id"], **span, **spoken}
@@ -89,32 +114,52 @@ def _gzip(data: bytes) -> bytes:
     return b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + body + ends
 
 
+def _cuts(rows: Rows, duration: _clips.Durations = _clips.duration) -> bytes:
+    return b"".join(_line(_cut(row, duration)) for row in rows)
+
+
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
-    recordings, cuts = shard.files
+    recordings, cuts, *indexes = shard.files
+    begins = []
     with _tar.Tar(out, recordings) as tar:
         for row in rows:
             key = _tar.key(row["id"])
             data = _clips.parts(pcm(row), row["sample_rate"], settings.audio)
+            begins.append(tar.tell())
             tar.add(f"{key}.{settings.audio}", *data)
             tar.add(f"{key}.json", _line(_recording(row)))
-    out.write(cuts, _gzip(b"".join(_line(_cut(row)) for row in rows)))
+    lines = _cuts(rows)
+    out.write(cuts, lines if settings.index else _gzip(lines))
+    for path, index in zip(indexes, _indexes(begins, out, recordings, lines), strict=False):
+        out.write(path, index)
+
+
+def _indexes(begins: Sequence[int], out: Output, tar: str, lines: bytes) -> tuple[bytes, bytes]:
+    """Of the tar, which ends where the file does, and of the cuts."""
+    return _index.of(begins, (out.home / tar).stat().st_size), _index.of_lines(lines)
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
-    """Order, headers, recordings and decoded PCM of the tar; all lines of the cuts."""
-    tar, cuts = shard.files
+    """Order, headers, recordings and decoded PCM of the tar; all lines of the cuts; indexes."""
+    tar, cuts, *indexes = shard.files
     faults: list[str] = []
+    begins = []
     names = [f"{_tar.key(row['id'])}.{s}" for row in rows for s in (settings.audio, "json")]
     members = _tar_check.compare(out, tar, names, faults, exact=settings.audio == "wav")
     for index, member in enumerate(members):
         row, place = rows[index // 2], f"{tar}: {member.name}"
         if index % 2 == 0:
+            begins.append(member.offset)
             faults += _clips.faults(row, place, member.data, settings.audio)
-        elif member.data != _line(_recording(row)):
+        elif bytes(member.data) not in [_line(_recording(row, each)) for each in _clips.WRITTEN]:
             faults.append(f"{place} does not say what its row says")
-    found = zlib.decompress((out.home / cuts).read_bytes(), wbits=31)
-    if found != b"".join(_line(_cut(row)) for row in rows):
+    found = (out.home / cuts).read_bytes()
+    lines = found if settings.index else zlib.decompress(found, wbits=31)
+    if lines not in (_cuts(rows, each) for each in _clips.WRITTEN):
         faults.append(f"{cuts} does not say what its rows say")
+    for path, right in zip(indexes, _indexes(begins, out, tar, lines), strict=False):
+        if (out.home / path).read_bytes() != right:
+            faults.append(f"{path} names other places than its file has")
     return faults + out.changed(cuts)
 
 

@@ -2,6 +2,14 @@
 
 webdataset/<split>/shard-000000000.tar   plain USTAR; no key has a dot or a slash
 webdataset/<split>/data.list             one tar's path a line
+
+With `energon: true`, Megatron-Energon reads the folder without `energon prepare`:
+
+webdataset/<split>/shard-000000000.tar.idx       where each sample begins
+webdataset/.nv-meta/{.info.json,split.yaml,dataset.yaml}   a `CrudeWebdataset`, splits as here
+
+Its SQLite index, which only random access by key needs (auxiliary data, `energon mount`), is made
+by `energon prepare`.
 """
 
 from __future__ import annotations
@@ -11,11 +19,24 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+from pydantic import Field
 
 from tasks.checkpoints.manifest import Row
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _tar, _tar_check
+from tasks.formats import (
+    Output,
+    OutputShard,
+    ReadPcm,
+    Rows,
+    _clips,
+    _energon,
+    _index,
+    _lists,
+    _tar,
+    _tar_check,
+)
+from tasks.settings import THRESHOLD
 
-VERSION = 1
+VERSION = 2
 #: Keys of `<key>.json`, in this order, before `seconds`.
 FACTS = (
     *("id", "source_id", "dataset", "split", "recording", "start", "end"),
@@ -26,54 +47,79 @@ PROVES_SAMPLES = True
 
 
 class Settings(_clips.AudioSettings):
-    """How a sample's audio is stored."""
+    """How a sample's audio is stored, and for which readers."""
+
+    energon: bool = Field(
+        False,
+        json_schema_extra=THRESHOLD,
+        description="Also write what Megatron-Energon reads beside the tars: .nv-meta and indexes.",
+    )
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
-    return [f"webdataset/{split}/shard-{number:09d}.tar"]
+    tar = f"webdataset/{split}/shard-{number:09d}.tar"
+    return [tar, f"{tar}{_index.SUFFIX}"] if settings.energon else [tar]
 
 
-def facts(row: Row) -> bytes:
+def facts(row: Row, duration: _clips.Durations = _clips.duration) -> bytes:
     """`<key>.json` of a row; `start`, `end` (in the recording) and `seconds` in s."""
-    seconds = row["num_samples"] / row["sample_rate"]
+    seconds = duration(row["num_samples"], row["sample_rate"])
     found = {**{name: row[name] for name in FACTS}, "seconds": seconds}
     return json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
 
 
-def _texts(row: Row) -> Iterator[tuple[str, bytes]]:
-    key = _tar.key(row["id"])
-    yield f"{key}.json", facts(row)
-    yield f"{key}.txt", row["text"].encode()
-
-
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
+    begins = []
     with _tar.Tar(out, shard.path) as tar:
         for row in rows:
-            for name, text in _texts(row):
-                tar.add(name, text)
+            key = _tar.key(row["id"])
+            begins.append(tar.tell())
+            tar.add(f"{key}.json", facts(row))
+            tar.add(f"{key}.txt", row["text"].encode())
             data = _clips.parts(pcm(row), row["sample_rate"], settings.audio)
-            tar.add(f"{_tar.key(row['id'])}.{settings.audio}", *data)
+            tar.add(f"{key}.{settings.audio}", *data)
+        end = tar.tell()
+    if settings.energon:
+        out.write(shard.files[1], _index.of(begins, end))
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
-    """Order, adjacency, headers, text, facts and decoded PCM."""
+    """Order, adjacency, headers, text, facts and decoded PCM; the index byte for byte."""
     suffixes = ("json", "txt", settings.audio)
     names = [f"{_tar.key(row['id'])}.{suffix}" for row in rows for suffix in suffixes]
     faults: list[str] = []
     exact = settings.audio == "wav"
+    begins, end = [], 0
     members = _tar_check.compare(out, shard.path, names, faults, exact)
     for index, member in enumerate(members):
         row = rows[index // 3]
         place = f"{shard.path}: {member.name}"
+        end = member.end
+        if index % 3 == 0:
+            begins.append(member.offset)
         if index % 3 == 2:
             faults += _clips.faults(row, place, member.data, settings.audio)
-        elif member.data != dict(_texts(row))[member.name]:
+        elif bytes(member.data) not in _texts(row, index % 3):
             faults.append(f"{place} does not say what its row says")
+    if settings.energon:
+        path = shard.files[1]
+        if (out.home / path).read_bytes() != _index.of(begins, end):
+            faults.append(f"{path} names other places than its tar has")
     return faults
+
+
+def _texts(row: Row, part: int) -> Iterator[bytes]:
+    """What the member `part` of a row may hold."""
+    if part:
+        yield row["text"].encode()
+    else:
+        yield from (facts(row, duration) for duration in _clips.WRITTEN)
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     _lists.write(shards, home)
+    if settings.energon:
+        _energon.write(shards, home / "webdataset")
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:

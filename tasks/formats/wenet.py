@@ -2,6 +2,7 @@
 
 wenet/<split>/shards_000000000.tar   UTF-8 without a newline; 16-bit mono WAV, header of 44 bytes
 wenet/<split>/data.list              one tar's path a line
+wenet/units.txt                      characters of train's texts, for WeNet's char tokenizer
 """
 
 from __future__ import annotations
@@ -14,7 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _tar, _tar_check
+from tasks.formats import (
+    Output,
+    OutputShard,
+    ReadPcm,
+    Rows,
+    _clips,
+    _lists,
+    _tar,
+    _tar_check,
+    _units,
+)
 from tasks.formats._reader_limits import WENET
 from tasks.settings import StageSettings
 
@@ -67,6 +78,7 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     _lists.write(shards, home)
+    _units.write(home, "wenet")
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:

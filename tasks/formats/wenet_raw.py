@@ -2,6 +2,7 @@
 
 wenet_raw/<split>/wav/000000000/<key>.wav   16-bit mono, header of 44 bytes; a folder a group
 wenet_raw/<split>/data.list                 {"key", "wav", "txt"} a line, `wav` in the version
+wenet_raw/units.txt                         characters of train's texts, for the char tokenizer
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _rows
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _lists, _rows, _units, _wavs
 from tasks.formats._reader_limits import WENET
 from tasks.settings import StageSettings
 
 VERSION = 1
-COLUMNS = ("id", *_clips.COLUMNS)  # the texts are in the list only
+COLUMNS = _wavs.COLUMNS
 PROVES_SAMPLES = True
 READER = WENET
 
@@ -27,21 +28,15 @@ class Settings(StageSettings):
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
-    home = f"wenet_raw/{split}/wav/{number:09d}"
-    return [f"{home}/{key}.wav" for key in rows["id"].to_pylist()]
+    return _wavs.files("wenet_raw", split, number, rows)
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
-    for path, row in zip(shard.files, rows, strict=True):
-        with out.create(path) as file:
-            file.writelines(_clips.parts(pcm(row), row["sample_rate"], "wav"))
+    _wavs.write(shard, rows, pcm, out)
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
-    faults: list[str] = []
-    for path, row in zip(shard.files, rows, strict=True):
-        faults += _clips.faults(row, path, (out.home / path).read_bytes(), "wav")
-    return faults
+    return _wavs.check(shard, rows, out)
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
@@ -51,6 +46,7 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
                 if shard.split == split:
                     for path, row in zip(shard.files, rows, strict=True):
                         list_.write(_line({"key": row["id"], "wav": path, "txt": row["text"]}))
+    _units.write(home, "wenet_raw")
 
 
 def _line(entry: dict[str, str]) -> str:

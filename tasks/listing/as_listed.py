@@ -14,6 +14,7 @@ from tasks.listing import fingerprints
 from tasks.listing.merging import merged
 from tasks.listing.parts import LISTED, PLACE
 from tasks.listing.survey import Survey
+from tasks.schema import RECORDINGS
 
 
 class AsListed:
@@ -25,13 +26,24 @@ class AsListed:
     def __init__(self, out: Path, found: Survey) -> None:
         had = found.known
         self._out, self._had = out, had
+        self.moved: dict[str, str] = {}  # names, to former names; of the shards that were asked for
         leaving = np.concatenate([found.gone, found.failed])
         self._gone = np.sort(had.columns.keys[leaving])
+        fresh = list(found.fresh.tables())
+        self.fresh: list[Row] = []  # new and changed recordings, as they are to be probed
+        self._homeless: dict[str, Row] = {}  # files that are new by name only, by guard
+        for table in fresh:
+            rows: list[Row] = table.select(RECORDINGS.names).to_pylist()
+            self.fresh += rows
+            places = table[PLACE].to_pylist()
+            for row, place in zip(rows, places, strict=True):
+                if place < 0 and row["guard"] and not row["error_code"]:
+                    self._homeless[row["guard"]] = row
         told = list(found.told.tables())
         self._told = pa.concat_tables(told) if told else LISTED.empty_table()
         self._leaving = np.unique(had.columns.shard[found.gone])
         touched = {*self._told[PLACE].to_pylist(), *had.columns.shard[leaving].tolist()}
-        touched |= {n for table in found.fresh.tables() for n in table[PLACE].to_pylist()}
+        touched |= {n for table in fresh for n in table[PLACE].to_pylist()}
         counts = np.bincount(had.columns.shard, minlength=len(had.shards))
         self.unchanged = {
             name
@@ -41,13 +53,22 @@ class AsListed:
         self._number = {name: number for number, name in enumerate(had.shards)}
 
     def rows(self, shard: str) -> list[Row]:
-        """All recordings of a shard, those that are gone too."""
+        """All recordings of a shard, those that are gone too. A recording whose file was moved (its
+        guard stands at a new name) has the new name; `moved` gets the former one."""
         parts = manifest.read(self._out, "shard", shard)
         old: list[Row] = parts[-1].table.to_pylist() if parts else []
         here = pc.equal(self._told[PLACE], self._number[shard])
         told = self._told.filter(here)
         told = told.append_column("probed", pa.array(np.zeros(len(told), bool)))
-        return merged(old, told, self._gone)
+        return [self._followed(row) for row in merged(old, told, self._gone)]
+
+    def _followed(self, row: Row) -> Row:
+        new = None if row["present"] else self._homeless.pop(row["guard"] or "", None)
+        if new is None:
+            return row
+        self.moved[new["recording"]] = row["recording"]
+        known = {"content", "format", "header_rate", "header_channels", "header_seconds"}
+        return {**new, **{name: row[name] for name in known}, "present": True}
 
     def removed(self) -> set[str]:
         """Names of recordings that have left their sources since the last listing."""

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from tasks import corpuswide
 from tasks.corpuswide import Verdicts, decisions, outcomes
 from tasks.dataset import versions
+from tasks.dataset.proved import Proved
 from tasks.errors import RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
@@ -85,8 +86,11 @@ def _corpus_wide(job: Job, heard: pa.Table) -> tuple[Verdicts, JsonObject]:
     frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
     if not corpuswide.takes_part(job):
         return {}, frozen
-    published = tables.read(newest / "utterances.parquet")["id"] if newest else pa.array([])
-    return corpuswide.verdicts(job, heard, published.to_pylist(), frozen)
+    if newest:
+        place = newest / "utterances.parquet"
+        ids = tables.read(place, columns=["id"], opened=Proved(newest))["id"]
+        heard = corpuswide.with_published(heard, pc.is_in(heard["id"], ids))
+    return corpuswide.verdicts(job, heard, frozen)
 
 
 def _stacked(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:

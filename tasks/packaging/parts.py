@@ -16,23 +16,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tasks import plugins, storage
-from tasks.dataset import versions
-from tasks.formats import OutputShard, PublishedFile
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import decided, plan, published, shard_decisions, whole
+from tasks.packaging import plan, shard_decisions, whole
 from tasks.packaging.decided import Group as Decided
 from tasks.packaging.layout import Group
 from tasks.packaging.previous import PreviousVersion
@@ -46,6 +42,7 @@ SECONDS_OF_CLIP = 5.0  # about; only the number of tars in a part follows from i
 WANTED = pa.schema({"row": pa.int32(), "part": pa.int32(), "at": pa.int64()})
 
 Ints = NDArray[np.int64]
+Places = Mapping[tuple[str, int], tuple[str, int]]  # file and first row, by split and number
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,8 @@ class Member:
     whole: bool
     same: bool
     fresh: bool  # its rows come from the decided groups, else from the previous version
-    then: int  # its first row in the previous version; -1: it has none to compare
+    file: str  # of the previous version, that has its rows; empty: there are none to compare
+    then: int  # its first row there
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +143,7 @@ def save(
     """Save what workers need to know of each part; returns the parts, and the numbers of the
     decided groups that they need rows of. `linkable`: unchanged groups need no rows; `damaged`:
     files of the previous version that cannot be read."""
-    firsts = {} if before is None else {(g.split, g.number): g.first for g in before.groups}
+    places = {} if before is None else places_of(before)
     counts = {} if before is None else {part.name: part for part in before.parts}
     planned, wanted = [], []
     described: dict[int, JsonObject] = {}
@@ -161,14 +159,14 @@ def save(
             planned.append(PlannedPart(number, name, old.file if stays and old else ""))
             if stays:
                 continue
-            readable = not any(_holds(before, group, damaged) for group in own)
+            readable = not any(_place(places, group)[0] in damaged for group in own)
             members = []
             rows = []
             at = 0
             for group in own:
                 fresh = not (group.same and linkable and readable)
-                then = -1 if group.before is None else firsts.get((group.split, group.before), -1)
-                compared = then >= 0 and readable and (not fresh or group.whole)
+                file, then = _place(places, group)
+                compared = bool(file) and readable and (not fresh or group.whole)
                 members.append(
                     Member(
                         group.split,
@@ -179,7 +177,8 @@ def save(
                         group.whole,
                         group.same and readable,
                         fresh,
-                        then if compared else -1,
+                        file if compared else "",
+                        then,
                     )
                 )
                 rows.append(group.rows)
@@ -193,7 +192,7 @@ def save(
                 "content": content[every],
             }
             columns |= {name: values.take(pa.array(every)) for name, values in more.items()}
-            _write(home / f"parts/{number}.arrow", [pa.table(columns).combine_chunks()])
+            write_batches(home / f"parts/{number}.arrow", [pa.table(columns).combine_chunks()])
             described[number] = {"members": [asdict(each) for each in members]}
         sources = _save_wanted(home, found.clips, wanted)
         needed = sorted({group for groups in sources.values() for group in groups})
@@ -203,15 +202,18 @@ def save(
     return planned, needed
 
 
-def _holds(before: Published | None, group: Group, damaged: Sequence[str]) -> bool:
-    """Whether a damaged part of the previous version holds the group."""
-    if before is None or not damaged or group.before is None:
-        return False
-    return any(
-        part.name in damaged
-        and (group.split, group.before) in {(g.split, g.number) for g in part.groups}
+def places_of(before: Published) -> Places:
+    """(file, first row in it) of each group of the previous version, by its split and number."""
+    return {
+        (group.split, group.number): (part.name, group.first - part.groups[0].first)
         for part in before.parts
-    )
+        for group in part.groups
+    }
+
+
+def _place(places: Places, group: Group) -> tuple[str, int]:
+    """Where the previous version has the group; ("", 0): nowhere."""
+    return ("", 0) if group.before is None else places.get((group.split, group.before), ("", 0))
 
 
 def _save_wanted(
@@ -220,180 +222,32 @@ def _save_wanted(
     """The rows that parts need, by decided group; returns the groups that each part needs."""
     if not wanted:
         return {}
+    numbers = np.array([number for _, number, _ in wanted], np.int32)
+    firsts = np.array([first for _, _, first in wanted])
+    ends = np.cumsum([len(rows) for rows, _, _ in wanted])
+    begins = ends - [len(rows) for rows, _, _ in wanted]
     index = np.concatenate([rows for rows, _, _ in wanted])
-    part = np.concatenate([np.full(len(rows), number, np.int32) for rows, number, _ in wanted])
-    at = np.concatenate([np.arange(first, first + len(rows)) for rows, _, first in wanted])
+    wanted.clear()  # the same once more
     group = clips.group[index]
-    order = np.lexsort((at, part, group))
-    edges = np.searchsorted(group[order], np.arange(int(group.max()) + 2))
+    order = np.argsort(group, kind="stable")  # in a group, by part and place
+    edges = np.searchsorted(group, np.arange(len(np.bincount(group)) + 1), sorter=order)
     sources: dict[int, list[int]] = {}
-    for number in np.unique(group).tolist():
+    for number in np.flatnonzero(np.diff(edges)).tolist():
         some = order[edges[number] : edges[number + 1]]
-        table = pa.table([clips.row[index[some]], part[some], at[some]], schema=WANTED)
-        _write(home / f"wanted/{number}.arrow", [table])
-        for each in np.unique(part[some]).tolist():
+        run = np.searchsorted(ends, some, side="right")
+        at = some - begins[run] + firsts[run]
+        part = numbers[run]
+        table = pa.table([clips.row[index[some]], part, at], schema=WANTED)
+        write_batches(home / f"wanted/{number}.arrow", [table])
+        for each in np.unique(part).tolist():
             sources.setdefault(each, []).append(number)
     return sources
 
 
-def _write(path: Path, parts: Sequence[pa.Table]) -> None:
+def write_batches(path: Path, parts: Sequence[pa.Table]) -> None:
+    """An Arrow file of a record batch for each table."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tables.writing(path, parts[0].schema) as out:
         for table in parts:
             for batch in table.combine_chunks().to_batches():
                 out.write_batch(batch)
-
-
-def scatter(job: Job, number: int, scratch: Path) -> None:
-    """On a worker: put the rows of a decided group where parts find theirs."""
-    group = decided.listed(job, scratch)[number]
-    with tables.arrow(scratch / f"wanted/{number}.arrow") as file:
-        wanted = pa.ipc.open_file(file).read_all()
-    rows = group.table("rows.arrow").take(wanted["row"]).append_column("at", wanted["at"])
-    part = wanted["part"].to_numpy()
-    edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(part)]
-    told = {"parts": json.dumps(part[edges[:-1]].tolist())}
-    rows = rows.replace_schema_metadata(told)
-    pieces = [rows.slice(low, high - low) for low, high in pairwise(edges)]
-    with storage.of(scratch).writing(scratch) as home:
-        _write(home / f"rows/{number}.arrow", pieces)
-
-
-def write(
-    job: Job, part: PlannedPart, scratch: Path, staging: Path, newest: Path | None
-) -> tuple[str, int] | None:
-    """On a worker: plan a part and write its rows, or link it; digest of its file. None where a
-    file of the previous version is damaged: it has to be planned again without that."""
-    # A dead worker's may be a link into a published version, which must not be written through.
-    storage.of(staging).detach(staging / part.name)
-    if part.file:
-        return _link(job, part, staging, newest)
-    with tables.arrow(scratch / f"parts/{part.number}.arrow") as file:
-        digests = pa.ipc.open_file(file).read_all()
-    told = json.loads(storage.read(scratch / f"parts/{part.number}.json"))
-    members = [Member(**each) for each in told["members"]]
-    previous = None
-    if newest is not None:
-        columns = tuple(tables.schema(newest / FILE).names)
-        previous = PreviousVersion(newest, versions.described(newest), columns)
-        previous = _with_rows(previous, members)
-        if previous is None:
-            return None
-    rows = _rows(job, members, _fresh(told["sources"], part.number, scratch), previous)
-    ends = np.cumsum([0, *(each.count for each in members)]).tolist()
-    groups = [
-        Group(m.split, m.number, m.generation, np.arange(low, high), m.before, m.whole, m.same)
-        for m, low, high in zip(members, ends[:-1], ends[1:], strict=True)
-    ]
-    more = {name: digests[name].combine_chunks() for name in digests.column_names[3:]}
-    derived: dict[str, dict[str, pa.Array]] = {}
-    for plugin in job.package.formats:
-        head = plan.derived_name(plugin.use, "")
-        derived[plugin.use] = {
-            n.removeprefix(head): a for n, a in more.items() if n.startswith(head)
-        }
-    with storage.of(staging).writing(staging, job.scratch) as home:
-        table = plan.write(job, home, groups, rows, previous, part.number, derived)
-        target = home / part.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, target, compression="zstd")
-        hashed = storage.hashed(target)
-        shards = plan.shards_of(home, part.number)
-        runs = [(m.split, m.generation, m.count) for m in members]
-        known = published.tell(digests.select(published.DIGESTS.names), runs, shards)
-        (home / plan.PLAN / plan.part_name(part.number) / "told.arrow").write_bytes(known)
-    return hashed
-
-
-def _link(
-    job: Job, part: PlannedPart, staging: Path, newest: Path | None
-) -> tuple[str, int] | None:
-    """The part as it was, and its output shards, whose files are linked."""
-    assert newest is not None
-    described = versions.described(newest)
-    entry = described["files"].get(part.name)
-    if entry is None or not versions.link(
-        newest / part.name, staging / part.name, entry["sha256"], entry["bytes"]
-    ):
-        return None
-    previous = PreviousVersion(newest, described, ())
-    shards = []
-    for shard in published.shards(job.out, part.file):
-        unchanged: tuple[PublishedFile, ...] = previous.files(shard.files)
-        if not unchanged and shard.files:
-            return None
-        fields = (shard.format, shard.split, shard.number, shard.group, shard.clips, shard.files)
-        shards.append(OutputShard(*fields, unchanged))
-    with storage.of(staging).writing(staging, job.scratch) as home:
-        folder = home / plan.PLAN / plan.part_name(part.number)
-        folder.mkdir(parents=True, exist_ok=True)
-        plan.save_shards(folder, shards)
-    return entry["sha256"], entry["bytes"]
-
-
-def _with_rows(previous: PreviousVersion, members: Sequence[Member]) -> PreviousVersion | None:
-    """The previous version with the rows of these groups; None where they cannot be read."""
-    asked = sorted((m.then, m.count, m.split, m.before or 0) for m in members if m.then >= 0)
-    if not asked:
-        return previous
-    held = tables.Slices(previous.home / FILE)
-    for number in held.touched([(first, count) for first, count, _, _ in asked]):
-        path = held.files[number]
-        name = FILE if path.name == FILE else f"{FILE}/{path.name}"
-        entry = previous.described["files"].get(name)
-        if entry is None or storage.hashed(path) != (entry["sha256"], entry["bytes"]):
-            return None
-    found, places, at = [], {}, 0
-    for first, count, split, number in asked:
-        found.append(held.read(first, count))
-        places[split, number] = at, count
-        at += count
-    rows = pa.concat_tables(found)
-    return PreviousVersion(previous.home, previous.described, previous.columns, rows, places)
-
-
-def _fresh(sources: Sequence[int], part: int, scratch: Path) -> pa.Table | None:
-    """Rows of a part from the decided groups, in order."""
-    batches = []
-    for group in sources:
-        with tables.arrow(scratch / f"rows/{group}.arrow") as file:
-            held = pa.ipc.open_file(file)
-            number = json.loads(held.schema.metadata[b"parts"]).index(part)
-            batches.append(held.get_batch(number).replace_schema_metadata())
-    if not batches:
-        return None
-    table = pa.Table.from_batches(batches)
-    order = np.argsort(table["at"].to_numpy(), kind="stable")
-    return table.drop_columns(["at"]).take(order)
-
-
-def _rows(
-    job: Job, members: Sequence[Member], fresh: pa.Table | None, previous: PreviousVersion | None
-) -> pa.Table:
-    """All rows of a part, in the order of its groups."""
-    schema = shard_decisions.row_schema(job)
-    pieces, at = [], 0
-    for each in members:
-        if each.fresh:
-            assert fresh is not None
-            piece = fresh.slice(at, each.count)
-            at += each.count
-            piece = _in_split(piece, each.split)
-        else:
-            assert previous is not None
-            assert previous.rows is not None
-            first, count = previous.places[each.split, each.before or 0]
-            piece = previous.rows.slice(first, count)
-            for field in schema:
-                if field.name not in piece.column_names:
-                    piece = piece.append_column(field, pa.nulls(count, field.type))
-            piece = piece.select(schema.names)
-        pieces.append(piece.cast(schema).replace_schema_metadata())
-    return pa.concat_tables(pieces).combine_chunks().cast(schema)
-
-
-def _in_split(rows: pa.Table, split: str) -> pa.Table:
-    at = rows.column_names.index("split")
-    return rows.set_column(
-        at, rows.schema.field("split"), pa.array([split] * len(rows), pa.string())
-    )

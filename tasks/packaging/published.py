@@ -15,7 +15,7 @@ import hashlib
 import io
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from tasks import storage
 from tasks.checkpoints.manifest import Row
 from tasks.dataset import datacard
+from tasks.dataset.proved import Proved
 from tasks.formats import OutputShard
 from tasks.json_types import JsonObject
 from tasks.packaging import canonical, plan, seeded
@@ -68,23 +69,25 @@ def home(out: Path) -> Path:
 
 
 def load(out: Path, newest: Path, described: JsonObject, seed: int) -> Published:
-    """What is known of the newest version, or what its tables tell."""
+    """What is known of the newest version, or what its tables tell. RunError where that is gone,
+    and a table is damaged."""
     try:
         known = json.loads(storage.read(home(out) / "version.json"))
         if known["sealed"] == described[datacard.SEAL] and known["seed"] == seed:
-            return _assembled([(name, file, read(out, file)) for name, file in known["parts"]])
+            return _assembled((name, file, read(out, file)) for name, file in known["parts"])
     except (OSError, ValueError, KeyError, pa.ArrowException):
         pass
     path = newest / "utterances.parquet"
-    found = []
+    found, proved = [], Proved(newest)
     for part in tables.parts(path):
         name = path.name if part == path else f"{path.name}/{part.name}"
-        found.append((name, "", _made(part, seed)))
+        found.append((name, "", _made(part, seed, proved)))
     return _assembled(found)
 
 
-def _assembled(parts: Sequence[tuple[str, str, pa.Table]]) -> Published:
+def _assembled(parts: Iterable[tuple[str, str, pa.Table]]) -> Published:
     at, found = 0, []
+    columns: dict[str, list[Codes]] = {name: [] for name in DIGESTS.names}
     numbers: dict[str, int] = {}
     for name, file, table in parts:
         groups = []
@@ -93,8 +96,9 @@ def _assembled(parts: Sequence[tuple[str, str, pa.Table]]) -> Published:
             groups.append(PublishedGroup(split, numbers[split], generation, at, count))
             at += count
         found.append(Part(name, file, groups))
-    whole = pa.concat_tables([table.replace_schema_metadata() for _, _, table in parts])
-    high, low, content = (np.ascontiguousarray(whole[n].to_numpy()) for n in DIGESTS.names)
+        for column, held in columns.items():  # copies, so that the file's bytes go
+            held.append(np.array(table[column].to_numpy(), np.uint64))
+    high, low, content = (np.concatenate(columns.pop(name)) for name in DIGESTS.names)
     return Published(high, low, content, found)
 
 
@@ -112,10 +116,10 @@ def shards(out: Path, file: str) -> list[OutputShard]:
     return [plan.from_row(row) for row in told]
 
 
-def _made(part: Path, seed: int) -> pa.Table:
+def _made(part: Path, seed: int, proved: Proved) -> pa.Table:
     """The same from the part itself, a batch at a time; its output shards are not told."""
     digests, groups, last = [], list[list[Any]](), None
-    for table in tables.row_groups(part):
+    for table in tables.row_groups(part, opened=proved):
         for batch in (table.slice(at, BATCH) for at in range(0, table.num_rows, BATCH)):
             keys = seeded.keys(str(seed), batch["id"].to_pylist())
             content = canonical.of_rows(batch.drop_columns(_places(batch)))

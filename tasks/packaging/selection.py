@@ -15,12 +15,12 @@ import pyarrow as pa
 from tasks import storage
 from tasks.checkpoints.utterance import Outcome
 from tasks.corpuswide import Verdicts
+from tasks.dataset import versions
 from tasks.job import Job
 from tasks.packaging import splits, weights
 from tasks.packaging.components import Bools
 from tasks.settings import split_lists
 from tasks.settings.portions import REST
-from tasks.storage import tables
 
 log = logging.getLogger("uttermill")
 
@@ -75,8 +75,7 @@ def warn_of_lost_splits(newest: Path | None) -> None:
     """Without `package.splits`, everything becomes train."""
     if newest is None or not storage.exists(newest / splits.FILE):
         return
-    held = tables.read(newest / "utterances.parquet", columns=["split"])["split"].unique()
-    others = sorted({*held.to_pylist()} - {REST})
+    others = sorted(versions.described(newest)["splits"].keys() - {REST})
     if others:
         log.warning(
             "package.splits is not set: what %s has as %s becomes %s",

@@ -35,6 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import storage
+from tasks.dataset.proved import Proved
 from tasks.errors import RunError
 from tasks.json_types import JsonObject
 from tasks.packaging import components, split_allocation, split_by_list
@@ -60,10 +61,11 @@ class SplitAssignment(NamedTuple):
 
 
 def published(version: Path | None) -> pa.Table:
-    """`splits.parquet` of a version; empty if it was published without splits."""
+    """`splits.parquet` of a version; empty if it was published without splits. RunError where it
+    is damaged."""
     if version is None or not storage.exists(version / FILE):
         return SPLITS.empty_table()
-    return tables.read(version / FILE)
+    return tables.read(version / FILE, opened=Proved(version))
 
 
 def assign(settings: PackageSettings, rows: pa.Table, before: pa.Table) -> SplitAssignment:

@@ -16,11 +16,11 @@ from tasks.settings.base import THRESHOLD, TRANSIENT, Plugin, Shelf, StageSettin
 from tasks.settings.portions import Split
 
 Segmenter = Annotated[Plugin, Shelf("segmenters", "Segmenter")]
-Filter = Annotated[Plugin, Shelf("filters", "Filter")]
+Filter = Annotated[Plugin, Shelf("filters", "Filter", listed=True)]
 Resampler = Annotated[Plugin, Shelf("resamplers", "Resampler")]
-Level = Annotated[Plugin, Shelf("levels", "Level")]
+Level = Annotated[Plugin, Shelf("levels", "Level", listed=True)]
 Backend = Annotated[Plugin, Shelf("asr", "Recogniser")]
-Verdict = Annotated[Plugin, Shelf("text", "Verdict")]
+Verdict = Annotated[Plugin, Shelf("text", "Verdict", listed=True)]
 
 
 class ShardSettings(StageSettings):
@@ -137,7 +137,7 @@ def _named(value: object) -> object:
 Format = Annotated[
     Plugin,
     BeforeValidator(
-        _named, json_schema_input_type=Annotated[Plugin, Shelf("formats", "Format")] | str
+        _named, json_schema_input_type=Annotated[Plugin | str, Shelf("formats", "Format")]
     ),
 ]
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +16,9 @@ from tasks import storage
 def arrow(path: Path) -> AbstractContextManager[pa.NativeFile]:
     """A file that pyarrow reads parts of; of a remote object, a copy of it as it is now."""
     return storage.of(path).arrow(path)
+
+
+Opened = Callable[[Path], AbstractContextManager[pa.NativeFile]]
 
 
 @contextmanager
@@ -37,16 +38,17 @@ def read(
     columns: Collection[str] | None = None,
     filters: pc.Expression | None = None,
     read_dictionary: Sequence[str] = (),
+    opened: Opened = arrow,
 ) -> pa.Table:
     """The table of a place, which may be a folder of parts, or some of it; `read_dictionary`:
-    columns that repeat few values.
+    columns that repeat few values; `opened` opens each file.
 
     Without `filters` it is read without `read_table`, which imports all of pyarrow.dataset.
     """
     chosen, repeated = None if columns is None else [*columns], [*read_dictionary]
     found = []
     for part in parts(path):
-        with arrow(part) as file:
+        with opened(part) as file:
             if filters is not None:
                 found.append(
                     pq.read_table(file, columns=chosen, filters=filters, read_dictionary=repeated)
@@ -72,14 +74,14 @@ def schema(path: Path) -> pa.Schema:
 
 
 def row_groups(
-    path: Path, columns: Sequence[str] | None = None, **options: object
+    path: Path, columns: Sequence[str] | None = None, opened: Opened = arrow, **options: object
 ) -> Iterator[pa.Table]:
     """The rows of a table, or of these columns, a row group at a time."""
     wanted = None if columns is None else list(columns)
     for part in parts(path):
-        with arrow(part) as file, pq.ParquetFile(file, **options) as opened:
-            for number in range(opened.num_row_groups):
-                yield opened.read_row_group(number, columns=wanted)
+        with opened(part) as file, pq.ParquetFile(file, **options) as table:
+            for number in range(table.num_row_groups):
+                yield table.read_row_group(number, columns=wanted)
 
 
 class Slices:
@@ -103,15 +105,6 @@ class Slices:
                 found.append(self._part(number).slice(low, high - low))
             at += rows
         return pa.concat_tables(found) if found else self._part(0).slice(0, 0)
-
-    def touched(self, ranges: Iterable[tuple[int, int]]) -> list[int]:
-        """The files, by number, that hold rows of these ranges (first row, rows)."""
-        ends = list(accumulate(self.rows))
-        found = set[int]()
-        for first, count in ranges:
-            low, high = bisect_right(ends, first), bisect_left(ends, first + count)
-            found.update(range(low, min(high, len(ends) - 1) + 1))
-        return sorted(found)
 
     def _part(self, number: int) -> pa.Table:
         if self._held is None or self._held[0] != number:

@@ -10,6 +10,8 @@ from flows.cli.show.tables import say, table
 from flows.progress import clock
 from tasks.json_types import JsonObject
 
+HEARD = ("filter", "resample", "transcribe")  # what decides which clips there are
+
 
 def plan(result: JsonObject, console: Console) -> None:
     columns = (("stage", "<"), ("compute", ">"), ("reuse", ">"), ("audio", ">"), ("time", ">"))
@@ -24,7 +26,7 @@ def plan(result: JsonObject, console: Console) -> None:
     for line in causes(result):
         say(console, line)
     if result["removed"]:
-        say(console, f"{result['removed']} recordings have left their sources.")
+        say(console, f"{_recordings(result['removed'])} left their sources.")
     for line in (_version(result), _unknown(result)):
         if line:
             say(console, line)
@@ -52,8 +54,12 @@ def causes(result: JsonObject) -> list[str]:
         known = [entry["seconds"] for entry in of_it.values()]
         time = "" if None in known else f", about {_minutes(sum(known))}"
         what = _words(changed[name]) if name in changed else "new or changed recordings"
-        told.append(f"{what}: {_and(list(of_it))} {items} items, {hours:.2f} h{time}")
+        told.append(f"{what}: {_and(list(of_it))} {_items(items)}, {hours:.2f} h{time}")
     return told
+
+
+def _items(count: int) -> str:
+    return f"{count:,} {'item' if count == 1 else 'items'}"
 
 
 def _words(change: JsonObject) -> str:
@@ -91,7 +97,7 @@ def _reasons(result: JsonObject) -> list[str]:
     names = dict.fromkeys(n for e in result["stages"].values() for n in e["because"])
     told = [_words(changed[n]) if n in changed else "new or changed recordings" for n in names]
     if result["removed"]:
-        told.append(f"{result['removed']} recordings have left their sources")
+        told.append(f"{_recordings(result['removed'])} left their sources")
     if told:
         return told
     if any(entry["compute"] for entry in result["stages"].values()):
@@ -102,13 +108,21 @@ def _reasons(result: JsonObject) -> list[str]:
 def _version(result: JsonObject) -> str:
     version = result["version"]
     if not version["new"]:
-        return f"{version['newest']} stays as it is, with {version['clips']} clips."
+        return f"{version['newest']} stays as it is, with {_clips(version['clips'])}."
+    # What is not cut or not heard yet is predicted.
+    heard = not any(entry["compute"] for name, entry in result["stages"].items() if name in HEARD)
+    then = f"{'' if heard else 'about '}{_clips(version['clips_then'])}"
     if version["newest"] is None:
-        return f"the first version will hold about {version['clips_then']} clips."
-    return (
-        f"a new version will hold about {version['clips_then']} clips ({version['newest']} has "
-        f"{version['clips']})."
-    )
+        return f"the first version will hold {then}."
+    return f"a new version will hold {then}; {version['newest']} has {version['clips']:,}."
+
+
+def _clips(count: int) -> str:
+    return f"{count:,} {'clip' if count == 1 else 'clips'}"
+
+
+def _recordings(count: int) -> str:
+    return f"{count:,} {'recording has' if count == 1 else 'recordings have'}"
 
 
 def _unknown(result: JsonObject) -> str:

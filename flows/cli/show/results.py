@@ -154,10 +154,22 @@ def plugins(result: JsonObject, console: Console) -> None:
                 console.print(shown)
             else:
                 say(console, "It has no settings.")
+            if "abilities" in entry:
+                say(console, _abilities(entry["abilities"]), "dim")
             for column in entry["columns"]:
                 unit = "" if column["unit"] == "1" else f" ({column['unit']})"
                 say(console, f"measures {column['column']}{unit}: {column['meaning']}", "dim")
             say(console, "")
+
+
+def _abilities(found: JsonObject) -> str:
+    """What a recogniser hears and tells, with its own settings' defaults."""
+    longest = f"{found['longest']:g} s" if found["longest"] else "no limit known"
+    return (
+        f"hears {', '.join(found['languages'] or ()) or 'languages as its model'}; at once: "
+        f"{longest}; gives {', '.join(found['scores']) or 'no scores that are known before'}; "
+        f"licence of its weights: {found['licence'] or 'not known'}"
+    )
 
 
 def _value(value: Any) -> str:

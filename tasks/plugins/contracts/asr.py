@@ -47,14 +47,14 @@ class SpeechClip:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """When a word was said: seconds in the clip, 0 <= start <= end, and its probability. The words
-    of a clip joined are its text: each includes the space before it, where its language writes
-    one."""
+    """When a word was said: seconds in the clip, 0 <= start <= end, and its probability; None: not
+    known. The words of a clip joined are its text: each includes the space before it, where its
+    language writes one."""
 
     word: str
     start: float
     end: float
-    probability: float
+    probability: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,22 @@ class Transcript:
     text_end: float | None = None
     detected_language: str | None = None
     detected_probability: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a recogniser says of itself.
+
+    `languages`: ISO 639 codes; None: not known. `longest`: most audio that it hears at once, s;
+    None: there is no limit, or none is known. `scores`: the columns of a transcript that it fills,
+    as far as is known before it is asked. `licence`: of its weights, as their owner writes it;
+    None: not known.
+    """
+
+    languages: tuple[str, ...] | None = None
+    longest: float | None = None
+    scores: tuple[str, ...] = ()
+    licence: str | None = None
 
 
 class Backend(Protocol):
@@ -125,3 +141,8 @@ class Recogniser(RecogniserModule, LoadedPlugin, Protocol):
         """Most audio of a recording's consecutive utterances that it hears at once, s; 0: each is
         heard by itself."""
         return 0.0
+
+    def abilities(self, settings: PluginSettings) -> Abilities:
+        """What it hears and tells, without loading a model: for `uttermill plugins asr.NAME` and,
+        its licence, the data card."""
+        return Abilities()

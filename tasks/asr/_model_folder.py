@@ -1,0 +1,73 @@
+"""Models that lie in a folder: the identity of their files, and what their card says of them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+import yaml
+
+from tasks.errors import ConfigError
+
+_HEADER = re.compile(r"\A---\s*\n(.*?)\n---\s*\n", re.S)
+
+
+def folder(model: str | None, recogniser: str, example: str) -> Path:
+    """The folder that the setting `model` names. ConfigError when there is none; nothing is
+    downloaded."""
+    if model is None:
+        raise ConfigError(
+            f"transcribe.backend.model is missing: {recogniser} needs the folder of a model, for "
+            f"example {example} from Hugging Face; models are never downloaded"
+        )
+    found = Path(model).expanduser()
+    if not found.is_dir():
+        raise ConfigError(
+            f"transcribe.backend.model {model!r} is no folder here; models are never downloaded: "
+            f"fetch one, for example {example} from Hugging Face, and give its folder"
+        )
+    return found
+
+
+def identity(files: Iterable[Path]) -> str:
+    """sha256 over names and contents of files, sorted by name. Weights that a graph keeps beside
+    itself (`model.onnx.data`, `model.onnx_data`) are in."""
+    whole = {beside for file in files for beside in (file, *_data_of(file))}
+    stamps = ((path, path.stat()) for path in whole)
+    return _hashed(tuple(sorted((str(p), s.st_size, s.st_mtime_ns) for p, s in stamps)))
+
+
+def _data_of(file: Path) -> list[Path]:
+    if file.suffix != ".onnx":
+        return []
+    return sorted(p for p in file.parent.glob(f"{file.stem}.onnx?data*") if p.is_file())
+
+
+@lru_cache(maxsize=16)
+def _hashed(files: tuple[tuple[str, int, int], ...]) -> str:
+    whole = hashlib.sha256()
+    for name, _, _ in sorted(files, key=lambda each: Path(each[0]).name):
+        with open(name, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        whole.update(f"{Path(name).name} {digest}\n".encode())
+    return whole.hexdigest()
+
+
+def card(model: str | None) -> tuple[str | None, tuple[str, ...] | None]:
+    """Licence and languages by the model card (README.md, as the Hugging Face Hub reads it) in the
+    model's folder; None: it does not say, or there is none."""
+    try:
+        text = (Path(model or "").expanduser() / "README.md").read_text("utf-8") if model else ""
+        header = _HEADER.match(text)
+        said = yaml.safe_load(header[1]) if header else None
+    except (OSError, ValueError, yaml.YAMLError):
+        return None, None
+    if not isinstance(said, dict):
+        return None, None
+    licence, languages = said.get("license"), said.get("language")
+    listed = [languages] if isinstance(languages, str) else languages
+    codes = tuple(str(each) for each in listed) if isinstance(listed, list) and listed else None
+    return licence if isinstance(licence, str) else None, codes

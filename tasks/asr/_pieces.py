@@ -1,0 +1,123 @@
+"""Clips for engines that hear so much at once: cut where it is quietest, batched, and joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.asr import SpeechClip, Transcript, Word, _batching, _tokens
+
+Samples = NDArray[np.float32]
+RATE = 16000
+QUIET = RATE // 10  # samples over which quietness is measured
+
+
+def cut(samples: Samples, longest: int) -> list[Samples]:
+    """Consecutive pieces of at most `longest` samples at 16 kHz, cut at the quietest 0.1 s of the
+    last third of each; together they are the clip."""
+    found = []
+    while len(samples) > longest:
+        low = longest * 2 // 3
+        frames = samples[low : low + (longest - low) // QUIET * QUIET].reshape(-1, QUIET)
+        power = np.square(frames, dtype=np.float64).sum(axis=1)
+        at = low + int(power.argmin()) * QUIET + QUIET // 2
+        found.append(samples[:at])
+        samples = samples[at:]
+    return [*found, samples]
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What an engine heard in a piece: `words` with times in the piece, None: unknown;
+    log-probabilities of its tokens, if there are any; the language, if it detects one."""
+
+    text: str
+    words: tuple[Word, ...] | None = None
+    logprobs: tuple[float, ...] = ()
+    language: str | None = None
+    error: str | None = None
+
+
+Piece = tuple[Samples, str | None]  # float32 [n] at 16 kHz, and its language
+Hear = Callable[[list[Piece]], list[Heard]]  # in order; all pieces have one language
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """How clips are given to an engine: pieces of at most `longest` samples, at most `most` at once
+    and of one language. `timed`: the words' times are wanted."""
+
+    hear: Hear
+    longest: int
+    most: int
+    timed: bool
+    limit: _batching.Limit = field(default_factory=_batching.Limit)
+
+    def transcripts(
+        self, clips: Sequence[SpeechClip], languages: Sequence[str | None], faults: Sequence[str]
+    ) -> Iterator[Transcript]:
+        """One transcript a clip, in order; `faults`: why a clip is refused, empty: it is not."""
+        pieces: list[list[Piece]] = []
+        for clip, language, fault in zip(clips, languages, faults, strict=True):
+            own = [] if fault or not len(clip.samples) else cut(clip.samples, self.longest)
+            pieces.append([(samples, language) for samples in own])
+        heard = iter(self._all([piece for own in pieces for piece in own]))
+        for language, fault, own_pieces in zip(languages, faults, pieces, strict=True):
+            found = [next(heard) for _ in own_pieces]
+            if fault := fault or next((one.error for one in found if one.error), ""):
+                yield Transcript("", error=fault)
+            else:
+                lengths = [len(samples) / RATE for samples, _ in own_pieces]
+                yield self._joined(found, lengths, language)
+
+    def _all(self, pieces: list[Piece]) -> list[Heard]:
+        """What was heard of each piece, in order."""
+        found: dict[int, Heard] = {}
+        for language in sorted({language or "" for _, language in pieces}):
+            own = [i for i, piece in enumerate(pieces) if (piece[1] or "") == language]
+            seconds = [len(pieces[i][0]) / RATE for i in own]
+            for batch in _batching.batches(seconds, budget=inf, most=self.most):
+                asked = [pieces[own[i]] for i in batch]
+                shared = _batching.shared(asked, self.hear, _failed, self.limit)
+                found.update(zip((own[i] for i in batch), shared, strict=True))
+        return [found[i] for i in range(len(pieces))]
+
+    def _joined(self, found: list[Heard], lengths: list[float], language: str | None) -> Transcript:
+        timed = [one.words for one in found]
+        known = [words for words in timed if words is not None]
+        words = _shifted(known, lengths) if len(known) == len(timed) else None
+        detected = next((one.language for one in found if one.language), None)
+        return Transcript(
+            text=" ".join(one.text for one in found if one.text),
+            language=language or detected,
+            avg_logprob=_tokens.mean([each for one in found for each in one.logprobs]),
+            words=words if self.timed else None,
+            text_end=words[-1].end if words else None,
+            detected_language=None if language else detected,
+        )
+
+
+def _shifted(pieces: list[tuple[Word, ...]], lengths: list[float]) -> tuple[Word, ...]:
+    """The words of all pieces, with times in the clip; the texts are joined by spaces."""
+    found: list[Word] = []
+    at = 0.0
+    for words, length in zip(pieces, lengths, strict=True):
+        for number, word in enumerate(words):
+            space = " " if found and not number else ""
+            start, end = word.start + at, word.end + at
+            found.append(Word(space + word.word, start, end, word.probability))
+        at += length
+    return tuple(found)
+
+
+def _failed(error: Exception) -> Heard:
+    return Heard("", error=f"{type(error).__name__}: {error}"[:500])
+
+
+def fault(clip: SpeechClip) -> str:
+    """Why no engine could hear it; empty: nothing is known to be wrong."""
+    return "" if np.isfinite(clip.samples).all() else "samples are NaN or infinite"

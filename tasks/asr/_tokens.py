@@ -1,0 +1,91 @@
+"""From tokens to words: engines that emit tokens say where each begins, and some how sure they are.
+
+A word begins with a token that begins with a space; of scripts without spaces, each token is one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from tasks.asr import Word
+from tasks.scoring import UNSPACED
+
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+
+
+def words(
+    text: str,
+    tokens: Sequence[str],
+    starts: Sequence[float],
+    logprobs: Sequence[float] | None,
+    step: float,
+    seconds: float,
+) -> tuple[Word, ...] | None:
+    """The words of a text by its tokens; None where they do not make up the text.
+
+    `starts`: where each token begins, s, within `seconds`. No engine says where one ends: a word
+    ends one `step` after its last token begins, and before the next word does. Its probability is
+    the geometric mean of its tokens'.
+    """
+    if len(tokens) != len(starts) or (logprobs is not None and len(logprobs) != len(tokens)):
+        return None
+    groups: list[list[int]] = []
+    for number, token in enumerate(tokens):
+        if not groups or token[:1].isspace() or _UNSPACED.match(token):
+            groups.append([])
+        groups[-1].append(number)
+    found: list[Word] = []
+    for place, group in enumerate(groups):
+        start = min(max(starts[group[0]], 0.0), seconds)
+        after = groups[place + 1][0] if place + 1 < len(groups) else None
+        latest = seconds if after is None else min(starts[after], seconds)
+        end = max(min(starts[group[-1]] + step, latest), start)
+        sure = None
+        if logprobs is not None:
+            sure = min(math.exp(sum(logprobs[i] for i in group) / len(group)), 1.0)
+        found.append(Word("".join(tokens[i] for i in group), start, end, sure))
+    return aligned(text, found)
+
+
+def aligned(text: str, found: Sequence[Word]) -> tuple[Word, ...] | None:
+    """The same words written as in `text`: each with what stands between the word before it and
+    itself, and with the punctuation that touches it. None where they are others."""
+    places: list[tuple[int, int]] = []
+    at = 0
+    folded = text.casefold()
+    if len(folded) != len(text):  # a letter that folds into two: positions would be wrong
+        folded = text
+    for word in found:
+        bare = word.word.strip().casefold()
+        first = folded.find(bare, at) if bare else at
+        if first < 0 or (text[at:first].strip() and _letters(text[at:first])):
+            return None
+        places.append((first, first + len(bare)))
+        at = first + len(bare)
+    if _letters(text[at:]):
+        return None
+    made = []
+    begin = 0
+    for number, (word, (_, end)) in enumerate(zip(found, places, strict=True)):
+        stop = places[number + 1][0] if number + 1 < len(places) else len(text)
+        tail = re.match(r"\S*", text[end:stop])
+        last = end + (len(tail[0]) if tail else 0)
+        if number + 1 == len(found):
+            last = len(text)
+        made.append(Word(text[begin:last], word.start, word.end, word.probability))
+        begin = last
+    return tuple(made)
+
+
+def _letters(text: str) -> bool:
+    return any(each.isalnum() for each in text)
+
+
+def mean(logprobs: Sequence[float] | None) -> float | None:
+    """Mean log-probability of tokens; None where there is none, or a number that is no logarithm of
+    a probability (some exported graphs give plain scores instead)."""
+    if not logprobs or any(not math.isfinite(each) or each > 1e-3 for each in logprobs):
+        return None
+    return sum(min(each, 0.0) for each in logprobs) / len(logprobs)

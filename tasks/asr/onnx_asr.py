@@ -1,0 +1,192 @@
+"""Parakeet, Canary, GigaAM, Zipformer and Whisper as ONNX graphs, by the library onnx-asr.
+
+The model is a folder on this machine; nothing is downloaded. Clips of similar length share a batch.
+Transducers and CTC models give the time and the log-probability of each token; Whisper's graphs
+give neither. Clips longer than a model hears at once are cut where it is quietest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tasks import environment
+from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
+from tasks.asr._onnx_settings import KINDS, Kind, Settings
+from tasks.asr._pieces import Heard, Piece
+from tasks.asr._tokens import mean, words
+from tasks.errors import ConfigError
+
+if TYPE_CHECKING:
+    from onnx_asr.asr import TimestampedResult
+
+__all__ = [
+    "ENGINES",
+    "VERSION",
+    "Backend",
+    "Settings",
+    "abilities",
+    "gpu_fault",
+    "wants_gpu",
+    "weights",
+]
+
+VERSION = 1
+RATE = 16000
+SHORTEST = RATE // 2  # samples; features of a shorter clip may have no frame, so it is padded
+ENGINES = {"onnx_asr": "load_model", "onnxruntime": "InferenceSession"}
+EXAMPLE = "istupakov/parakeet-tdt-0.6b-v3-onnx"
+_PROVIDERS = {"cpu": ["CPUExecutionProvider"], "cuda": ["CUDAExecutionProvider"]}
+
+
+def wants_gpu(settings: Settings) -> bool:
+    return settings.device == "cuda" or (settings.device == "auto" and gpu_fault(settings) is None)
+
+
+def gpu_fault(settings: Settings) -> str | None:
+    from tasks.plugins import gpu
+
+    return gpu.onnxruntime_fault()
+
+
+def abilities(settings: Settings) -> Abilities:
+    """The licence and the languages are those of the model card in its folder."""
+    kind = KINDS.get(settings.family or _stated(settings) or "")
+    licence, languages = _model_folder.card(settings.model)
+    if kind is None:
+        return Abilities(languages, settings.max_seconds, (), licence)
+    scores = (*(("avg_logprob",) if kind.scored else ()), *(("word_times",) if kind.step else ()))
+    return Abilities(languages, settings.max_seconds or kind.longest, scores, licence)
+
+
+def weights(settings: Settings) -> str:
+    """sha256 over the files that are used. ConfigError when one is missing."""
+    return _model_folder.identity(_files(settings).values())
+
+
+def _stated(settings: Settings) -> str | None:
+    """`model_type` of the model's config.json."""
+    try:
+        config = json.loads((Path(settings.model or "").expanduser() / "config.json").read_text())
+        stated = config.get("model_type")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return stated if isinstance(stated, str) else None
+
+
+def family(settings: Settings) -> str:
+    """ConfigError when neither the setting nor config.json names one that is known."""
+    found = settings.family or _stated(settings)
+    if found is None or found not in KINDS:
+        stated = f"says {found!r}" if found else "names none"
+        raise ConfigError(
+            f"transcribe.backend.family is missing, and config.json of {settings.model!r} {stated}:"
+            f" give one of {', '.join(KINDS)}"
+        )
+    return found
+
+
+def _files(settings: Settings) -> dict[str, Path]:
+    """The model's files by their part in it; ConfigError when one is missing."""
+    folder = _model_folder.folder(settings.model, "onnx_asr", EXAMPLE)
+    kind = family(settings)
+    if find_spec("onnx_asr") is None:
+        raise ConfigError("onnx-asr is not installed: pip install 'uttermill[onnx-asr]'")
+    from onnx_asr.loader import create_asr_resolver
+    from onnx_asr.utils import ModelLoadingError
+
+    try:
+        resolver = create_asr_resolver(kind, folder, offline=True)
+        return dict(resolver.resolve_model(quantization=settings.quantization))
+    except (ModelLoadingError, OSError, ValueError) as error:
+        raise ConfigError(
+            f"transcribe.backend.model {settings.model!r} is no {kind} model: {error}; "
+            "`quantization` chooses between graphs of one folder"
+        ) from error
+
+
+class Backend:
+    RATE = RATE
+
+    def __init__(self, settings: Settings) -> None:
+        weights(settings)
+        self._settings = settings
+        self._kind: Kind = KINDS[family(settings)]
+        self._model = _load(settings, family(settings))
+        self._engine = _pieces.Engine(
+            self._hear,
+            longest=round((settings.max_seconds or self._kind.longest) * RATE),
+            most=1 if self._kind.alone else settings.batch_size,
+            timed=settings.word_timestamps,
+        )
+
+    def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
+        """One transcript a clip, in order; pieces of similar length share a batch."""
+        languages = [clip.language or self._settings.language for clip in clips]
+        return self._engine.transcripts(clips, languages, [*map(_pieces.fault, clips)])
+
+    def _hear(self, pieces: list[Piece]) -> list[Heard]:
+        language = pieces[0][1]
+        options = {"language": language} if self._kind.asked and language else {}
+        padded = [np.pad(p, (0, max(SHORTEST - len(p), 0))) for p, _ in pieces]
+        try:
+            results = self._model.recognize(padded, sample_rate=RATE, **options)
+        except KeyError as error:  # Whisper's and Canary's name of a language
+            raise ValueError(f"the model does not know {error.args[0]}") from error
+        except Exception as error:
+            if type(error).__module__.startswith("onnxruntime"):  # its errors are bare Exceptions
+                raise RuntimeError(f"ONNX Runtime: {error}") from error
+            raise
+        return [
+            self._read(result, len(samples) / RATE)
+            for result, (samples, _) in zip(results, pieces, strict=True)
+        ]
+
+    def _read(self, result: TimestampedResult, seconds: float) -> Heard:
+        text = " ".join(result.text.split())
+        sure = result.logprobs if mean(result.logprobs) is not None else None
+        timed = None
+        if result.timestamps is not None and result.tokens is not None:
+            timed = words(text, result.tokens, result.timestamps, sure, self._kind.step, seconds)
+        return Heard(text, timed, tuple(sure or ()))
+
+
+def _load(settings: Settings, kind: str) -> Any:
+    """The library's model, which gives times. ConfigError when it cannot be loaded."""
+    import onnx_asr
+    import onnxruntime
+
+    from tasks.plugins import gpu
+
+    fault = gpu.onnxruntime_fault()
+    if settings.device == "cuda" and fault:
+        raise ConfigError(f"transcribe.backend.device is cuda, but {fault}; or set device: cpu")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = settings.threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    hidden = environment.visible_gpus() == ""  # a worker that sees no GPU
+    device = "cpu" if settings.device == "cpu" or fault or hidden else "cuda"
+    try:
+        return onnx_asr.load_model(
+            kind,
+            _model_folder.folder(settings.model, "onnx_asr", EXAMPLE),
+            quantization=settings.quantization,
+            sess_options=options,
+            providers=_PROVIDERS[device],
+            preprocessor_config={"max_concurrent_workers": 1},
+        ).with_timestamps()
+    except Exception as error:
+        known = (OSError, ValueError, KeyError, AssertionError)
+        if type(error).__module__.startswith(("onnxruntime", "onnx_asr")) or isinstance(
+            error, known
+        ):
+            raise ConfigError(
+                f"the model {settings.model!r} cannot be loaded as {kind} on {device}: {error}"
+            ) from error
+        raise

@@ -1,0 +1,239 @@
+"""SenseVoice and Paraformer, by the library sherpa-onnx from a local folder.
+
+SenseVoice (Chinese, Cantonese, English, Japanese, Korean) detects the language itself; a language
+that a source forces is told to it, and each one needs its own copy of the model in memory.
+Paraformer hears Chinese and English. Nothing is downloaded. The engine runs on CPUs: PyPI's build
+has no CUDA, and a second CUDA build of ONNX Runtime in one process crashes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
+from tasks.asr._pieces import Heard, Piece
+from tasks.asr._tokens import mean, words
+from tasks.errors import ConfigError
+from tasks.settings import TRANSIENT, StageSettings
+
+VERSION = 1
+RATE = 16000
+SHORTEST = RATE // 2  # samples; the engine stacks 7 frames of 25 ms, and shorter clips crash it
+ENGINES = {"sherpa_onnx": "OfflineRecognizer"}
+EXAMPLES = {
+    "sense_voice": "csukuangfj/sherpa-onnx-sense-voice-zh-en-ja-ko-yue-2024-07-17",
+    "paraformer": "csukuangfj/sherpa-onnx-paraformer-zh-2023-09-14",
+}
+LANGUAGES = {"sense_voice": ("zh", "yue", "en", "ja", "ko"), "paraformer": ("zh", "en")}
+STEP = 0.06  # s between two frames of either model: six frames of 10 ms
+#: Metadata that the engine reads of a graph; without one of them it ends the process.
+METADATA = {
+    "sense_voice": (
+        "vocab_size",
+        "lfr_window_size",
+        "lfr_window_shift",
+        "normalize_samples",
+        "with_itn",
+        "without_itn",
+        *(f"lang_{code}" for code in ("auto", *LANGUAGES["sense_voice"])),
+        "neg_mean",
+        "inv_stddev",
+    ),
+    "paraformer": (
+        "vocab_size",
+        "lfr_window_size",
+        "lfr_window_shift",
+        "neg_mean",
+        "inv_stddev",
+    ),
+}
+_LANGUAGE = re.compile(r"<\|(\w{2,3})\|>")
+
+
+class Settings(StageSettings):
+    model: str | None = Field(
+        default=None,
+        json_schema_extra=TRANSIENT,
+        description="Folder of the model: model.onnx or model.int8.onnx, and tokens.txt.",
+    )
+    family: Literal["sense_voice", "paraformer"] = Field(
+        default="sense_voice", description="Kind of model."
+    )
+    int8: bool = Field(
+        default=False,
+        json_schema_extra=TRANSIENT,
+        description="Take model.int8.onnx of a folder that has both.",
+    )
+    language: Literal["zh", "yue", "en", "ja", "ko"] | None = Field(
+        default=None,
+        description="Language of clips whose source forces none; default: SenseVoice detects it.",
+    )
+    itn: bool = Field(
+        default=True,
+        description="SenseVoice writes punctuation, and numbers as figures.",
+    )
+    max_seconds: float = Field(
+        default=30.0,
+        ge=1,
+        description="Most audio at once, s; longer clips are cut where it is quietest.",
+    )
+    word_timestamps: bool = Field(
+        default=False,
+        description="Also store when each word was said, in s: the column word_times; some "
+        "Paraformers give no times.",
+    )
+    batch_size: int = Field(
+        default=8, ge=1, json_schema_extra=TRANSIENT, description="Clips at once."
+    )
+    threads: int = Field(
+        default=1, ge=1, json_schema_extra=TRANSIENT, description="CPU threads of a worker."
+    )
+
+
+def abilities(settings: Settings) -> Abilities:
+    """The licence is that of the model card in its folder."""
+    licence, _ = _model_folder.card(settings.model)
+    return Abilities(LANGUAGES[settings.family], settings.max_seconds, ("word_times",), licence)
+
+
+def weights(settings: Settings) -> str:
+    """sha256 over graph and tokens. ConfigError when one is missing."""
+    return _model_folder.identity(_files(settings))
+
+
+def _files(settings: Settings) -> tuple[Path, Path]:
+    """(graph, tokens)."""
+    folder = _model_folder.folder(settings.model, "sherpa_onnx", EXAMPLES[settings.family])
+    names = ["model.onnx", "model.int8.onnx"]
+    graphs = [folder / n for n in (reversed(names) if settings.int8 else names)]
+    graph = next((path for path in graphs if path.is_file()), None)
+    tokens = folder / "tokens.txt"
+    lacking = [
+        *(["model.onnx or model.int8.onnx"] if graph is None else []),
+        *([] if tokens.is_file() else ["tokens.txt"]),
+    ]
+    if graph is None or lacking:
+        raise ConfigError(
+            f"transcribe.backend.model {settings.model!r} lacks {' and '.join(lacking)}"
+        )
+    return graph, tokens
+
+
+class Backend:
+    RATE = RATE
+
+    def __init__(self, settings: Settings) -> None:
+        weights(settings)
+        _proven(settings)
+        self._settings = settings
+        self._loaded: dict[str, Any] = {}
+        self._model(settings.language)
+        self._engine = _pieces.Engine(
+            self._hear,
+            longest=round(settings.max_seconds * RATE),
+            most=settings.batch_size,
+            timed=settings.word_timestamps,
+        )
+
+    def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
+        """One transcript a clip, in order; pieces of similar length share a batch."""
+        languages = [_base(clip.language) or self._settings.language for clip in clips]
+        faults = [self._fault(clip, code) for clip, code in zip(clips, languages, strict=True)]
+        return self._engine.transcripts(clips, languages, faults)
+
+    def _model(self, language: str | None) -> Any:
+        """The model that is told this language; None: it detects it."""
+        told = (language or "") if self._settings.family == "sense_voice" else ""
+        if told not in self._loaded:
+            self._loaded[told] = _load(self._settings, told)
+        return self._loaded[told]
+
+    def _fault(self, clip: SpeechClip, language: str | None) -> str:
+        family = self._settings.family
+        if language and language not in LANGUAGES[family]:
+            return f"{family} hears {', '.join(LANGUAGES[family])} only, not {language!r}"
+        return _pieces.fault(clip)
+
+    def _hear(self, pieces: list[Piece]) -> list[Heard]:
+        model = self._model(pieces[0][1])
+        streams = []
+        for samples, _ in pieces:
+            stream = model.create_stream()
+            stream.accept_waveform(RATE, np.pad(samples, (0, max(SHORTEST - len(samples), 0))))
+            streams.append(stream)
+        model.decode_streams(streams)
+        return [
+            self._read(stream.result, len(samples) / RATE)
+            for stream, (samples, _) in zip(streams, pieces, strict=True)
+        ]
+
+    def _read(self, result: Any, seconds: float) -> Heard:
+        if self._settings.family == "sense_voice" and not result.lang:
+            # It gives the language of every clip that it hears, and of a failure no other sign.
+            return Heard("", error="the engine refused the clip")
+        text, tokens = " ".join(result.text.split()), list(result.tokens)
+        sure = list(result.ys_log_probs)
+        if len(sure) != len(tokens) or mean(sure) is None:
+            sure = []
+        timed = words(text, tokens, list(result.timestamps), sure or None, STEP, seconds)
+        found = _LANGUAGE.fullmatch(result.lang)
+        detected = found[1] if found and found[1] in LANGUAGES[self._settings.family] else None
+        return Heard(text, timed, tuple(sure), detected)
+
+
+def _base(language: str | None) -> str | None:
+    """`zh-CN`, `cmn` -> zh; `en_US` -> en."""
+    if not language:
+        return None
+    code = re.split("[-_]", language.strip().lower())[0]
+    return {"cmn": "zh", "eng": "en", "zho": "zh", "jpn": "ja", "kor": "ko"}.get(code, code)
+
+
+def _proven(settings: Settings) -> None:
+    """ConfigError when the graph is none of this family: the engine would end the process."""
+    import onnxruntime
+
+    graph, _ = _files(settings)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    try:
+        session = onnxruntime.InferenceSession(str(graph), options, ["CPUExecutionProvider"])
+        stated = session.get_modelmeta().custom_metadata_map
+    except Exception as error:
+        if not type(error).__module__.startswith("onnxruntime"):
+            raise
+        raise ConfigError(f"{graph.name} of {settings.model!r} cannot be read: {error}") from error
+    if lacking := [name for name in METADATA[settings.family] if name not in stated]:
+        raise ConfigError(
+            f"{graph.name} of {settings.model!r} is no {settings.family} model of sherpa-onnx: its "
+            f"metadata lack {', '.join(lacking)}; transcribe.backend.family says which kind it is"
+        )
+
+
+def _load(settings: Settings, language: str) -> Any:
+    """The engine. ConfigError when it cannot be loaded."""
+    if find_spec("sherpa_onnx") is None:
+        raise ConfigError("sherpa-onnx is not installed: pip install 'uttermill[sherpa-onnx]'")
+    import sherpa_onnx
+
+    graph, tokens = _files(settings)
+    common = {"tokens": str(tokens), "num_threads": settings.threads, "provider": "cpu"}
+    made = sherpa_onnx.OfflineRecognizer
+    try:
+        if settings.family == "paraformer":
+            return made.from_paraformer(paraformer=str(graph), **common)
+        return made.from_sense_voice(
+            model=str(graph), language=language or "auto", use_itn=settings.itn, **common
+        )
+    except (RuntimeError, ValueError, OSError, LookupError) as error:
+        raise ConfigError(
+            f"the model {settings.model!r} cannot be loaded as {settings.family}: {error}"
+        ) from error

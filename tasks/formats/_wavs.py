@@ -1,0 +1,27 @@
+"""Formats of one WAV file a clip: a folder a group, a file named by the clip's id."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips
+
+COLUMNS = ("id", *_clips.COLUMNS)  # the texts are in the lists only
+
+
+def files(use: str, split: str, number: int, rows: pa.Table) -> list[str]:
+    home = f"{use}/{split}/wav/{number:09d}"
+    return [f"{home}/{key}.wav" for key in rows["id"].to_pylist()]
+
+
+def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output) -> None:
+    for path, row in zip(shard.files, rows, strict=True):
+        with out.create(path) as file:
+            file.writelines(_clips.parts(pcm(row), row["sample_rate"], "wav"))
+
+
+def check(shard: OutputShard, rows: Rows, out: Output) -> list[str]:
+    faults: list[str] = []
+    for path, row in zip(shard.files, rows, strict=True):
+        faults += _clips.faults(row, path, (out.home / path).read_bytes(), "wav")
+    return faults

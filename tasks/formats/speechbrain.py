@@ -1,0 +1,100 @@
+"""SpeechBrain's JSON manifests, one for each split, and one WAV file a clip.
+
+speechbrain/<split>.json                      `DynamicItemDataset.from_json`, an entry a line
+speechbrain/<split>/wav/000000000/<id>.wav    16-bit mono; a folder a group
+
+An entry, under the clip's id: `wav` (`{data_root}` is the version's folder), `words`, `length` and
+`duration` (both s: SpeechBrain's templates sort by the one, its recipes by the other), `spk_id`,
+and `language` where it is known. SpeechBrain formats every text of an entry, so braces in them are
+doubled. A clip without a named speaker has the speaker `unknown`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+import pyarrow as pa
+
+from tasks.checkpoints.manifest import Row
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _rows, _wavs
+from tasks.json_types import JsonObject
+from tasks.settings import StageSettings
+
+VERSION = 1
+COLUMNS = _wavs.COLUMNS
+LISTED = ("id", "text", "language", "speaker", "num_samples", "sample_rate")
+PROVES_SAMPLES = True
+ROOT = "{data_root}"
+UNKNOWN = "unknown"
+
+
+class Settings(StageSettings):
+    """None."""
+
+
+def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
+    return _wavs.files("speechbrain", split, number, rows)
+
+
+def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
+    _wavs.write(shard, rows, pcm, out)
+
+
+def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
+    return _wavs.check(shard, rows, out)
+
+
+def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
+    """The manifest of each split: the shards of a split follow one another."""
+    every = _rows.stream(shards, home, LISTED)
+    for split, part in groupby(every, lambda pair: pair[0].split):
+        clips = (
+            (path, row) for shard, rows in part for path, row in zip(shard.files, rows, strict=True)
+        )
+        path = home / "speechbrain" / f"{split}.json"
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{line}\n" for line in _lines(clips))
+
+
+def _lines(clips: Iterator[tuple[str, Row]]) -> Iterator[str]:
+    """One JSON object, an entry a line."""
+    yield "{"
+    held = ""
+    for path, row in clips:
+        if held:
+            yield f"{held},"
+        held = f"{json.dumps(row['id'])}: {json.dumps(_entry(path, row), ensure_ascii=False)}"
+    yield held
+    yield "}"
+
+
+def _entry(path: str, row: Row) -> JsonObject:
+    seconds = _clips.duration(row["num_samples"], row["sample_rate"])
+    entry = {
+        "wav": f"{ROOT}/{path}",
+        "duration": seconds,
+        "length": seconds,
+        "words": escaped(row["text"]),
+        "spk_id": escaped(row["speaker"] or UNKNOWN),
+    }
+    return entry | ({"language": escaped(row["language"])} if row["language"] else {})
+
+
+def escaped(text: str) -> str:
+    """A text that `str.format` leaves as it is."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def listing(home: Path, split: str, head: str) -> list[str]:
+    """One manifest, with the folder filled in."""
+    said = json.dumps(escaped(head), ensure_ascii=False)[1:-1]
+    entries = [
+        line.rstrip(",").replace(f'"wav": "{ROOT}/', f'"wav": "{said}/', 1)
+        for path in sorted(home.glob(f"speechbrain/{split}.json"))
+        for line in path.read_text("utf-8").split("\n")
+        if line not in ("", "{", "}")
+    ]
+    return ["{", *(f"{entry}," for entry in entries[:-1]), *entries[-1:], "}"]

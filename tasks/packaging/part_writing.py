@@ -1,0 +1,183 @@
+"""The rows of a part of a version, and what is written for it (`parts.py` plans them)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks import storage
+from tasks.dataset import versions
+from tasks.dataset.proved import Proved
+from tasks.formats import OutputShard, PublishedFile
+from tasks.job import Job
+from tasks.packaging import decided, plan, published, shard_decisions
+from tasks.packaging.layout import Group
+from tasks.packaging.parts import Member, PlannedPart, write_batches
+from tasks.packaging.previous import PreviousVersion
+from tasks.storage import tables
+
+
+def scatter(job: Job, number: int, scratch: Path) -> None:
+    """On a worker: put the rows of a decided group where parts find theirs."""
+    group = decided.listed(job, scratch)[number]
+    with tables.arrow(scratch / f"wanted/{number}.arrow") as file:
+        wanted = pa.ipc.open_file(file).read_all()
+    rows = group.table("rows.arrow").take(wanted["row"]).append_column("at", wanted["at"])
+    part = wanted["part"].to_numpy()
+    edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(part)]
+    told = {"parts": json.dumps(part[edges[:-1]].tolist())}
+    rows = rows.replace_schema_metadata(told)
+    pieces = [rows.slice(low, high - low) for low, high in pairwise(edges)]
+    with storage.of(scratch).writing(scratch) as home:
+        write_batches(home / f"rows/{number}.arrow", pieces)
+
+
+class Damaged(NamedTuple):
+    """Files of the previous version that are not what was published: a part that needs them has to
+    be planned again without."""
+
+    files: tuple[str, ...]
+
+
+def write(
+    job: Job, part: PlannedPart, scratch: Path, staging: Path, newest: Path | None
+) -> tuple[str, int] | Damaged:
+    """On a worker: plan a part and write its rows, or link it; digest of its file."""
+    # A dead worker's may be a link into a published version, which must not be written through.
+    storage.of(staging).detach(staging / part.name)
+    if part.file:
+        return _link(job, part, staging, newest)
+    with tables.arrow(scratch / f"parts/{part.number}.arrow") as file:
+        digests = pa.ipc.open_file(file).read_all()
+    told = json.loads(storage.read(scratch / f"parts/{part.number}.json"))
+    members = [Member(**each) for each in told["members"]]
+    previous = None
+    if newest is not None:
+        found = _with_rows(newest, members)
+        if isinstance(found, Damaged):
+            return found
+        previous = found
+    rows = _rows(job, members, _fresh(told["sources"], part.number, scratch), previous)
+    ends = np.cumsum([0, *(each.count for each in members)]).tolist()
+    groups = [
+        Group(m.split, m.number, m.generation, np.arange(low, high), m.before, m.whole, m.same)
+        for m, low, high in zip(members, ends[:-1], ends[1:], strict=True)
+    ]
+    more = {name: digests[name].combine_chunks() for name in digests.column_names[3:]}
+    derived: dict[str, dict[str, pa.Array]] = {}
+    for plugin in job.package.formats:
+        head = plan.derived_name(plugin.use, "")
+        derived[plugin.use] = {
+            n.removeprefix(head): a for n, a in more.items() if n.startswith(head)
+        }
+    with storage.of(staging).writing(staging, job.scratch) as home:
+        table = plan.write(job, home, groups, rows, previous, part.number, derived)
+        target = home / part.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, target, compression="zstd")
+        hashed = storage.hashed(target)
+        shards = plan.shards_of(home, part.number)
+        runs = [(m.split, m.generation, m.count) for m in members]
+        known = published.tell(digests.select(published.DIGESTS.names), runs, shards)
+        (home / plan.PLAN / plan.part_name(part.number) / "told.arrow").write_bytes(known)
+    return hashed
+
+
+def _link(
+    job: Job, part: PlannedPart, staging: Path, newest: Path | None
+) -> tuple[str, int] | Damaged:
+    """The part as it was, and its output shards, whose files are linked."""
+    assert newest is not None
+    described = versions.described(newest)
+    entry = described["files"].get(part.name)
+    if entry is None or not versions.link(
+        newest / part.name, staging / part.name, entry["sha256"], entry["bytes"]
+    ):
+        return Damaged((part.name,))
+    previous = PreviousVersion(newest, described, ())
+    shards = []
+    for shard in published.shards(job.out, part.file):
+        unchanged: tuple[PublishedFile, ...] = previous.files(shard.files)
+        if not unchanged and shard.files:
+            return Damaged((part.name,))
+        fields = (shard.format, shard.split, shard.number, shard.group, shard.clips, shard.files)
+        shards.append(OutputShard(*fields, unchanged))
+    with storage.of(staging).writing(staging, job.scratch) as home:
+        folder = home / plan.PLAN / plan.part_name(part.number)
+        folder.mkdir(parents=True, exist_ok=True)
+        plan.save_shards(folder, shards)
+    return entry["sha256"], entry["bytes"]
+
+
+def _with_rows(newest: Path, members: Sequence[Member]) -> PreviousVersion | Damaged:
+    """The previous version with the rows of these groups."""
+    described, proved = versions.described(newest), Proved(newest)
+    files = sorted({each.file for each in members if each.file})
+    if damaged := [name for name in files if not proved.is_whole(newest / name)]:
+        return Damaged(tuple(damaged))
+    found, places, at = [], {}, 0
+    for name in files:
+        held = tables.read(newest / name)
+        for each in members:
+            if each.file == name:
+                found.append(held.slice(each.then, each.count))
+                places[each.split, each.before or 0] = at, each.count
+                at += each.count
+    if not found:
+        return PreviousVersion(newest, described, ())
+    rows = pa.concat_tables(found)
+    return PreviousVersion(newest, described, tuple(rows.column_names), rows, places)
+
+
+def _fresh(sources: Sequence[int], part: int, scratch: Path) -> pa.Table | None:
+    """Rows of a part from the decided groups, in order."""
+    batches = []
+    for group in sources:
+        with tables.arrow(scratch / f"rows/{group}.arrow") as file:
+            held = pa.ipc.open_file(file)
+            number = json.loads(held.schema.metadata[b"parts"]).index(part)
+            batches.append(held.get_batch(number).replace_schema_metadata())
+    if not batches:
+        return None
+    table = pa.Table.from_batches(batches)
+    order = np.argsort(table["at"].to_numpy(), kind="stable")
+    return table.drop_columns(["at"]).take(order)
+
+
+def _rows(
+    job: Job, members: Sequence[Member], fresh: pa.Table | None, previous: PreviousVersion | None
+) -> pa.Table:
+    """All rows of a part, in the order of its groups."""
+    schema = shard_decisions.row_schema(job)
+    pieces, at = [], 0
+    for each in members:
+        if each.fresh:
+            assert fresh is not None
+            piece = fresh.slice(at, each.count)
+            at += each.count
+            piece = _in_split(piece, each.split)
+        else:
+            assert previous is not None
+            assert previous.rows is not None
+            first, count = previous.places[each.split, each.before or 0]
+            piece = previous.rows.slice(first, count)
+            for field in schema:
+                if field.name not in piece.column_names:
+                    piece = piece.append_column(field, pa.nulls(count, field.type))
+            piece = piece.select(schema.names)
+        pieces.append(piece.cast(schema).replace_schema_metadata())
+    return pa.concat_tables(pieces).combine_chunks().cast(schema)
+
+
+def _in_split(rows: pa.Table, split: str) -> pa.Table:
+    at = rows.column_names.index("split")
+    return rows.set_column(
+        at, rows.schema.field("split"), pa.array([split] * len(rows), pa.string())
+    )

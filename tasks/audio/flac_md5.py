@@ -60,7 +60,7 @@ class Md5:
         whole = np.rint(block * np.float32(2 ** (self._info.bits - 1)))
         width = (self._info.bits + 7) // 8
         if width == 2:
-            self._md5.update(np.ascontiguousarray(whole.astype("<i2")))
+            self._md5.update(np.ascontiguousarray(whole.astype("<i2")).data)
         else:
             bytes_of = whole.astype("<i4").reshape(-1, 1).view("u1")
             self._md5.update(bytes_of[:, :width].tobytes())

@@ -14,6 +14,7 @@ from tasks.settings.portions import Split
 from tasks.settings.sources import Source, SourceSettings
 from tasks.settings.stages import (
     Backend,
+    Diarizer,
     Filter,
     FilterSettings,
     Format,
@@ -32,6 +33,7 @@ __all__ = [
     "THRESHOLD",
     "TRANSIENT",
     "Backend",
+    "Diarizer",
     "Filter",
     "FilterSettings",
     "Format",

@@ -338,7 +338,7 @@ def diarized(samples: NDArray[np.float32], rate: int, block: int) -> tuple[Turn,
 @needs_corpus
 def test_a_conversation_and_its_blocks() -> None:
     voices = _conversations.load(CORPUS, limit=4)
-    made = _conversations.made(_conversations.Asked(2, 40, 0.1, seed=3), voices, [])
+    made = _conversations.made(_conversations.Asked(2, 30, 0.1, seed=1), voices, [])
     samples = made.samples[:, None]
     found = diarized(samples, 16_000, 65_536)
     frames = _turn_scores.frames_of(found, 16_000, len(made.truth))

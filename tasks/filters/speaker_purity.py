@@ -2,7 +2,7 @@
 
 CAM++ on the channel mean at 16 kHz; of each half the outer HALF_S at most. Two pieces of one voice
 have a cosine above 0.60 (4 s each), those of two voices one below 0.45; shorter ones of one voice
-are less alike, so 0.3 is a mild limit. Null for utterances below 1.6 s, and with samples that are
+are less alike, so a limit of 0.3 drops a few of them, too. Null for utterances below 1.6 s, and with samples that are
 not finite.
 """
 
@@ -37,7 +37,11 @@ class Settings(StageSettings):
         "it.",
     )
     min: float | None = Field(
-        0.3, ge=-1, le=1, json_schema_extra=THRESHOLD, description="Smallest cosine kept."
+        None,
+        ge=-1,
+        le=1,
+        json_schema_extra=THRESHOLD,
+        description="Smallest cosine kept; 0.3 drops most clips of two voices.",
     )
     max: float | None = Field(
         None, ge=-1, le=1, json_schema_extra=THRESHOLD, description="Largest cosine kept."

@@ -2,8 +2,8 @@
 
 CAM++ on the channel mean at 16 kHz; of each half the outer HALF_S at most. Two pieces of one voice
 have a cosine above 0.60 (4 s each), those of two voices one below 0.45; shorter ones of one voice
-are less alike, so a limit of 0.3 drops a few of them, too. Null for utterances below 1.6 s, and with samples that are
-not finite.
+are less alike, so a limit of 0.3 drops a few of them, too. Null for utterances below 1.6 s, and
+with samples that are not finite.
 """
 
 from __future__ import annotations

@@ -30,13 +30,16 @@ from tasks.estimating.sample import Member
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
 from tasks.settings import (
+<<<<<<< HEAD
     Diarizer,
+=======
+    AnySource,
+>>>>>>> main
     FilterSettings,
     PackageSettings,
     Plugin,
     ResampleSettings,
     ShardSettings,
-    Source,
     TranscribeSettings,
 )
 from tasks.stages.stage import PER_SHARD
@@ -55,7 +58,7 @@ FRACTION, LEAST = 0.005, 50  # of the recordings; recordings
     on_cancellation=[posting.summarise],
 )
 def estimate(
-    sources: list[Source],
+    sources: list[AnySource],
     out: str,
     speakers: Diarizer = Plugin(use="none"),  # noqa: B008 - frozen
     shard: ShardSettings = ShardSettings(),  # noqa: B008

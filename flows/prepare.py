@@ -33,13 +33,16 @@ from tasks.callers import Chain, Step
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
 from tasks.settings import (
+<<<<<<< HEAD
     Diarizer,
+=======
+    AnySource,
+>>>>>>> main
     FilterSettings,
     PackageSettings,
     Plugin,
     ResampleSettings,
     ShardSettings,
-    Source,
     TranscribeSettings,
 )
 
@@ -56,7 +59,7 @@ SHARDS_PER_FLOW = 100  # three task runs each: Prefect's server records some 300
     on_cancellation=[posting.summarise],
 )
 def prepare(
-    sources: list[Source],
+    sources: list[AnySource],
     out: str,
     speakers: Diarizer = Plugin(use="none"),  # noqa: B008 - frozen
     shard: ShardSettings = ShardSettings(),  # noqa: B008

@@ -19,7 +19,11 @@ from tasks.json_types import JsonObject
 from tasks.plugins import explaining, gpu
 from tasks.recording.names import display_text, is_utf8
 from tasks.settings import (
+<<<<<<< HEAD
     Diarizer,
+=======
+    AnySource,
+>>>>>>> main
     FilterSettings,
     PackageSettings,
     Plugin,
@@ -38,7 +42,7 @@ History = Literal["auto", "own", "none", "server"]
 class PrepareSettings(StageSettings):
     """All settings of a run, with their defaults."""
 
-    sources: tuple[Source, ...] = Field(min_length=1, description="Where recordings come from.")
+    sources: tuple[AnySource, ...] = Field(min_length=1, description="Where recordings come from.")
     out: str = Field(
         description="Folder, or URL (s3://bucket/folder), for manifests, audio and datasets."
     )

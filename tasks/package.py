@@ -103,10 +103,10 @@ def gather(
         settings_then = described["settings"]["package"]
         if settings_then.get("seed") == job.package.seed:
             old = _before(before, found)
+        nothing = np.zeros(0, np.uint64)
+        before = before._replace(high=nothing, low=nothing)  # only their content from here on
         linkable = parts.all_linkable(job, newest, described)
-    clips = layout.Clips(
-        found.clips.high, found.clips.seconds, found.split.astype(np.int64), found.names
-    )
+    clips = layout.Clips(found.clips.high, found.clips.seconds, found.split, found.names)
     laid_out = layout.lay_out_clips(clips, job.package, version, old, settings_then)
     if before is not None and old is not None:
         laid_out = _compared(laid_out, before, content)
@@ -173,8 +173,8 @@ def fingerprint(
     """Hash of everything a version is made of; with the previous versions, it fixes the layout."""
     state = hashlib.sha256()
     for codes in (found.clips.high, found.clips.low, found.clips.content):
-        state.update(codes.tobytes())
-    state.update(found.split.tobytes())
+        state.update(codes.data)
+    state.update(found.split.data)
     formats = {p.use: plugins.load("formats", p.use).VERSION for p in job.package.formats}
     settings = recipe.settings_of(job)
     digests = [portion.digest for portion in portions]

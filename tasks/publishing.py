@@ -111,9 +111,10 @@ def gather(job: Job, groups: Sequence[Group], caller: Caller, scratch: Path) -> 
     staging = versions.stage(job.out, versions.number(newest) + 1 if newest else 1)
     count = ledger_parts.count_for(chosen["ledger"], job.package.table_rows)
     judged = bool(chosen["judged"])
+    portions = ledger_parts.calls(count)
     caller.map(
         ledger_parts.write,
-        [(job, scratch, number, count, judged, staging, newest) for number in range(count)],
+        [(job, scratch, some, count, judged, staging, newest) for some in portions],
     )
     damaged: list[str] = []
     while True:

@@ -1,4 +1,4 @@
-"""Parts of the README pages that are made from the code: plug-ins, settings, modules, commands.
+"""Parts of the README pages that are made from the code, and the form's schemas of plug-ins.
 
     python -m tests.pages       writes them anew, in every page that has markers
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -23,6 +24,8 @@ from pydantic_core import PydanticUndefined
 from flows import cli
 from flows.cli.exit_codes import Exit
 from tasks import plugins, shelves
+from tasks.plugins import forms
+from tasks.settings.base import FORMS
 
 ROOT = Path(__file__).parents[1]
 PART = re.compile(r"<!-- made from the code: (\S+) ?(\S*) -->\n.*?<!-- end -->", re.DOTALL)
@@ -159,7 +162,15 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+def forms_text() -> str:
+    """tasks/settings/forms.json: what a form shows of plug-ins."""
+    return json.dumps(forms.every(), indent=1, ensure_ascii=False) + "\n"
+
+
 if __name__ == "__main__":
+    if not FORMS.exists() or FORMS.read_text() != forms_text():
+        FORMS.write_text(forms_text())
+        print(f"renewed {FORMS.relative_to(ROOT)}")
     for page in pages():
         before = page.read_text()
         if (after := renewed(before)) != before:

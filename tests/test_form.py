@@ -12,7 +12,8 @@ from prefect.utilities.schema_tools.validation import is_valid_schema, validate
 
 from flows.estimate import estimate
 from flows.prepare import prepare
-from tasks import shelves
+from tasks import plugins, shelves
+from tasks.plugins import forms
 
 SCHEMA: dict[str, Any] = parameter_schema(prepare).model_dump(mode="json")
 MODELS: dict[str, Any] = SCHEMA["definitions"]
@@ -66,14 +67,56 @@ def test_literals_are_choices(field: str, values: list[str]) -> None:
 def test_plugins_are_choices(field: str, shelf: str) -> None:
     entry = dict(fields())[field]
     entry = entry.get("items", entry)
-    entry = entry.get("anyOf", [entry])[0]  # a format may be named alone, too
-    on_shelf, own = entry["properties"]["use"]["anyOf"]
-    assert on_shelf["enum"] == shelves.names(shelf)
-    assert own["pattern"] == r"\."
+    offered = [each for each in entry["anyOf"] if "properties" in each]
+    assert offered[0]["properties"]["use"]["enum"] == shelves.names(shelf)
+    assert offered[-1]["properties"]["use"]["pattern"] == r"\."
+    for name in shelves.names(shelf):
+        known = plugins.load(shelf, name).Settings.model_fields
+        shown = offered[chosen(offered, {"use": name, **dict.fromkeys(known)})]
+        assert name in shown["properties"]["use"]["enum"]
+        assert {*shown["properties"]} == {"use", *known}
+        for setting, about in known.items():
+            assert str(about.description) in shown["properties"][setting]["description"]
 
 
-def test_sources_are_choices() -> None:
-    assert MODELS["Source"]["properties"]["kind"]["anyOf"][0]["enum"] == shelves.names("sources")
+def chosen(offered: list[dict[str, Any]], value: dict[str, Any]) -> int:
+    """The alternative that Prefect's form shows: the first of those that know most of the keys."""
+    known = [len(value.keys() & each["properties"].keys()) for each in offered]
+    return known.index(max(known))
+
+
+@pytest.mark.parametrize(
+    ("shelf", "value"),
+    [
+        ("filters", {"use": "silence"}),
+        ("filters", {"use": "duration", "min": 1, "max": 20}),
+        ("filters", {"use": "clipping", "max_fraction": 0.1}),
+        ("filters", {"use": "sample_rate", "min_native": 16000}),
+        ("text", {"use": "no_speech", "max": 0.5}),
+        ("asr", {"use": "faster_whisper", "model": "base", "chinese": "simplified"}),
+        ("segmenters", {"use": "auto", "max_seconds": 15}),
+        ("formats", {"use": "nemo", "audio": "flac"}),
+        ("sources", {"kind": "kaldi", "path": "/x", "name": "c"}),
+        ("sources", {"kind": "tar", "path": "/x", "root": "/y"}),
+    ],
+)
+def test_what_is_given_is_shown_under_its_own_name(shelf: str, value: dict[str, Any]) -> None:
+    offered = forms.alternatives(shelf)
+    shown = offered[chosen(offered, value)]["properties"]["kind" if shelf == "sources" else "use"]
+    assert value.get("use", value.get("kind")) in shown["enum"]
+
+
+def test_sources_have_kind_name_and_licence() -> None:
+    entry = SCHEMA["properties"]["sources"]["items"]
+    assert [*entry["properties"]][:4] == ["kind", "path", "name", "licence"]
+    offered = entry["anyOf"]
+    assert offered[0]["properties"]["kind"]["enum"] == ["folder", *sorted(
+        {*shelves.names("sources")} - {"folder"}
+    )]  # fmt: skip
+    for each in offered[:-1]:
+        assert {"path", "name", "licence", "language"} <= each["properties"].keys()
+        assert each["properties"]["licence"]["description"]
+        assert each["required"] == ["path"]
 
 
 def test_the_server_takes_what_a_settings_file_may_hold() -> None:

@@ -14,6 +14,7 @@ from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
 from tasks.listing import apart, buckets, fingerprints, known, parts
 from tasks.listing.left_aside import LeftAside, LeftAsides
+from tasks.upkeep import checkpoints, prune
 from tests import corpus
 
 
@@ -91,6 +92,21 @@ def rows(out: Path) -> dict[str, dict[str, Any]]:
         for name in manifest.shards(out)
         for row in manifest.read(out, "shard", name)[-1].table.to_pylist()
     }
+
+
+def test_what_is_noted_is_verified_and_kept(tmp_path: Path, noted: None) -> None:
+    """`verify --deep` names damage to it; `prune` leaves it."""
+    corpus.make(tmp_path / "in", 5)
+    job = corpus.job(tmp_path)
+    corpus.run(job)
+    (note,) = known.home(job.out).glob("*.parquet")
+    assert checkpoints.verify(job.out).faults == []
+    kept = prune.kept(job.out, 1)
+    goes = prune.plan(job.out, kept, prune.settings_of(job.out, kept)).goes
+    assert not any(note == path or path in note.parents for some in goes.values() for path in some)
+    corpus.flip(note, note.stat().st_size // 2)
+    (fault,) = checkpoints.verify(job.out).faults
+    assert fault == f"{note.relative_to(job.out).as_posix()} does not match its hash"
 
 
 def test_known_recordings_are_noted_and_shards_are_not_read_again(

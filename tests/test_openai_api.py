@@ -377,7 +377,9 @@ def test_what_the_recipe_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen.url == "https://h/v1"
     assert openai_api.weights(chosen) == "openai_api:large"  # and nobody was asked
     assert _openai_settings.key(chosen) == KEY
-    assert set(chosen.recipe()) == {"language", "prompt", "temperature", "response_format"}
+    assert set(chosen.recipe()) == {
+        "language", "prompt", "temperature", "response_format", "word_timestamps", "token_logprobs"
+    }  # fmt: skip
 
 
 def test_a_hidden_key_is_not_sent(stub: Stub) -> None:

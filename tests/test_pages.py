@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks import shelves
+from tasks.settings.base import FORMS
 from tests import pages
 
 PAGES = pages.pages()
@@ -17,6 +18,10 @@ PAGES = pages.pages()
 def test_made_parts_are_fresh(page: Path) -> None:
     text = page.read_text()
     assert text == pages.renewed(text), "stale: run `python -m tests.pages`"
+
+
+def test_the_form_shows_the_settings_of_now() -> None:
+    assert FORMS.read_text() == pages.forms_text(), "stale: run `python -m tests.pages`"
 
 
 def test_control_a_stale_part_is_seen() -> None:

@@ -311,6 +311,38 @@ def test_dnsmos_does_not_depend_on_blocks_and_groups(voices: list[Floats]) -> No
     assert np.abs(cut_up - whole).max() < 1e-4
 
 
+def test_channels_that_are_left_out_change_nothing(
+    voices: list[Floats], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns of the whole model: speech, noise, a click, a full-scale square and digital zero."""
+    import onnxruntime
+
+    pytest.importorskip("speechmos")
+    whole = _dnsmos.weights().read_bytes()
+    second = 2 * RATE
+    click = np.zeros(second, np.float32)
+    click[RATE] = 1
+    square = np.sign(np.sin(np.arange(second, dtype=np.float32)))
+    noise = np.random.default_rng(0).normal(0, 0.2, second).astype(np.float32)
+    signals = [*(voice[:second] for voice in voices[:4]), click, square, noise, 0 * click]
+
+    def columns(model: bytes) -> list[Floats]:
+        part = _onnx_cut.part(model, _dnsmos._FRAMES, _dnsmos._POOLED)
+        session = onnxruntime.InferenceSession(part, providers=["CPUExecutionProvider"])
+        views = [np.lib.stride_tricks.sliding_window_view(x, 320)[::160] for x in signals]
+        return [
+            session.run(None, {_dnsmos._FRAMES: np.ascontiguousarray(v[None])})[0] for v in views
+        ]
+
+    def apart() -> float:
+        pairs = zip(columns(whole), columns(_dnsmos.lean(whole)), strict=True)
+        return max(float(np.abs(one - other).max()) for one, other in pairs)
+
+    assert apart() < 1e-5
+    monkeypatch.setattr(_dnsmos, "SILENT", (60,))
+    assert apart() > 0.01, "control: this channel fires"
+
+
 class Stub:
     """A session that is fast: columns and scores of the right shapes."""
 

@@ -183,6 +183,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "temperature": Entry(RECIPE, 0.5), "response_format": Entry(RECIPE, "json"),
         "timeout": Entry(TRANSIENT, 5.0), "retries": Entry(TRANSIENT, 1),
         "backoff": Entry(TRANSIENT, 0.1), "patience": Entry(TRANSIENT, 10.0),
+        "word_timestamps": Entry(RECIPE, True), "token_logprobs": Entry(RECIPE, True),
         "parallel": Entry(TRANSIENT, 1), "ca_file": Entry(TRANSIENT, "/ca.pem"),
     },
     "asr.onnx_asr": {

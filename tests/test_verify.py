@@ -17,7 +17,8 @@ import pytest
 from flows import cli
 from tasks import storage
 from tasks.dataset import datacard
-from tasks.errors import ConfigError
+from tasks.errors import ConfigError, RunError
+from tasks.upkeep import reading_back
 from tasks.upkeep.verify import side_files, verify
 from tests import corpus
 
@@ -184,3 +185,35 @@ def test_what_readers_put_beside_the_data_is_named_and_no_fault(
     assert "A reader's own file, not part of the dataset: webdataset/.nv" in capsys.readouterr().err
     (version / "wenet/train/other.tar").write_bytes(b"x")
     assert verify(version) == ["wenet/train/other.tar is there, but dataset.json does not name it"]
+
+
+def test_many_processes_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reads some output shards; faults stand in the same order."""
+    corpus.make(tmp_path / "in", 12)
+    package = {"tar_hours": 2.0 / 3600, "formats": ["wenet", "webdataset"]}
+    path = corpus.run(corpus.job(tmp_path, package=package))[0].path
+    monkeypatch.setattr(reading_back, "AT_ONCE", 1)
+    tars = sorted(path.glob("*/**/*.tar"))
+    assert len(tars) > 4
+    for each in (tars[0], tars[-1]):
+        corpus.flip(each, 600)
+    tars[2].unlink()
+    alone = verify(path)
+    assert len(alone) > 3
+    monkeypatch.setattr(reading_back, "LEAST", 0)
+    monkeypatch.setattr(reading_back, "_cores", lambda: 2)
+    assert verify(path) == alone
+
+
+def test_a_process_that_dies_is_no_fault_of_the_version(
+    version: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading_back, "LEAST", 0)
+    monkeypatch.setattr(reading_back, "_cores", lambda: 2)
+    monkeypatch.setattr(reading_back, "read", dies)
+    with pytest.raises(RunError, match="a process that read the version back died"):
+        verify(version)
+
+
+def dies(portion: reading_back.Portion) -> None:
+    os._exit(9)

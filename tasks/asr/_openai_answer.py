@@ -1,7 +1,9 @@
 """The answer of a transcription server as a Transcript.
 
-`json` has only a text; `verbose_json` also has the language, and segments with Whisper's scores.
-Servers leave out different parts, so each part is optional and used only where it is valid.
+`json` has a text, and log-probabilities of tokens where they were asked for; `verbose_json` also
+has the language, segments with Whisper's scores, and words. Servers leave out different parts, so
+each part is optional and used only where it is valid. Some fill scores in that they do not have:
+vLLM with -1.0, others with 0.0. A score that is one of these constants in every segment is none.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import math
 import re
 from collections.abc import Callable
 
-from tasks.asr import Transcript
+from tasks.asr import Transcript, Word, _tokens
 from tasks.json_types import JsonObject
 
 #: Whisper's names of languages (openai/whisper, tokenizer.py), which `verbose_json` has instead of
@@ -42,22 +44,35 @@ def parse(body: bytes) -> JsonObject:
     return answer
 
 
-def transcript(answer: JsonObject, forced: str | None) -> Transcript:
+FILLED_IN = frozenset((-1.0, 0.0))
+
+
+def transcript(
+    answer: JsonObject, forced: str | None, timed: bool = False, seconds: float = math.inf
+) -> Transcript:
     """The transcript in an answer. Scores are combined as for long clips of our own Whisper:
     log-probability is the mean over tokens, no-speech the mean over time, compression ratio the
-    worst segment's."""
+    worst segment's. `timed`: the words' times are wanted; `seconds`: of the clip."""
     listed = answer.get("segments")
     segments = [s for s in listed if isinstance(s, dict)] if isinstance(listed, list) else []
+    text = " ".join(answer["text"].split())
     no_speech = _mean(segments, "no_speech_prob", _seconds)
+    logprob = _mean(segments, "avg_logprob", _tokens_of)
+    if logprob is None or logprob > 0:
+        logprob = _tokens.mean(_logprobs(answer))
+    said = _words(answer, segments, text, seconds) if timed else None
     return Transcript(
-        text=" ".join(answer["text"].split()),
+        text=text,
         language=forced or code(answer.get("language")),
         language_probability=None if forced else _share(answer.get("language_probability")),
-        avg_logprob=_mean(segments, "avg_logprob", _tokens),
+        avg_logprob=logprob,
         no_speech_probability=_share(no_speech),
         compression_ratio=max(
-            filter(None, (_number(s.get("compression_ratio")) for s in segments)), default=None
+            (value for value in _real(segments, "compression_ratio") if value and value > 0),
+            default=None,
         ),
+        words=said,
+        text_end=said[-1].end if said else None,
     )
 
 
@@ -86,7 +101,8 @@ def words(body: bytes) -> str:
 def _mean(
     segments: list[JsonObject], name: str, weight: Callable[[JsonObject], float]
 ) -> float | None:
-    found = [(_number(s.get(name)), weight(s)) for s in segments]
+    values = _real(segments, name)
+    found = [(value, weight(s)) for value, s in zip(values, segments, strict=True)]
     known = [(value, share) for value, share in found if value is not None]
     total = sum(share for _, share in known)
     return sum(value * share for value, share in known) / total if total else None
@@ -97,7 +113,43 @@ def _seconds(segment: JsonObject) -> float:
     return max(end - start, 1e-3) if start is not None and end is not None else 1.0
 
 
-def _tokens(segment: JsonObject) -> float:
+def _real(segments: list[JsonObject], name: str) -> list[float | None]:
+    """The score of each segment; all None where constants stand for it."""
+    found = [_number(s.get(name)) for s in segments]
+    return [None] * len(found) if {*found} - {None} <= FILLED_IN else found
+
+
+def _logprobs(answer: JsonObject) -> list[float]:
+    """Those of tokens, as OpenAI's newer models give them."""
+    listed = answer.get("logprobs")
+    tokens = [t for t in listed if isinstance(t, dict)] if isinstance(listed, list) else []
+    found = [value for t in tokens if (value := _number(t.get("logprob"))) is not None]
+    return [] if {*found} <= FILLED_IN else found
+
+
+def _words(
+    answer: JsonObject, segments: list[JsonObject], text: str, seconds: float
+) -> tuple[Word, ...] | None:
+    """Words with times, of the answer or of its segments, written as in its text; None where there
+    are none, where they are others, or where a time lies outside the clip."""
+    listed = answer.get("words")
+    if not isinstance(listed, list):
+        parts = [s.get("words") for s in segments]
+        listed = [word for part in parts if isinstance(part, list) for word in part]
+    found: list[Word] = []
+    last = 0.0
+    for each in listed:
+        word = each.get("word") if isinstance(each, dict) else None
+        start, end = (_number(each.get(n)) if word else None for n in ("start", "end"))
+        if not isinstance(word, str) or start is None or end is None or end > seconds + 1.0:
+            return None
+        begin = min(max(start, last), seconds)
+        last = min(max(end, begin), seconds)
+        found.append(Word(word, begin, last, _share(each.get("probability"))))
+    return _tokens.aligned(text, found) if found or not text else None
+
+
+def _tokens_of(segment: JsonObject) -> float:
     tokens = segment.get("tokens")
     return len(tokens) + 1.0 if isinstance(tokens, list) else 1.0
 

@@ -18,14 +18,17 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from tasks.asr import _openai_answer
+from tasks.asr._openai_pace import Pace
 from tasks.errors import RunError
 from tasks.json_types import JsonObject
 
 if TYPE_CHECKING:
     import httpx
 
+Fields = Mapping[str, str | list[str]]
 PATH = "/audio/transcriptions"
 REFUSALS = (400, 413, 422)
+JAMMED = (0, 408, 429, 503)  # the server is asked for less: 0 is no answer
 BUSY = (408, 409, 429)  # and all from 500 on: tried again
 LONGEST_PAUSE = 30.0  # s between tries, unless the server asks for more
 MOST_BYTES = 4 << 20  # of an answer; that of a quarter of an hour has some 100 KiB
@@ -60,14 +63,26 @@ class Server:
     backoff: float  # s before the second try
     patience: float  # s, all tries
     stop: threading.Event
+    pace: Pace
 
-    def ask(self, wav: bytes, fields: Mapping[str, str], retries: int | None = None) -> JsonObject:
-        """The answer to a clip, which is a WAV file."""
-        until = time.monotonic() + self.patience
+    def ask(self, wav: bytes, fields: Fields, retries: int | None = None) -> JsonObject:
+        """The answer to a clip, which is a WAV file. Patience begins when it is first sent."""
+        until = None
         most = self.retries if retries is None else retries
         for attempt in range(most + 1):
             fault, pause, busy = "", None, False
-            status, headers, body = self._post(wav, fields, until)
+            with self.pace.slot(self.stop.is_set) as going:
+                if not going:
+                    raise Stopped
+                began = time.monotonic()
+                until = until or began + self.patience
+                status, headers, body = self._post(wav, fields, until)
+                if status == 200:
+                    self.pace.answered()
+                elif status in JAMMED:
+                    asked_for = retry_after(headers) or 0.0
+                    # One who asks for more than patience allows is not waited for.
+                    self.pace.pushed_back(began, min(asked_for, max(until - time.monotonic(), 0)))
             if status == 200:
                 try:
                     return _openai_answer.parse(body)
@@ -94,7 +109,7 @@ class Server:
         raise AssertionError("unreachable")
 
     def _post(
-        self, wav: bytes, fields: Mapping[str, str], until: float
+        self, wav: bytes, fields: Fields, until: float
     ) -> tuple[int, Mapping[str, str], bytes]:
         """(status, headers, body); without an answer, status 0 and the fault as the body."""
         import httpx

@@ -51,6 +51,15 @@ class Settings(StageSettings):
         default="verbose_json",
         description="verbose_json also gives language and scores; some models know json only.",
     )
+    word_timestamps: bool = Field(
+        default=False,
+        description="Ask for the times of words, and store them: the column word_times. Needs "
+        "verbose_json.",
+    )
+    token_logprobs: bool = Field(
+        default=False,
+        description="Ask for log-probabilities of tokens (gpt-4o-transcribe, with json).",
+    )
     timeout: float = Field(
         default=60.0, gt=0, json_schema_extra=TRANSIENT, description="Time limit of a request, s."
     )
@@ -70,11 +79,12 @@ class Settings(StageSettings):
         description="Time limit of all tries for a clip, s; with timeout, less than item_timeout.",
     )
     parallel: int = Field(
-        default=4,
+        default=16,
         ge=1,
         le=256,
         json_schema_extra=TRANSIENT,
-        description="Most requests of a worker at the same time.",
+        description="Most requests of a worker at the same time: it begins with 4, asks for more "
+        "while the server keeps up, and for half as many when it pushes back.",
     )
     ca_file: str | None = Field(
         default=None,
@@ -106,6 +116,12 @@ class Settings(StageSettings):
         if value is not None and not os.path.isabs(value):
             raise ValueError("must begin with `/`: workers may run in another folder")
         return value
+
+    @model_validator(mode="after")
+    def _words_in_full(self) -> Settings:
+        if self.word_timestamps and self.response_format != "verbose_json":
+            raise ValueError("word_timestamps needs response_format verbose_json")
+        return self
 
     @model_validator(mode="after")
     def _one_key(self) -> Settings:

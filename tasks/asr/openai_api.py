@@ -25,13 +25,14 @@ from numpy.typing import NDArray
 
 from tasks import masking
 from tasks.asr import SpeechClip, Transcript, _openai_answer
-from tasks.asr._openai_http import Refused, Server, Unanswered
+from tasks.asr._openai_http import Fields, Refused, Server, Unanswered
+from tasks.asr._openai_pace import Pace
 from tasks.asr._openai_settings import Settings, key, weights
 from tasks.errors import ConfigError, RunError
 
 __all__ = ["VERSION", "Backend", "Settings", "weights"]
 
-VERSION = 1
+VERSION = 2  # constants that stand for scores are null
 RATE = 16000
 SHORTEST = RATE // 10  # samples; OpenAI refuses shorter clips, so they are padded with silence
 
@@ -59,10 +60,11 @@ class Backend:
             raise ConfigError(
                 f"transcribe.backend.ca_file {settings.ca_file!r} cannot be used: {error}"
             ) from error
+        self._pace = Pace(settings.parallel)
         self._proven = False  # the server has answered a clip with these settings
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
-        """One transcript per clip, in order; `parallel` requests at once."""
+        """One transcript per clip, in order; up to `parallel` requests at once."""
         import httpx
 
         settings, stop = self._settings, threading.Event()
@@ -85,6 +87,7 @@ class Backend:
                 backoff=settings.backoff,
                 patience=settings.patience,
                 stop=stop,
+                pace=self._pace,
             )
             waiting = [pool.submit(self._hear, server, clip) for clip in clips]
             try:
@@ -113,7 +116,8 @@ class Backend:
             self._control(server, len(clip.samples), str(fault))
             return _failed(fault)
         self._proven = True
-        return _openai_answer.transcript(answer, language)
+        seconds = len(clip.samples) / RATE
+        return _openai_answer.transcript(answer, language, self._settings.word_timestamps, seconds)
 
     def _control(self, server: Server, samples: int, fault: str) -> None:
         """Send silence, once. RunError unless the server answers."""
@@ -130,18 +134,21 @@ class Backend:
             raise RunError(_down(server, fault)) from None
         self._proven = True
 
-    def _fields(self, language: str | None) -> dict[str, str]:
+    def _fields(self, language: str | None) -> Fields:
         """The form fields sent with the audio."""
         settings = self._settings
         prompt = settings.prompt
         if isinstance(prompt, dict):
             prompt = prompt.get(language or "")
-        fields = {
+        fields: dict[str, str | list[str] | None] = {
             "model": settings.model,
             "response_format": settings.response_format,
             "temperature": f"{settings.temperature:g}",
             "language": language,
             "prompt": prompt,
+            # Without `segment`, a server that is asked for words leaves the scores out.
+            "timestamp_granularities[]": ["word", "segment"] if settings.word_timestamps else None,
+            "include[]": ["logprobs"] if settings.token_logprobs else None,
         }
         return {name: value for name, value in fields.items() if value}
 

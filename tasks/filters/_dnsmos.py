@@ -8,6 +8,11 @@ same grid of pooled frames. So the model is split in two at its second pooling:
     body   frames of 20 ms -> 32 channels x 40 bands for every 4 frames; run once over the clip
     head   225 such columns of one window -> three raw scores
 
+Of the 64 channels of the second layer, the heaviest, 23 never fire: not on 700 s of the corpus's
+speech, noise and damage, nor on 25 extreme signals (clicks, tones, full-scale squares, sparse
+spectra). The 16 that stay silent even for spectra that no signal has (searched by gradient: below
+0.1, where others reach 11) are left out of the weights, which makes the body a fifth faster.
+
 A column is the same in every window except at a window's ends, where the network sees zeros instead
 of neighbours: two columns on each side, recomputed from 16 frames. Raw scores are within 5e-7 of
 the whole model's (measured).
@@ -49,6 +54,9 @@ EDGE, STRIP = 2, 16  # columns affected by a window's end; frames that they are 
 CHUNK = 75  # columns per run of the body: 26 MB in the widest layer; a third of a window
 GROUP = 8  # windows per run of the head
 
+#: Channels of `conv2d_1` that are left out. ONNX Runtime computes channels in blocks of 16.
+SILENT = (2, 4, 8, 21, 22, 29, 30, 31, 34, 40, 41, 44, 46, 53, 56, 62)
+
 _FRAMES = "mos_estimator_logpow/concat:0"
 _POOLED = "mos_estimator_logpow/max_pooling2d/MaxPool_1_conv0"
 _SCORES = "Identity:0"
@@ -83,7 +91,7 @@ def _sessions(device: str) -> tuple[onnxruntime.InferenceSession, onnxruntime.In
     # Its own arena keeps 60 MB allocated; without it, page faults take a tenth of the time.
     options.enable_mem_pattern = False
     options.log_severity_level = 4
-    model = weights().read_bytes()
+    model = lean(weights().read_bytes())
     body, head = (
         onnxruntime.InferenceSession(
             _onnx_cut.part(model, source, target),
@@ -98,6 +106,20 @@ def _sessions(device: str) -> tuple[onnxruntime.InferenceSession, onnxruntime.In
             "cuDNN's libraries may be missing: install them, or set device: cpu"
         )
     return body, head
+
+
+def lean(model: bytes) -> bytes:
+    """The model without its `SILENT` channels."""
+    kept = np.setdiff1d(np.arange(64), SILENT)
+    made = _onnx_cut.weights(model, "conv2d_1/kernel:0", (64, 128, 3, 3))
+    added = _onnx_cut.weights(model, "conv2d_1/bias:0", (64,))
+    read = _onnx_cut.weights(model, "conv2d_2/kernel:0", (64, 64, 3, 3))
+    new = {
+        "conv2d_1/kernel:0": made[kept],
+        "conv2d_1/bias:0": added[kept],
+        "conv2d_2/kernel:0": read[:, kept],
+    }
+    return _onnx_cut.with_weights(model, new)
 
 
 def windows(

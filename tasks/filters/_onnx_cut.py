@@ -1,20 +1,29 @@
-"""Extract a part of an ONNX model, from one named tensor to another, as a model of its own.
+"""Extract a part of an ONNX model, from one named tensor to another, as a model of its own, or
+leave channels out of its weights.
 
 An ONNX file is a protocol-buffer message, so this needs no library. The nodes between the two
 tensors and the initialisers they read are copied byte for byte; input and output are declared as
 float32 of any shape.
 
     ModelProto  7 graph      GraphProto  1 node, 5 initializer, 11 input, 12 output
-    NodeProto   1 input, 2 output        TensorProto  8 name
+    NodeProto   1 input, 2 output        TensorProto  1 dims, 2 data_type, 4 float_data, 8 name,
+                                                      9 raw_data
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
 
 _MODEL_GRAPH = 7
 _NODE, _INITIALIZER, _INPUT, _OUTPUT = 1, 5, 11, 12
 _NODE_INPUT, _NODE_OUTPUT, _TENSOR_NAME = 1, 2, 8
+_DIMS, _TYPE, _FLOATS, _RAW = 1, 2, 4, 9
+_FLOAT32 = 1
 _VALUE_INFO = 13  # shapes of inner tensors, dropped: they follow from the input
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
@@ -25,6 +34,38 @@ def part(model: bytes, source: str, target: str) -> bytes:
     for number, _, whole, value in _fields(model):
         out += _tagged(number, _graph(value, source, target)) if number == _MODEL_GRAPH else whole
     return bytes(out)
+
+
+def weights(model: bytes, name: str, shape: tuple[int, ...]) -> Floats:
+    """The float32 initialiser of that name. KeyError when there is none."""
+    for value in _values(_values(model, _MODEL_GRAPH)[0], _INITIALIZER):
+        if _values(value, _TENSOR_NAME) == [name.encode()]:
+            data = b"".join(_values(value, _RAW) or _values(value, _FLOATS))
+            return np.frombuffer(data, "<f4").reshape(shape)
+    raise KeyError(name)
+
+
+def with_weights(model: bytes, new: Mapping[str, Floats]) -> bytes:
+    """The same model with other values and shapes of some initialisers."""
+    out = bytearray()
+    for number, _, whole, value in _fields(model):
+        if number != _MODEL_GRAPH:
+            out += whole
+            continue
+        graph = bytearray()
+        for inner, _, field, tensor in _fields(value):
+            name = _values(tensor, _TENSOR_NAME)[0].decode() if inner == _INITIALIZER else ""
+            graph += _tagged(_INITIALIZER, _tensor(name, new[name])) if name in new else field
+        out += _tagged(_MODEL_GRAPH, bytes(graph))
+    return bytes(out)
+
+
+def _tensor(name: str, values: Floats) -> bytes:
+    """TensorProto of float32 values."""
+    dims = b"".join(_encoded(_DIMS << 3) + _encoded(size) for size in values.shape)
+    kind = _encoded(_TYPE << 3) + _encoded(_FLOAT32)
+    data = np.ascontiguousarray(values, "<f4").tobytes()
+    return dims + kind + _tagged(_TENSOR_NAME, name.encode()) + _tagged(_RAW, data)
 
 
 def _graph(graph: bytes, source: str, target: str) -> bytes:

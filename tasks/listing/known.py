@@ -98,6 +98,10 @@ class Known:
         self.parts[number] = ("", "")
 
 
+def home(out: Path) -> Path:
+    return out / "manifests" / "known"
+
+
 def of(out: Path, index: Index) -> Known:
     """What an OUT knows, by the newest part of each shard."""
     names = manifest.shards(out)
@@ -154,7 +158,6 @@ def seconds_of(table: pa.Table) -> NDArray[np.float64]:
 
 def save(out: Path, known: Known, index: Index) -> None:
     """Note it for the next run; only while holding OUT's lock."""
-    home = out / "manifests" / "known"
     if len(known.columns.keys) < LEAST:
         return
     newest = _newest(index)
@@ -170,8 +173,8 @@ def save(out: Path, known: Known, index: Index) -> None:
     raw = pa.Array.from_buffers(pa.binary(16), len(keys), [None, pa.py_buffer(keys)])
     schema = SCHEMA.with_metadata({b"uttermill": json.dumps(told).encode()})
     table = pa.Table.from_arrays([raw, *map(pa.array, others)], schema=schema)
-    before = storage.names(home, ".parquet")
-    with storage.of(home).staged(home) as (handle, publish):
+    before = storage.names(home(out), ".parquet")
+    with storage.of(out).staged(home(out)) as (handle, publish):
         pq.write_table(table, handle, compression="lz4", use_dictionary=False)
         path = publish(lambda name: f"{name}.parquet")
     for old in before:
@@ -181,7 +184,7 @@ def save(out: Path, known: Known, index: Index) -> None:
 
 def _noted(out: Path) -> Known | None:
     """What the last run noted; None where it noted nothing, or the file is damaged."""
-    for path in storage.names(out / "manifests" / "known", ".parquet"):
+    for path in storage.names(home(out), ".parquet"):
         data = storage.read(path)
         if hashlib.sha256(data).hexdigest()[:16] != path.stem:
             log.warning("%s does not match the hash in its name; all shards are read", path)

@@ -8,6 +8,8 @@ from heapq import heapify, heapreplace
 import numpy as np
 from numpy.typing import NDArray
 
+BATCH = 1 << 18  # clips whose lengths are held as Python's numbers
+
 
 def count(seconds: float, hours: float, clips: int, readers: int = 1) -> int:
     """Number of tar shards of about `hours` each: a multiple of the readers if there are enough
@@ -26,17 +28,19 @@ def distribute(
     neighbours in a recording, or clips of a speaker, spread over the groups.
     """
     order = np.lexsort((keys, -seconds))
-    # A clip of no length counts a little, so that no group stays empty.
-    lengths = np.maximum(seconds[order], 1e-9).tolist()
     heap = [(0.0, index) for index in range(shards)]
     heapify(heap)
-    chosen = []
-    for length in lengths:
-        load, index = heap[0]
-        chosen.append(index)
-        heapreplace(heap, (load + length, index))
-    group = np.empty(len(order), np.int64)
-    group[order] = chosen
+    group = np.empty(len(order), np.int32)
+    for low in range(0, len(order), BATCH):
+        some = order[low : low + BATCH]
+        chosen = []
+        # A clip of no length counts a little, so that no group stays empty.
+        for length in np.maximum(seconds[some], 1e-9).tolist():
+            load, index = heap[0]
+            chosen.append(index)
+            heapreplace(heap, (load + length, index))
+        group[some] = chosen
+    del order
     shuffled = np.lexsort((keys, group))
     ends = np.cumsum(np.bincount(group, minlength=shards))
     return np.split(shuffled, ends[:-1])

@@ -108,10 +108,9 @@ class Group:
             data, options=pa.ipc.IpcReadOptions(included_fields=fields)
         ).read_all()
 
-    def ledger(self, number: int, count: int) -> pa.Table:
-        """Rows (SLOTTED) of portion `number` of `count`, each recording's together."""
-        first, end = number * SLICES // count, max(-(-(number + 1) * SLICES // count), 1)
-        spans = [span for span in self.facts["slices"][first:end] if span[1]]
+    def ledger(self, slices: range) -> pa.Table:
+        """Rows (SLOTTED) of some of the SLICES, each recording's together."""
+        spans = [span for span in self.facts["slices"][slices.start : slices.stop] if span[1]]
         if not spans:
             return SLOTTED.empty_table()
         low, high = spans[0][0], spans[-1][0] + spans[-1][1]
@@ -123,10 +122,7 @@ class Group:
             if zlib.crc32(part) != crc:
                 raise _damaged(self, "ledger.bin")
             parts.append(pa.ipc.open_stream(pa.py_buffer(part)).read_all())
-        table = pa.concat_tables(parts)
-        if count <= SLICES:
-            return table
-        return table.filter(pa.array(slice_of(table[SLOT].to_numpy(), count) == number))
+        return pa.concat_tables(parts)
 
 
 def _proved(group: Group, name: str, data: bytes) -> bytes:
@@ -173,12 +169,12 @@ def save(job: Job, group: Group) -> None:
     rows = pa.concat_tables([each.rows for each in parts]).combine_chunks()
     ledger = pa.concat_tables([each.ledger for each in parts])
     data = {
-        "rows.arrow": _arrow(rows),
+        "rows.arrow": arrow_bytes(rows),
         "decisions.parquet": _parquet(pa.concat_tables([each.utterances for each in parts])),
-        "digests.arrow": _arrow(_digests(job, rows)),
+        "digests.arrow": arrow_bytes(_digests(job, rows)),
     }
     if corpuswide.takes_part(job):
-        data["heard.arrow"] = _arrow(pa.concat_tables([each.heard for each in parts]))
+        data["heard.arrow"] = arrow_bytes(pa.concat_tables([each.heard for each in parts]))
     data["ledger.bin"], slices = _sliced(ledger)
     facts = {
         "files": {name: hashlib.sha256(each).hexdigest()[:16] for name, each in data.items()},
@@ -258,7 +254,8 @@ def _stream(table: pa.Table) -> bytes:
     return target.getvalue()
 
 
-def _arrow(table: pa.Table) -> bytes:
+def arrow_bytes(table: pa.Table) -> bytes:
+    """An Arrow file of one record batch."""
     target = io.BytesIO()
     with pa.ipc.new_file(target, table.schema, options=_FAST) as out:
         out.write_table(table.combine_chunks())

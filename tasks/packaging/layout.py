@@ -46,7 +46,7 @@ class Clips(NamedTuple):
 
     key: NDArray[np.uint64]  # seeded draw: their order in a group
     seconds: NDArray[np.float64]
-    split: NDArray[np.int64]  # index of `names`
+    split: NDArray[np.integer[Any]]  # index of `names`
     names: list[str]
 
 

@@ -44,22 +44,48 @@ def name_of(number: int, count: int) -> str:
     return FILE if count == 1 else f"{FILE}/part-{number:05d}.parquet"
 
 
+def calls(count: int) -> list[range]:
+    """The portions that each worker call writes: those of one slice of what was decided, so that
+    each slice is read once."""
+    each = max(count // decided.SLICES, 1)
+    return [range(first, first + each) for first in range(0, count, each)]
+
+
 def write(
     job: Job,
     scratch: Path,
-    number: int,
+    numbers: range,
     count: int,
     judged: bool,
     staging: Path,
     newest: Path | None,
 ) -> None:
-    """On a worker: write one portion into the staging folder, and note in `scratch` what became of
-    it. `judged`: there are corpus-wide verdicts."""
+    """On a worker: write these portions of `count` into the staging folder, and note in `scratch`
+    what became of them. `judged`: there are corpus-wide verdicts."""
+    slices = range(
+        numbers.start * decided.SLICES // count, max(numbers.stop * decided.SLICES // count, 1)
+    )
     groups = decided.listed(job, scratch)
-    found = pa.concat_tables([SLOTTED_EMPTY, *(each.ledger(number, count) for each in groups)])
+    found = pa.concat_tables([SLOTTED_EMPTY, *(each.ledger(slices) for each in groups)])
     if judged:
-        found = _judged(found, _verdicts(scratch / whole.JUDGED, number, count))
-    found = in_order(found.drop_columns([SLOT]))
+        found = _judged(found, _verdicts(scratch / whole.JUDGED, slices))
+    found = in_order(found)
+    portion = decided.slice_of(found[SLOT].to_numpy(), count)
+    found = found.drop_columns([SLOT])
+    for number in numbers:
+        own = found if len(numbers) == 1 else found.filter(pa.array(portion == number))
+        _write(job, scratch, number, count, own, staging, newest)
+
+
+def _write(
+    job: Job,
+    scratch: Path,
+    number: int,
+    count: int,
+    found: pa.Table,
+    staging: Path,
+    newest: Path | None,
+) -> None:
     left = _removed(found, number, count, newest) if newest else Left(0, [], LEDGER.empty_table())
     whole_table = pa.concat_tables([found, left.rows])
     name = name_of(number, count)
@@ -85,11 +111,17 @@ def _broken(job: Job, ledger: pa.Table) -> list[Broken]:
 SLOTTED_EMPTY = decided.SLOTTED.empty_table()
 
 
-def _verdicts(path: Path, number: int, count: int) -> pa.Table:
-    """Those on utterances of one portion."""
+def _verdicts(path: Path, slices: range) -> pa.Table:
+    """Those on utterances of some slices; a batch at a time, as there may be many."""
     with tables.arrow(path) as file:
-        held = pa.ipc.open_file(file).read_all()
-    return held.filter(pa.array(decided.slice_of(held[SLOT].to_numpy(), count) == number))
+        held = pa.ipc.open_file(file)
+        found = [held.schema.empty_table()]
+        for number in range(held.num_record_batches):
+            batch = held.get_batch(number)
+            own = decided.slice_of(batch[SLOT].to_numpy(), decided.SLICES)
+            inside = (own >= slices.start) & (own < slices.stop)
+            found.append(pa.Table.from_batches([batch.filter(pa.array(inside))]))
+    return pa.concat_tables(found)
 
 
 def _judged(table: pa.Table, verdicts: pa.Table) -> pa.Table:
@@ -148,31 +180,35 @@ class Left(NamedTuple):
 
 def _removed(now: pa.Table, number: int, count: int, newest: Path) -> Left:
     """What one portion of the previous ledger has, and the sources no longer have."""
-    wanted = ("recording", "source_path", "dataset", "sample_rate", "reason")
     there = pa.array(pc.unique(now["recording"]))
     live, gone = 0, list[pa.Table]()
-    for table in portion_of(newest, number, count, wanted):
+    for table in portion_of(newest, number, count, ("recording", "reason")):
         first = table.filter(pa.array(_first_of_each(table["recording"])))
         live += int(pc.sum(pc.fill_null(pc.not_equal(first["reason"], REMOVED), True)).as_py() or 0)
-        gone.append(first.filter(pc.invert(pc.is_in(first["recording"], there))))
-    found = pa.concat_tables(gone) if gone else None
-    if found is None or not found.num_rows:
+        gone.append(first["recording"].filter(pc.invert(pc.is_in(first["recording"], there))))
+    names = pa.chunked_array([chunk for each in gone for chunk in each.chunks], pa.string())
+    if not len(names):
         return Left(live, [], LEDGER.empty_table())
+    wanted = ("recording", "source_path", "dataset", "sample_rate", "reason")
+    found = pa.concat_tables(
+        table.filter(pc.is_in(table["recording"], pa.array(names)))
+        for table in portion_of(newest, number, count, wanted)
+    )
     found = found.filter(pa.array(_first_of_each(found["recording"])))
     found = found.take(pc.sort_indices(found["recording"]))
     nothing = {"start": 0.0, "end": 0.0, "samples": 0, "seconds": 0.0, "overlap_samples": 0}
     outcome = {"outcome": "dropped", "stage": "shard", "reason": REMOVED}
     rows = [{**row, **nothing, **outcome} for row in found.drop_columns(["reason"]).to_pylist()]
     fresh = found.filter(pc.fill_null(pc.not_equal(found["reason"], REMOVED), True))
-    names: list[str] = fresh["recording"].to_pylist()
-    return Left(live, names, pa.Table.from_pylist(rows, schema=LEDGER))
+    left: list[str] = fresh["recording"].to_pylist()
+    return Left(live, left, pa.Table.from_pylist(rows, schema=LEDGER))
 
 
 def _first_of_each(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Whether a row is the first with its value."""
-    codes = column.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    first = np.zeros(len(codes), bool)
-    first[np.unique(codes, return_index=True)[1]] = True
+    """Whether a row is the first with its value, where equal ones stand together."""
+    first = np.ones(len(column), bool)
+    whole = column.combine_chunks()
+    first[1:] = pc.not_equal(whole[1:], whole[:-1]).to_numpy(zero_copy_only=False)
     return first
 
 

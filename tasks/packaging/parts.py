@@ -222,18 +222,24 @@ def _save_wanted(
     """The rows that parts need, by decided group; returns the groups that each part needs."""
     if not wanted:
         return {}
+    numbers = np.array([number for _, number, _ in wanted], np.int32)
+    firsts = np.array([first for _, _, first in wanted])
+    ends = np.cumsum([len(rows) for rows, _, _ in wanted])
+    begins = ends - [len(rows) for rows, _, _ in wanted]
     index = np.concatenate([rows for rows, _, _ in wanted])
-    part = np.concatenate([np.full(len(rows), number, np.int32) for rows, number, _ in wanted])
-    at = np.concatenate([np.arange(first, first + len(rows)) for rows, _, first in wanted])
+    wanted.clear()  # the same once more
     group = clips.group[index]
-    order = np.lexsort((at, part, group))
-    edges = np.searchsorted(group[order], np.arange(int(group.max()) + 2))
+    order = np.argsort(group, kind="stable")  # in a group, by part and place
+    edges = np.searchsorted(group, np.arange(len(np.bincount(group)) + 1), sorter=order)
     sources: dict[int, list[int]] = {}
-    for number in np.unique(group).tolist():
+    for number in np.flatnonzero(np.diff(edges)).tolist():
         some = order[edges[number] : edges[number + 1]]
-        table = pa.table([clips.row[index[some]], part[some], at[some]], schema=WANTED)
+        run = np.searchsorted(ends, some, side="right")
+        at = some - begins[run] + firsts[run]
+        part = numbers[run]
+        table = pa.table([clips.row[index[some]], part, at], schema=WANTED)
         write_batches(home / f"wanted/{number}.arrow", [table])
-        for each in np.unique(part[some]).tolist():
+        for each in np.unique(part).tolist():
             sources.setdefault(each, []).append(number)
     return sources
 

@@ -15,7 +15,7 @@ import hashlib
 import io
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,7 +74,7 @@ def load(out: Path, newest: Path, described: JsonObject, seed: int) -> Published
     try:
         known = json.loads(storage.read(home(out) / "version.json"))
         if known["sealed"] == described[datacard.SEAL] and known["seed"] == seed:
-            return _assembled([(name, file, read(out, file)) for name, file in known["parts"]])
+            return _assembled((name, file, read(out, file)) for name, file in known["parts"])
     except (OSError, ValueError, KeyError, pa.ArrowException):
         pass
     path = newest / "utterances.parquet"
@@ -85,8 +85,9 @@ def load(out: Path, newest: Path, described: JsonObject, seed: int) -> Published
     return _assembled(found)
 
 
-def _assembled(parts: Sequence[tuple[str, str, pa.Table]]) -> Published:
+def _assembled(parts: Iterable[tuple[str, str, pa.Table]]) -> Published:
     at, found = 0, []
+    columns: dict[str, list[Codes]] = {name: [] for name in DIGESTS.names}
     numbers: dict[str, int] = {}
     for name, file, table in parts:
         groups = []
@@ -95,8 +96,9 @@ def _assembled(parts: Sequence[tuple[str, str, pa.Table]]) -> Published:
             groups.append(PublishedGroup(split, numbers[split], generation, at, count))
             at += count
         found.append(Part(name, file, groups))
-    whole = pa.concat_tables([table.replace_schema_metadata() for _, _, table in parts])
-    high, low, content = (np.ascontiguousarray(whole[n].to_numpy()) for n in DIGESTS.names)
+        for column, held in columns.items():  # copies, so that the file's bytes go
+            held.append(np.array(table[column].to_numpy(), np.uint64))
+    high, low, content = (np.concatenate(columns.pop(name)) for name in DIGESTS.names)
     return Published(high, low, content, found)
 
 

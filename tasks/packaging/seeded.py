@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Draws = NDArray[np.uint64]
+BATCH = 1 << 20
 
 
 def draws(head: str, names: Iterable[str]) -> Draws:
@@ -29,7 +30,12 @@ def keys(head: str, names: Iterable[str]) -> Draws:
 
 def places_of(high: Draws, low: Draws, among_high: Draws, among_low: Draws) -> NDArray[np.int64]:
     """Where each key is among others, which are sorted; -1: nowhere."""
+    found = np.full(len(high), -1, np.int64)
     if not len(among_high):
-        return np.full(len(high), -1, np.int64)
-    at = np.minimum(np.searchsorted(among_high, high), len(among_high) - 1)
-    return np.where((among_high[at] == high) & (among_low[at] == low), at, -1).astype(np.int64)
+        return found
+    for low_end in range(0, len(high), BATCH):
+        some = slice(low_end, low_end + BATCH)
+        at = np.minimum(np.searchsorted(among_high, high[some]), len(among_high) - 1)
+        good = (among_high[at] == high[some]) & (among_low[at] == low[some])
+        found[some] = np.where(good, at, -1)
+    return found

@@ -47,6 +47,9 @@ SELECTING = (
 )
 
 
+BATCH = 1 << 20  # clips that are looked at together, where columns of all are not copied
+
+
 class Clips(NamedTuple):
     """All clips that passed the verdicts of their own shards, by the hash of their ids."""
 
@@ -90,16 +93,24 @@ def load(groups: Sequence[Group]) -> Clips:
         whole.seconds[of] = table["samples"].to_numpy() / table["rate"].to_numpy()
         whole.row[of] = np.arange(size, dtype=np.int32)
         at += size
-    found = whole.take(np.lexsort((whole.low, whole.high)))
-    same = (found.high[1:] == found.high[:-1]) & (found.low[1:] == found.low[:-1])
-    if same.any():
-        at = int(np.argmax(same))
-        row = rows_of(groups, found.take(np.array([at])), ("id", "recording")).to_pylist()[0]
+    order = np.argsort(whole.high, kind="stable")
+    for column in whole:
+        column[:] = column[order]  # one at a time: all of them once more would be much
+    del order
+    _check_ids(groups, whole)
+    return whole
+
+
+def _check_ids(groups: Sequence[Group], clips: Clips) -> None:
+    """RunError if two clips have one id."""
+    close = np.flatnonzero(clips.high[1:] == clips.high[:-1])
+    same = close[clips.low[close] == clips.low[close + 1]]
+    if len(same):
+        row = rows_of(groups, clips.take(same[:1]), ("id", "recording")).to_pylist()[0]
         raise RunError(
             f"two utterances have the id {row['id']}; give the segments of {row['recording']} "
             "different ids"
         )
-    return found
 
 
 def choose(job: Job, scratch: Path) -> JsonObject:
@@ -141,9 +152,7 @@ def choose(job: Job, scratch: Path) -> JsonObject:
     whole = pa.concat_tables(judged)
     whole = whole.take(pc.sort_indices(whole["group"]))
     _save(scratch, JUDGED, whole)
-    kept = clips.take(~out)
-    columns: dict[str, Any] = {**kept._asdict(), "split": split[~out]}
-    _save(scratch, CHOSEN, pa.table(columns).replace_schema_metadata({"names": "\n".join(names)}))
+    _save_chosen(scratch, clips, split, ~out, names)
     return {
         "frozen": frozen,
         "split_lists": lists,
@@ -153,13 +162,39 @@ def choose(job: Job, scratch: Path) -> JsonObject:
     }
 
 
+def _save_chosen(
+    scratch: Path, clips: Clips, split: NDArray[np.int16], kept: NDArray[np.bool_], names: list[str]
+) -> None:
+    fields = {name: pa.from_numpy_dtype(column.dtype) for name, column in clips._asdict().items()}
+    told = {"names": "\n".join(names), "clips": str(int(kept.sum()))}
+    schema = pa.schema({**fields, "split": pa.int16()}, told)
+    with (
+        storage.of(scratch).writing(scratch) as home,
+        tables.writing(home / CHOSEN, schema) as out,
+    ):
+        for low in range(0, len(kept), BATCH):
+            some = slice(low, low + BATCH)
+            columns = [column[some][kept[some]] for column in (*clips, split)]
+            out.write_batch(pa.record_batch([pa.array(each) for each in columns], schema=schema))
+
+
 def chosen(scratch: Path) -> Chosen:
     """What `choose` saved."""
     with tables.arrow(scratch / CHOSEN) as file:
-        table = pa.ipc.open_file(file).read_all()
-    names = (table.schema.metadata or {})[b"names"].decode().split("\n")
-    clips = Clips(*(table[name].to_numpy() for name in Clips._fields))
-    return Chosen(clips, table["split"].to_numpy(), names)
+        held = pa.ipc.open_file(file)
+        told = held.schema.metadata
+        columns = {
+            field.name: np.empty(int(told[b"clips"]), field.type.to_pandas_dtype())
+            for field in held.schema
+        }
+        at = 0
+        for number in range(held.num_record_batches):
+            batch = held.get_batch(number)
+            for name, column in columns.items():
+                column[at : at + batch.num_rows] = batch[name].to_numpy()
+            at += batch.num_rows
+    split = columns.pop("split")
+    return Chosen(Clips(**columns), split, told[b"names"].decode().split("\n"))
 
 
 def _save(scratch: Path, name: str, table: pa.Table) -> None:

@@ -11,7 +11,7 @@ from tasks.settings.base import (
     role,
 )
 from tasks.settings.portions import Split
-from tasks.settings.sources import Source, SourceSettings
+from tasks.settings.sources import AnySource, Source, SourceSettings
 from tasks.settings.stages import (
     Backend,
     Diarizer,
@@ -32,6 +32,7 @@ __all__ = [
     "SECRET",
     "THRESHOLD",
     "TRANSIENT",
+    "AnySource",
     "Backend",
     "Diarizer",
     "Filter",

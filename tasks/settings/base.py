@@ -13,6 +13,10 @@ down, by us or by Prefect, never hold them; objects in memory and on their way t
 
 from __future__ import annotations
 
+import json
+from functools import cache
+from pathlib import Path
+
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -31,6 +35,7 @@ from tasks.json_types import JsonObject
 THRESHOLD: JsonDict = {"role": "threshold"}
 TRANSIENT: JsonDict = {"role": "transient"}
 SECRET: JsonDict = {"role": "secret"}
+FORMS = Path(__file__).with_name("forms.json")  # written by `python -m tests.pages`
 
 
 class Masked(BaseModel):
@@ -77,24 +82,41 @@ class Plugin(Masked):
 
 
 class Shelf:
-    """In the type of a plug-in, or of a plug-in's name: what a form offers. A dotted module of
-    one's own stays possible."""
+    """In the type of a plug-in or a source: what a form offers, which is one alternative for each
+    plug-in with its settings, or for several that have the same.
 
-    def __init__(self, name: str, title: str) -> None:
-        self.name, self.title = name, title
+    `listed`: of the entries of a list, where Prefect's form shows alternatives as bare JSON. An
+    entry has a type of its own then, with the properties that all have, or a source may have.
+    """
+
+    def __init__(self, name: str, title: str, listed: bool = False) -> None:
+        self.name, self.title, self.listed = name, title, listed
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         whole = handler.resolve_ref_schema(handler(core))
-        if whole.get("type") == "string":
-            return self._offered(whole)
+        if "anyOf" in whole:  # a name alone will do, too
+            return {"title": self.title, "anyOf": [*_forms()[self.name], {"type": "string"}]}
         if "properties" not in whole:  # of what is written, which has any keys
             return whole
-        properties = {**whole["properties"], "use": self._offered(whole["properties"]["use"])}
-        return {**whole, "title": self.title, "properties": properties}
-
-    def _offered(self, text: JsonSchemaValue) -> JsonSchemaValue:
+        offered = _forms()[self.name]
+        if not self.listed:
+            return {"title": self.title, "anyOf": offered}
+        key, shown = ("kind", offered[:-1]) if self.name == "sources" else ("use", offered[:1])
         on_shelf = {"title": "on the shelf", "type": "string", "enum": shelves.names(self.name)}
-        own = {"title": "of your own", "type": "string", "pattern": r"\."}
-        return {**{k: v for k, v in text.items() if k != "type"}, "anyOf": [on_shelf, own]}
+        own = {**offered[-1]["properties"][key], "title": "of your own"}
+        properties: JsonObject = {key: {**own, "title": key.title(), "anyOf": [on_shelf, own]}}
+        del properties[key]["pattern"], properties[key]["type"]
+        for each in shown:
+            for name, about in each["properties"].items():
+                properties.setdefault(name, about)
+        entry = {"title": self.title, "type": "object", "properties": properties}
+        return {**entry, "required": offered[0]["required"], "anyOf": offered}
+
+
+@cache
+def _forms() -> dict[str, list[JsonObject]]:
+    """What `tasks.plugins.forms` gave: loading all plug-ins takes a second, and a run needs few."""
+    found: dict[str, list[JsonObject]] = json.loads(FORMS.read_text("utf-8"))
+    return found

@@ -15,12 +15,16 @@ class Source(Masked):
 
     model_config = ConfigDict(extra="allow")
 
-    kind: Annotated[str, Shelf("sources", "Kind")] = Field("folder", description="What is read.")
+    kind: str = Field("folder", description="What is read.")
     path: str = Field(description="Folder, list or file to read.")
 
     @property
     def options(self) -> JsonObject:
         return dict(self.model_extra or {})
+
+
+#: A source in the settings of a run, whose form shows what its kind has.
+AnySource = Annotated[Source, Shelf("sources", "Source", listed=True)]
 
 
 class SourceSettings(StageSettings):

@@ -17,11 +17,11 @@ from tasks.settings.portions import Split
 
 Diarizer = Annotated[Plugin, Shelf("diarizers", "Diarizer")]
 Segmenter = Annotated[Plugin, Shelf("segmenters", "Segmenter")]
-Filter = Annotated[Plugin, Shelf("filters", "Filter")]
+Filter = Annotated[Plugin, Shelf("filters", "Filter", listed=True)]
 Resampler = Annotated[Plugin, Shelf("resamplers", "Resampler")]
-Level = Annotated[Plugin, Shelf("levels", "Level")]
+Level = Annotated[Plugin, Shelf("levels", "Level", listed=True)]
 Backend = Annotated[Plugin, Shelf("asr", "Recogniser")]
-Verdict = Annotated[Plugin, Shelf("text", "Verdict")]
+Verdict = Annotated[Plugin, Shelf("text", "Verdict", listed=True)]
 
 
 class ShardSettings(StageSettings):
@@ -138,7 +138,7 @@ def _named(value: object) -> object:
 Format = Annotated[
     Plugin,
     BeforeValidator(
-        _named, json_schema_input_type=Annotated[Plugin, Shelf("formats", "Format")] | str
+        _named, json_schema_input_type=Annotated[Plugin | str, Shelf("formats", "Format")]
     ),
 ]
 

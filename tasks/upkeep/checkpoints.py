@@ -16,7 +16,8 @@ from tasks.checkpoints import blobs, manifest
 from tasks.checkpoints.index import Index
 from tasks.checkpoints.manifest import Part
 from tasks.errors import ConfigError, CorruptManifest
-from tasks.packaging import decided
+from tasks.listing import known
+from tasks.packaging import decided, published
 from tasks.stages import stage
 
 
@@ -52,6 +53,10 @@ def verify(out: Path) -> Checked:
             if _hashed(out, path, path.stem, found):
                 found.blobs += 1
     _decisions(out, found)
+    for home in (known.home(out), published.home(out)):  # notes, whose names are their hashes
+        for ending in (".parquet", ".arrow"):
+            for path in storage.names(home, ending):
+                _hashed(out, path, path.stem, found)
     gone = [name for name in Index(out).gone() if not _replaced(out, name)]
     said = "\n".join(found.faults)
     found.faults += [f"{name} is gone since the last run" for name in gone if name not in said]

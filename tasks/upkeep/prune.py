@@ -27,6 +27,7 @@ from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
 from tasks.corpuswide import decisions
 from tasks.dataset import publication, versions
+from tasks.dataset.proved import Proved
 from tasks.errors import ConfigError, RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
@@ -141,7 +142,11 @@ def _live(kept: Iterable[Path]) -> set[str]:
     """Recordings of the kept versions, except those that had left their source."""
     found: set[str] = set()
     for version in kept:
+        proved = Proved(version)
         try:
+            for path in tables.parts(version / "ledger.parquet"):
+                if not proved.is_whole(path):  # it may be read all the same, as something else
+                    raise OSError(f"{path.name} is not the file that was published")
             for part in tables.row_groups(version / "ledger.parquet", ["recording", "reason"]):
                 gone = pc.fill_null(pc.equal(part["reason"], "source_removed"), False)
                 found.update(pc.unique(part["recording"].filter(pc.invert(gone))).to_pylist())

@@ -12,16 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks import plugins, storage
+from tasks import storage
 from tasks.accounting import summary
 from tasks.dataset import datacard
 from tasks.errors import ConfigError, RunError
-from tasks.formats import Output, OutputShard, Rows
 from tasks.json_types import JsonObject, PublishedEntry
-from tasks.packaging import format_rows, layout, seeded, splits
-from tasks.plugins.contracts import Format
-from tasks.settings import Plugin, StageSettings
+from tasks.packaging import seeded, splits
 from tasks.storage import tables
+from tasks.upkeep import reading_back
 
 Described = JsonObject  # dataset.json
 
@@ -61,7 +59,7 @@ def verify(version: Path) -> list[str]:
     except Exception as error:  # any way in which a damaged file can fail is a fault of it
         return [f"dataset.json is damaged: {error!r}"]
     seen: set[str] = set()
-    for check in (_tables, partial(_contents, seen=seen), partial(_unread, seen=seen)):
+    for check in (_tables, partial(reading_back.faults, seen=seen), partial(_unread, seen=seen)):
         try:
             for fault in check(version, described):
                 faults.append(fault)  # what was found before a table fails is kept
@@ -91,13 +89,6 @@ def _check_entries(files: dict[str, PublishedEntry]) -> None:
             raise KeyError(f"{name} has no hash or no size")
 
 
-def _differs(version: Path, name: str, found: tuple[str, int], described: Described) -> list[str]:
-    entry = described["files"].get(name)
-    if entry is None or found == (entry["sha256"], entry["bytes"]):
-        return []
-    return [f"{name} is not the file that was published (hash or size differs)"]
-
-
 def _tables(version: Path, described: Described) -> list[str]:
     """Ledger, utterances and dataset.json tell the same story, a part at a time."""
     faults: list[str] = []
@@ -115,9 +106,10 @@ def _tables(version: Path, described: Described) -> list[str]:
         part.filter(pc.equal(part["outcome"], "packaged")).select(["utterance"])
         for part in tables.row_groups(version / "ledger.parquet", ["utterance", "outcome"])
     )
-    if (ids[1:] == ids[:-1]).all(axis=1).any():
+    twice = _repeated(ids)
+    if twice.any():
         faults.append("an id stands twice in utterances.parquet")
-    if not np.array_equal(np.unique(ids, axis=0), np.unique(packaged, axis=0)):
+    if not np.array_equal(ids[~twice], packaged[~_repeated(packaged)]):
         faults.append("utterances.parquet and the ledger differ in what was packaged")
     if splits.FILE in described["files"]:
         rows = tables.read(version / "utterances.parquet", columns=list(SPLITTING))
@@ -139,15 +131,15 @@ def _keys(parts: Iterable[pa.Table]) -> NDArray[np.uint64]:
     """Hashes of 16 bytes of all values of one column, sorted; uint64 [rows, 2]."""
     found = [seeded.keys("id", part.column(0).to_pylist()) for part in parts]
     every = np.concatenate([np.empty((0, 2), np.uint64), *found])
+    found.clear()  # the same once more
     return every[np.lexsort((every[:, 1], every[:, 0]))]
 
 
-def _contents(version: Path, described: Described, seen: set[str]) -> Iterator[str]:
-    """Every format reads back: order, texts, decoded samples, hashes. `seen` gets its files."""
-    held = tables.Slices(version / "utterances.parquet")
-    groups = _groups(version / "utterances.parquet")
-    for plugin in datacard.formats_of(described).values():
-        yield from _format(version, described, plugin, groups, held, seen)
+def _repeated(keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Whether a sorted key is the one before it."""
+    found = np.zeros(len(keys), bool)
+    found[1:] = (keys[1:, 0] == keys[:-1, 0]) & (keys[1:, 1] == keys[:-1, 1])
+    return found
 
 
 def _unread(version: Path, described: Described, seen: Collection[str]) -> list[str]:
@@ -155,82 +147,5 @@ def _unread(version: Path, described: Described, seen: Collection[str]) -> list[
     faults: list[str] = []
     for name in sorted(described["files"].keys() - {*seen}):
         if storage.exists(version / name):
-            faults += _differs(version, name, storage.hashed(version / name), described)
+            faults += reading_back.differs(name, storage.hashed(version / name), described)
     return faults
-
-
-def _groups(path: Path) -> list[tuple[str, int, int, int]]:
-    """(split, number, first row, rows) of each group."""
-    found: list[tuple[str, int, int, int]] = []
-    at, last = 0, None
-    numbers: dict[str, int] = {}
-    for part in tables.row_groups(path, ["shard", "split"]):
-        for (split, _, first, count), shard in zip(
-            groups := layout.groups_of(part),
-            part["shard"].take([first for _, _, first, _ in groups]).to_pylist(),
-            strict=True,
-        ):
-            if shard == last:
-                before = found.pop()
-                found.append((before[0], before[1], before[2], before[3] + count))
-            else:
-                numbers[split] = numbers.get(split, -1) + 1
-                found.append((split, numbers[split], at + first, count))
-            last = shard
-        at += part.num_rows
-    return found
-
-
-def _format(
-    version: Path,
-    described: Described,
-    plugin: Plugin,
-    groups: list[tuple[str, int, int, int]],
-    held: tables.Slices,
-    seen: set[str],
-) -> Iterator[str]:
-    module, settings = plugins.resolve("formats", plugin)
-    derived = _derived(version, module, settings)
-    for index, (split, number, first, count) in enumerate(groups):
-        own = {name: values.slice(first, count) for name, values in derived.items()}
-        rows, _ = format_rows.with_derived(module, settings, held.read(first, count), own)
-        files = module.files(split, number, format_rows.visible(module, rows), settings)
-        shard = OutputShard(plugin.use, split, number, index, count, tuple(files))
-        seen.update(files)
-        try:
-            with storage.of(version).reading(version, shard.files) as home:
-                out = Output(home)
-                given = format_rows.rows_for(module, rows)
-                yield from _checked(module, shard, given, out, settings)
-                for name in filter(lambda name: (home / name).is_file(), shard.files):
-                    found = out.hashes.get(name) or storage.hashed(home / name)
-                    yield from _differs(version, name, found, described)
-        except RunError:
-            raise
-        except Exception as error:  # any way in which a damaged file can fail is a fault of it
-            yield f"{shard.path} cannot be read: {error}"
-
-
-def _checked(
-    module: Format, shard: OutputShard, rows: Rows, out: Output, settings: StageSettings
-) -> list[str]:
-    try:
-        return module.check(shard, rows, out, settings)
-    except RunError:
-        raise
-    except Exception as error:
-        return [f"{shard.path} cannot be read: {error}"]
-
-
-def _derived(version: Path, module: Format, settings: StageSettings) -> dict[str, pa.Array]:
-    """What a format derives from all rows of the version."""
-    path = version / "utterances.parquet"
-    if not module.derived(tables.schema(path).empty_table(), settings):
-        return {}
-    held = tables.schema(path).names
-    names = [name for name in module.COLUMNS if name in held]
-    found = module.derived(tables.read(path, columns=names), settings)
-    return {
-        name: values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-        for name, values in found.items()
-    }

@@ -16,6 +16,7 @@ import multiprocessing
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -116,11 +117,9 @@ def note_run(job: Job) -> None:
 
 
 def in_process(work: Callable[..., Any], *args: Any) -> tuple[Any, float, int]:
-    """`measured` in a new process."""
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(1) as pool:
-        found: tuple[Any, float, int] = pool.apply(measured, (work, args))
-    return found
+    """`measured` in a new process, which may have workers of its own."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(measured, work, args).result()
 
 
 def steps(options: argparse.Namespace, out: Path) -> Iterator[Line]:
@@ -160,7 +159,7 @@ def again(job: Job) -> None:
 
 
 def _packaged(name: str, shards: int, job: Job, workers: int, scratch: Path) -> Iterator[Line]:
-    (spent, new), cpu, rss = _in_pool(package, job, workers, scratch)
+    (spent, new), cpu, rss = in_process(package, job, workers, scratch)
     assert new, "nothing was published"
     whole = Spent(cpu, rss)
     for step, each in spent.items():
@@ -168,14 +167,6 @@ def _packaged(name: str, shards: int, job: Job, workers: int, scratch: Path) -> 
         whole.cpu, whole.rss = whole.cpu + each.cpu, max(whole.rss, each.rss)
     yield _line(f"{name}: flow", shards, Spent(cpu, rss))
     yield _line(name, shards, whole)
-
-
-def _in_pool(work: Callable[..., Any], *args: Any) -> tuple[Any, float, int]:
-    """`measured` in a new process that may have workers of its own."""
-    from concurrent.futures import ProcessPoolExecutor
-
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(measured, work, args).result()
 
 
 def _line(step: str, shards: int, spent: Spent) -> Line:

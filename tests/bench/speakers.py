@@ -7,8 +7,8 @@ Conversations of 2 to 6 of the corpus's 137 readers, 10 s to 4 min, with 0 to 20
 NIST's with 0.25 s on each side of a boundary (`_turn_scores.py`). Pieces are the stretches of one
 speaker that recordings are cut at, of 1 s and more; the guard leaves out pieces whose halves'
 cosine (`speaker_purity`) is below 0.3. EER: pairs of clips of the corpus's speakers, 2 s and 4 s
-from the middle of each. Speed is CPU time of one core, decoding not included; memory is what the process
-grows by over the long conversation.
+from the middle of each. Speed is CPU time of one core, decoding not included; memory is what the
+process grows by over the long conversation.
 """
 
 from __future__ import annotations

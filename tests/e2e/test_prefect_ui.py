@@ -125,6 +125,11 @@ def test_the_form(page: Any, made: Made, pictures: Path) -> None:
         page.get_by_text(title).first.wait_for()
     page.screenshot(path=pictures / "form.png")
 
+    # A plug-in of its own place shows all of its settings.
+    page.get_by_text("faster_whisper", exact=True).first.click()
+    page.get_by_text("Hypotheses kept in beam search.").first.wait_for()
+    page.screenshot(path=pictures / "plugin.png")
+
     # A plug-in is chosen from its shelf.
     page.get_by_role("button", name="folder", exact=True).first.focus()
     page.keyboard.press("Space")
@@ -151,6 +156,8 @@ def test_the_form(page: Any, made: Made, pictures: Path) -> None:
     (source,) = parameters["sources"]
     assert (source["kind"], source["name"], source["expect_broken"]) == ("kaldi", "c", True)
     assert parameters["filter"]["filters"][0]["min"] == 0.7
+    backend = parameters["transcribe"]["backend"]
+    assert (backend["use"], backend["model"]) == ("faster_whisper", "base")
 
 
 def test_the_run(page: Any, made: Made, pictures: Path) -> None:

@@ -1,0 +1,196 @@
+"""Every format of a version reads back: order, texts, decoded samples, hashes.
+
+A version of more than LEAST bytes is read by as many processes as this one may use cores; each
+output shard is read once.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from tasks import plugins, storage
+from tasks.dataset import datacard, versions
+from tasks.errors import RunError
+from tasks.formats import Output, OutputShard, Rows
+from tasks.json_types import JsonObject
+from tasks.packaging import format_rows, layout
+from tasks.plugins.contracts import Format
+from tasks.settings import Plugin, StageSettings
+from tasks.storage import tables
+
+Described = JsonObject  # dataset.json
+Groups = list[tuple[str, int, int, int]]  # (split, number, first row, rows) of each
+LEAST = 1 << 28  # bytes; a smaller version is read before other processes have started
+AT_ONCE = 32  # output shards of a call
+FILE = "utterances.parquet"
+
+
+class Portion(NamedTuple):
+    """Some output shards of one format. Small: sent to other processes."""
+
+    version: Path
+    plugin: Plugin
+    first: int  # of `groups` among all
+    groups: Groups
+    derived: dict[str, pa.Array]  # of their rows
+
+
+def faults(version: Path, described: Described, seen: set[str]) -> Iterator[str]:
+    """What is wrong, in words; `seen` gets the files that were read."""
+    portions = _portions(version, described)
+    size = sum(entry["bytes"] for entry in described["files"].values())
+    for found, files in _read_all(portions, _cores() if size > LEAST else 1):
+        seen.update(files)
+        yield from found
+
+
+def _cores() -> int:
+    """That this process may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
+def _portions(version: Path, described: Described) -> Iterator[Portion]:
+    groups = _groups(version / FILE)
+    for plugin in datacard.formats_of(described).values():
+        derived = _derived(version, *plugins.resolve("formats", plugin))
+        for first in range(0, len(groups), AT_ONCE):
+            some = groups[first : first + AT_ONCE]
+            low, rows = some[0][2], sum(count for *_, count in some)
+            own = {name: values.slice(low, rows) for name, values in derived.items()}
+            yield Portion(version, plugin, first, some, own)
+
+
+Read = tuple[list[str], list[str]]  # faults, and files that were read
+
+
+def _read_all(portions: Iterator[Portion], workers: int) -> Iterator[Read]:
+    """What `read` finds of each, in order. RunError when a process died."""
+    if workers < 2:
+        yield from map(read, portions)
+        return
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        waiting: list[Future[Read]] = []
+        try:
+            # Not all at once: a portion holds what its format derives.
+            waiting += [pool.submit(read, each) for each in islice(portions, 2 * workers)]
+            while waiting:
+                yield waiting.pop(0).result()
+                waiting += [pool.submit(read, each) for each in islice(portions, 1)]
+        except BrokenProcessPool as error:
+            raise RunError(
+                "a process that read the version back died, by a fault of a decoder or for want of "
+                "memory; run `uttermill verify` once more"
+            ) from error
+
+
+@lru_cache(maxsize=1)
+def _held(path: Path) -> tables.Slices:
+    """The rows of a version: a process reads neighbouring portions of it."""
+    return tables.Slices(path)
+
+
+def read(portion: Portion) -> Read:
+    """Faults of some output shards, and the files that were read."""
+    module, settings = plugins.resolve("formats", portion.plugin)
+    described = versions.described(portion.version)
+    held = _held(portion.version / FILE)
+    found: list[str] = []
+    seen: list[str] = []
+    at = 0
+    for index, (split, number, first, count) in enumerate(portion.groups, portion.first):
+        own = {name: values.slice(at, count) for name, values in portion.derived.items()}
+        at += count
+        rows, _ = format_rows.with_derived(module, settings, held.read(first, count), own)
+        files = module.files(split, number, format_rows.visible(module, rows), settings)
+        shard = OutputShard(portion.plugin.use, split, number, index, count, tuple(files))
+        seen += files
+        found += _shard(portion.version, described, module, settings, shard, rows)
+    return found, seen
+
+
+def _shard(
+    version: Path,
+    described: Described,
+    module: Format,
+    settings: StageSettings,
+    shard: OutputShard,
+    rows: pa.Table,
+) -> list[str]:
+    found: list[str] = []
+    try:
+        with storage.of(version).reading(version, shard.files) as home:
+            out = Output(home)
+            found += _checked(module, shard, format_rows.rows_for(module, rows), out, settings)
+            for name in filter(lambda name: (home / name).is_file(), shard.files):
+                known = out.hashes.get(name) or storage.hashed(home / name)
+                found += differs(name, known, described)
+    except RunError:
+        raise
+    except Exception as error:  # any way in which a damaged file can fail is a fault of it
+        found.append(f"{shard.path} cannot be read: {error}")
+    return found
+
+
+def differs(name: str, found: tuple[str, int], described: Described) -> list[str]:
+    """Whether a file, by its digest, is not the one that was published, in words."""
+    entry = described["files"].get(name)
+    if entry is None or found == (entry["sha256"], entry["bytes"]):
+        return []
+    return [f"{name} is not the file that was published (hash or size differs)"]
+
+
+def _groups(path: Path) -> Groups:
+    """(split, number, first row, rows) of each group."""
+    found: Groups = []
+    at, last = 0, None
+    numbers: dict[str, int] = {}
+    for part in tables.row_groups(path, ["shard", "split"]):
+        for (split, _, first, count), shard in zip(
+            groups := layout.groups_of(part),
+            part["shard"].take([first for _, _, first, _ in groups]).to_pylist(),
+            strict=True,
+        ):
+            if shard == last:
+                before = found.pop()
+                found.append((before[0], before[1], before[2], before[3] + count))
+            else:
+                numbers[split] = numbers.get(split, -1) + 1
+                found.append((split, numbers[split], at + first, count))
+            last = shard
+        at += part.num_rows
+    return found
+
+
+def _checked(
+    module: Format, shard: OutputShard, rows: Rows, out: Output, settings: StageSettings
+) -> list[str]:
+    try:
+        return module.check(shard, rows, out, settings)
+    except RunError:
+        raise
+    except Exception as error:
+        return [f"{shard.path} cannot be read: {error}"]
+
+
+def _derived(version: Path, module: Format, settings: StageSettings) -> dict[str, pa.Array]:
+    """What a format derives from all rows of the version."""
+    path = version / "utterances.parquet"
+    if not module.derived(tables.schema(path).empty_table(), settings):
+        return {}
+    held = tables.schema(path).names
+    names = [name for name in module.COLUMNS if name in held]
+    found = module.derived(tables.read(path, columns=names), settings)
+    return {
+        name: values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        for name, values in found.items()
+    }

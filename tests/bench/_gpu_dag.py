@@ -1,0 +1,131 @@
+"""The whole line as a user runs it, with its processes and the GPU watched."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import yaml
+
+from flows.cluster import gpus
+from tasks.json_types import JsonObject
+from tests.bench import _gpu_speech
+from tests.bench._gpu_speech import Speech
+from tests.bench._gpu_watch import Call, Watch, limit
+
+CHAIN = ("filter", "resample", "transcribe")
+
+
+def whole(
+    speeches: Sequence[Speech],
+    home: Path,
+    seconds: float,
+    models: Sequence[str],
+    dnsmos: str,
+    until: float,
+) -> JsonObject:
+    """Each model over the same recordings, from an OUT of its own."""
+    cores = len(os.sched_getaffinity(0))
+    audio = _gpu_speech.write(speeches, home / "in", seconds, cores)
+    found: JsonObject = {"kinds": [speech.kind for speech in speeches]}
+    for number, model in enumerate(models):
+        backend = {"use": "faster_whisper", "model": model, "language": "en"}
+        found[Path(model).name] = _run(home, f"{number}", audio, backend, {}, dnsmos, until)
+    return found
+
+
+def stub(speeches: Sequence[Speech], home: Path, seconds: float, until: float) -> JsonObject:
+    """An engine of 1,000 x real time on a worker with a GPU's name; the others feed it."""
+    cores = len(os.sched_getaffinity(0))
+    audio = _gpu_speech.write(speeches, home / "in", seconds, cores)
+    backend = {"use": "tests.bench._stub_engine", "speed": 1000}
+    return _run(home, "stub", audio, backend, {"gpus": [0]}, "cpu", until)
+
+
+def _run(
+    home: Path, name: str, audio: float, backend: dict[str, Any], cluster: dict[str, Any],
+    dnsmos: str, until: float,
+) -> JsonObject:  # fmt: skip
+    settings = {
+        "sources": [{"kind": "folder", "path": str(home / "in"), "expect_broken": True}],
+        "out": str(home / name),
+        "shard": {"settle_seconds": 0},
+        "filter": {
+            "segmenter": {"use": "vad"},
+            "filters": [{"use": name} for name in ("duration", "silence", "clipping")]
+            + [{"use": "dnsmos", "device": dnsmos}],
+        },
+        "transcribe": {"backend": backend},
+        "cluster": cluster,
+        "history": "own",
+    }
+    path = home / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    told = _watched([sys.executable, "-m", "flows.cli", "run", str(path), "--json"], until)
+    result, watched, wall = told
+    rows = [
+        row
+        for folder in sorted((home / name / "runs").iterdir())
+        for row in pq.read_table(folder / "metrics.parquet").to_pylist()
+        if row["step"] == "run" and row["stage"] in CHAIN and row["wall_seconds"] is not None
+    ]
+    begin = min(row["started"].timestamp() for row in rows)
+    end = max(row["started"].timestamp() + row["wall_seconds"] for row in rows)
+    calls = [
+        Call(r["stage"], r["kind"], r["worker"], r["cpu_seconds"], r["wall_seconds"]) for r in rows
+    ]
+    cpu = watched.between(begin, end)
+    cores = sum(cpu.values()) / (end - begin) / len(os.sched_getaffinity(0))
+    kinds = sorted({call.kind for call in calls})
+    on_gpu = watched.gpu_between(begin, end)
+    return {
+        "audio_seconds": round(audio),
+        "wall_seconds": round(wall, 1),
+        "hours_an_hour": round(audio / wall, 1),
+        "hours_an_hour_in_stages": round(audio / (end - begin), 1),
+        "packaged": result["utterances"]["packaged"],
+        "workers": {kind: len({c.worker for c in calls if c.kind == kind}) for kind in kinds},
+        "cpu_seconds_by_stage": _by_stage(calls, "cpu"),
+        "wall_seconds_by_stage": _by_stage(calls, "wall"),
+        "cpu_seconds_by_process": {kind: round(spent, 1) for kind, spent in sorted(cpu.items())},
+        "cores_busy_percent": round(100 * cores),
+        "memory_mb": round(watched.memory / 1e6),
+        "gpu": on_gpu,
+        "gpu_busy_over_time": watched.curve(begin, end) if on_gpu else [],
+        "gpus": list(gpus.devices("auto")),
+        "limit": limit(calls, end - begin, on_gpu.get("busy_percent")),
+    }
+
+
+def _by_stage(calls: Sequence[Call], what: str) -> dict[str, float]:
+    return {
+        stage: round(sum(getattr(call, what) for call in calls if call.stage == stage), 1)
+        for stage in CHAIN
+    }
+
+
+def _watched(command: Sequence[str], until: float) -> tuple[JsonObject, Any, float]:
+    """(what the command says at its end, what was seen of it, wall s). RuntimeError where it fails
+    or has no time left."""
+    began = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    watch = Watch(process.pid)
+    try:
+        said, complaints = process.communicate(timeout=max(1.0, until - began))
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        process.communicate()
+        raise RuntimeError("it did not end in time") from None
+    finally:
+        watched = watch.end()
+    wall = time.monotonic() - began
+    if process.returncode:
+        raise RuntimeError(complaints.strip().rpartition("\n")[2] or f"exit {process.returncode}")
+    return json.loads(said.strip().rpartition("\n")[2]), watched, wall

@@ -1,0 +1,110 @@
+"""What the host does for a GPU: CPU seconds of each part, and the cores that a speed needs."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from tasks import pipeline
+from tasks.audio import open_stream
+from tasks.callers import Here, Unobserved
+from tasks.job import Done, Job
+from tasks.recording import Locator
+from tasks.settings import (
+    FilterSettings,
+    PackageSettings,
+    Plugin,
+    ShardSettings,
+    Source,
+    TranscribeSettings,
+)
+from tasks.speech import silero
+from tests.bench import _stub_engine
+
+SPEEDS = (150, 500, 1000)  # x real time
+CHEAP = (Plugin(use="duration"), Plugin(use="silence"), Plugin(use="clipping"))
+STUB = {"use": "tests.bench._stub_engine", "speed": 1e6, "gpu": False}
+
+
+class Timed(Here):
+    """CPU seconds of this process by stage."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = {}
+
+    def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
+        began = time.process_time()
+        done = super().stage(name, job, shard, seconds)
+        self.spent[name] = self.spent.get(name, 0.0) + time.process_time() - began
+        return done
+
+
+def _line(source: Path, out: Path, filters: tuple[Plugin, ...]) -> tuple[dict[str, float], float]:
+    """CPU seconds by stage of the whole line in this process, and all of them."""
+    job = Job(
+        out=out,
+        sources=(Source.model_validate({"kind": "folder", "path": str(source)}),),
+        shard=ShardSettings(settle_seconds=0),
+        filter=FilterSettings(segmenter=Plugin(use="vad"), filters=filters),
+        transcribe=TranscribeSettings(backend=Plugin.model_validate(STUB), verdicts=()),
+        package=PackageSettings(),
+    )
+    caller = Timed()
+    began = time.process_time()
+    pipeline.run(job, caller, Unobserved())
+    return caller.spent, time.process_time() - began
+
+
+def parts(source: Path, audio: float) -> dict[str, float]:
+    """CPU seconds for a second of audio, part by part, in one process of one thread. `audio`: the
+    length of what lies in `source`, s."""
+    files = sorted(source.iterdir())
+    decode = detect = 0.0
+    for path in files:
+        began = time.process_time()
+        with open_stream(Locator(str(path))) as stream:
+            blocks = list(stream.blocks())
+            rate = stream.rate
+        decode += time.process_time() - began
+        model = silero.Probabilities(rate)
+        began = time.process_time()
+        for block in blocks:
+            model.push(block)
+        model.finish()
+        detect += time.process_time() - began
+    with tempfile.TemporaryDirectory() as name:
+        _line(source, Path(name) / "warm", CHEAP)  # models are loaded, functions compiled
+        _stub_engine.MEL[0] = 0.0
+        plain, whole = _line(source, Path(name) / "plain", CHEAP)
+        mel = _stub_engine.MEL[0]
+        judged, _ = _line(source, Path(name) / "judged", (*CHEAP, Plugin(use="dnsmos")))
+    filtering = plain["filter"]
+    found = {
+        "decode": decode,
+        "voice detector": detect,
+        "filter: cuts, measures, checkpoints": filtering - decode - detect,
+        "DNSMOS": judged["filter"] - filtering,
+        "resample": plain["resample"],
+        "mel": mel,
+        "transcribe: clips, speech in them, checkpoints": plain["transcribe"] - mel,
+        "shard and package": whole - sum(plain.values()),
+    }
+    return {part: seconds / audio for part, seconds in found.items()}
+
+
+def table(costs: Mapping[str, float]) -> str:
+    """A row a part: CPU seconds an hour, x real time of a core, cores for each of `SPEEDS`."""
+    head = "| part | CPU s an hour | x real time a core | " + " | ".join(
+        f"cores at {speed} x" for speed in SPEEDS
+    )
+    lines = [head + " |", "|---" * (3 + len(SPEEDS)) + "|"]
+    rows = [*costs.items(), ("all", sum(costs.values()))]
+    if "DNSMOS" in costs:
+        rows.append(("all without DNSMOS", sum(costs.values()) - costs["DNSMOS"]))
+    for part, cost in rows:
+        cores = " | ".join(f"{cost * speed:.1f}" for speed in SPEEDS)
+        real = f"{1 / cost:,.0f}" if cost > 1e-6 else "-"
+        lines.append(f"| {part} | {3600 * cost:.1f} | {real} | {cores} |")
+    return "\n".join(lines)

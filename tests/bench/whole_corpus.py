@@ -1,0 +1,132 @@
+"""The two calls of package that hold something of every clip: CPU seconds, memory.
+
+    python -m tests.bench.whole_corpus [10000000] [--json]
+
+`whole.choose` and `package.gather` of a first version, then of a night in which every 300th group
+of work shards is new, each in a process of its own. What they read is made here: digests of clips
+of 1 to 9 s, as workers would have decided them, and the notes on the version before. No row is
+made, and nothing is published.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tasks import package, recipe
+from tasks.accounting import summary
+from tasks.accounting.summary import Totals
+from tasks.dataset import datacard
+from tasks.job import Job
+from tasks.packaging import decided, ledger_notes, published, whole
+from tasks.packaging.decided import DIGESTS, Group
+from tasks.packaging.ledger_notes import Portion
+from tests.bench import _scale_out
+from tests.bench._measured import MIB
+from tests.bench.scale import in_process
+
+CLIPS = 4800  # of a group: eight shards of an hour
+RATE = 16_000
+
+
+def make(job: Job, number: int) -> Group:
+    """The digests of a group; its other files are never read here."""
+    chance = np.random.default_rng(number)
+    home = decided.home(job.out) / f"{number:08d}"
+    home.mkdir(parents=True)
+    codes = {
+        name: chance.integers(0, 2**64, CLIPS, np.uint64) for name in ("high", "low", "content")
+    }
+    columns = {
+        **codes,
+        "samples": chance.integers(RATE, 9 * RATE, CLIPS),
+        "rate": np.full(CLIPS, RATE, np.int32),
+        decided.SLOT: chance.integers(0, 2**32, CLIPS, np.uint32),
+        "dataset": pa.array(["c"] * CLIPS).dictionary_encode(),
+    }
+    data = decided.arrow_bytes(pa.table(columns, schema=DIGESTS))
+    (home / "digests.arrow").write_bytes(data)
+    files = {"digests.arrow": hashlib.sha256(data).hexdigest()[:16]}
+    facts = {"files": files, "rows": CLIPS, "ledger": 2 * CLIPS, "changed": [], "slices": []}
+    (home / "facts.json").write_text(json.dumps(facts))
+    return Group(home, (f"shard-{number:06d}",))
+
+
+def gather(job: Job, scratch: Path, version: int) -> dict[str, Any]:
+    """`package.gather` after `choose`, with the counts of a ledger of one portion."""
+    counts = {"c": (CLIPS, 0)}
+    nothing = Portion(Totals(summary.SUMS.empty_table(), counts), str(version), 0, [], [], ("", 0))
+    ledger_notes.note(scratch, 0, nothing)
+    chosen = {"frozen": {}, "split_lists": {}, "changed": [], "ledger": 0}
+    found = package.gather(job, scratch, scratch.parent / "staging", chosen, 1)
+    return {name: found[name] for name in ("fingerprint", "parts", "needed", "balance")}
+
+
+def publish(job: Job, scratch: Path, gathered: dict[str, Any]) -> None:
+    """What the next version looks up of this one."""
+    told: list[tuple[str, str | bytes]] = []
+    for part in gathered["parts"]:
+        members = json.loads((scratch / f"parts/{part.number}.json").read_text())["members"]
+        with pa.memory_map(str(scratch / f"parts/{part.number}.arrow")) as file:
+            digests = pa.ipc.open_file(file).read_all().select(published.DIGESTS.names)
+        runs = [(each["split"], each["generation"], each["count"]) for each in members]
+        told.append((part.name, published.tell(digests, runs, [])))
+    version = job.out / "datasets" / "v0001"
+    version.mkdir(parents=True)
+    described = {
+        "fingerprint": gathered["fingerprint"],
+        "balance": gathered["balance"],
+        "settings": recipe.settings_of(job),
+        "formats": {"tests.bench._scale_format": 1},
+        "frozen": {},
+        "files": {},
+    }
+    (version / "dataset.json").write_bytes(datacard.sealed(described))
+    seal = json.loads((version / "dataset.json").read_text())[datacard.SEAL]
+    published.save(job.out, told, seal, job.package.seed)
+
+
+def steps(job: Job, scratch: Path, clips: int) -> Iterator[tuple[str, int, float, int]]:
+    groups = [make(job, number) for number in range(-(-clips // CLIPS))]
+    more = max(1, len(groups) // 300)
+    for name in ("first version", "night"):
+        decided.list_in(scratch, groups)
+        count = CLIPS * len(groups)
+        _, cpu, rss = in_process(whole.choose, job, scratch)
+        yield f"{name}: choose", count, cpu, rss
+        gathered, cpu, rss = in_process(gather, job, scratch, name == "night")
+        yield f"{name}: gather", count, cpu, rss
+        if name == "first version":
+            publish(job, scratch, gathered)
+            groups += [make(job, number) for number in range(len(groups), len(groups) + more)]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("clips", type=int, nargs="?", default=10_000_000)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="whole-") as folder:
+        home = Path(folder)
+        scratch = home / "scratch"
+        scratch.mkdir()
+        for name, clips, cpu, rss in steps(_scale_out.job(home / "out"), scratch, options.clips):
+            found: dict[str, Any] = {"step": name, "clips": clips, "cpu_seconds": round(cpu, 2)}
+            found["rss_mb"] = round(rss / MIB)
+            print(json.dumps(found) if options.json else _line(**found), flush=True)
+
+
+def _line(step: str, clips: int, cpu_seconds: float, rss_mb: int) -> str:
+    return f"{step:<24}{clips:>12,} clips {cpu_seconds:>9.2f} CPU s {rss_mb:>7} MB"
+
+
+if __name__ == "__main__":
+    main()

@@ -30,11 +30,8 @@ from tasks.estimating.sample import Member
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
 from tasks.settings import (
-<<<<<<< HEAD
-    Diarizer,
-=======
     AnySource,
->>>>>>> main
+    Diarizer,
     FilterSettings,
     PackageSettings,
     Plugin,

@@ -33,11 +33,8 @@ from tasks.callers import Chain, Step
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
 from tasks.settings import (
-<<<<<<< HEAD
-    Diarizer,
-=======
     AnySource,
->>>>>>> main
+    Diarizer,
     FilterSettings,
     PackageSettings,
     Plugin,

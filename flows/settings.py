@@ -19,11 +19,8 @@ from tasks.json_types import JsonObject
 from tasks.plugins import explaining, gpu
 from tasks.recording.names import display_text, is_utf8
 from tasks.settings import (
-<<<<<<< HEAD
-    Diarizer,
-=======
     AnySource,
->>>>>>> main
+    Diarizer,
     FilterSettings,
     PackageSettings,
     Plugin,

@@ -134,15 +134,24 @@ def of_transcript(
 
 
 def weights(settings: TranscribeSettings) -> str:
-    """Identity of the recogniser's model; ConfigError when it is missing or another one."""
-    recogniser, own = plugins.resolve("asr", settings.backend)
-    return recogniser.weights(own)
+    """Identity of the recogniser's model, of several one a line."""
+    return weights_of(settings.recognisers)
 
 
-def weights_licence(settings: TranscribeSettings) -> str | None:
-    """Licence of the recogniser's weights, as their owner writes it; None: not known."""
-    recogniser, own = plugins.resolve("asr", settings.backend)
-    return recogniser.abilities(own).licence
+def weights_of(recognisers: Iterable[Plugin]) -> str:
+    """Identities of the recognisers' models, one a line; ConfigError when one is missing or
+    another one."""
+    found = []
+    for backend in recognisers:
+        recogniser, own = plugins.resolve("asr", backend)
+        found.append(recogniser.weights(own))
+    return "\n".join(found)
+
+
+def weights_licences(settings: TranscribeSettings) -> dict[str, str | None]:
+    """Licence of each recogniser's weights, as their owner writes it; None: not known."""
+    found = [(each.use, *plugins.resolve("asr", each)) for each in settings.recognisers]
+    return {use: recogniser.abilities(own).licence for use, recogniser, own in found}
 
 
 def recipes_of(job: Job) -> JsonObject:
@@ -156,6 +165,7 @@ def recipes_of(job: Job) -> JsonObject:
         "resampler": of_plugin("resamplers", job.resample.resampler),
         "backend": of_plugin("asr", job.transcribe.backend),
         "weights": weights(job.transcribe),
+        **_further(job),
         "stages": {
             "decode": DECODE_VERSION,
             "filter": FILTER_VERSION,
@@ -169,6 +179,12 @@ def recipes_of(job: Job) -> JsonObject:
 def speaking(job: Job) -> bool:
     """Whether the job asks who speaks."""
     return job.speakers.use != "none"
+
+
+def _further(job: Job) -> JsonObject:
+    """Recipes of further recognisers, if there are any."""
+    found = [of_plugin("asr", each) for each in job.transcribe.recognisers[1:]]
+    return {"further_backends": found} if found else {}
 
 
 def settings_of(job: Job) -> JsonObject:
@@ -190,7 +206,7 @@ def settings_of(job: Job) -> JsonObject:
             "levels": _all("levels", job.resample.levels),
         },
         "transcribe": {
-            **_lasting(job.transcribe),
+            **_transcribing(job.transcribe),
             "backend": settings_of_plugin("asr", job.transcribe.backend),
             "verdicts": _all("text", job.transcribe.verdicts),
         },
@@ -204,6 +220,14 @@ def settings_of(job: Job) -> JsonObject:
             for dataset in plugins.datasets(job.sources)
         ],
     }
+
+
+def _transcribing(settings: TranscribeSettings) -> JsonObject:
+    """With one recogniser nothing is said of several."""
+    found = _lasting(settings)
+    if settings.backends:
+        return {**found, "backends": _all("asr", settings.backends)}
+    return {name: value for name, value in found.items() if name not in ("backends", "when", "asr")}
 
 
 def settings_of_plugin(shelf: str, plugin: Plugin) -> JsonObject:

@@ -43,6 +43,10 @@ STAGES: dict[str, Entry] = {
     "resample.mono": Entry(RECIPE, "first"),
     "resample.resampler": Entry(RECIPE, {"use": "soxr_vhq"}),
     "transcribe.backend": Entry(RECIPE, {"use": "fake", "seed": 1}),
+    "transcribe.backends": Entry(RECIPE, [{"use": "fake"}, {"use": "fake", "seed": 1}]),
+    # These say something only where there are several; `test_agreement.py` has both.
+    "transcribe.when": Entry(THRESHOLD),
+    "transcribe.asr": Entry(THRESHOLD),
     "transcribe.verdicts": Entry(THRESHOLD, [{"use": "empty_text", "min_chars": 2}]),
     "transcribe.language_by": Entry(THRESHOLD, "clip"),
     "transcribe.text": Entry(THRESHOLD, "asr"),
@@ -74,6 +78,7 @@ COST: dict[str, set[str]] = {
     "resample.resampler": {"resample", "transcribe"},
     "resample.levels": {"resample", "transcribe"},
     "transcribe.backend": {"transcribe"},
+    "transcribe.backends": {"transcribe"},
 }
 
 _VAD = {
@@ -201,6 +206,10 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "word_timestamps": Entry(RECIPE, True), "batch_size": Entry(TRANSIENT, 2),
         "threads": Entry(TRANSIENT, 2),
     },
+    "text.agreement": {
+        "min": Entry(THRESHOLD, 0.5), "by_language": Entry(THRESHOLD, {"zh": 0.5}),
+        "max_worst": NUMBER, "min_votes": NUMBER,
+    },
     "text.char_duration": {"per": Entry(THRESHOLD, "recording"), "width": Entry(THRESHOLD, 2.0),
                            "min_group": Entry(THRESHOLD, 5)},
     "text.char_rate": {
@@ -225,6 +234,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
                       "min_probability": Entry(THRESHOLD, 0.5),
                       "unless_logprob": Entry(THRESHOLD, -0.3),
                       "unless_wer": Entry(THRESHOLD, 0.3)},
+    "text.language_agrees": {"min": NUMBER, "unless_wer": Entry(THRESHOLD, 0.3)},
     "text.logprob": {"min": Entry(THRESHOLD, -0.5), "unless_wer": Entry(THRESHOLD, 0.3)},
     "text.no_speech": {"max": NUMBER, "unless_logprob": Entry(THRESHOLD, -0.5),
                        "unless_wer": Entry(THRESHOLD, 0.3)},

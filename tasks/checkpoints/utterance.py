@@ -47,6 +47,8 @@ class Utterance:
     companion: bool = False  # dropped, but heard: it shares its window with one that is not
     pcm: Row | None = None
     heard: Row | None = None
+    others: tuple[Row, ...] = ()  # what further recognisers heard
+    missing: tuple[int, ...] = ()  # which of those have still to hear it
     voted: str | None = None  # language of the recording, where it overrules what was detected
     vote: Vote | None = None  # of its recording
     texts: dict[str, Any] = field(default_factory=dict)  # `text_values` of its transcript

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from itertools import groupby
 
 from tasks import plugins, recipe
-from tasks.checkpoints import blobs, cuts, manifest, sharing, transcripts
+from tasks.checkpoints import blobs, cuts, hypotheses, manifest, sharing, transcripts
 from tasks.checkpoints.cuts import Cut, segments_of
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.sharing import Company
@@ -128,9 +128,16 @@ class ShardView:
 
     def transcript_recipe(self, utterance: Utterance) -> str:
         company = utterance.company.audio if utterance.company else ()
+        weights = self.weights.partition("\n")[0]
         return recipe.of_transcript(
-            self.job.transcribe, self.weights, utterance.audio, utterance.forced, company
+            self.job.transcribe, weights, utterance.audio, utterance.forced, company
         )
+
+    def further_recipes(self, utterance: Utterance) -> tuple[str, ...]:
+        """Recipes of what further recognisers hear of it, where they are asked."""
+        if not self.job.transcribe.backends:
+            return ()
+        return hypotheses.recipes(self.job.transcribe, self.weights, utterance)
 
     def _transcript(self, utterance: Utterance) -> Row | None:
         return self.transcripts.get(self.transcript_recipe(utterance))
@@ -276,9 +283,19 @@ class ShardView:
                 row = utterance.heard
                 if row and row["error_code"]:
                     utterance.outcome = _failed("transcribe", row)
-                elif row:
+                elif row and not self._awaited(utterance, row):
                     utterance.outcome = self._verdict_on_text(utterance, rules)
                 yield utterance
+
+    def _awaited(self, utterance: Utterance, row: Row) -> bool:
+        """Whether further recognisers are asked that have still to hear it; else their texts are
+        attached."""
+        chosen = self.job.transcribe
+        if not chosen.backends or not hypotheses.asked(chosen, row):
+            return False
+        wanted = self.further_recipes(utterance)
+        hypotheses.attach(utterance, wanted, self.transcripts.get)
+        return bool(utterance.missing)
 
     def _verdict_on_text(self, utterance: Utterance, rules: tuple[Rule, ...]) -> Outcome:
         utterance.texts = text_values(self.job, utterance, self.text_measures)

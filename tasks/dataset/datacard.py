@@ -101,7 +101,7 @@ def describe(job: Job, gathered: JsonObject, staging: Path) -> JsonObject:
         "licences": masking.value(
             {d.name: d.settings.licence for d in plugins.datasets(job.sources)}
         ),
-        "weights_licence": recipe.weights_licence(job.transcribe),
+        "weights_licences": recipe.weights_licences(job.transcribe),
         "settings": recipe.settings_of(job),
         "recipes": recipe.recipes_of(job),
         **applied.described(job),

@@ -16,7 +16,7 @@ def chosen(job: Job) -> Iterator[tuple[str, str]]:
         "filters": job.filter.filters,
         "resamplers": (job.resample.resampler,),
         "levels": job.resample.levels,
-        "asr": (job.transcribe.backend,),
+        "asr": job.transcribe.recognisers,
         "text": job.transcribe.verdicts,
         "formats": job.package.formats,
     }

@@ -83,6 +83,9 @@ class _View(ShardView):
         utterances = list(self.filtered())
         texts = {self.transcript_recipe(u) for u in utterances}
         texts |= {self.transcript_recipe(u) for u in self.decided()}  # in the language voted for
+        if self.job.transcribe.backends:
+            texts |= {each for u in utterances for each in self.further_recipes(u)}
+            texts |= {each for u in self.decided() for each in self.further_recipes(u)}
         return {u.audio for u in utterances}, texts
 
 

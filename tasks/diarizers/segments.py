@@ -28,6 +28,7 @@ from tasks.settings import TRANSIENT
 from tasks.speech import embedding
 from tasks.speech.embedding import unit
 from tasks.speech.stream16k import At16k
+from tasks.weights import registry
 
 VERSION = 1
 ASKED_BY = "speakers.use=segments"
@@ -56,6 +57,10 @@ class Settings(CuttingSettings):
 def identity(settings: Settings) -> str:
     """The hashes of both models, which are checked when they are loaded."""
     return f"{_windows.SHA256[:16]}-{embedding.SHA256[:16]}"
+
+
+def known_models(settings: Settings) -> tuple[registry.Model, ...]:
+    return registry.SEGMENTATION, registry.CAMPPLUS
 
 
 def check_weights(settings: Settings) -> None:

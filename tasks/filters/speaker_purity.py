@@ -20,6 +20,7 @@ from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD, TRANSIENT, StageSettings
 from tasks.speech import embedding
 from tasks.speech.fbank import RATE, fbank
+from tasks.weights import registry
 
 VERSION = 1
 COSTLY = True
@@ -51,6 +52,10 @@ class Settings(StageSettings):
 def identity(settings: Settings) -> str:
     """The model's hash, which is checked when it is loaded."""
     return embedding.SHA256[:16]
+
+
+def known_models(settings: Settings) -> tuple[registry.Model, ...]:
+    return (registry.CAMPPLUS,)
 
 
 def check_weights(settings: Settings) -> None:

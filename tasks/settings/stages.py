@@ -15,6 +15,7 @@ from tasks.settings import portions
 from tasks.settings.base import THRESHOLD, TRANSIENT, Plugin, Shelf, StageSettings
 from tasks.settings.portions import Split
 
+Diarizer = Annotated[Plugin, Shelf("diarizers", "Diarizer")]
 Segmenter = Annotated[Plugin, Shelf("segmenters", "Segmenter")]
 Filter = Annotated[Plugin, Shelf("filters", "Filter", listed=True)]
 Resampler = Annotated[Plugin, Shelf("resamplers", "Resampler")]

@@ -48,6 +48,10 @@ class LoadedPlugin(Protocol):
         such model. ConfigError when it is missing."""
         return None
 
+    def check_weights(self, settings: PluginSettings) -> None:
+        """Look for what it needs on this machine; ConfigError with the command that brings it.
+        Asked before a worker starts."""
+
     def wants_gpu(self, settings: PluginSettings) -> bool:
         """Whether it runs on a GPU where its worker sees one."""
         return False

@@ -223,11 +223,15 @@ def settings_of(job: Job) -> JsonObject:
 
 
 def _transcribing(settings: TranscribeSettings) -> JsonObject:
-    """With one recogniser nothing is said of several."""
+    """What is said of several recognisers only where there are several, and no defaults of it: so
+    that one recogniser's versions stay as they were."""
     found = _lasting(settings)
-    if settings.backends:
-        return {**found, "backends": _all("asr", settings.backends)}
-    return {name: value for name, value in found.items() if name not in ("backends", "when", "asr")}
+    several = {name: found.pop(name) for name in ("backends", "when", "asr")}
+    if not settings.backends:
+        return found
+    fields = type(settings).model_fields
+    told = {n: value for n, value in several.items() if getattr(settings, n) != fields[n].default}
+    return {**found, **told, "backends": _all("asr", settings.backends)}
 
 
 def settings_of_plugin(shelf: str, plugin: Plugin) -> JsonObject:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tasks.recording import Segment, TimedWord
+    from tasks.recording.turns import Voices
     from tasks.settings import Plugin
 
 Kind = Literal["utterance", "non_speech", "unsegmented"]
@@ -23,7 +24,8 @@ class Span:
     """Samples `start` (inclusive) to `end` (exclusive) of a recording, at its native rate.
 
     `given`: index of the source's segment that it equals; it gets that segment's text. `turn`:
-    index of the segment that it is a part of; it gets that segment's speaker, and no text.
+    index of the segment that it is a part of; it gets that segment's speaker, and no text. `voice`:
+    the diarizer's number of the speaker whose turn it was cut from.
     `reason`: why a span of kind `unsegmented` is not an utterance. An utterance of no samples is a
     given segment outside of the recording. `text`: its part of the recording's text, where the
     segmenter found it there, and `match`, how well that agrees with what was heard, in 0..1; one of
@@ -38,6 +40,7 @@ class Span:
     turn: int | None = None
     text: str | None = None
     match: float | None = None
+    voice: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,10 @@ class SegmenterModule(VersionedModule, Protocol):
 
 
 class SegmenterPlugin(SegmenterModule, LoadedPlugin, Protocol):
+    #: (settings, rate, given, voices) -> a segmenter that cuts where the speaker changes; `voices`
+    #: are a diarizer's turns. None: it has no use for them.
+    at_turns: Callable[[PluginSettings, int, Sequence[Segment], Voices], Segmenter] | None = None
+
     def uses_speakers(self, settings: PluginSettings) -> bool:
         """Whether the speakers of given segments move its cuts: they are in the recipe then."""
         return False

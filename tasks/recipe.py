@@ -90,7 +90,7 @@ def of_cut(
 ) -> str:
     """Recipe of a recording's cuts. Texts of given segments are in only where words have times:
     sentence ends may be cuts then. Speakers are in where the segmenter goes by them; `turns`, the
-    recipe of a diarizer's turns, and how it asks to cut at them, where there is one. The recording's
+    recipe of a diarizer's turns, and how it asks to cut at them, where there is one. A recording's
     own text and language are in where a segmenter looks for the text in what it hears."""
     module, settings = _segmenter(segmenter)
     by_speaker = module.uses_speakers(settings)

@@ -34,8 +34,10 @@ from tasks.job import Done, Job
 from tasks.json_types import JsonObject
 from tasks.settings import (
     AnySource,
+    Diarizer,
     FilterSettings,
     PackageSettings,
+    Plugin,
     ResampleSettings,
     ShardSettings,
     TranscribeSettings,
@@ -56,7 +58,8 @@ SHARDS_PER_FLOW = 100  # three task runs each: Prefect's server records some 300
 def prepare(
     sources: list[AnySource],
     out: str,
-    shard: ShardSettings = ShardSettings(),  # noqa: B008 - frozen
+    speakers: Diarizer = Plugin(use="none"),  # noqa: B008 - frozen
+    shard: ShardSettings = ShardSettings(),  # noqa: B008
     filter: FilterSettings = FilterSettings(),  # noqa: B008
     resample: ResampleSettings = ResampleSettings(),  # noqa: B008
     transcribe: TranscribeSettings = TranscribeSettings(),  # noqa: B008
@@ -71,6 +74,7 @@ def prepare(
     Args:
         sources: Where recordings come from.
         out: Folder, or URL, for manifests, audio and datasets.
+        speakers: Who speaks when in each recording, before it is cut.
         shard: How recordings are grouped into the units of work and of retry.
         filter: How recordings are cut, what is measured, and which limits hold.
         resample: Target rate, channels and levels.

@@ -23,6 +23,7 @@ from tasks.plugins.contracts import TextVerdict
 from tasks.plugins.rules import Rule, judge
 from tasks.recording import Segment, faults
 from tasks.recording.said import PartTexts
+from tasks.recording.turns import Turn
 from tasks.reviews import applied
 from tasks.reviews.log import Decision
 from tasks.settings import StageSettings
@@ -64,9 +65,15 @@ class ShardView:
         return [r for r in rows if r["present"] and (only is None or r["recording"] in only)]
 
     def cut_recipe(self, recording: Row) -> str:
-        return recipe.of_cut(
-            self.job.filter.segmenter, recording["content"], segments_of(recording)
-        )
+        given, content = segments_of(recording), recording["content"]
+        turns = recipe.of_turns(self.job.speakers, content, given)
+        return recipe.of_cut(self.job.filter.segmenter, content, given, turns, self.job.speakers)
+
+    def turned(self, recording: Row) -> tuple[str | None, tuple[Turn, ...] | None]:
+        """The recipe of a recording's turns, None where nobody asks who speaks; and the turns, None
+        where they are not known."""
+        name = recipe.of_turns(self.job.speakers, recording["content"], segments_of(recording))
+        return name, None if name is None else self.turns.get(name)
 
     @cached_property
     def people(self) -> Mapping[str, Decision]:
@@ -88,6 +95,14 @@ class ShardView:
             # A failure may be a filter's: it stands while every filter measured then is still
             # chosen, and is tried again otherwise.
             cuts.merge(found, part.table.to_pylist(), usable, usable == set(stored))
+        return found
+
+    @cached_property
+    def turns(self) -> dict[str, tuple[Turn, ...]]:
+        """Turns that the filter stage stored, by recipe."""
+        found: dict[str, tuple[Turn, ...]] = {}
+        for part in self._parts("filter"):
+            cuts.merge_turns(found, part.table)
         return found
 
     @cached_property
@@ -196,10 +211,20 @@ class ShardView:
             cut.fingerprints.get((start, end, index), {}),
             index is None and start == 0 and end == cut.decoded,
         )
+        utterance.voice = self._voice(recording, span)
         if self.people:
             utterance.person = self.people.get(utterance.id)
         utterance.outcome = self._filter_outcome(utterance, cut, rules)
         return utterance
+
+    def _voice(self, recording: Row, span: Row) -> str | None:
+        """What the speaker is called whose turn an utterance was cut from."""
+        number = span.get("voice")
+        if number is None:
+            return None
+        turns = self.turned(recording)[1] or ()
+        name = next((turn.name for turn in turns if turn.speaker == number), None)
+        return name or f"{recording['path']}#{number + 1}"
 
     def _filter_outcome(self, utterance: Utterance, cut: Cut, rules: tuple[Rule, ...]) -> Outcome:
         start, end = utterance.start, utterance.end

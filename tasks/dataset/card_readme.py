@@ -157,6 +157,13 @@ def _licences(facts: JsonObject) -> Iterator[str]:
     for use, licence in facts.get("weights_licences", {}).items():
         if licence:
             yield f"Weights of the recogniser `{cell(use)}`: {cell(licence)}."
+    for model in facts.get("models", []):
+        yield f"Model {cell(model['name'])}: {cell(model['licence'])} ({cell(model['source'])})."
+        if not model["commercial"]:
+            yield (
+                f"> **Warning:** the licence of {cell(model['name'])} forbids commercial use; it "
+                "chose or measured what is here."
+            )
     if bare := [cell(name) for name, licence in given.items() if not licence]:
         yield (
             f"> **Warning:** no licence was given for {', '.join(bare)}. Find out what its owner "

@@ -24,7 +24,8 @@ from tasks.estimating import what_if
 from tasks.job import Job
 from tasks.reviews import applied, log
 from tasks.reviews.log import Decision
-from tasks.storage import appended, tables
+from tasks.storage import tables
+from tasks.storage.objects import Objects
 from tasks.upkeep.verify import verify
 from tests import corpus
 from tests.s3_server import BUCKET, S3
@@ -286,12 +287,12 @@ def test_a_run_in_a_bucket_applies_them(
 def test_a_store_that_lets_objects_be_written_over(
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put = appended.Objects.put
+    put = Objects.put
 
-    def over(self: appended.Objects, path: Path, data: bytes, exclusive: bool = False) -> None:
+    def over(self: Objects, path: Path, data: bytes, exclusive: bool = False) -> None:
         put(self, path, data)
 
-    monkeypatch.setattr(appended.Objects, "put", over)
+    monkeypatch.setattr(Objects, "put", over)
     with pytest.raises(ConfigError, match="If-None-Match"):
         log.append(storage.place(bucket), [Decision("a", "keep", when=WHEN)])
     assert log.stored(storage.place(bucket)) == b""

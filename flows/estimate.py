@@ -31,8 +31,10 @@ from tasks.job import Done, Job
 from tasks.json_types import JsonObject
 from tasks.settings import (
     AnySource,
+    Diarizer,
     FilterSettings,
     PackageSettings,
+    Plugin,
     ResampleSettings,
     ShardSettings,
     TranscribeSettings,
@@ -55,7 +57,8 @@ FRACTION, LEAST = 0.005, 50  # of the recordings; recordings
 def estimate(
     sources: list[AnySource],
     out: str,
-    shard: ShardSettings = ShardSettings(),  # noqa: B008 - frozen
+    speakers: Diarizer = Plugin(use="none"),  # noqa: B008 - frozen
+    shard: ShardSettings = ShardSettings(),  # noqa: B008
     filter: FilterSettings = FilterSettings(),  # noqa: B008
     resample: ResampleSettings = ResampleSettings(),  # noqa: B008
     transcribe: TranscribeSettings = TranscribeSettings(),  # noqa: B008
@@ -72,6 +75,7 @@ def estimate(
     Args:
         sources: Where recordings come from.
         out: Folder for manifests and audio; estimates are written to its `runs`.
+        speakers: Who speaks when in each recording, before it is cut.
         shard: How recordings are grouped into the units of work and of retry.
         filter: How recordings are cut, what is measured, and which limits hold.
         resample: Target rate, channels and levels.
@@ -85,21 +89,21 @@ def estimate(
     settings = PrepareSettings.of_flow(locals())
     began = time.monotonic()
     job = check(settings)
-    with lock.hold(job.out):
-        prepare.record(job, "estimate")
-        with (
-            runs.record(job.out, settings, "estimate-settings.json") as run,
-            runs.scratch() as scratch,
-            metrics.recorded(run.folder) as measured,
-        ):
-            own = replace(job, scratch=scratch)
-            with opened(own, settings.cluster, measured, run.folder) as (caller, progress):
-                result, costs = line(own, caller, progress, fraction, least)
-            result["run"] = run.folder.name
-            result["wall_spent_seconds"] = round(time.monotonic() - began, 3)
-            sample_costs.keep(job, run.folder, result, costs)
-            result["estimate"] = str(run.place / disk.NAME)
-            posting.note(artifacts.forecast(result))
+    with (
+        lock.hold(job.out),
+        runs.record(job.out, settings, "estimate-settings.json") as run,
+        runs.scratch() as scratch,
+        metrics.recorded(run.folder) as measured,
+    ):
+        prepare.record(job, "estimate", run.place)
+        own = replace(job, scratch=scratch)
+        with opened(own, settings.cluster, measured, run.folder) as (caller, progress):
+            result, costs = line(own, caller, progress, fraction, least)
+        result["run"] = run.folder.name
+        result["wall_spent_seconds"] = round(time.monotonic() - began, 3)
+        sample_costs.keep(job, run.folder, result, costs)
+        result["estimate"] = str(run.place / disk.NAME)
+        posting.note(artifacts.forecast(result))
     return result
 
 

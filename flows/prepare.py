@@ -34,8 +34,10 @@ from tasks.job import Done, Job
 from tasks.json_types import JsonObject
 from tasks.settings import (
     AnySource,
+    Diarizer,
     FilterSettings,
     PackageSettings,
+    Plugin,
     ResampleSettings,
     ShardSettings,
     TranscribeSettings,
@@ -56,7 +58,8 @@ SHARDS_PER_FLOW = 100  # three task runs each: Prefect's server records some 300
 def prepare(
     sources: list[AnySource],
     out: str,
-    shard: ShardSettings = ShardSettings(),  # noqa: B008 - frozen
+    speakers: Diarizer = Plugin(use="none"),  # noqa: B008 - frozen
+    shard: ShardSettings = ShardSettings(),  # noqa: B008
     filter: FilterSettings = FilterSettings(),  # noqa: B008
     resample: ResampleSettings = ResampleSettings(),  # noqa: B008
     transcribe: TranscribeSettings = TranscribeSettings(),  # noqa: B008
@@ -71,6 +74,7 @@ def prepare(
     Args:
         sources: Where recordings come from.
         out: Folder, or URL, for manifests, audio and datasets.
+        speakers: Who speaks when in each recording, before it is cut.
         shard: How recordings are grouped into the units of work and of retry.
         filter: How recordings are cut, what is measured, and which limits hold.
         resample: Target rate, channels and levels.
@@ -82,20 +86,22 @@ def prepare(
     """
     settings = PrepareSettings.of_flow(locals())
     with body.opened(settings) as run:
-        record(run.job, "prepare")
+        record(run.job, "prepare", run.run.place)
         with posting.LiveArtifact(run.job.out) as live:
             return run.work(TaskRuns, live)
 
 
-def record(job: Job, kind: str) -> None:
-    """Name this flow run, unless a person did, tag it with its OUT, and close the records of dead
-    runs of the same OUT. `kind`: prepare or estimate."""
+def record(job: Job, kind: str, place: Path) -> None:
+    """Name this flow run, unless a person did, note it in the run's folder `place`, and close the
+    records of dead runs of the same OUT. `kind`: prepare or estimate."""
     context = FlowRunContext.get()
     if context and context.flow_run:
         run = context.flow_run
         datasets = [dataset.name for dataset in plugins.datasets(job.sources)]
         name = run_names.name_of(run.name, kind, datasets, datetime.now().astimezone())
-        records.mark_run(run.id, job.out, run.tags, name)
+        records.note_run(run.id, place)
+        if name != run.name:
+            records.rename(run.id, name)
         records.close_dead_runs(job.out, run.id)
 
 

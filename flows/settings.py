@@ -20,6 +20,7 @@ from tasks.plugins import explaining, gpu
 from tasks.recording.names import display_text, is_utf8
 from tasks.settings import (
     AnySource,
+    Diarizer,
     FilterSettings,
     PackageSettings,
     Plugin,
@@ -41,6 +42,9 @@ class PrepareSettings(StageSettings):
     sources: tuple[AnySource, ...] = Field(min_length=1, description="Where recordings come from.")
     out: str = Field(
         description="Folder, or URL (s3://bucket/folder), for manifests, audio and datasets."
+    )
+    speakers: Diarizer = Field(
+        Plugin(use="none"), description="Who speaks when in each recording, before it is cut."
     )
     shard: ShardSettings = ShardSettings()
     filter: FilterSettings = FilterSettings()
@@ -76,6 +80,7 @@ class PrepareSettings(StageSettings):
         job = Job(
             out=storage.place(self.out),
             sources=tuple(map(_rooted, self.sources)),
+            speakers=self.speakers,
             shard=self.shard,
             filter=self.filter,
             resample=self.resample,
@@ -226,7 +231,7 @@ def _defaults() -> JsonObject:
     return {
         name: field.default.model_dump(mode="json")
         for name, field in PrepareSettings.model_fields.items()
-        if isinstance(field.default, StageSettings)
+        if isinstance(field.default, StageSettings | Plugin)
     }
 
 
@@ -281,6 +286,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
     for plugin in settings.package.formats:
         plugins.resolve("formats", plugin)
     chosen = {
+        "diarizers": [settings.speakers],
         "segmenters": [settings.filter.segmenter],
         "filters": settings.filter.filters,
         "resamplers": [settings.resample.resampler],
@@ -289,6 +295,8 @@ def check_wishes(settings: PrepareSettings) -> Job:
     for shelf, some in chosen.items():
         for plugin in some:
             recipe.of_plugin(shelf, plugin)  # also looks for its model
+            module, own = plugins.resolve(shelf, plugin)
+            module.check_weights(own)
     places.check(job)
     selection.check(job)
     recipe.weights(job.transcribe)

@@ -21,10 +21,11 @@ from tasks.json_types import JsonObject
 from tasks.plugins.rules import judge
 from tasks.recording import Locator
 from tasks.recording.faults import Fault
+from tasks.recording.turns import Turn
 from tasks.schema import CUTS
 from tasks.segmenters import Segmenter, Span
 from tasks.settings import Plugin
-from tasks.stages import cutting, handover, measuring
+from tasks.stages import cutting, handover, measuring, speaking
 from tasks.stages.arriving import Readers
 from tasks.stages.contract import OfRecording
 
@@ -41,6 +42,8 @@ class Unit(OfRecording):
     stored: frozenset[str] = frozenset()  # recipes of the shard's PCM, which needs no handover
     decoded: int = 0  # samples of the whole recording, where its cuts are known
     faults: tuple[Fault, ...] = ()  # its faults, where its cuts are known
+    turned: str | None = None  # recipe of its turns; None: nobody asks who speaks
+    turns: tuple[Turn, ...] | None = None  # None: not known yet
 
     @property
     def items(self) -> int:
@@ -71,16 +74,19 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
         if recording["error_code"]:
             continue
         name = shard.cut_recipe(recording)
+        speaks = shard.turned(recording)
         cut = shard.cuts.get(name)
         if cut is None or not cut.known:
             stored = frozenset(shard.audio) if stored is None else stored
-            units.append(Unit(recording, name, None, stored))
+            units.append(Unit(recording, name, None, stored, 0, (), *speaks))
             continue
         if cut.error_code:
             reused += 1
             continue
         if spans := _lacking(cut, shard.job):
-            units.append(Unit(recording, name, spans, decoded=cut.decoded, faults=cut.faults))
+            units.append(
+                Unit(recording, name, spans, frozenset(), cut.decoded, cut.faults, *speaks)
+            )
         else:
             reused += 1
     return units, reused
@@ -149,10 +155,12 @@ def _cut(unit: Unit, job: Job, writer: handover.Writer) -> list[Row]:
     facts = cutting.StreamFacts()
     rows: list[Row] = []
     locator = Locator.loads(unit.recording["locator"])
+    turns, new = speaking.turns_of(unit.turned, unit.turns, unit.recording, job)
+    voices = speaking.voices(turns, job)
 
     def begin(rate: int, at: int) -> Segmenter:
         if known is None:
-            return segmenter.start(settings, rate, given or ())
+            return speaking.segmenter(segmenter, settings, rate, given or (), voices(rate))
         return cutting.KnownSpans(list(known), at)
 
     def readers(start: int) -> Readers:
@@ -186,11 +194,12 @@ def _cut(unit: Unit, job: Job, writer: handover.Writer) -> list[Row]:
                 "measures": found.measures,
                 "prints": list(found.fingerprints.items()),
                 "turn": span.turn,
+                "voice": speaking.voice_of(span, turns),
             }
         )
-    whole = measuring.WholeRecording(unit.decoded, unit.faults)
+    whole = measuring.WholeRecording(unit.decoded, unit.faults, turns)
     if known is None:
-        whole = measuring.WholeRecording(facts.decoded, tuple(facts.faults))
+        whole = measuring.WholeRecording(facts.decoded, tuple(facts.faults), turns)
     for row in rows:
         if row["kind"] == "utterance" and row["end"] > row["start"]:
             key = Span(row["start"], row["end"], "utterance", row["given"])
@@ -200,7 +209,7 @@ def _cut(unit: Unit, job: Job, writer: handover.Writer) -> list[Row]:
                 writer.drop(row["start"], row["end"])
         row["measures"] = list(row["measures"].items())
     if known is not None:
-        return rows
+        return [*new, *rows]
     ledger.check_cover(unit.name, facts.decoded, [(r["start"], r["end"]) for r in rows])
     recording = {
         "cut": unit.cut,
@@ -216,4 +225,4 @@ def _cut(unit: Unit, job: Job, writer: handover.Writer) -> list[Row]:
         "faults": [asdict(fault) for fault in facts.faults],
         "notes": facts.notes,
     }
-    return [recording, *rows]
+    return [*new, recording, *rows]

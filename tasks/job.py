@@ -8,6 +8,7 @@ from pathlib import Path
 from tasks.settings import (
     FilterSettings,
     PackageSettings,
+    Plugin,
     ResampleSettings,
     ShardSettings,
     Source,
@@ -31,6 +32,7 @@ class Job:
 
     out: Path
     sources: tuple[Source, ...] = ()
+    speakers: Plugin = field(default_factory=lambda: Plugin(use="none"))
     shard: ShardSettings = field(default_factory=ShardSettings)
     filter: FilterSettings = field(default_factory=FilterSettings)
     resample: ResampleSettings = field(default_factory=ResampleSettings)

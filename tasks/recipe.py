@@ -55,9 +55,40 @@ def of_plugin(shelf: str, plugin: Plugin) -> str:
     return digest(plugin.use, module.VERSION, settings.recipe(), identity)
 
 
-def of_cut(segmenter: Plugin, content: str, given: Sequence[Segment] | None) -> str:
+def of_turns(speakers: Plugin, content: str, given: Sequence[Segment] | None) -> str | None:
+    """Recipe of a recording's turns; None where nobody asks who speaks. The source's segments are
+    in where the diarizer goes by them."""
+    if speakers.use == "none":
+        return None
+    stated: list[tuple[object, ...]] = []
+    if plugins.load("diarizers", speakers.use).USES_SPEAKERS:
+        stated = [(s.start, s.end, s.speaker) for s in given or ()]
+    shelf = of_plugin("diarizers", speakers)
+    return digest("turns", DECODE_VERSION, shelf, content, *([stated] if stated else []))
+
+
+def of_speakers(speakers: Plugin) -> str:
+    """Recipe of a diarizer, and of how recordings are cut at its turns."""
+    return digest(of_plugin("diarizers", speakers), cutting_at_turns(speakers))
+
+
+@lru_cache(maxsize=8)
+def cutting_at_turns(speakers: Plugin) -> JsonObject:
+    """The diarizer's settings that its turns do not follow from, but cuts do."""
+    _, chosen = plugins.resolve("diarizers", speakers)
+    return {k: v for k, v in _lasting(chosen).items() if k not in chosen.recipe()}
+
+
+def of_cut(
+    segmenter: Plugin,
+    content: str,
+    given: Sequence[Segment] | None,
+    turns: str | None = None,
+    speakers: Plugin | None = None,
+) -> str:
     """Recipe of a recording's cuts. Texts of given segments are in only where words have times:
-    sentence ends may be cuts then. Speakers are in where the segmenter goes by them."""
+    sentence ends may be cuts then. Speakers are in where the segmenter goes by them; `turns`, the
+    recipe of a diarizer's turns, and how it asks to cut at them, where there is one."""
     module, settings = _segmenter(segmenter)
     by_speaker = module.uses_speakers(settings)
     spans: list[tuple[object, ...]] | None = None
@@ -69,7 +100,9 @@ def of_cut(segmenter: Plugin, content: str, given: Sequence[Segment] | None) -> 
         if s.words
     ]
     shelf = of_plugin("segmenters", segmenter)
-    what = [content, spans, *([timed] if timed else [])]
+    what: list[object] = [content, spans, *([timed] if timed else [])]
+    if turns is not None and speakers is not None:
+        what.append([turns, cutting_at_turns(speakers)])
     return digest("cut", FILTER_VERSION, DECODE_VERSION, shelf, *what)
 
 
@@ -101,27 +134,38 @@ def of_transcript(
 
 
 def weights(settings: TranscribeSettings) -> str:
-    """Identity of the recogniser's model; ConfigError when it is missing or another one."""
-    recogniser, own = plugins.resolve("asr", settings.backend)
-    return recogniser.weights(own)
+    """Identity of the recogniser's model, of several one a line."""
+    return weights_of(settings.recognisers)
 
 
-def weights_licence(settings: TranscribeSettings) -> str | None:
-    """Licence of the recogniser's weights, as their owner writes it; None: not known."""
-    recogniser, own = plugins.resolve("asr", settings.backend)
-    return recogniser.abilities(own).licence
+def weights_of(recognisers: Iterable[Plugin]) -> str:
+    """Identities of the recognisers' models, one a line; ConfigError when one is missing or
+    another one."""
+    found = []
+    for backend in recognisers:
+        recogniser, own = plugins.resolve("asr", backend)
+        found.append(recogniser.weights(own))
+    return "\n".join(found)
+
+
+def weights_licences(settings: TranscribeSettings) -> dict[str, str | None]:
+    """Licence of each recogniser's weights, as their owner writes it; None: not known."""
+    found = [(each.use, *plugins.resolve("asr", each)) for each in settings.recognisers]
+    return {use: recogniser.abilities(own).licence for use, recogniser, own in found}
 
 
 def recipes_of(job: Job) -> JsonObject:
     """The recipes of all plug-ins that a job computes with, and the versions of its stages; JSON
     values."""
     return {
+        **({"speakers": of_speakers(job.speakers)} if speaking(job) else {}),
         "segmenter": of_plugin("segmenters", job.filter.segmenter),
         "filters": {plugin.use: of_plugin("filters", plugin) for plugin in job.filter.filters},
         "levels": [of_plugin("levels", plugin) for plugin in job.resample.levels],
         "resampler": of_plugin("resamplers", job.resample.resampler),
         "backend": of_plugin("asr", job.transcribe.backend),
         "weights": weights(job.transcribe),
+        **_further(job),
         "stages": {
             "decode": DECODE_VERSION,
             "filter": FILTER_VERSION,
@@ -132,11 +176,24 @@ def recipes_of(job: Job) -> JsonObject:
     }
 
 
+def speaking(job: Job) -> bool:
+    """Whether the job asks who speaks."""
+    return job.speakers.use != "none"
+
+
+def _further(job: Job) -> JsonObject:
+    """Recipes of further recognisers, if there are any."""
+    found = [of_plugin("asr", each) for each in job.transcribe.recognisers[1:]]
+    return {"further_backends": found} if found else {}
+
+
 def settings_of(job: Job) -> JsonObject:
     """Settings that can change a dataset, defaults filled in, as JSON values: no OUT, nothing
     transient, no secrets, and of lists of splits not where they lie."""
     package = _lasting(job.package)
+    speakers = settings_of_plugin("diarizers", job.speakers)
     return {
+        **({"speakers": speakers} if speaking(job) else {}),
         "shard": _lasting(job.shard),
         "filter": {
             **_lasting(job.filter),
@@ -149,7 +206,7 @@ def settings_of(job: Job) -> JsonObject:
             "levels": _all("levels", job.resample.levels),
         },
         "transcribe": {
-            **_lasting(job.transcribe),
+            **_transcribing(job.transcribe),
             "backend": settings_of_plugin("asr", job.transcribe.backend),
             "verdicts": _all("text", job.transcribe.verdicts),
         },
@@ -163,6 +220,18 @@ def settings_of(job: Job) -> JsonObject:
             for dataset in plugins.datasets(job.sources)
         ],
     }
+
+
+def _transcribing(settings: TranscribeSettings) -> JsonObject:
+    """What is said of several recognisers only where there are several, and no defaults of it: so
+    that one recogniser's versions stay as they were."""
+    found = _lasting(settings)
+    several = {name: found.pop(name) for name in ("backends", "when", "asr")}
+    if not settings.backends:
+        return found
+    fields = type(settings).model_fields
+    told = {n: value for n, value in several.items() if getattr(settings, n) != fields[n].default}
+    return {**found, **told, "backends": _all("asr", settings.backends)}
 
 
 def settings_of_plugin(shelf: str, plugin: Plugin) -> JsonObject:

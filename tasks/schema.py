@@ -64,12 +64,23 @@ RECORDINGS = pa.schema(
     ]
 )
 
+TURN = pa.struct(
+    [
+        ("start", I64),
+        ("end", I64),
+        ("speaker", I64),
+        ("name", S),
+        ("confidence", F64),
+        ("voice", pa.binary()),
+    ]
+)
+
 #: One row a recording (kind `recording`) and one a span of it. Items of the filter stage.
 CUTS = pa.schema(
     [
         _field("cut", S, "recipe of the recording's cuts"),
         _field("recording", S, "dataset name and path in it"),
-        _field("kind", S, "recording, utterance, non_speech or unsegmented"),
+        _field("kind", S, "recording, utterance, non_speech, unsegmented, or turns"),
         _field("start", I64, "first sample", "samples at native rate"),
         _field("end", I64, "sample after the last", "samples at native rate"),
         _field("given", I64, "index of the source's segment"),
@@ -85,6 +96,8 @@ CUTS = pa.schema(
         _field("measures", pa.map_(S, F64), "measured columns of an utterance"),
         _field("prints", pa.map_(S, pa.binary()), "prints of an utterance, by filter"),
         _field("turn", I64, "index of the source's segment that it is a part of"),
+        _field("voice", I64, "number of the speaker whose turn it was cut from"),
+        _field("turns", pa.list_(TURN), "who speaks when (row `turns`)", "samples at native rate"),
     ]
 )
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 import pkgutil
 from pathlib import Path
 
-SHELVES = ("sources", "segmenters", "filters", "resamplers", "levels", "asr", "text", "formats")
+SHELVES = (
+    "sources",
+    "diarizers",
+    "segmenters",
+    "filters",
+    "resamplers",
+    "levels",
+    "asr",
+    "text",
+    "formats",
+)
 
 
 def names(shelf: str) -> list[str]:

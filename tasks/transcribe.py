@@ -6,9 +6,8 @@ language, the recogniser's own scores, and exact error counts against the source
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from tasks import plugins, scoring, speech
 from tasks.asr import SharedWindow, SpeechClip, Transcript
-from tasks.checkpoints import blobs, texts, view
+from tasks.checkpoints import blobs, view
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
@@ -31,7 +30,9 @@ Samples = NDArray[np.float32]
 
 SCHEMA = TRANSCRIPTS
 CHUNK_SECONDS = 300.0  # audio in memory at once
-ROUNDS = 2  # a second one for clips whose language the vote of their recording overrules
+#: A second one for clips whose language the vote of their recording overrules, and one more for
+#: further recognisers, which are asked by what the first one heard.
+ROUNDS = 3
 BATCHED = True
 
 
@@ -61,6 +62,7 @@ class Unit:
     language: str | None
     reference: str | None
     sharing: Sharing | None = None
+    backend: int = 0  # which of the recognisers
 
     @property
     def name(self) -> str:
@@ -91,6 +93,19 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
     for utterance in shard.decided():
         if utterance.heard is not None:
             reused += 1
+            further = shard.further_recipes(utterance) if utterance.missing else ()
+            for number in utterance.missing:
+                recipe = further[number]
+                reused += recipe in units
+                assert utterance.pcm is not None
+                units[recipe] = Unit(
+                    recipe,
+                    utterance.pcm,
+                    shard.shard,
+                    utterance.forced,
+                    utterance.reference,
+                    backend=number + 1,
+                )
         elif utterance.outcome.stage == "transcribe" and utterance.pcm is not None:
             recipe = shard.transcript_recipe(utterance)
             reused += recipe in units  # equal samples are transcribed once
@@ -115,17 +130,23 @@ def _sharing(utterance: Utterance, audio: dict[str, Row]) -> Sharing | None:
     return Sharing(company.audio, usable, company.pauses, place)
 
 
-def _order(unit: Unit) -> tuple[float, tuple[str, ...], int, str]:
+def _order(unit: Unit) -> tuple[int, float, tuple[str, ...], int, str]:
     shared = unit.sharing
     if shared is None:
-        return -unit.seconds, (), 0, unit.transcript
-    return -shared.seconds, shared.audio, shared.place, unit.transcript
+        return unit.backend, -unit.seconds, (), 0, unit.transcript
+    return unit.backend, -shared.seconds, shared.audio, shared.place, unit.transcript
 
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
     """One row per unit, in order. PCM is read in chunks of CHUNK_SECONDS to bound memory."""
-    backend = _backend(job.transcribe.backend)
-    listens = backend.RATE == speech.RATE and texts.listens(job)
+    for number, own in groupby(units, key=lambda unit: unit.backend):
+        yield from _heard_by(job.transcribe.recognisers[number], [*own], job)
+
+
+def _heard_by(plugin: Plugin, units: list[Unit], job: Job) -> Iterator[list[Row]]:
+    """One row per unit, in order, by one recogniser."""
+    backend = _backend(plugin, job.transcribe.recognisers)
+    listens = backend.RATE == speech.RATE and plugins.load("asr", plugin.use).LISTENS
     for chunk in _chunks(units):
         clips = _clips(chunk, job.out, backend.RATE)
         for unit, clip, heard in zip(chunk, clips, backend.transcribe(clips), strict=True):
@@ -134,7 +155,7 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
 
 def load(job: Job) -> None:
     """Load the model now instead of with the first chunk."""
-    _backend(job.transcribe.backend)
+    _backend(job.transcribe.backend, job.transcribe.recognisers)
 
 
 def failure(unit: Unit, code: str, detail: str) -> list[Row]:
@@ -148,9 +169,21 @@ def failure(unit: Unit, code: str, detail: str) -> list[Row]:
     ]
 
 
-@lru_cache(maxsize=1)
-def _backend(plugin: Plugin) -> Backend:  # not its JSON, which hides secrets
-    """The model of this worker process: loaded and warmed up once, then kept."""
+#: The models of this worker process, by plug-in: not by its JSON, which hides secrets.
+_models: dict[Plugin, Backend] = {}
+
+
+def _backend(plugin: Plugin, chosen: Sequence[Plugin]) -> Backend:
+    """The model of a recogniser: loaded and warmed up once, then kept while it is one of those
+    that are chosen."""
+    for other in _models.keys() - set(chosen):
+        del _models[other]
+    if plugin not in _models:
+        _models[plugin] = _loaded(plugin)
+    return _models[plugin]
+
+
+def _loaded(plugin: Plugin) -> Backend:
     recogniser, settings = plugins.resolve("asr", plugin)
     if recogniser.wants_gpu(settings):
         gpu.load_libraries()

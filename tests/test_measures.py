@@ -33,6 +33,7 @@ from tasks.filters import (
 from tasks.plugins.contracts import FilterModule
 from tasks.plugins.rules import Limit, Rejection, judge
 from tasks.schema import UTTERANCES
+from tests import fetched
 from tests.test_filters import Cut
 
 Samples = NDArray[np.float32]
@@ -123,7 +124,7 @@ NOT_FINITE = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", fetched.filters())
 @pytest.mark.parametrize("kind", [*CLIPS, *NOT_FINITE])
 def test_every_clip_gives_finite_numbers_or_null(name: str, kind: str) -> None:
     module = plugins.load("filters", name)
@@ -141,7 +142,7 @@ def pieces(samples: Samples, rate: int, sizes: tuple[int, ...]) -> Cut:
     return clip
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", fetched.filters())
 @pytest.mark.parametrize("rate", [16_000, 22_050])
 def test_numbers_do_not_depend_on_the_blocks(name: str, rate: int) -> None:
     module = plugins.load("filters", name)

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import soxr
 
-from tasks import plugins, shelves
+from tasks import plugins
 from tasks.audio import Clip, open_stream
 from tasks.filters import bandwidth, channels_identical, clipping, dead_channel, loudness, silence
 from tasks.plugins.rules import judge
 from tasks.recording import Locator
+from tests import fetched
 from tests.test_measures import measured, number, reason
 
 CORPUS = Path(os.environ.get("UTTERMILL_CORPUS", ""))
@@ -38,10 +39,10 @@ def librispeech(count: int | None = None) -> list[Path]:
     return found[:: max(len(found) // count, 1)] if count else found
 
 
-@pytest.mark.parametrize("name", shelves.names("filters"))
+@pytest.mark.parametrize("name", fetched.filters())
 def test_no_librispeech_clip_falls_by_default(name: str) -> None:
     module = plugins.load("filters", name)
-    for path in librispeech(10 if name in ("dnsmos", "nmf_snr") else None):
+    for path in librispeech(10 if name in ("dnsmos", "nmf_snr", "speaker_purity") else None):
         whole = clip(path)
         chosen = module.Settings()
         assert judge(module.measure(whole, chosen), module.verdict(chosen)) is None, path

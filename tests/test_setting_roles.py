@@ -43,6 +43,10 @@ STAGES: dict[str, Entry] = {
     "resample.mono": Entry(RECIPE, "first"),
     "resample.resampler": Entry(RECIPE, {"use": "soxr_vhq"}),
     "transcribe.backend": Entry(RECIPE, {"use": "fake", "seed": 1}),
+    "transcribe.backends": Entry(RECIPE, [{"use": "fake"}, {"use": "fake", "seed": 1}]),
+    # These say something only where there are several; `test_agreement.py` has both.
+    "transcribe.when": Entry(THRESHOLD),
+    "transcribe.asr": Entry(THRESHOLD),
     "transcribe.verdicts": Entry(THRESHOLD, [{"use": "empty_text", "min_chars": 2}]),
     "transcribe.language_by": Entry(THRESHOLD, "clip"),
     "transcribe.text": Entry(THRESHOLD, "asr"),
@@ -74,6 +78,7 @@ COST: dict[str, set[str]] = {
     "resample.resampler": {"resample", "transcribe"},
     "resample.levels": {"resample", "transcribe"},
     "transcribe.backend": {"transcribe"},
+    "transcribe.backends": {"transcribe"},
 }
 
 _VAD = {
@@ -83,7 +88,18 @@ _VAD = {
     "neg_threshold": Entry(RECIPE, 0.3), "min_silence_ms": Entry(RECIPE, 200),
     "min_speech_ms": Entry(RECIPE, 300), "speech_pad_ms": Entry(RECIPE, 50),
 }  # fmt: skip
+_AT_TURNS = {"min_turn_seconds": Entry(THRESHOLD, 1.0), "mixed": Entry(THRESHOLD, True)}
 SHELVES: dict[str, dict[str, Entry]] = {
+    "diarizers.none": {},
+    "diarizers.given": _AT_TURNS,
+    "diarizers.segments": {
+        **_AT_TURNS, "cut": Entry(RECIPE, 0.5), "path": Entry(TRANSIENT, "/models"),
+    },
+    "filters.overlap": {"min": NUMBER, "max": Entry(THRESHOLD, 0.5)},
+    "filters.speaker_purity": {
+        "path": Entry(TRANSIENT, "/models"), "min": Entry(THRESHOLD, 0.1), "max": NUMBER,
+    },
+    "filters.speakers": {"min": NUMBER, "max": Entry(THRESHOLD, 2.0)},
     "segmenters.whole": {},
     "segmenters.given": {
         "target_seconds": Entry(RECIPE, 8.0),
@@ -190,6 +206,10 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "word_timestamps": Entry(RECIPE, True), "batch_size": Entry(TRANSIENT, 2),
         "threads": Entry(TRANSIENT, 2),
     },
+    "text.agreement": {
+        "min": Entry(THRESHOLD, 0.5), "by_language": Entry(THRESHOLD, {"zh": 0.5}),
+        "max_worst": NUMBER, "min_votes": NUMBER,
+    },
     "text.char_duration": {"per": Entry(THRESHOLD, "recording"), "width": Entry(THRESHOLD, 2.0),
                            "min_group": Entry(THRESHOLD, 5)},
     "text.char_rate": {
@@ -214,6 +234,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
                       "min_probability": Entry(THRESHOLD, 0.5),
                       "unless_logprob": Entry(THRESHOLD, -0.3),
                       "unless_wer": Entry(THRESHOLD, 0.3)},
+    "text.language_agrees": {"min": NUMBER, "unless_wer": Entry(THRESHOLD, 0.3)},
     "text.logprob": {"min": Entry(THRESHOLD, -0.5), "unless_wer": Entry(THRESHOLD, 0.3)},
     "text.no_speech": {"max": NUMBER, "unless_logprob": Entry(THRESHOLD, -0.5),
                        "unless_wer": Entry(THRESHOLD, 0.3)},
@@ -251,6 +272,8 @@ TLS = {"ca_file", "cert", "key"}
 
 #: No rule on one clip: `test_duplicates.py` sees that these thresholds decide.
 CORPUS_WIDE = {"filters.duplicate", "text.char_duration"}
+#: `test_formats.py` writes those, and `test_speakers.py` cuts at turns.
+NO_RULES = ("formats.", "diarizers.")
 PLUGIN_FIELDS = [(name, field) for name, fields in SHELVES.items() for field in fields]
 
 
@@ -319,7 +342,7 @@ def test_recipes_hold_what_they_should(name: str, field: str) -> None:
 @pytest.mark.parametrize(
     ("name", "field"),
     [(n, f) for n, f in PLUGIN_FIELDS if SHELVES[n][f].role == THRESHOLD
-     and n not in CORPUS_WIDE and not n.startswith("formats.")],  # `test_formats.py` writes those
+     and n not in CORPUS_WIDE and not n.startswith(NO_RULES)],
 )  # fmt: skip
 def test_thresholds_reach_the_rules(name: str, field: str) -> None:
     """A limit that no rule takes up would be silently dead."""

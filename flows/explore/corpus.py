@@ -7,6 +7,7 @@ run's table of decisions and from the checkpoints.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,9 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
-from flows.explore import loading
+from flows.explore import loading, vocabulary
 from flows.explore.loading import Column
+from flows.explore.selection import Selection
+from flows.explore.vocabulary import Vocabulary
 from flows.run import runs
 from tasks import storage
 from tasks.dataset import versions
@@ -25,7 +29,10 @@ from tasks.errors import ConfigError, MillError
 from tasks.job import Job
 from tasks.json_types import JsonObject
 
+log = logging.getLogger("uttermill")
+
 ANSWERS = 500  # that are kept of `once`
+BATCH = 50_000  # texts that are read at once
 MEMORY = "1GB"  # that DuckDB may take; beyond it, it uses its file
 
 
@@ -36,6 +43,7 @@ class Items:
     number: int
     name: str
     columns: Mapping[str, Column]
+    selection: Selection
 
 
 class Gone(MillError):
@@ -46,7 +54,7 @@ class Corpus:
     """An OUT as it is explored; `home` is a disposable local folder."""
 
     def __init__(self, out: Path, home: Path) -> None:
-        self.out = out
+        self.out, self._home = out, home
         self._database = duckdb.connect(
             str(home / "explore.duckdb"),
             config={"memory_limit": MEMORY, "temp_directory": str(home)},
@@ -54,6 +62,10 @@ class Corpus:
         self._lock = threading.Lock()
         self._items: dict[int, Items] = {}
         self._answers: dict[tuple[str, tuple[Any, ...]], list[dict[str, Any]]] = {}
+        self._words: dict[int, Vocabulary] = {}
+        self._counting = threading.Lock()
+        self._ahead: list[threading.Thread] = []
+        self._closing = False
 
     def versions(self) -> list[int]:
         """Numbers of the published versions, newest first; ConfigError without any."""
@@ -84,8 +96,48 @@ class Corpus:
                 name = f"items_{number}"
                 with self.cursor() as cursor:
                     columns = loading.load(cursor, self.out, self.place(number), name)
-                self._items[number] = Items(number, name, columns)
+                selection = Selection(self, name, columns)
+                self._items[number] = items = Items(number, name, columns, selection)
+                thread = threading.Thread(target=self._read_ahead, args=(items,), daemon=True)
+                self._ahead.append(thread)
+                thread.start()
         return self._items[number]
+
+    def _read_ahead(self, items: Items) -> None:
+        """Find beside the answers what takes longer than one should."""
+        try:
+            for name in items.selection.texts():
+                if self._closing:
+                    return
+                items.selection.rank(name)
+            self.words(items)
+        except Exception as error:
+            if not self._closing:  # the page shows it, where it asks for the same
+                log.warning("version %d cannot be read ahead: %s", items.number, error)
+
+    def wait(self) -> None:
+        """Until all that is found beside the answers is known."""
+        for thread in self._ahead:
+            thread.join()
+
+    def words(self, items: Items) -> Vocabulary:
+        """The vocabulary of a version, which is made the first time."""
+        with self._counting:
+            if items.number not in self._words:
+                path = self._home / f"words-{items.number}"
+                self._words[items.number] = vocabulary.build(self._texts(items), path)
+            return self._words[items.number]
+
+    def _texts(self, items: Items) -> Iterator[pa.Array]:
+        """What words are counted in, in the order of items."""
+        said = 'coalesce("normalised", "text")' if "normalised" in items.columns else '"text"'
+        with self.cursor() as cursor:
+            found = cursor.sql(
+                f"SELECT CASE WHEN text IS NOT NULL THEN {said} END AS said FROM {items.name} "
+                "ORDER BY item"
+            )
+            for batch in found.to_arrow_reader(BATCH):
+                yield batch.column(0)
 
     @contextmanager
     def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -105,6 +157,11 @@ class Corpus:
                 {name: _plain(value) for name, value in zip(names, row, strict=True)}
                 for row in found.fetchall()
             ]
+
+    def arrays(self, sql: str, values: Sequence[Any] = ()) -> Mapping[str, Any]:
+        """The columns that a query gives, as arrays; masked where they have nulls."""
+        with self.cursor() as cursor:
+            return cursor.execute(sql, list(values)).fetchnumpy()
 
     def once(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """`rows` of a query on a version's table, which gives the same each time."""
@@ -129,6 +186,9 @@ class Corpus:
             return None
 
     def close(self) -> None:
+        self._closing = True
+        self._database.interrupt()
+        self.wait()
         self._database.close()
 
 

@@ -17,8 +17,10 @@ FIRST = (
     *("id", "source_path", "recording", "start", "end", "value", "threshold", "detail"),
     *("text_source", "hypothesis", "normalised", "wer", "cer"),
 )
-#: What is searched.
-SEARCHED = ("id", "source_path", "speaker", "text", "hypothesis")
+#: What is searched: what was heard only where the text says something else.
+SEARCHED = (
+    "id, source_path, speaker, text, CASE WHEN hypothesis IS DISTINCT FROM text THEN hypothesis END"
+)
 HIDDEN = ("item", "searched", "spoken")  # columns that the page does not offer
 TEXTS = "VARCHAR"
 SKIPPED = frozenset({"offset", "sha256", "generation", "shard", "blob", "word_times", "heard"})
@@ -39,15 +41,28 @@ def load(
     """Create the table `name`; returns its columns."""
     with ExitStack() as open_files:
         views = open_files.enter_context(_parquet(cursor, out, version))
-        select = _select(views)
-        # The order of the ledger: `item` stays the same for a version.
         cursor.execute(
-            f"CREATE OR REPLACE TABLE {name} AS SELECT row_number() OVER () - 1 AS item, *, "
-            f"lower(concat_ws(chr(10), {', '.join(SEARCHED)})) AS searched, "
+            f"CREATE OR REPLACE TABLE {name} AS SELECT *, "
+            f"lower(concat_ws(chr(10), {SEARCHED})) AS searched, "
             "length(trim(text)) - length(replace(trim(text), ' ', '')) + 1 AS spoken "
-            f'FROM ({select} ORDER BY recording, start, "end", id)'
+            f"FROM ({_select(views, _numbered(cursor))})"
         )
+    # A page is a hundred rows from anywhere: without an index each costs a block of every column.
+    cursor.execute(f"CREATE UNIQUE INDEX {name}_item ON {name} (item)")
     return _described(cursor, name)
+
+
+def _numbered(cursor: duckdb.DuckDBPyConnection) -> str:
+    """The ledger with `item`, the place of a row by recording, start, end and id: the same each
+    time that a version is read. A ledger lies in this order; to find that out is cheap."""
+    back = cursor.execute(
+        'SELECT count(*) FROM (SELECT recording, start, "end", utterance, '
+        'lag(recording) OVER () AS r, lag(start) OVER () AS s, lag("end") OVER () AS e, '
+        "lag(utterance) OVER () AS u FROM ledger) "
+        'WHERE (r, s, e, u) > (recording, start, "end", utterance)'
+    ).fetchall()[0][0]
+    by = 'ORDER BY recording, start, "end", utterance' if back else ""
+    return f"SELECT row_number() OVER ({by}) - 1 AS item, * FROM ledger"
 
 
 @contextmanager
@@ -84,9 +99,9 @@ def _files(path: Path) -> str:
     return str(path / "**" / "*.parquet") if path.is_dir() else str(path)
 
 
-def _select(views: Mapping[str, Mapping[str, str]]) -> str:
+def _select(views: Mapping[str, Mapping[str, str]], ledger: str) -> str:
     u, d = views.get("utterances", {}), views.get("decisions", {})
-    joins = ["FROM ledger l"]
+    joins = [f"FROM ({ledger}) l"]
     known: dict[str, list[str]] = {}
 
     def add(name: str, expression: str) -> None:
@@ -130,7 +145,7 @@ def _select(views: Mapping[str, Mapping[str, str]]) -> str:
         known.setdefault(name, [f"NULL::{TEXTS}"])
     names = [*FIRST, *(name for name in known if name not in FIRST)]
     columns = (f'coalesce({", ".join(known[name])}) AS "{name}"' for name in names)
-    return f"SELECT {', '.join(columns)} {' '.join(joins)}"
+    return f"SELECT l.item, {', '.join(columns)} {' '.join(joins)}"
 
 
 def _number(kind: str) -> bool:

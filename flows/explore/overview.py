@@ -23,7 +23,8 @@ def table(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     what = single.get("what") or "dataset"
     chosen = query.choice(items.columns, asked)
     if what in ("words", "characters"):
-        return _counted(corpus, items, what, chosen, "ASC" if single.get("rare") == "1" else "DESC")
+        members = items.selection.members(chosen.sql, chosen.values)
+        return corpus.words(items).counted(members, what, single.get("rare") == "1")
     if what not in GROUPS:
         raise ConfigError(f"what is {what!r}; use words, characters, {', '.join(GROUPS)}")
     rates = {
@@ -45,28 +46,6 @@ def table(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
         chosen.values,
     )
     return {"what": what, "rows": rows}
-
-
-def _counted(corpus: Corpus, items: Items, what: str, chosen: query.Choice, way: str) -> JsonObject:
-    source = 'coalesce("normalised", "text")' if "normalised" in items.columns else '"text"'
-    # Texts have single spaces, and no others.
-    each = f"unnest(string_split({source}, '{' ' if what == 'words' else ''}')) AS name"
-    counts = (
-        f"SELECT name, count(*) AS n FROM (SELECT {each} FROM {items.name} WHERE {chosen.sql} "
-        "AND text IS NOT NULL) WHERE name NOT IN ('', ' ') GROUP BY name"
-    )
-    rows = corpus.once(
-        f"SELECT name, n, (sum(n) OVER ())::BIGINT AS whole, (count(*) OVER ())::BIGINT AS kinds, "
-        f"(count(*) FILTER (n = 1) OVER ())::BIGINT AS once FROM ({counts}) "
-        f"ORDER BY n {way}, name LIMIT {MOST}",
-        chosen.values,
-    )
-    head = rows[0] if rows else {"whole": 0, "kinds": 0, "once": 0}
-    return {
-        "what": what,
-        **{name: head[name] for name in ("whole", "kinds", "once")},
-        "rows": [{"name": r["name"], "count": r["n"]} for r in rows],
-    }
 
 
 def compared(corpus: Corpus, now: Items, then: Items, asked: Parameters) -> JsonObject:

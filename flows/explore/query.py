@@ -14,8 +14,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from flows.explore import ordering
 from flows.explore.corpus import Corpus, Items
 from flows.explore.loading import Column
+from flows.explore.ordering import Places
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 
@@ -65,15 +69,12 @@ def choice(columns: Mapping[str, Column], asked: Parameters) -> Choice:
     return Choice(" AND ".join(parts) or "true", tuple(values))
 
 
-def order(columns: Mapping[str, Column], asked: str | None, back: bool = False) -> str:
-    """ORDER BY of `sort=`; without one, the order of the ledger. `back`: from the end."""
-    way, nulls, last = ("ASC", "LAST", "item") if not back else ("DESC", "FIRST", "item DESC")
+def order(columns: Mapping[str, Column], asked: str | None) -> str:
+    """ORDER BY of `sort=`; without one, the order of the ledger."""
     if not asked:
-        return last
-    name = asked.removeprefix("-")
-    if asked.startswith("-"):
-        way = "DESC" if not back else "ASC"
-    return f"{quoted(columns, name)} {way} NULLS {nulls}, {last}"
+        return "item"
+    way = "DESC" if asked.startswith("-") else "ASC"
+    return f"{quoted(columns, asked.removeprefix('-'))} {way} NULLS LAST, item"
 
 
 def quoted(columns: Mapping[str, Column], name: str) -> str:
@@ -116,40 +117,37 @@ def rows(corpus: Corpus, items: Items, asked: Parameters) -> dict[str, Any]:
     asked = list(asked)
     single = dict(asked)
     chosen = choice(items.columns, asked)
-    whole = total(corpus, items, chosen)
+    members = items.selection.members(chosen.sql, chosen.values)
+    seconds = items.selection.numbers("seconds")[members]
+    places = _places(corpus, items, chosen, single, members)
     names = ", ".join(f'"{name}"' for name in items.columns)
-    places = _places(corpus, items, chosen, single, whole["total"])
     found = corpus.rows(
         f"SELECT item, {names} FROM {items.name} WHERE item IN "
         f"({', '.join(map(str, places)) or 'NULL'})"
     )
     by_item = {row["item"]: row for row in found}
-    return {"rows": [by_item[item] for item in places], **whole}
+    hours = float(np.nansum(seconds)) / 3600
+    return {"rows": [by_item[item] for item in places], "total": len(members), "hours": hours}
 
 
 def _places(
-    corpus: Corpus, items: Items, chosen: Choice, asked: Mapping[str, str], total: int
+    corpus: Corpus, items: Items, chosen: Choice, asked: Mapping[str, str], members: Places
 ) -> list[int]:
-    """The items of a page, in order. A page of the second half is found from the end: what has to
-    be sorted is only what lies before it."""
+    """The items of a page, in order."""
     limit, offset = window(asked)
-    limit = min(limit, max(total - offset, 0))
-    back = offset > total // 2
-    by = order(items.columns, asked.get("sort"), back)
-    start = total - offset - limit if back else offset
+    sort = asked.get("sort") or ""
+    if not sort:
+        return [int(item) for item in members[offset : offset + limit]]
+    name = sort.removeprefix("-")
+    by = order(items.columns, sort)  # ConfigError without such a column
+    keys = items.selection.keys(name)
+    if keys is not None:
+        return [int(item) for item in ordering.page(members, keys, sort != name, offset, limit)]
     found = corpus.rows(
-        f"SELECT item FROM {items.name} WHERE {chosen.sql} ORDER BY {by} "
-        f"LIMIT {limit} OFFSET {start}",
+        f"SELECT item FROM {items.name} WHERE {chosen.sql} ORDER BY {by} {page(asked)}",
         chosen.values,
     )
-    places = [row["item"] for row in found]
-    return places[::-1] if back else places
-
-
-def total(corpus: Corpus, items: Items, chosen: Choice) -> dict[str, Any]:
-    """`total` items and their `hours`; a version never changes, so they are counted once."""
-    counted = f"count(*) AS total, coalesce(sum(seconds), 0) / 3600 AS hours FROM {items.name}"
-    return corpus.once(f"SELECT {counted} WHERE {chosen.sql}", chosen.values)[0]
+    return [row["item"] for row in found]
 
 
 OUTCOMES = ("packaged", "dropped", "failed", "non_speech", "unsegmented")
@@ -167,25 +165,49 @@ RECORDINGS = {
 }
 
 
+_SUMS = {
+    outcome: f"coalesce(sum(seconds) FILTER (outcome = '{outcome}'), 0)" for outcome in OUTCOMES
+}
+#: How each column of RECORDINGS but the first follows from the items.
+_SUMMED = {
+    "dataset": "any_value(dataset)",
+    "source_path": "any_value(source_path)",
+    "speaker": "any_value(speaker)",
+    "language": "mode(language)",
+    "utterances": "count(id)",
+    "seconds": "sum(seconds)",
+    **_SUMS,
+    "kept": f"{_SUMS['packaged']} / nullif(sum(seconds), 0)",
+    "reasons": "string_agg(DISTINCT reason, ', ' ORDER BY reason) "
+    "FILTER (outcome IN ('dropped', 'failed'))",
+}
+
+
 def recordings(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     """The same by recording: seconds of each outcome."""
     asked = [*asked, ("spans", "1")]
     single = dict(asked)
     chosen = choice(items.columns, asked)
-    sums = ", ".join(
-        f"coalesce(sum(seconds) FILTER (outcome = '{outcome}'), 0) AS {outcome}"
-        for outcome in OUTCOMES
-    )
-    grouped = (
-        "SELECT recording, any_value(dataset) AS dataset, any_value(source_path) AS source_path, "
-        "any_value(speaker) AS speaker, mode(language) AS language, count(id) AS utterances, "
-        f"sum(seconds) AS seconds, {sums}, packaged / nullif(sum(seconds), 0) AS kept, "
-        "string_agg(DISTINCT reason, ', ' ORDER BY reason) FILTER (outcome IN "
-        f"('dropped', 'failed')) AS reasons FROM {items.name} WHERE {chosen.sql} GROUP BY recording"
-    )
+    whole = corpus.once(
+        "SELECT count(DISTINCT recording) AS total, coalesce(sum(seconds), 0) / 3600 AS hours "
+        f"FROM {items.name} WHERE {chosen.sql}",
+        chosen.values,
+    )[0]
+    # First which ones, by what they are sorted by alone; then all that is known of these.
     way = single.get("sort")
     by = order(RECORDINGS, way).replace(", item", ", recording") if way else "recording"
-    found = corpus.rows(f"SELECT * FROM ({grouped}) ORDER BY {by} {page(single)}", chosen.values)
-    counted = "SELECT count(DISTINCT recording) AS total, coalesce(sum(seconds), 0) / 3600 AS hours"
-    whole = corpus.rows(f"{counted} FROM {items.name} WHERE {chosen.sql}", chosen.values)[0]
-    return {"rows": found, **whole}
+    key = (way or "recording").removeprefix("-")
+    first = "" if key == "recording" else f', {_SUMMED[key]} AS "{key}"'
+    grouped = f"SELECT recording{first} FROM {items.name} WHERE {chosen.sql} GROUP BY recording"
+    names = corpus.once(
+        f"SELECT recording FROM ({grouped}) ORDER BY {by} {page(single)}", chosen.values
+    )
+    wanted = [row["recording"] for row in names]
+    summed = ", ".join(f'{_SUMMED[name]} AS "{name}"' for name in RECORDINGS if name in _SUMMED)
+    found = corpus.rows(
+        f"SELECT recording, {summed} FROM {items.name} WHERE {chosen.sql} AND recording IN "
+        f"({', '.join('?' * len(wanted)) or 'NULL'}) GROUP BY recording",
+        [*chosen.values, *wanted],
+    )
+    by_name = {row["recording"]: row for row in found}
+    return {"rows": [by_name[name] for name in wanted], **whole}

@@ -146,5 +146,7 @@ def _plugins(settings: PrepareSettings, name: str) -> Any:
     if name == "resample":
         return settings.resample.resampler.use, [p.use for p in settings.resample.levels]
     if name == "transcribe":
-        return settings.transcribe.backend.model_dump(mode="json", exclude={"threads"})
+        several = settings.transcribe.recognisers
+        told = [each.model_dump(mode="json", exclude={"threads"}) for each in several]
+        return told if len(told) > 1 else told[0]
     return sorted(p.use for p in settings.package.formats) if name == "package" else None

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from tasks.audio.kinds import Samples
 from tasks.audio.stream import BLOCK_FRAMES, read_span, span_blocks
 from tasks.recording import Locator
+from tasks.recording.turns import Turn
 
 MATERIALISE_SECONDS = 600.0
 
@@ -33,6 +34,7 @@ class Clip:
     source: tuple[Locator, int, int] | None = None
     recording_samples: int | None = None  # length of the recording; None: the clip is all of it
     faults: int | None = None  # in or before the clip, of its recording; None: unknown
+    turns: tuple[Turn, ...] | None = None  # who speaks in it; None: nobody asked
     #: Signals that several filters share, by name; each is computed by the first that asks.
     derived: dict[str, object] = field(default_factory=dict, init=False, repr=False, compare=False)
 

@@ -6,13 +6,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from tasks import plugins
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.verdicts import cheap_rules, costly
 from tasks.plugins.rules import judge
 from tasks.recording import Segment, TimedWord
 from tasks.recording.faults import Fault
+from tasks.recording.turns import Turn
 from tasks.settings import Plugin
+
+TURNS = "turns"  # kind of the row of a recording's turns
 
 Key = tuple[int, int, int | None]  # start, end, index of the source's segment
 
@@ -72,6 +78,15 @@ def _segment(stored: Row) -> Segment:
     return Segment(**{**stored, "words": timed})
 
 
+def merge_turns(found: dict[str, tuple[Turn, ...]], table: pa.Table) -> None:
+    """Add the turns of one part to those known so far; the first of a recipe stand."""
+    if "turns" not in table.column_names:  # written by an older release
+        return
+    rows = table.filter(pc.equal(table["kind"], TURNS)).select(["cut", "turns"])
+    for row in rows.to_pylist():
+        found.setdefault(row["cut"], tuple(Turn(**turn) for turn in row["turns"]))
+
+
 def merge(found: dict[str, Cut], rows: list[Row], usable: set[str], failures_stand: bool) -> None:
     """Add the rows of one part to the cuts known so far; the first cut of a recipe stands.
 
@@ -79,6 +94,7 @@ def merge(found: dict[str, Cut], rows: list[Row], usable: set[str], failures_sta
     """
     columns = {c for use in usable for c in plugins.load("filters", use).COLUMNS}
     rows = [row for row in rows if failures_stand or not row["error_code"]]
+    rows = [row for row in rows if row["kind"] != TURNS]
     fresh = {row["cut"] for row in rows if row["kind"] == "recording"}
     fresh -= {name for name, cut in found.items() if cut.known}
     first: dict[str, str] = {}  # equal files share a recipe: take the first's spans

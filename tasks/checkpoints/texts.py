@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tasks import plugins
+from tasks.checkpoints import hypotheses
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
 from tasks.json_types import JsonObject
@@ -17,7 +18,7 @@ from tasks.settings import Plugin, StageSettings
 def final_text(job: Job, utterance: Utterance) -> tuple[str, str]:
     """(text to train on, `reference` or `asr`). A reference without transcript counts as close."""
     heard = utterance.heard or {}
-    reference, spoken = utterance.reference, heard.get("text")
+    reference, spoken = utterance.reference, hypotheses.spoken(job, utterance)
     if reference and utterance.person is not None and utterance.person.text:
         return reference, "reference"
     wanted = job.transcribe.text
@@ -69,6 +70,7 @@ def text_values(
         row["compression_ratio"],
         wer,
         cer,
+        tuple(hypotheses.texts(utterance)) if utterance.others else (),
         listens(job) and row["text"] is not None,
     )
     values = {

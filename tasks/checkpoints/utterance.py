@@ -47,9 +47,12 @@ class Utterance:
     companion: bool = False  # dropped, but heard: it shares its window with one that is not
     pcm: Row | None = None
     heard: Row | None = None
+    others: tuple[Row, ...] = ()  # what further recognisers heard
+    missing: tuple[int, ...] = ()  # which of those have still to hear it
     voted: str | None = None  # language of the recording, where it overrules what was detected
     vote: Vote | None = None  # of its recording
     texts: dict[str, Any] = field(default_factory=dict)  # `text_values` of its transcript
+    voice: str | None = None  # what the diarizer's speaker is called
     person: Decision | None = None  # what a person decided on it
 
     @property
@@ -76,7 +79,7 @@ class Utterance:
 
     @property
     def speaker(self) -> str | None:
-        return self._stated("speaker")
+        return self._stated("speaker") or self.voice
 
     @property
     def language(self) -> str | None:

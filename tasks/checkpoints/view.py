@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from itertools import groupby
 
 from tasks import plugins, recipe
-from tasks.checkpoints import blobs, cuts, manifest, sharing, transcripts
+from tasks.checkpoints import blobs, cuts, hypotheses, manifest, sharing, transcripts
 from tasks.checkpoints.cuts import Cut, segments_of
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.sharing import Company
@@ -23,6 +23,7 @@ from tasks.plugins.contracts import TextVerdict
 from tasks.plugins.rules import Rule, judge
 from tasks.recording import Segment, faults
 from tasks.recording.said import PartTexts
+from tasks.recording.turns import Turn
 from tasks.reviews import applied
 from tasks.reviews.log import Decision
 from tasks.settings import StageSettings
@@ -64,9 +65,15 @@ class ShardView:
         return [r for r in rows if r["present"] and (only is None or r["recording"] in only)]
 
     def cut_recipe(self, recording: Row) -> str:
-        return recipe.of_cut(
-            self.job.filter.segmenter, recording["content"], segments_of(recording)
-        )
+        given, content = segments_of(recording), recording["content"]
+        turns = recipe.of_turns(self.job.speakers, content, given)
+        return recipe.of_cut(self.job.filter.segmenter, content, given, turns, self.job.speakers)
+
+    def turned(self, recording: Row) -> tuple[str | None, tuple[Turn, ...] | None]:
+        """The recipe of a recording's turns, None where nobody asks who speaks; and the turns, None
+        where they are not known."""
+        name = recipe.of_turns(self.job.speakers, recording["content"], segments_of(recording))
+        return name, None if name is None else self.turns.get(name)
 
     @cached_property
     def people(self) -> Mapping[str, Decision]:
@@ -88,6 +95,14 @@ class ShardView:
             # A failure may be a filter's: it stands while every filter measured then is still
             # chosen, and is tried again otherwise.
             cuts.merge(found, part.table.to_pylist(), usable, usable == set(stored))
+        return found
+
+    @cached_property
+    def turns(self) -> dict[str, tuple[Turn, ...]]:
+        """Turns that the filter stage stored, by recipe."""
+        found: dict[str, tuple[Turn, ...]] = {}
+        for part in self._parts("filter"):
+            cuts.merge_turns(found, part.table)
         return found
 
     @cached_property
@@ -113,9 +128,16 @@ class ShardView:
 
     def transcript_recipe(self, utterance: Utterance) -> str:
         company = utterance.company.audio if utterance.company else ()
+        weights = self.weights.partition("\n")[0]
         return recipe.of_transcript(
-            self.job.transcribe, self.weights, utterance.audio, utterance.forced, company
+            self.job.transcribe, weights, utterance.audio, utterance.forced, company
         )
+
+    def further_recipes(self, utterance: Utterance) -> tuple[str, ...]:
+        """Recipes of what further recognisers hear of it, where they are asked."""
+        if not self.job.transcribe.backends:
+            return ()
+        return hypotheses.recipes(self.job.transcribe, self.weights, utterance)
 
     def _transcript(self, utterance: Utterance) -> Row | None:
         return self.transcripts.get(self.transcript_recipe(utterance))
@@ -189,10 +211,20 @@ class ShardView:
             cut.fingerprints.get((start, end, index), {}),
             index is None and start == 0 and end == cut.decoded,
         )
+        utterance.voice = self._voice(recording, span)
         if self.people:
             utterance.person = self.people.get(utterance.id)
         utterance.outcome = self._filter_outcome(utterance, cut, rules)
         return utterance
+
+    def _voice(self, recording: Row, span: Row) -> str | None:
+        """What the speaker is called whose turn an utterance was cut from."""
+        number = span.get("voice")
+        if number is None:
+            return None
+        turns = self.turned(recording)[1] or ()
+        name = next((turn.name for turn in turns if turn.speaker == number), None)
+        return name or f"{recording['path']}#{number + 1}"
 
     def _filter_outcome(self, utterance: Utterance, cut: Cut, rules: tuple[Rule, ...]) -> Outcome:
         start, end = utterance.start, utterance.end
@@ -251,9 +283,19 @@ class ShardView:
                 row = utterance.heard
                 if row and row["error_code"]:
                     utterance.outcome = _failed("transcribe", row)
-                elif row:
+                elif row and not self._awaited(utterance, row):
                     utterance.outcome = self._verdict_on_text(utterance, rules)
                 yield utterance
+
+    def _awaited(self, utterance: Utterance, row: Row) -> bool:
+        """Whether further recognisers are asked that have still to hear it; else their texts are
+        attached."""
+        chosen = self.job.transcribe
+        if not chosen.backends or not hypotheses.asked(chosen, row):
+            return False
+        wanted = self.further_recipes(utterance)
+        hypotheses.attach(utterance, wanted, self.transcripts.get)
+        return bool(utterance.missing)
 
     def _verdict_on_text(self, utterance: Utterance, rules: tuple[Rule, ...]) -> Outcome:
         utterance.texts = text_values(self.job, utterance, self.text_measures)

@@ -105,6 +105,8 @@ def _measuring(job: Job) -> JsonObject:
     # These choose the text that the verdicts judge.
     transcribe = job.transcribe
     found["text"] = [transcribe.text, transcribe.close_wer, transcribe.language_by]
+    if transcribe.backends:
+        found["text"] += [transcribe.asr, transcribe.model_dump(mode="json")["when"]]
     # Settings that change what a verdict on text measures.
     texts = {p.use: plugins.resolve("text", p)[1].recipe() for p in job.transcribe.verdicts}
     found["texts"] = {use: recipe for use, recipe in texts.items() if recipe}
@@ -200,6 +202,12 @@ def passes(table: pa.Table, asked: Iterable[Rule]) -> pa.ChunkedArray:
             good = pc.if_else(null, not rule.refuse_null, good)
         else:
             good = pc.or_(null, _inside(column, rule.min, rule.max))
+            if rule.languages:
+                known = pc.is_in(table["language"], pa.array(rule.languages, pa.string()))
+                good = pc.or_(good, pc.invert(known))
+            if rule.other_than:
+                spared = pc.is_in(table["language"], pa.array(rule.other_than, pa.string()))
+                good = pc.or_(good, spared)
             for within in rule.unless:
                 good = pc.or_(good, _inside(table[within.column], within.min, within.max))
         kept = pc.and_(kept, good)

@@ -118,14 +118,16 @@ def _making(facts: JsonObject) -> Iterator[str]:
     yield "## How it was made"
     stages, recipes = facts["settings"], facts["recipes"]
     measured = ", ".join(cell(plugin["use"]) for plugin in stages["filter"]["filters"]) or "none"
-    resample, backend = stages["resample"], stages["transcribe"]["backend"]
+    resample, transcribe = stages["resample"], stages["transcribe"]
+    backends = transcribe.get("backends") or [transcribe["backend"]]
+    names = ", ".join(f"`{cell(each['use'])}`" for each in backends)
     weights = f", weights `{cell(recipes['weights'])}`" if recipes["weights"] else ""
     yield "\n".join(
         [
             f"1. Cut into utterances: `{cell(stages['filter']['segmenter']['use'])}`.",
             f"2. Measured and filtered: {measured}.",
             f"3. Resampled to {resample['rate']} Hz: `{cell(resample['resampler']['use'])}`.",
-            f"4. Transcribed: `{cell(backend['use'])}`{weights}. The column `text_source` says "
+            f"4. Transcribed: {names}{weights}. The column `text_source` says "
             "whether a text is the source's or the recogniser's.",
             f"5. Packaged: {', '.join(map(cell, facts['formats']))}.",
         ]
@@ -152,9 +154,16 @@ def _licences(facts: JsonObject) -> Iterator[str]:
     given = facts["licences"]
     rows = [(name, licence or "not given") for name, licence in given.items()]
     yield table(("source", "licence"), rows)
-    if weights := facts.get("weights_licence"):
-        use = facts["settings"]["transcribe"]["backend"]["use"]
-        yield f"Weights of the recogniser `{cell(use)}`: {cell(weights)}."
+    for use, licence in facts.get("weights_licences", {}).items():
+        if licence:
+            yield f"Weights of the recogniser `{cell(use)}`: {cell(licence)}."
+    for model in facts.get("models", []):
+        yield f"Model {cell(model['name'])}: {cell(model['licence'])} ({cell(model['source'])})."
+        if not model["commercial"]:
+            yield (
+                f"> **Warning:** the licence of {cell(model['name'])} forbids commercial use; it "
+                "chose or measured what is here."
+            )
     if bare := [cell(name) for name, licence in given.items() if not licence]:
         yield (
             f"> **Warning:** no licence was given for {', '.join(bare)}. Find out what its owner "

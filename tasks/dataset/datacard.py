@@ -101,12 +101,25 @@ def describe(job: Job, gathered: JsonObject, staging: Path) -> JsonObject:
         "licences": masking.value(
             {d.name: d.settings.licence for d in plugins.datasets(job.sources)}
         ),
-        "weights_licence": recipe.weights_licence(job.transcribe),
+        "weights_licences": recipe.weights_licences(job.transcribe),
+        **_models(job),
         "settings": recipe.settings_of(job),
         "recipes": recipe.recipes_of(job),
         **applied.described(job),
         "libraries": libraries(),
     }
+
+
+def _models(job: Job) -> JsonObject:
+    """Known models, beside the recognisers', that touched the version; nothing where none did."""
+    chosen = [("diarizers", job.speakers), *(("filters", each) for each in job.filter.filters)]
+    resolved = [plugins.resolve(shelf, plugin) for shelf, plugin in chosen]
+    found = {m.name: m for module, own in resolved for m in module.known_models(own)}
+    told = [
+        {"name": m.name, "licence": m.licence, "source": m.source, "commercial": m.commercial}
+        for m in found.values()
+    ]
+    return {"models": told} if told else {}
 
 
 def sealed(data: JsonObject) -> bytes:

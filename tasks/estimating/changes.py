@@ -36,7 +36,8 @@ def of_models(described: JsonObject, job: Job) -> list[Change]:
     then, now = described["recipes"], recipe.recipes_of(job)
     before, after = described["settings"], recipe.settings_of(job)
     found = []
-    if before["transcribe"]["backend"] == after["transcribe"]["backend"]:
+    heard = [each["transcribe"] for each in (before, after)]
+    if all(heard[0].get(name) == heard[1].get(name) for name in ("backend", "backends")):
         if then["weights"] != now["weights"]:
             told = (f"weights {each['weights'][:8]}" for each in (then, now))
             found.append(Change("transcribe.backend", *told))

@@ -134,7 +134,7 @@ class Causes:
         def named(*heads: str) -> list[str]:
             return [c.setting for c in found if c.setting.startswith(heads)]
 
-        heard = named("transcribe.backend", "transcribe.language_by")
+        heard = named("transcribe.backend", "transcribe.when", "transcribe.language_by")
         spoken = [name for name in named("sources.") if name.endswith(".language")]
         rest = [name for name in named("transcribe.", "package.") if name not in heard]
         measures = [c.setting for c in changes.measuring(found)]
@@ -191,11 +191,19 @@ class _Walk:
             self.stages["transcribe"].reuse += 1
         else:
             self.stages["transcribe"].add(1, seconds, causes, again)
+        for other in view.further_recipes(utterance) if utterance.missing else ():
+            if other in view.transcripts or other in seen:
+                self.stages["transcribe"].reuse += 1
+            else:
+                self.stages["transcribe"].add(1, seconds, causes, bool(self.causes.texts))
+                seen.add(other)
         seen |= {pcm, text}
         if not weights.keeps(self.job.package, utterance.recording["dataset"], utterance.id):
             return
         measured_only = outcome.stage == "filter" and {pcm, text} <= there
-        if outcome.outcome == "packaged" or measured_only:
+        # What further recognisers hear may drop a clip, but not change the first one's text.
+        compared = bool(utterance.missing) and self.job.transcribe.asr == "first"
+        if outcome.outcome == "packaged" or measured_only or compared:
             self.stay[utterance.id] = seconds
         elif outcome.outcome == "pending":
             self.coming[utterance.id] = seconds

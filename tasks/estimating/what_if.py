@@ -23,7 +23,8 @@ from tasks.stages.stage import view_of
 def with_same_texts(now: Job, then: Job) -> Job:
     """`then` with what `now` converts and hears: where it would do that anew, the texts that are
     there stand for those that would come."""
-    transcribe = then.transcribe.model_copy(update={"backend": now.transcribe.backend})
+    same = {"backend": now.transcribe.backend, "backends": now.transcribe.backends}
+    transcribe = then.transcribe.model_copy(update=same)
     return replace(then, resample=now.resample, transcribe=transcribe)
 
 

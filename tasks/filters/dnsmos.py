@@ -31,6 +31,7 @@ from tasks.filters import _dnsmos
 from tasks.filters._derived import KEPT_SECONDS, blocks_16k, mono_16k
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import THRESHOLD, TRANSIENT, StageSettings
+from tasks.weights import registry
 
 VERSION = 1
 COSTLY = True
@@ -97,6 +98,10 @@ def identity(settings: Settings) -> str:
     """sha256 of the model. ConfigError if it is missing or a different model."""
     _dnsmos.weights()
     return _dnsmos.SHA256
+
+
+def known_models(settings: Settings) -> tuple[registry.Model, ...]:
+    return (registry.DNSMOS,)
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tasks import corpuswide, plugins, scoring, storage
 from tasks.accounting import ledger
-from tasks.checkpoints import texts
+from tasks.checkpoints import hypotheses, texts
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.corpuswide import decisions
@@ -138,6 +138,8 @@ def _row(job: Job, shard: str, u: Utterance, computed: Sequence[str]) -> Row:
     text, source = texts.final_text(job, u)
     heard = u.heard
     normalised = heard["reference_normalised" if source == "reference" else "normalised"]
+    if source == "asr" and job.transcribe.asr != "first" and u.others:
+        normalised = hypotheses.compared(u, text)
     if job.package.text_form == "normalised":
         text = scoring.training_text(text, heard["language"] or "") or text
     return {

@@ -14,6 +14,7 @@ from tasks.plugins.loading import checked, load, resolve_source
 
 #: Where plug-ins stand in settings, and their shelf.
 PLACES = {
+    ("speakers",): "diarizers",
     ("filter", "segmenter"): "segmenters",
     ("filter", "filters"): "filters",
     ("resample", "resampler"): "resamplers",
@@ -45,16 +46,16 @@ def _of_sources(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_plugins(data: Mapping[str, Any]) -> Iterator[str]:
-    for (stage, name), shelf in PLACES.items():
-        whole = data.get(stage)
-        given = whole.get(name) if isinstance(whole, Mapping) else None
+    for keys, shelf in PLACES.items():
+        given: Any = data
+        for key in keys:
+            given = given.get(key) if isinstance(given, Mapping) else None
+        where = ".".join(keys)
         for entry in _mappings(given):
             use = entry.get("use")
             if not isinstance(use, str):
                 continue
-            place = (
-                f"{stage}.{name}.{use}" if isinstance(given, list | tuple) else f"{stage}.{name}"
-            )
+            place = f"{where}.{use}" if isinstance(given, list | tuple) else where
             options = {key: value for key, value in entry.items() if key != "use"}
             try:
                 checked(load(shelf, use).Settings, options, place)

@@ -11,11 +11,12 @@ from tasks.plugins.loading import load, module
 def chosen(job: Job) -> Iterator[tuple[str, str]]:
     """(shelf, name) of every plug-in that a stage of the job uses."""
     shelves = {
+        "diarizers": (job.speakers,),
         "segmenters": (job.filter.segmenter,),
         "filters": job.filter.filters,
         "resamplers": (job.resample.resampler,),
         "levels": job.resample.levels,
-        "asr": (job.transcribe.backend,),
+        "asr": job.transcribe.recognisers,
         "text": job.transcribe.verdicts,
         "formats": job.package.formats,
     }

@@ -63,7 +63,8 @@ def _chosen(job: Job) -> Iterator[tuple[str, str, Plugin]]:
     yield "resample", "resamplers", job.resample.resampler
     for plugin in job.resample.levels:
         yield "resample", "levels", plugin
-    yield "transcribe", "asr", job.transcribe.backend
+    for plugin in job.transcribe.recognisers:
+        yield "transcribe", "asr", plugin
 
 
 def ctranslate2_fault() -> str | None:

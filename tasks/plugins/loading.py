@@ -31,6 +31,8 @@ Model = TypeVar("Model", bound=BaseModel)
 @overload
 def load(shelf: Literal["sources"], use: str) -> contracts.Source: ...
 @overload
+def load(shelf: Literal["diarizers"], use: str) -> contracts.DiarizerPlugin: ...
+@overload
 def load(shelf: Literal["segmenters"], use: str) -> contracts.SegmenterPlugin: ...
 @overload
 def load(shelf: Literal["filters"], use: str) -> contracts.Filter: ...
@@ -90,6 +92,10 @@ def columns(shelf: contracts.Measuring, use: str) -> contracts.Columns:
     return load(shelf, use).COLUMNS
 
 
+@overload
+def resolve(
+    shelf: Literal["diarizers"], plugin: Plugin
+) -> tuple[contracts.DiarizerPlugin, StageSettings]: ...
 @overload
 def resolve(
     shelf: Literal["segmenters"], plugin: Plugin

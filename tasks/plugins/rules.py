@@ -32,7 +32,8 @@ class Within:
 @dataclass(frozen=True, slots=True)
 class Limit:
     """Reject where `column` is below `min` or above `max`; a null measure is never rejected, nor
-    a row in which one of `unless` holds."""
+    a row in which one of `unless` holds. It concerns rows of `languages` only, where there are any,
+    and none of `other_than`."""
 
     column: str
     min: float | None = None
@@ -40,6 +41,13 @@ class Limit:
     low: str = ""  # reason when below min
     high: str = ""  # reason when above max
     unless: tuple[Within, ...] = ()
+    languages: tuple[str, ...] = ()
+    other_than: tuple[str, ...] = ()
+
+    def concerns(self, language: str | None) -> bool:
+        return (not self.languages or language in self.languages) and (
+            language not in self.other_than
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +76,12 @@ class Rejection:
 def columns(rule: Rule) -> set[str]:
     """All columns that a rule looks at."""
     spared = rule.unless if isinstance(rule, Limit) else ()
-    return {rule.column, *(within.column for within in spared)}
+    by_language = isinstance(rule, Limit) and (rule.languages or rule.other_than)
+    return {
+        rule.column,
+        *(within.column for within in spared),
+        *(["language"] if by_language else []),
+    }
 
 
 def judge(values: Row, rules: Iterable[Rule]) -> Rejection | None:
@@ -81,7 +94,7 @@ def judge(values: Row, rules: Iterable[Rule]) -> Rejection | None:
             ):
                 return Rejection(rule.reason, detail=f"{value}, allowed {', '.join(rule.values)}")
             continue
-        if value is None:
+        if value is None or not rule.concerns(values.get("language")):
             continue
         if rule.min is not None and value < rule.min:
             found = Rejection(rule.low, float(value), rule.min)

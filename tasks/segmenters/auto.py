@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from tasks.recording import Segment
+from tasks.recording.turns import Voices
 from tasks.segmenters import Segmenter, Span, vad
 from tasks.segmenters import given as given_segmenter
 from tasks.segmenters._speech_settings import SpeechSettings
@@ -62,6 +63,14 @@ class Undecided:
     @property
     def needed_from(self) -> int:
         return self._detector.needed_from if self._detector is not None else 0
+
+
+def at_turns(settings: Settings, rate: int, given: Sequence[Segment], voices: Voices) -> Segmenter:
+    """The source's segments if there are any; else stretches of one speaker, where there are two
+    speakers or more."""
+    if given or len({turn.speaker for turn in voices.turns}) < 2:
+        return start(settings, rate, given)
+    return vad.at_turns(settings, rate, given, voices)
 
 
 def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:

@@ -10,6 +10,7 @@ With `merge: emilia`, the rules of Emilia-Pipe apply instead (`_emilia.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -17,7 +18,9 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from tasks.recording import Segment
+from tasks.recording.turns import Voices
 from tasks.segmenters import Kind, Segmenter, Span
+from tasks.segmenters._at_turns import AtTurns, Voiced, stretches
 from tasks.segmenters._detector import SpeechDetector
 from tasks.segmenters._edges import levels
 from tasks.segmenters._emilia import EmiliaSegmenter
@@ -40,9 +43,9 @@ class Settings(SpeechSettings):
 
     merge: Literal["default", "emilia"] = Field(
         "default",
-        description="emilia: the rules of Emilia-Pipe on the source's speaker turns, which know no "
-        "target_seconds; min_seconds is 3, max_gap_seconds 2, min_speech_ms 250 and speech_pad_ms "
-        "30 then, unless they are given.",
+        description="emilia: the rules of Emilia-Pipe on speaker turns, the source's or a "
+        "diarizer's, which know no target_seconds; min_seconds is 3, max_gap_seconds 2, "
+        "min_speech_ms 250 and speech_pad_ms 30 then, unless they are given.",
     )
 
     @model_validator(mode="before")
@@ -175,6 +178,25 @@ class Vad:
     def _take(self) -> list[Span]:
         out, self._out = self._out, []
         return out
+
+
+def at_turns(
+    settings: SpeechSettings, rate: int, given: Sequence[Segment], voices: Voices
+) -> Segmenter:
+    """Cuts stretches of one speaker; the source's own segments are Emilia's turns, as ever."""
+    if isinstance(settings, Settings) and settings.merge == "emilia":
+        return start(settings, rate, given) if given else _at_emilia_turns(settings, rate, voices)
+    if len({turn.speaker for turn in voices.turns}) < 2:
+        return start(settings, rate, given)
+    return AtTurns(voices, rate, partial(Vad, settings, rate))
+
+
+def _at_emilia_turns(settings: Settings, rate: int, voices: Voices) -> Segmenter:
+    kept, _, _ = stretches(voices, rate)
+    turns = [Segment(s.start / rate, s.end / rate, speaker=str(s.speaker)) for s in kept]
+    if not turns:
+        return Vad(settings, rate)
+    return Voiced(EmiliaSegmenter(settings, rate, turns), [s.speaker for s in kept])
 
 
 def start(settings: SpeechSettings, rate: int, given: Sequence[Segment]) -> Segmenter:

@@ -14,6 +14,7 @@ from tasks.settings.portions import Split
 from tasks.settings.sources import AnySource, Source, SourceSettings
 from tasks.settings.stages import (
     Backend,
+    Diarizer,
     Filter,
     FilterSettings,
     Format,
@@ -33,6 +34,7 @@ __all__ = [
     "TRANSIENT",
     "AnySource",
     "Backend",
+    "Diarizer",
     "Filter",
     "FilterSettings",
     "Format",

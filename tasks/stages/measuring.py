@@ -11,7 +11,9 @@ from tasks import plugins
 from tasks.audio import Clip
 from tasks.checkpoints import verdicts
 from tasks.plugins.rules import judge
+from tasks.recording import turns
 from tasks.recording.faults import Fault, touching
+from tasks.recording.turns import Turn
 from tasks.schema import Row
 from tasks.settings import Plugin
 
@@ -21,6 +23,7 @@ class WholeRecording(NamedTuple):
 
     decoded: int
     faults: tuple[Fault, ...]
+    turns: tuple[Turn, ...] | None = None  # None: nobody asked who speaks
 
 
 def after_all(
@@ -36,6 +39,7 @@ def after_all(
         recording["size"],
         recording_samples=whole.decoded,
         faults=touching(whole.faults, start, end),
+        turns=None if whole.turns is None else turns.within(whole.turns, start, end),
     )
     found: dict[str, float | None] = {}
     for plugin in filters:

@@ -20,7 +20,7 @@ from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.view import ShardView
 from tasks.errors import CorruptManifest, RunError
 from tasks.job import Done, Job, Spent
-from tasks.settings import TranscribeSettings
+from tasks.settings import Plugin
 from tasks.stages import contract
 from tasks.stages.contract import PER_SHARD as PER_SHARD
 from tasks.stages.contract import Stage, Unit
@@ -34,12 +34,12 @@ COMMIT_BYTES = 16 * 2**20  # most PCM held in memory, beside one unit's
 
 def weights_of(job: Job) -> str:
     """Identity of the recogniser's model, looked up once a process."""
-    return _weights(job.transcribe)
+    return _weights(job.transcribe.recognisers)
 
 
 @lru_cache(maxsize=8)
-def _weights(settings: TranscribeSettings) -> str:  # not the job: its mappings have no hash
-    return recipe.weights(settings)
+def _weights(recognisers: tuple[Plugin, ...]) -> str:  # not the job: its mappings have no hash
+    return recipe.weights_of(recognisers)
 
 
 def view_of(job: Job, shard: str, strict: bool = False) -> ShardView:
@@ -72,6 +72,8 @@ def run(
         more = _round(stage, job, shard, isolate, progress)
         # Its items were counted in the first round: they are computed once more.
         done = replace(done, seconds=done.seconds + more.seconds, spent=done.spent + more.spent)
+        if not more.computed:
+            break
     return replace(done, wall=time.monotonic() - began)
 
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from tasks import plugins, storage
 from tasks.checkpoints import blobs, manifest
+from tasks.checkpoints.cuts import TURNS
 from tasks.checkpoints.manifest import Part, Row
 from tasks.checkpoints.view import ShardView
 from tasks.job import Job
@@ -68,6 +69,10 @@ class _View(ShardView):
         return {self.cut_recipe(row) for row in self.recordings if not row["error_code"]}
 
     @cached_property
+    def wanted_turns(self) -> set[str | None]:
+        return {self.turned(row)[0] for row in self.recordings if not row["error_code"]} - {None}
+
+    @cached_property
     def uncut(self) -> int:
         found = (self.cuts.get(name) for name in self.wanted_cuts)
         return sum(cut is None or not cut.known for cut in found)
@@ -78,6 +83,9 @@ class _View(ShardView):
         utterances = list(self.filtered())
         texts = {self.transcript_recipe(u) for u in utterances}
         texts |= {self.transcript_recipe(u) for u in self.decided()}  # in the language voted for
+        if self.job.transcribe.backends:
+            texts |= {each for u in utterances for each in self.further_recipes(u)}
+            texts |= {each for u in self.decided() for each in self.further_recipes(u)}
         return {u.audio for u in utterances}, texts
 
 
@@ -126,6 +134,9 @@ def _cuts(view: _View, parts: Sequence[Part]) -> list[Path]:
         stored: JsonObject = part.meta["measures"]
         usable = {use for use, recipe in view.wanted.items() if stored.get(use) == recipe}
         rows = part.table.select(["cut", "kind", "error_code"]).to_pylist()
+        if any(row["kind"] == TURNS and row["cut"] in view.wanted_turns for row in rows):
+            needed.append(part.path)
+            continue
         # As in `view`: a failure stands while every filter measured then is still chosen.
         stands = usable == set(stored)
         rows = [

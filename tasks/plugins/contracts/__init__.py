@@ -4,6 +4,7 @@ A file on a shelf, or your own module, is a plug-in when it has every member of 
 
     shelf        a module has          callers get
     sources      SourceModule          Source
+    diarizers    DiarizerModule        DiarizerPlugin
     segmenters   SegmenterModule       SegmenterPlugin
     filters      FilterModule          Filter
     resamplers   ResamplerModule       Resampler
@@ -28,6 +29,7 @@ from tasks.plugins.contracts.base import (
     PluginModule,
     VersionedModule,
 )
+from tasks.plugins.contracts.diarizers import DiarizerModule, DiarizerPlugin
 from tasks.plugins.contracts.filters import Filter, FilterModule
 from tasks.plugins.contracts.formats import Format, FormatModule
 from tasks.plugins.contracts.levels import Level, LevelModule
@@ -40,6 +42,8 @@ __all__ = [
     "CONTRACTS",
     "Columns",
     "Contract",
+    "DiarizerModule",
+    "DiarizerPlugin",
     "Filter",
     "FilterModule",
     "Format",
@@ -76,6 +80,7 @@ class Contract(NamedTuple):
 
 CONTRACTS = {
     "sources": Contract("source", SourceModule, Source),
+    "diarizers": Contract("diarizer", DiarizerModule, DiarizerPlugin),
     "segmenters": Contract("segmenter", SegmenterModule, SegmenterPlugin),
     "filters": Contract("filter", FilterModule, Filter),
     "resamplers": Contract("resampler", ResamplerModule, Resampler),

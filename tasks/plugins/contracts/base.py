@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 from tasks.settings import StageSettings
+from tasks.weights.registry import Model
 
 #: An instance of the `Settings` of the module that it is given to: a Protocol cannot say that.
 PluginSettings: TypeAlias = Any
@@ -47,6 +48,14 @@ class LoadedPlugin(Protocol):
         """Identity of a model that decides the output (sha256), for the recipe; None: there is no
         such model. ConfigError when it is missing."""
         return None
+
+    def known_models(self, settings: PluginSettings) -> tuple[Model, ...]:
+        """The models of the registry that it computes with: a version's data card names them."""
+        return ()
+
+    def check_weights(self, settings: PluginSettings) -> None:
+        """Look for what it needs on this machine; ConfigError with the command that brings it.
+        Asked before a worker starts."""
 
     def wants_gpu(self, settings: PluginSettings) -> bool:
         """Whether it runs on a GPU where its worker sees one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tasks.recording import Segment
+    from tasks.recording.turns import Voices
 
 Kind = Literal["utterance", "non_speech", "unsegmented"]
 
@@ -22,7 +23,8 @@ class Span:
     """Samples `start` (inclusive) to `end` (exclusive) of a recording, at its native rate.
 
     `given`: index of the source's segment that it equals; it gets that segment's text. `turn`:
-    index of the segment that it is a part of; it gets that segment's speaker, and no text.
+    index of the segment that it is a part of; it gets that segment's speaker, and no text. `voice`:
+    the diarizer's number of the speaker whose turn it was cut from.
     `reason`: why a span of kind `unsegmented` is not an utterance. An utterance of no samples is a
     given segment outside of the recording.
     """
@@ -33,6 +35,7 @@ class Span:
     given: int | None = None
     reason: str | None = None
     turn: int | None = None
+    voice: int | None = None
 
 
 class Segmenter(Protocol):
@@ -56,6 +59,10 @@ class SegmenterModule(VersionedModule, Protocol):
 
 
 class SegmenterPlugin(SegmenterModule, LoadedPlugin, Protocol):
+    #: (settings, rate, given, voices) -> a segmenter that cuts where the speaker changes; `voices`
+    #: are a diarizer's turns. None: it has no use for them.
+    at_turns: Callable[[PluginSettings, int, Sequence[Segment], Voices], Segmenter] | None = None
+
     def uses_speakers(self, settings: PluginSettings) -> bool:
         """Whether the speakers of given segments move its cuts: they are in the recipe then."""
         return False

@@ -36,6 +36,7 @@ class Heard:
     compression_ratio: float | None = None
     wer: float | None = None
     cer: float | None = None
+    hypotheses: tuple[tuple[str, str], ...] = ()  # (text, as it is compared) of each recogniser
     listened: bool = True  # False: nobody did, or `fake` did
 
     @cached_property

@@ -1,0 +1,100 @@
+"""What a version's pages are made of, kept in memory: which items a condition chooses, and what
+each column sorts them by.
+
+A condition is looked up in the table once; every page, sort and count of what it chooses follows
+from the numbers of the items. Numbers of a column are read when they are first asked for; the
+places of texts, which need a whole sort, are found beside the answers (`ahead`), and until then
+DuckDB sorts.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flows.explore.loading import Column
+from flows.explore.ordering import Keys, Places
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HELD = 400_000_000  # bytes of one version's arrays that stay; the least lately used go
+
+
+class Reads(Protocol):
+    def arrays(self, sql: str, values: Sequence[Any] = ()) -> Mapping[str, Any]:
+        """The columns that a query gives, as arrays; masked where they have nulls."""
+        ...
+
+
+@dataclass
+class Selection:
+    """Arrays over one version's table."""
+
+    corpus: Reads
+    name: str
+    columns: Mapping[str, Column]
+    _held: OrderedDict[Hashable, NDArray[Any]] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def members(self, sql: str, values: Sequence[Any]) -> Places:
+        """The items that a condition chooses, ascending; int32."""
+        key = ("members", sql, tuple(values))
+        if (known := self._get(key)) is None:
+            found = self.corpus.arrays(f"SELECT item FROM {self.name} WHERE {sql}", values)["item"]
+            known = self._put(key, np.sort(np.asarray(found, dtype=np.int32)))
+        return known
+
+    def numbers(self, column: str) -> NDArray[np.float64]:
+        """A column of numbers by item, NaN where it is null; float64 [items]."""
+        if (known := self._get(("keys", column))) is None:
+            sql = f'SELECT item, "{column}"::DOUBLE AS v FROM {self.name}'
+            found = self.corpus.arrays(sql)
+            values = np.full(len(found["item"]), np.nan)
+            values[found["item"]] = np.ma.filled(found["v"], np.nan)
+            known = self._put(("keys", column), values)
+        return known
+
+    def keys(self, column: str) -> Keys | None:
+        """What a column sorts by; None of a text whose places are not known yet."""
+        if self.columns[column].kind == "number":
+            return self.numbers(column)
+        return self._get(("keys", column))
+
+    def rank(self, column: str) -> Keys:
+        """Find the places of a column of texts; int32 [items], -1 where it is null."""
+        name = f'"{column}"'
+        found = self.corpus.arrays(
+            f"SELECT item, {name} IS NULL AS lacks, "
+            f"{name} IS DISTINCT FROM lag({name}) OVER (ORDER BY {name} NULLS LAST) AS new "
+            f"FROM {self.name} ORDER BY {name} NULLS LAST"
+        )
+        places = np.empty(len(found["item"]), np.int32)
+        new = np.ma.filled(found["new"], True)
+        ranks = np.cumsum(new, dtype=np.int32)
+        places[found["item"]] = np.where(np.ma.filled(found["lacks"], True), np.int32(-1), ranks)
+        return self._put(("keys", column), places)
+
+    def texts(self) -> list[str]:
+        """Columns whose places are worth finding ahead."""
+        return [name for name, column in self.columns.items() if column.kind == "text"]
+
+    def _get(self, key: Hashable) -> NDArray[Any] | None:
+        with self._lock:
+            if key in self._held:
+                self._held.move_to_end(key)
+            return self._held.get(key)
+
+    def _put(self, key: Hashable, found: NDArray[Any]) -> NDArray[Any]:
+        with self._lock:
+            self._held[key] = found
+            size = sum(each.nbytes for each in self._held.values())
+            while size > HELD and len(self._held) > 1:
+                size -= self._held.popitem(last=False)[1].nbytes
+        return found

@@ -1,0 +1,104 @@
+"""The words of a version's texts as numbers, so that the words and the characters of any selection
+are counted without reading a text again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from flows.explore.ordering import Places, page
+from tasks.json_types import JsonObject
+
+MOST = 500  # rows of an answer
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """`ids`: each word of each text, in the order of items, int32 [words of all], in a file.
+    `ends`: where an item's words end in it, int64 [items]. `words`: the different ones, sorted."""
+
+    ids: NDArray[np.int32]
+    ends: NDArray[np.int64]
+    words: pa.Array
+
+    def counted(self, members: Places, what: str, rare: bool) -> JsonObject:
+        """The most frequent words or characters of some items, or the rarest; how many there are
+        in all (`whole`), how many different (`kinds`), and how many only once (`once`)."""
+        counts = self._counts(members)
+        if what == "characters":
+            counts = self._characters(counts)
+        there = np.flatnonzero(counts).astype(np.int32)
+        name = chr if what == "characters" else lambda at: self.words[at].as_py()
+        chosen = page(there, counts.astype(np.float64), not rare, 0, MOST)
+        return {
+            "what": what,
+            "whole": int(counts.sum()),
+            "kinds": len(there),
+            "once": int(np.count_nonzero(counts == 1)),
+            "rows": [{"name": name(int(at)), "count": int(counts[at])} for at in chosen],
+        }
+
+    def _counts(self, members: Places) -> NDArray[np.int64]:
+        if len(members) == len(self.ends):
+            ids = self.ids
+        else:
+            chosen = np.zeros(len(self.ends), bool)
+            chosen[members] = True
+            ids = self.ids[np.repeat(chosen, np.diff(self.ends, prepend=0))]
+        return np.bincount(ids, minlength=len(self.words))
+
+    def _characters(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Counts by code point of words that occur so often."""
+        units, lengths = self._spelled
+        weights = np.repeat(counts, lengths).astype(np.float64)  # exact up to 2^53
+        return np.bincount(units, weights).astype(np.int64)
+
+    @cached_property
+    def _spelled(self) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """Code points of all words, and how many each has."""
+        units = np.frombuffer("".join(self.words.to_pylist()).encode("utf-32-le"), np.uint32)
+        return units, np.asarray(pc.utf8_length(self.words)).astype(np.int64)
+
+
+def build(batches: Iterable[pa.Array], path: Path) -> Vocabulary:
+    """From texts in batches, in the order of items; the numbers go to a file. Words are what
+    spaces divide."""
+    known: dict[str, int] = {}
+    sizes: list[NDArray[np.int64]] = []
+    with path.open("wb") as file:
+        for texts in batches:
+            parts = pc.split_pattern(pc.fill_null(texts, ""), " ")
+            parents, flat = pc.list_parent_indices(parts), pc.list_flatten(parts)
+            full = pc.not_equal(flat, "")
+            coded = flat.filter(full).dictionary_encode()
+            here = [known.setdefault(word, len(known)) for word in coded.dictionary.to_pylist()]
+            ids = np.array(here, np.int32)[np.asarray(coded.indices)]
+            file.write(ids.tobytes())
+            sizes.append(np.bincount(np.asarray(parents.filter(full)), minlength=len(texts)))
+    words = pa.array(list(known), pa.string())
+    order = np.asarray(pc.sort_indices(words)).astype(np.int64)
+    return Vocabulary(
+        _renamed(path, order),
+        np.cumsum(np.concatenate(sizes), dtype=np.int64) if sizes else np.zeros(0, np.int64),
+        words.take(pa.array(order)),
+    )
+
+
+def _renamed(path: Path, order: NDArray[np.int64]) -> NDArray[np.int32]:
+    """The file's numbers after the words were sorted, in place."""
+    if not path.stat().st_size:
+        return np.zeros(0, np.int32)
+    places = np.empty(len(order), np.int32)
+    places[order] = np.arange(len(order), dtype=np.int32)
+    ids: np.memmap[Any, np.dtype[np.int32]] = np.memmap(path, np.int32, "r+")
+    for low in range(0, len(ids), 1 << 20):
+        ids[low : low + (1 << 20)] = places[ids[low : low + (1 << 20)]]
+    return ids

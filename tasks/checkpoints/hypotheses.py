@@ -1,0 +1,81 @@
+"""What further recognisers heard of an utterance, beside the first: which are asked, and the text.
+
+Each hypothesis is a transcript with its own recipe, as if its recogniser were the only one: adding
+a recogniser computes that one alone. A further recogniser hears each utterance by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from tasks import recipe, scoring
+from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.utterance import Utterance
+from tasks.job import Job
+from tasks.scoring import agreement
+from tasks.settings import Plugin, TranscribeSettings
+
+
+@lru_cache(maxsize=8)
+def further(recognisers: tuple[Plugin, ...]) -> tuple[TranscribeSettings, ...]:
+    """Settings with each recogniser but the first as the only one."""
+    return tuple(TranscribeSettings(backend=each) for each in recognisers[1:])
+
+
+def recipes(settings: TranscribeSettings, weights: str, utterance: Utterance) -> tuple[str, ...]:
+    """The recipe of each further transcript. `weights`: identities of all models, one a line."""
+    others = zip(further(settings.recognisers), weights.split("\n")[1:], strict=True)
+    audio, language = utterance.audio, utterance.forced
+    return tuple(recipe.of_transcript(s, w, audio, language) for s, w in others)
+
+
+def asked(settings: TranscribeSettings, heard: Row) -> bool:
+    """Whether further recognisers hear an utterance, by the first one's scores: where each column
+    of `when` is within its limits, or unknown."""
+    for column, limits in settings.when.items():
+        value = heard.get(column)
+        if value is not None and not limits.holds(float(value)):
+            return False
+    return True
+
+
+def attach(
+    utterance: Utterance, wanted: tuple[str, ...], lookup: Callable[[str], Row | None]
+) -> None:
+    """Set `others`, and `missing`: which of them are still to be heard."""
+    rows = [lookup(each) for each in wanted]
+    utterance.missing = tuple(n for n, row in enumerate(rows) if row is None)
+    stated, reference = utterance.language, utterance.reference
+    utterance.others = tuple(
+        scoring.scored(row, reference, stated)
+        for row in rows
+        if row is not None and not row["error_code"]
+    )
+
+
+def texts(utterance: Utterance) -> list[tuple[str, str]]:
+    """(text, normalised) of every recogniser that heard it, the first one's first."""
+    rows = [row for row in (utterance.heard, *utterance.others) if row]
+    return [(row["text"], row["normalised"]) for row in rows if row["text"] is not None]
+
+
+def spoken(job: Job, utterance: Utterance) -> str | None:
+    """The text that was heard, by `transcribe.asr`; None: nobody listened."""
+    first: str | None = (utterance.heard or {}).get("text")
+    if job.transcribe.asr == "first" or not utterance.others or first is None:
+        return first
+    heard = texts(utterance)
+    if job.transcribe.asr == "medoid":
+        return heard[agreement.medoid([normalised for _, normalised in heard])][0]
+    return agreement.rover([text for text, _ in heard]).text
+
+
+def compared(utterance: Utterance, text: str) -> str | None:
+    """A text that was heard, as it is compared."""
+    row = utterance.heard or {}
+    for written, normalised in texts(utterance):
+        if written == text:
+            return normalised
+    language = scoring.language_of(utterance.language, utterance.reference, row["language"])
+    return scoring.normalise(text, language)

@@ -1,0 +1,103 @@
+"""Windows whose local speakers are known to the turns of the recording, in one pass over frames.
+
+Windows are overlap-added with Hamming weights: for each frame (16.875 ms) how many speak, as the
+rounded mean of the windows' counts, at most two, and who, as those with the largest weighted votes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.diarizers._windows import FIRST_S, FRAMES, HOP, LOCAL, RATE, STEP_S, Window
+
+AT_ONCE = 2  # most speakers of a frame
+LONGEST_GAP_S = 0.15  # in a turn
+SHORTEST_S = 0.1  # of a turn
+WEIGHTS = np.hamming(FRAMES)
+
+
+@dataclass(slots=True)
+class Stretch:
+    """Frames `first` to `last` (exclusive) of the recording in which a speaker speaks."""
+
+    speaker: int
+    first: int
+    last: int
+
+    @property
+    def start(self) -> float:
+        """Seconds; half a frame before the first one's centre."""
+        return max(FIRST_S + (self.first - 0.5) * STEP_S, 0.0) if self.first else 0.0
+
+    @property
+    def end(self) -> float:
+        return FIRST_S + (self.last - 0.5) * STEP_S
+
+
+def stretches(
+    windows: Iterable[Window], owners: Mapping[int, Mapping[int, int]], speakers: int
+) -> list[Stretch]:
+    """Where each speaker speaks, in order of time. `owners`: of each window, the speaker of each
+    local speaker."""
+    open_runs: dict[int, Stretch] = {}
+    found: list[Stretch] = []
+    gap = round(LONGEST_GAP_S / STEP_S)
+    for at, who in enumerate(_speaking(windows, owners, speakers)):
+        for speaker in who:
+            run = open_runs.get(speaker)
+            if run is not None and at - run.last < gap:
+                run.last = at + 1
+                continue
+            if run is not None:
+                found.append(run)
+            open_runs[speaker] = Stretch(speaker, at, at + 1)
+    found += open_runs.values()
+    found = [each for each in found if (each.last - each.first) * STEP_S >= SHORTEST_S]
+    return sorted(found, key=lambda each: (each.first, each.last, each.speaker))
+
+
+def _speaking(
+    windows: Iterable[Window], owners: Mapping[int, Mapping[int, int]], speakers: int
+) -> Iterator[tuple[int, ...]]:
+    """The speakers of each frame of the recording."""
+    votes = np.zeros((0, speakers))
+    counts, weights = np.zeros(0), np.zeros(0)
+    base = 0  # the frame of the recording that the arrays start with
+    for window in windows:
+        first = frame_of_window(window.number)
+        if first > base and len(weights):
+            final = first - base
+            yield from _chosen(votes[:final], counts[:final], weights[:final])
+            votes, counts, weights = votes[final:], counts[final:], weights[final:]
+        base = first
+        lacking = FRAMES - len(weights)
+        votes = np.pad(votes, ((0, lacking), (0, 0)))
+        counts, weights = np.pad(counts, (0, lacking)), np.pad(weights, (0, lacking))
+        activity = window.activity
+        of = owners.get(window.number, {})
+        heard = np.zeros((FRAMES, speakers), np.bool_)
+        for local in range(LOCAL):
+            if local in of:
+                heard[:, of[local]] |= activity[:, local]
+        votes += heard * WEIGHTS[:, None]
+        counts += heard.sum(axis=1) * WEIGHTS
+        weights += WEIGHTS
+    yield from _chosen(votes, counts, weights)
+
+
+def frame_of_window(number: int) -> int:
+    """The frame of the recording that a window's first one is."""
+    return round(number * HOP / RATE / STEP_S)
+
+
+def _chosen(
+    votes: NDArray[np.float64], counts: NDArray[np.float64], weights: NDArray[np.float64]
+) -> Iterator[tuple[int, ...]]:
+    many = np.minimum(np.floor(counts / np.maximum(weights, 1e-9) + 0.5), AT_ONCE).astype(int)
+    order = np.argsort(-votes, axis=1, kind="stable")[:, :AT_ONCE]
+    for number, row, ranked in zip(many.tolist(), votes, order.tolist(), strict=True):
+        yield tuple(speaker for speaker in ranked[:number] if row[speaker] > 0)

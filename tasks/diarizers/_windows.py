@@ -1,0 +1,165 @@
+"""Windows of a recording through segmentation 3.0: up to three local speakers in each, and their
+voices.
+
+A window is 10 s and starts 5 s after the one before it; its middle half is its zone (the first's
+begins with the recording, the last's ends with it), so that zones share out the recording. A local
+speaker's voice is embedded from where it speaks alone in the zone, else in the whole window: so
+each second is embedded about once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.speech import embedding
+from tasks.speech.fbank import fbank
+from tasks.weights import finding, registry
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+Floats = NDArray[np.float32]
+Activity = NDArray[np.bool_]
+
+RATE = 16_000  # Hz
+WINDOW, HOP = 160_000, 80_000  # samples
+FRAMES, LOCAL = 589, 3  # of a window: frames, and speakers
+FIRST_S, STEP_S = 0.03097, 0.016875  # centre of the first frame, and from frame to frame
+BATCH = 8  # windows in a run; fixed, so that results do not depend on the blocks pushed
+SETS = np.array(
+    [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1]], np.bool_
+)
+LEAST_S = 0.8  # of a voice alone, for an embedding
+WEAK_S = 0.25  # of a voice at all, for one that is not sure
+MOST_S = 6.0  # of it are embedded
+PIECE_S = 0.5  # shorter runs are left out where there are longer ones
+SHA256 = registry.SEGMENTATION.files[0].sha256
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """A local speaker's embedding [192], from `seconds` of it. Not `sure`: others speak meanwhile,
+    or it is very short; then it is assigned to a speaker, but makes none."""
+
+    local: int
+    vector: Floats
+    seconds: float
+    sure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Window `number`; `activity` Boolean [589, 3], packed; the voices that could be embedded."""
+
+    number: int
+    packed: bytes
+    voices: tuple[Voice, ...]
+
+    @property
+    def activity(self) -> Activity:
+        bits = np.unpackbits(np.frombuffer(self.packed, np.uint8), count=FRAMES * LOCAL)
+        return bits.reshape(FRAMES, LOCAL).astype(np.bool_)
+
+
+def check(asked_by: str, folder: str | None) -> None:
+    """ConfigError, with the command that brings it, where the model is missing or another one."""
+    finding.located(registry.SEGMENTATION, asked_by, folder)
+
+
+@lru_cache(maxsize=2)
+def _session(folder: str | None) -> onnxruntime.InferenceSession:
+    path = finding.located(registry.SEGMENTATION, "segmentation of speakers", folder)
+    return embedding.session(str(path))
+
+
+class Windows:
+    """Samples at 16 kHz in, windows out. Holds the samples of one batch."""
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = folder
+        _session(folder)  # fail before the first block if the model is missing
+        self._held: list[Floats] = []
+        self._count = 0  # samples held, from the start of window `_next` on
+        self._next = 0
+
+    def push(self, samples: Floats) -> Iterator[Window]:
+        self._held.append(samples)
+        self._count += len(samples)
+        whole = (BATCH - 1) * HOP + WINDOW
+        while self._count > whole:  # more: so the last window is never in here
+            held = np.concatenate(self._held)
+            yield from self._run(held[:whole], last=False)
+            self._held, self._count = [held[BATCH * HOP :]], self._count - BATCH * HOP
+
+    def finish(self) -> Iterator[Window]:
+        """The remaining windows; the last one is filled up with zeros."""
+        held = np.concatenate(self._held) if self._held else np.empty(0, np.float32)
+        if not len(held):
+            return
+        count = 1 + max(-(-(len(held) - WINDOW) // HOP), 0)
+        yield from self._run(held, last=True, count=count)
+
+    def _run(self, samples: Floats, last: bool, count: int = BATCH) -> Iterator[Window]:
+        length = (count - 1) * HOP + WINDOW
+        padded = np.pad(samples, (0, length - len(samples)))
+        stack = np.stack([padded[i * HOP : i * HOP + WINDOW] for i in range(count)])
+        found = _session(self._folder).run(None, {"x": stack[:, None]})[0]
+        active: NDArray[np.bool_] = SETS[found.argmax(axis=-1)]  # [count, 589, 3]
+        for i in range(count):
+            end = len(samples) - i * HOP if last and i == count - 1 else WINDOW
+            activity = active[i].copy()
+            activity[frame_of(end / RATE) :] = False  # nobody speaks in the filling
+            voices = self._voices(stack[i], activity, self._next == 0, last and i == count - 1)
+            packed = np.packbits(activity).tobytes()
+            yield Window(self._next, packed, tuple(voices))
+            self._next += 1
+
+    def _voices(
+        self, samples: Floats, activity: Activity, first: bool, last: bool
+    ) -> Iterator[Voice]:
+        solo = activity & (activity.sum(axis=1, keepdims=True) == 1)
+        if not solo.any():
+            return
+        features = fbank(samples)
+        low, high = (0 if first else FRAMES // 4), (FRAMES if last else FRAMES - FRAMES // 4)
+        for local in range(LOCAL):
+            zone = solo[:, local].copy()
+            zone[:low] = zone[high:] = False
+            choices = ((zone, LEAST_S), (solo[:, local], LEAST_S), (activity[:, local], WEAK_S))
+            for where, least in choices:
+                if where.sum() * STEP_S >= least:
+                    chosen = _feature_frames(where)
+                    vector = embedding.embed(features[chosen], self._folder)
+                    yield Voice(local, vector, len(chosen) * 0.01, least == LEAST_S)
+                    break
+
+
+def _feature_frames(where: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Indices of frames of 10 ms in the runs of a mask [589], the longest runs first, up to
+    MOST_S; in order of time."""
+    edges = np.flatnonzero(np.diff(np.r_[0, where.astype(np.int8), 0])).reshape(-1, 2)
+    lengths = edges[:, 1] - edges[:, 0]
+    most = int(MOST_S * 100)
+    taken: list[NDArray[np.int64]] = []
+    held = 0
+    for at in np.lexsort((edges[:, 0], -lengths)):
+        if taken and lengths[at] * STEP_S < PIECE_S and held >= LEAST_S * 100:
+            break
+        start, end = (int((FIRST_S + STEP_S * (e - 0.5)) * 100) for e in edges[at])
+        run = np.arange(max(start, 0), min(end, 998))[: most - held]
+        taken.append(run)
+        held += len(run)
+        if held >= most:
+            break
+    return np.sort(np.concatenate(taken))
+
+
+def frame_of(seconds: float) -> int:
+    """The first frame of a window whose centre is not before a time."""
+    return min(max(-int(-(seconds - FIRST_S) // STEP_S), 0), FRAMES)

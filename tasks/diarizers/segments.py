@@ -1,0 +1,179 @@
+"""Who speaks when: pyannote segmentation 3.0 on windows of 10 s, whose voices (CAM++) are linked.
+
+1. Each window gives up to three local speakers, frame by frame (`_windows.py`), and an embedding of
+   each voice.
+2. Voices are linked over the recording by average linkage (`_linking.py`).
+3. In each window, local speakers are assigned to the speakers found; windows are overlap-added
+   (`_tracks.py`), two speakers at most at a time.
+4. A turn whose voice is nearer to another speaker is moved there.
+
+One pass; a window leaves 0.3 kB and an embedding of each of its voices, about 400 bytes a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tasks.diarizers import Diarizer, Turn, _windows
+from tasks.diarizers._cutting import CuttingSettings
+from tasks.diarizers._linking import Linker, assigned
+from tasks.diarizers._tracks import Stretch, frame_of_window, stretches
+from tasks.diarizers._windows import FRAMES, Window, Windows
+from tasks.recording import Segment
+from tasks.settings import TRANSIENT
+from tasks.speech import embedding
+from tasks.speech.embedding import unit
+from tasks.speech.stream16k import At16k
+from tasks.weights import registry
+
+VERSION = 1
+ASKED_BY = "speakers.use=segments"
+LEAST_SPEAKER_S = 1.5  # of speech that makes a speaker, where there are others
+MOVE = 0.05  # cosine by which another speaker has to be nearer
+
+
+class Settings(CuttingSettings):
+    """How alike voices of one speaker are, and where the models lie."""
+
+    cut: float = Field(
+        0.45,
+        gt=0,
+        lt=1,
+        description="Largest mean cosine distance of two groups of voices that become one speaker; "
+        "more finds fewer speakers.",
+    )
+    path: str | None = Field(
+        None,
+        json_schema_extra=TRANSIENT,
+        description="Folder with the two models; default: where `uttermill models fetch speakers` "
+        "put them.",
+    )
+
+
+def identity(settings: Settings) -> str:
+    """The hashes of both models, which are checked when they are loaded."""
+    return f"{_windows.SHA256[:16]}-{embedding.SHA256[:16]}"
+
+
+def known_models(settings: Settings) -> tuple[registry.Model, ...]:
+    return registry.SEGMENTATION, registry.CAMPPLUS
+
+
+def check_weights(settings: Settings) -> None:
+    """ConfigError where a model is missing or another one."""
+    _windows.check(ASKED_BY, settings.path)
+    embedding.check(ASKED_BY, settings.path)
+
+
+class Segments:
+    def __init__(self, settings: Settings, rate: int) -> None:
+        self._settings, self._rate = settings, rate
+        self._audio = At16k(rate)
+        self._model = Windows(settings.path)
+        self._windows: list[Window] = []
+        self._count = 0  # native samples pushed
+
+    def push(self, block: NDArray[np.float32]) -> None:
+        self._count += len(block)
+        self._windows += self._model.push(self._audio.push(block))
+
+    def finish(self) -> tuple[Turn, ...]:
+        self._windows += self._model.push(self._audio.finish())
+        self._windows += self._model.finish()
+        means = _speakers(self._windows, self._settings.cut)
+        owners = {
+            window.number: _owners(window, means) for window in self._windows if window.voices
+        }
+        found = stretches(self._windows, owners, len(means))
+        return self._turns(found, owners, means)
+
+    def _turns(
+        self,
+        found: list[Stretch],
+        owners: dict[int, dict[int, int]],
+        means: NDArray[np.float64],
+    ) -> tuple[Turn, ...]:
+        heard = _Heard(self._windows, owners)
+        numbers: dict[int, int] = {}
+        turns = []
+        for each in found:
+            vector = heard.of(each)
+            near = None if vector is None else means @ vector
+            speaker = each.speaker
+            if near is not None and near.max() > near[speaker] + MOVE:
+                speaker = int(near.argmax())
+            turns.append(
+                Turn(
+                    self._native(each.start),
+                    max(self._native(each.end), self._native(each.start)),
+                    numbers.setdefault(speaker, len(numbers)),
+                    None,
+                    None if near is None else round(float(near[speaker]), 4),
+                    b"" if vector is None else vector.astype("<f2").tobytes(),
+                )
+            )
+        return tuple(turn for turn in turns if turn.start < turn.end)
+
+    def _native(self, seconds: float) -> int:
+        return min(round(seconds * self._rate), self._count)
+
+
+def _speakers(windows: Sequence[Window], cut: float) -> NDArray[np.float64]:
+    """Mean vectors [k, 192] of the speakers, of length 1."""
+    voices = [voice for window in windows for voice in window.voices]
+    sure = [voice for voice in voices if voice.sure] or voices
+    if not sure:
+        return np.empty((0, embedding.SIZE))
+    linker = Linker(cut)
+    for voice in sure:
+        linker.add(voice.vector, voice.seconds)
+    _, sums, weights = linker.finish()
+    kept = weights >= min(LEAST_SPEAKER_S, weights.max())
+    lengths = np.linalg.norm(sums[kept], axis=1, keepdims=True)
+    found: NDArray[np.float64] = sums[kept] / np.maximum(lengths, 1e-12)
+    return found
+
+
+def _owners(window: Window, means: NDArray[np.float64]) -> dict[int, int]:
+    """The speaker of each local speaker of a window; where there are too few speakers, the
+    nearest."""
+    voices = [(voice.local, voice.vector) for voice in window.voices]
+    found = assigned(voices, means)
+    for local, vector in voices:
+        if local not in found:
+            found[local] = int((means @ vector).argmax())
+    return found
+
+
+class _Heard:
+    """Embeddings of stretches: the mean of the windows' voices in them, by how long they last
+    there."""
+
+    def __init__(self, windows: Sequence[Window], owners: dict[int, dict[int, int]]) -> None:
+        self._windows = {window.number: window for window in windows}
+        self._owners = owners
+
+    def of(self, stretch: Stretch) -> NDArray[np.float32] | None:
+        """Float32 [192] of length 1; None where no voice of it is sure."""
+        total = np.zeros(embedding.SIZE)
+        step = frame_of_window(1)
+        for number in range(max(stretch.first - FRAMES, 0) // step, stretch.last // step + 1):
+            window = self._windows.get(number)
+            if window is None:
+                continue
+            first = frame_of_window(number)
+            low, high = max(stretch.first - first, 0), min(stretch.last - first, FRAMES)
+            if low >= high:
+                continue
+            for voice in window.voices:
+                if voice.sure and self._owners[number].get(voice.local) == stretch.speaker:
+                    total += voice.vector * float(window.activity[low:high, voice.local].sum())
+        return unit(total.astype(np.float32)) if total.any() else None
+
+
+def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Diarizer:
+    return Segments(settings, rate)

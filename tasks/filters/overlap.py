@@ -1,0 +1,39 @@
+"""Share of an utterance in which two voices or more speak at once, by the turns of `speakers`.
+
+Null where nobody asked who speaks.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tasks.audio import Clip
+from tasks.plugins.rules import Limit, Rule
+from tasks.recording import turns
+from tasks.settings import THRESHOLD, StageSettings
+
+VERSION = 1
+AFTER_ALL = True
+COLUMNS = {"overlap": ("1", "share of the utterance in which two voices or more speak")}
+
+
+class Settings(StageSettings):
+    """Limits on the share; clips that are cut at turns have next to none."""
+
+    min: float | None = Field(
+        None, ge=0, le=1, json_schema_extra=THRESHOLD, description="Smallest share kept."
+    )
+    max: float | None = Field(
+        0.1, ge=0, le=1, json_schema_extra=THRESHOLD, description="Largest share kept."
+    )
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    if clip.turns is None or not clip.num_samples:
+        return {"overlap": None}
+    both = sum(end - start for start, end in turns.overlap(clip.turns))
+    return {"overlap": both / clip.num_samples}
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    return (Limit("overlap", settings.min, settings.max, "no_overlap", "overlap"),)

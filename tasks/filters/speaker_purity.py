@@ -1,0 +1,86 @@
+"""Whether an utterance holds one voice: the cosine of the embeddings of its halves.
+
+CAM++ on the channel mean at 16 kHz; of each half the outer HALF_S at most. Two pieces of one voice
+have a cosine above 0.60 (4 s each), those of two voices one below 0.45; shorter ones of one voice
+are less alike, so a limit of 0.3 drops a few of them, too. Null for utterances below 1.6 s, and
+with samples that are not finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tasks.audio import Clip
+from tasks.filters import _derived as derived
+from tasks.plugins.rules import Limit, Rule
+from tasks.settings import THRESHOLD, TRANSIENT, StageSettings
+from tasks.speech import embedding
+from tasks.speech.fbank import RATE, fbank
+from tasks.weights import registry
+
+VERSION = 1
+COSTLY = True
+COLUMNS = {"speaker_purity": ("1", "cosine of the voices of the utterance's halves")}
+LEAST_S, HALF_S = 1.6, 6.0
+
+
+class Settings(StageSettings):
+    """Limits on the cosine, and where the model lies."""
+
+    path: str | None = Field(
+        None,
+        json_schema_extra=TRANSIENT,
+        description="Folder with the model; default: where `uttermill models fetch speakers` put "
+        "it.",
+    )
+    min: float | None = Field(
+        None,
+        ge=-1,
+        le=1,
+        json_schema_extra=THRESHOLD,
+        description="Smallest cosine kept; 0.3 drops most clips of two voices.",
+    )
+    max: float | None = Field(
+        None, ge=-1, le=1, json_schema_extra=THRESHOLD, description="Largest cosine kept."
+    )
+
+
+def identity(settings: Settings) -> str:
+    """The model's hash, which is checked when it is loaded."""
+    return embedding.SHA256[:16]
+
+
+def known_models(settings: Settings) -> tuple[registry.Model, ...]:
+    return (registry.CAMPPLUS,)
+
+
+def check_weights(settings: Settings) -> None:
+    embedding.check("the filter speaker_purity", settings.path)
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    if clip.seconds < LEAST_S:
+        return {"speaker_purity": None}
+    halves = _outer(derived.blocks_16k(clip), round(clip.seconds * RATE))
+    if not all(np.isfinite(half).all() for half in halves):
+        return {"speaker_purity": None}
+    first, last = (embedding.embed(fbank(half), settings.path) for half in halves)
+    return {"speaker_purity": round(float(first @ last), 6)}
+
+
+def _outer(blocks: Iterable[NDArray[np.float32]], count: int) -> list[NDArray[np.float32]]:
+    """The first and the last samples, each at most HALF_S and half of the clip."""
+    size = min(int(HALF_S * RATE), count // 2)
+    first = last = np.empty(0, np.float32)
+    for block in blocks:
+        first = np.concatenate([first, block[: size - len(first)]])
+        last = np.concatenate([last, block])[-size:]
+    return [first, last]
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    return (Limit("speaker_purity", settings.min, settings.max, "several_voices", "one_voice"),)

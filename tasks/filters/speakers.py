@@ -1,0 +1,40 @@
+"""How many people speak in an utterance, by the turns of `speakers`: those with 0.25 s or more.
+
+Null where nobody asked who speaks.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tasks.audio import Clip
+from tasks.plugins.rules import Limit, Rule
+from tasks.recording.turns import voices_in
+from tasks.settings import THRESHOLD, StageSettings
+
+VERSION = 1
+AFTER_ALL = True
+COLUMNS = {"speakers": ("1", "people who speak in the utterance")}
+LEAST_S = 0.25
+
+
+class Settings(StageSettings):
+    """Limits on the number."""
+
+    min: float | None = Field(
+        None, ge=0, json_schema_extra=THRESHOLD, description="Fewest speakers kept."
+    )
+    max: float | None = Field(
+        1, ge=0, json_schema_extra=THRESHOLD, description="Most speakers kept."
+    )
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    if clip.turns is None:
+        return {"speakers": None}
+    heard = voices_in(clip.turns, 0, clip.num_samples)
+    return {"speakers": float(sum(n >= LEAST_S * clip.rate for n in heard.values()))}
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    return (Limit("speakers", settings.min, settings.max, "few_speakers", "many_speakers"),)

@@ -1,0 +1,91 @@
+"""Turns: who speaks when in a recording. Turns of two speakers may overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Samples `start` to `end` of a recording, at its native rate, in which one person speaks.
+
+    `speaker`: number of the voice in the recording, from 0 in the order of first words; `name`:
+    what the source calls it. `confidence`: cosine of the turn's embedding and the mean of its
+    speaker's; None where it is too short for one. `voice`: the embedding, float16 [192].
+    """
+
+    start: int
+    end: int
+    speaker: int
+    name: str | None = None
+    confidence: float | None = None
+    voice: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Voices:
+    """The turns of a recording, and how the job cuts at them; times in samples, native rate.
+
+    `shortest`: of the stretches in which one person speaks, those that are kept; `mixed`: clips may
+    hold several voices.
+    """
+
+    turns: tuple[Turn, ...]
+    shortest: int = 0
+    mixed: bool = False
+
+
+Range = tuple[int, int]
+
+
+def merged(ranges: Iterable[Range]) -> list[Range]:
+    """The union of ranges, in order; ranges that touch become one."""
+    found: list[Range] = []
+    for start, end in sorted(ranges):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
+
+
+def within(turns: Sequence[Turn], start: int, end: int) -> tuple[Turn, ...]:
+    """The parts of turns in [start, end), from `start` on."""
+    return tuple(
+        replace(turn, start=max(turn.start, start) - start, end=min(turn.end, end) - start)
+        for turn in turns
+        if turn.start < end and turn.end > start
+    )
+
+
+def voices_in(turns: Sequence[Turn], start: int, end: int) -> dict[int, int]:
+    """How many samples of [start, end) each speaker speaks in."""
+    ranges: dict[int, list[Range]] = {}
+    for turn in turns:
+        low, high = max(turn.start, start), min(turn.end, end)
+        if low < high:
+            ranges.setdefault(turn.speaker, []).append((low, high))
+    return {
+        speaker: sum(high - low for low, high in merged(own)) for speaker, own in ranges.items()
+    }
+
+
+def overlap(turns: Sequence[Turn]) -> list[Range]:
+    """Where two or more speakers speak at once, in order."""
+    of_speakers: dict[int, list[Range]] = {}
+    for turn in turns:
+        of_speakers.setdefault(turn.speaker, []).append((turn.start, turn.end))
+    edges: list[tuple[int, int]] = []
+    for own in of_speakers.values():
+        for start, end in merged(own):
+            edges += [(start, 1), (end, -1)]
+    found: list[Range] = []
+    speaking = 0
+    for at, step in sorted(edges):  # ends come before starts
+        if speaking >= 2 and found[-1][1] < at:
+            found[-1] = found[-1][0], at
+        speaking += step
+        if speaking >= 2 and step > 0 and (not found or found[-1][1] < at):
+            found.append((at, at))
+    return [(start, end) for start, end in found if start < end]

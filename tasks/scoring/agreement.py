@@ -1,0 +1,120 @@
+"""What several recognisers heard of one clip: how far they agree, and the text that they vote for.
+
+The vote is ROVER (Fiscus 1997, "A post-processing system to yield reduced word error rates"): the
+texts are aligned one after the other into a row of slots, in each of which every text has one word
+or none; each slot goes to the word that most texts have, and on a tie to the earlier text's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from rapidfuzz.distance import Levenshtein
+
+from tasks.scoring._plain import UNSPACED
+from tasks.scoring.rates import words
+
+_WRITTEN = re.compile(rf"[{UNSPACED}][^\w\s{UNSPACED}]*|[^\s{UNSPACED}]+")
+_SIGNS = re.compile(r"[^\w]+")
+Slot = list[str | None]  # the written word of each text so far; None: it has none here
+
+
+def rates(texts: Sequence[str]) -> list[tuple[float, float]]:
+    """(WER, CER) of each pair of normalised texts, in the order of `itertools.combinations`: edits
+    over the length of the longer one, so that neither is the reference; 0 for two empty texts."""
+    split = [words(text) for text in texts]
+    return [
+        (_share(split[a], split[b]), _share(texts[a], texts[b]))
+        for a, b in combinations(range(len(texts)), 2)
+    ]
+
+
+def _share(one: Sequence[str], other: Sequence[str]) -> float:
+    longest = max(len(one), len(other))
+    return Levenshtein.distance(one, other) / longest if longest else 0.0
+
+
+def medoid(texts: Sequence[str]) -> int:
+    """Index of the normalised text that is nearest to all others; the first of equals."""
+    split = [words(text) for text in texts]
+    totals = [sum(_share(one, other) for other in split) for one in split]
+    return totals.index(min(totals))
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """`text`: the words that won, as the earliest text that has them writes them; `confidence`:
+    mean share of the texts that are for what won, over all slots; 1 for texts without words."""
+
+    text: str
+    confidence: float
+
+
+def rover(texts: Sequence[str]) -> Vote:
+    """The vote over texts as they are written; words are the same but for case and punctuation."""
+    slots: list[Slot] = []
+    for number, text in enumerate(texts):
+        slots = _aligned(slots, _WRITTEN.findall(text), number)
+    won: list[str] = []
+    shares = []
+    for slot in slots:
+        keys = [_key(word) for word in slot]
+        best = max(range(len(keys)), key=lambda i: (keys.count(keys[i]), -i))
+        shares.append(keys.count(keys[best]) / len(keys))
+        if (word := slot[best]) is not None:
+            won.append(word)
+    return Vote(_joined(won), sum(shares) / len(shares) if shares else 1.0)
+
+
+def _key(word: str | None) -> str | None:
+    """The word as it is compared; a word of signs only is compared as it is."""
+    return None if word is None else _SIGNS.sub("", word.casefold()) or word
+
+
+def _aligned(slots: list[Slot], written: list[str], number: int) -> list[Slot]:
+    """The slots with one more text, the `number`-th, by fewest edits: 0 where a slot has the word,
+    else 1; a tie prefers a slot to a gap."""
+    keys = [_key(word) for word in written]
+    held = [{_key(word) for word in slot} for slot in slots]
+    rows, columns = len(slots) + 1, len(written) + 1
+    cost = [[0] * columns for _ in range(rows)]
+    # Leaving a slot empty costs nothing where an earlier text has none there either.
+    empty = [0 if None in keyed else 1 for keyed in held]
+    for i in range(1, rows):
+        cost[i][0] = cost[i - 1][0] + empty[i - 1]
+    cost[0] = list(range(columns))
+    for i in range(1, rows):
+        above, row, keyed, skip = cost[i - 1], cost[i], held[i - 1], empty[i - 1]
+        for j in range(1, columns):
+            same = above[j - 1] + (keys[j - 1] not in keyed)
+            row[j] = min(same, above[j] + skip, row[j - 1] + 1)
+    found: list[Slot] = []
+    i, j = rows - 1, columns - 1
+    while i or j:
+        here = cost[i][j]
+        if i and j and here == cost[i - 1][j - 1] + (keys[j - 1] not in held[i - 1]):
+            i, j = i - 1, j - 1
+            found.append([*slots[i], written[j]])
+        elif i and here == cost[i - 1][j] + empty[i - 1]:
+            i -= 1
+            found.append([*slots[i], None])
+        else:
+            j -= 1
+            found.append([*[None] * number, written[j]])
+    return found[::-1]
+
+
+def _joined(written: Sequence[str]) -> str:
+    """Words with spaces between them, but for those of scripts without."""
+    text = ""
+    for word in written:
+        bare = _bare(text[-1:]) or _bare(word[:1])
+        text += word if bare or not text else f" {word}"
+    return text
+
+
+def _bare(letter: str) -> bool:
+    return bool(re.match(f"[{UNSPACED}]", letter))

@@ -1,0 +1,180 @@
+"""Cuts at changes of the speaker: each stretch in which one person speaks is cut by itself.
+
+A stretch is a run of turns of one speaker in which nobody else speaks; pauses inside it stay. Where
+two speak at once is `unsegmented` (`overlap`), and so is a stretch shorter than the diarizer's
+`min_turn_seconds` (`short_turn`). A stretch grows into the silence beside it, up to the middle
+between two and GROW_S at most, since a diarizer's edges are no better than that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.recording.turns import Range, Voices, overlap
+from tasks.segmenters import Kind, Segmenter, Span
+
+GROW_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Samples `start` to `end`, in which only `speaker` speaks."""
+
+    start: int
+    end: int
+    speaker: int
+
+
+def stretches(voices: Voices, rate: int) -> tuple[list[Stretch], list[Range], list[Range]]:
+    """What is kept, where voices overlap, and what is too short; each in order."""
+    both = overlap(voices.turns)
+    alone: list[Stretch] = []
+    for turn in voices.turns:
+        at = turn.start
+        for low, high in [*both, (turn.end, turn.end)]:
+            if high <= at:
+                continue
+            if (end := min(low, turn.end)) > at:
+                alone.append(Stretch(at, end, turn.speaker))
+            at = max(at, high)
+            if at >= turn.end:
+                break
+    alone.sort(key=lambda each: (each.start, each.end))
+    joined: list[Stretch] = []
+    for each in alone:
+        last = joined[-1] if joined else None
+        if (
+            last is not None
+            and last.speaker == each.speaker
+            and not any(last.end <= low < each.start + 1 for low, _ in both)
+        ):
+            joined[-1] = replace(last, end=max(last.end, each.end))
+        else:
+            joined.append(each)
+    kept = [each for each in joined if each.end - each.start >= voices.shortest]
+    short = [(each.start, each.end) for each in joined if each.end - each.start < voices.shortest]
+    taken = sorted([*((each.start, each.end) for each in joined), *both])
+    return [_grown(each, taken, int(GROW_S * rate)) for each in kept], both, short
+
+
+def _grown(stretch: Stretch, taken: list[Range], most: int) -> Stretch:
+    """The stretch with half of the silence on each side."""
+    before = max((end for _, end in taken if end <= stretch.start), default=-stretch.start)
+    after = min((start for start, _ in taken if start >= stretch.end), default=None)
+    low = max(stretch.start - most, (before + stretch.start + 1) // 2, 0)
+    high = stretch.end + most
+    return replace(
+        stretch, start=low, end=high if after is None else min(high, (stretch.end + after) // 2)
+    )
+
+
+class AtTurns:
+    """Runs a segmenter of its own on each stretch; `begin()` makes one."""
+
+    def __init__(self, voices: Voices, rate: int, begin: Callable[[], Segmenter]) -> None:
+        kept, both, short = stretches(voices, rate)
+        self._waiting = deque(kept)
+        self._reasons = {"overlap": both, "short_turn": short}
+        self._begin = begin
+        self._inner: Segmenter | None = None
+        self._stretch: Stretch | None = None
+        self._count = 0  # samples pushed
+        self._done = 0  # samples before it are covered by spans
+
+    def push(self, block: NDArray[np.float32]) -> list[Span]:
+        found: list[Span] = []
+        start, self._count = self._count, self._count + len(block)
+        at = start
+        while at < self._count:
+            stretch = self._stretch
+            if stretch is None:
+                if not self._waiting or self._waiting[0].start >= self._count:
+                    break
+                stretch = self._stretch = self._waiting.popleft()
+                self._inner = self._begin()
+                at = max(at, stretch.start)
+            assert self._inner is not None
+            end = min(stretch.end, self._count)
+            if end > at:
+                found += self._placed(self._inner.push(block[at - start : end - start]))
+            at = max(at, end)
+            if stretch.end <= self._count:
+                found += self._ended()
+        return found
+
+    def finish(self) -> list[Span]:
+        found = self._ended() if self._stretch is not None else []
+        return found + self._between(self._count)
+
+    @property
+    def needed_from(self) -> int:
+        if self._stretch is not None and self._inner is not None:
+            return self._stretch.start + self._inner.needed_from
+        return min(self._waiting[0].start, self._count) if self._waiting else self._count
+
+    def _ended(self) -> list[Span]:
+        assert self._inner is not None
+        found = self._placed(self._inner.finish())
+        self._stretch = self._inner = None
+        return found
+
+    def _placed(self, spans: list[Span]) -> list[Span]:
+        """Spans of the stretch as spans of the recording, and what lies before them."""
+        assert self._stretch is not None
+        found: list[Span] = []
+        for span in spans:
+            start, end = span.start + self._stretch.start, span.end + self._stretch.start
+            found += self._between(start)
+            voice = self._stretch.speaker if span.kind == "utterance" else None
+            found.append(replace(span, start=start, end=end, voice=voice))
+            self._done = max(self._done, end)
+        return found
+
+    def _between(self, end: int) -> list[Span]:
+        """Spans for what no stretch covers, up to `end`."""
+        found: list[Span] = []
+        while self._done < end:
+            stop, kind, reason = self._what(self._done, end)
+            found.append(Span(self._done, stop, kind, reason=reason))
+            self._done = stop
+        return found
+
+    def _what(self, at: int, end: int) -> tuple[int, Kind, str | None]:
+        following = end
+        for reason, ranges in self._reasons.items():
+            for low, high in ranges:
+                if low <= at < high:
+                    return min(high, end), "unsegmented", reason
+                if at < low:
+                    following = min(following, low)
+                    break
+        return following, "non_speech", None
+
+
+class Voiced:
+    """A segmenter whose given segments are turns of a diarizer: spans get the turn's speaker."""
+
+    def __init__(self, inner: Segmenter, speakers: Sequence[int]) -> None:
+        self._inner, self._speakers = inner, speakers
+
+    def push(self, block: NDArray[np.float32]) -> list[Span]:
+        return [*map(self._voiced, self._inner.push(block))]
+
+    def finish(self) -> list[Span]:
+        spans = (span for span in self._inner.finish() if span.end > span.start)
+        return [*map(self._voiced, spans)]
+
+    @property
+    def needed_from(self) -> int:
+        return self._inner.needed_from
+
+    def _voiced(self, span: Span) -> Span:
+        index = span.turn if span.given is None else span.given
+        if index is None:
+            return span
+        return replace(span, given=None, turn=None, voice=self._speakers[index])

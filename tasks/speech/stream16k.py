@@ -1,0 +1,51 @@
+"""A recording's channel mean at 16 kHz, block by block, the same for any size of blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.audio.channels import mean
+
+Floats = NDArray[np.float32]
+
+RATE = 16_000  # Hz
+
+
+class At16k:
+    """Blocks at the native rate in, samples at 16 kHz out. Samples that are not finite are 0."""
+
+    def __init__(self, rate: int) -> None:
+        import soxr
+
+        self._piece = rate  # samples that the resampler gets at once
+        self._held: list[Floats] = []
+        self._count = 0
+        self._resample = (
+            None if rate == RATE else soxr.ResampleStream(rate, RATE, 1, "float32", "HQ")
+        )
+
+    def push(self, block: Floats) -> Floats:
+        """Float32 [n, channels] to the samples [m] that are now known."""
+        mono = mean(block, np.float32)
+        self._held.append(np.nan_to_num(mono, nan=0.0, posinf=0.0, neginf=0.0))
+        self._count += len(mono)
+        if self._count < self._piece:
+            return np.empty(0, np.float32)
+        whole = np.concatenate(self._held)
+        cut = len(whole) - len(whole) % self._piece
+        self._held, self._count = [whole[cut:].copy()], len(whole) - cut
+        pieces = [whole[at : at + self._piece] for at in range(0, cut, self._piece)]
+        return np.concatenate([self._converted(piece, last=False) for piece in pieces])
+
+    def finish(self) -> Floats:
+        """The remaining samples."""
+        rest = np.concatenate(self._held) if self._held else np.empty(0, np.float32)
+        self._held, self._count = [], 0
+        return self._converted(rest, last=True)
+
+    def _converted(self, piece: Floats, last: bool) -> Floats:
+        if self._resample is None:
+            return piece
+        found: Floats = self._resample.resample_chunk(np.ascontiguousarray(piece), last=last)
+        return found

@@ -1,0 +1,77 @@
+"""Who speaks in a recording, before it is cut: a decode of its own, where turns are not known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+
+from tasks import audio, plugins
+from tasks.checkpoints import cuts
+from tasks.job import Job
+from tasks.plugins.contracts import SegmenterPlugin
+from tasks.recording import Locator, Segment
+from tasks.recording.turns import Turn, Voices, voices_in
+from tasks.schema import Row
+from tasks.segmenters import Segmenter, Span
+from tasks.settings import StageSettings
+
+Turns = tuple[Turn, ...]
+
+
+def turns_of(
+    recipe: str | None, known: Turns | None, recording: Row, job: Job
+) -> tuple[Turns | None, list[Row]]:
+    """A recording's turns, and the row that stores them where they are new; None where nobody asks
+    who speaks. ItemError where it cannot be decoded to its end."""
+    if recipe is None or known is not None:
+        return known, []
+    module, settings = plugins.resolve("diarizers", job.speakers)
+    with audio.open_stream(Locator.loads(recording["locator"])) as stream:
+        diarizer = module.start(settings, stream.rate, cuts.segments_of(recording) or ())
+        for block in stream.blocks():
+            diarizer.push(block)
+        rate = stream.rate
+    found = diarizer.finish()
+    row = {
+        "cut": recipe,
+        "recording": recording["recording"],
+        "kind": cuts.TURNS,
+        "start": 0,
+        "end": 0,
+        "rate": rate,
+        "turns": [asdict(turn) for turn in found],
+        "measures": [],
+    }
+    return found, [row]
+
+
+def voices(turns: Turns | None, job: Job) -> Callable[[int], Voices | None]:
+    """What a segmenter needs of the turns, by the recording's rate; None: nothing to go by."""
+    if not turns:
+        return lambda rate: None
+    _, settings = plugins.resolve("diarizers", job.speakers)
+    told = settings.model_dump()
+    shortest, mixed = told.get("min_turn_seconds", 0.0), told.get("mixed", False)
+    return lambda rate: Voices(turns, round(shortest * rate), mixed)
+
+
+def segmenter(
+    module: SegmenterPlugin,
+    settings: StageSettings,
+    rate: int,
+    given: Sequence[Segment],
+    found: Voices | None,
+) -> Segmenter:
+    """The segmenter of a recording: at turns, where they are known and clips may hold one voice
+    only."""
+    if found is None or found.mixed or module.at_turns is None:
+        return module.start(settings, rate, given)
+    return module.at_turns(settings, rate, given, found)
+
+
+def voice_of(span: Span, turns: Turns | None) -> int | None:
+    """The speaker of an utterance: whose turn it was cut from, else who speaks longest in it."""
+    if span.voice is not None or span.kind != "utterance" or not turns:
+        return span.voice
+    heard = voices_in(turns, span.start, span.end)
+    return min(heard, key=lambda speaker: (-heard[speaker], speaker)) if heard else None

@@ -1,0 +1,89 @@
+"""Drops utterances on whose text several recognisers do not agree.
+
+For `transcribe.backends` with two or more: recognisers of different kinds rarely make the same
+mistake. Every pair is compared by words, or by characters where a script has no spaces; each rate
+is edits over the longer text, so that neither is the reference. Null where only one was heard: it
+is never rejected. Limits may differ by language (`by_language`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from tasks.plugins.rules import Limit, Rule
+from tasks.scoring import UNSPACED, agreement
+from tasks.settings import THRESHOLD, StageSettings
+from tasks.text import Heard
+
+COLUMNS = {
+    "agreement": ("1", "1 − mean rate of errors between two recognisers, over all pairs"),
+    "agreement_wer": ("1", "mean word error rate between two recognisers, over all pairs"),
+    "agreement_cer": ("1", "mean character error rate between two recognisers, over all pairs"),
+    "agreement_worst": ("1", "largest rate of errors between two recognisers"),
+    "agreement_votes": ("1", "mean share of recognisers that are for a word of their vote (ROVER)"),
+}
+
+
+_LETTER = re.compile(f"[{UNSPACED}]")
+
+
+class Settings(StageSettings):
+    min: float | None = Field(
+        default=0.8, ge=0, le=1, json_schema_extra=THRESHOLD, description="Least agreement kept."
+    )
+    by_language: Mapping[str, float] = Field(
+        default={},
+        json_schema_extra=THRESHOLD,
+        description="Least agreement kept of a language, by its code, in place of `min`.",
+    )
+    max_worst: float | None = Field(
+        default=None,
+        ge=0,
+        json_schema_extra=THRESHOLD,
+        description="Largest rate of errors kept between any two.",
+    )
+    min_votes: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        json_schema_extra=THRESHOLD,
+        description="Smallest mean share of votes kept.",
+    )
+
+
+def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:
+    if len(heard.hypotheses) < 2:
+        return dict.fromkeys(COLUMNS)
+    pairs = agreement.rates([normalised for _, normalised in heard.hypotheses])
+    wer, cer = (sum(pair[side] for pair in pairs) / len(pairs) for side in (0, 1))
+    side = int(_unspaced("".join(normalised for _, normalised in heard.hypotheses)))
+    return {
+        "agreement": 1.0 - (wer, cer)[side],
+        "agreement_wer": wer,
+        "agreement_cer": cer,
+        "agreement_worst": max(pair[side] for pair in pairs),
+        "agreement_votes": agreement.rover([text for text, _ in heard.hypotheses]).confidence,
+    }
+
+
+def _unspaced(text: str) -> bool:
+    """Whether most letters are of scripts without spaces."""
+    letters = [each for each in text if each.isalpha()]
+    return 2 * len(_LETTER.findall(text)) > len(letters)
+
+
+def verdict(settings: Settings) -> tuple[Rule, ...]:
+    own = tuple(
+        Limit("agreement", min=least, low="disagreement", languages=(code,))
+        for code, least in sorted(settings.by_language.items())
+    )
+    return (
+        Limit("agreement", min=settings.min, low="disagreement",
+              other_than=tuple(sorted(settings.by_language))),
+        *own,
+        Limit("agreement_worst", max=settings.max_worst, high="disagreement"),
+        Limit("agreement_votes", min=settings.min_votes, low="disagreement"),
+    )  # fmt: skip

@@ -1,0 +1,178 @@
+"""Who speaks when: errors of the diarizer `segments` on conversations with exact truth.
+
+    UTTERMILL_CORPUS=… python -m tests.bench.speakers [--json] [--count 18] [--long MINUTES]
+
+Conversations of 2 to 6 of the corpus's 137 readers, 10 s to 4 min, with 0 to 20 % overlap, noise at
+10 dB, and music between turns (`_conversations.py`); one of `--long` minutes for memory. DER is
+NIST's with 0.25 s on each side of a boundary (`_turn_scores.py`). Pieces are the stretches of one
+speaker that recordings are cut at, of 1 s and more; the guard leaves out pieces whose halves'
+cosine (`speaker_purity`) is below 0.3. EER: pairs of clips of the corpus's speakers, 2 s and 4 s
+from the middle of each. Speed is CPU time of one core, decoding not included; memory is what the
+process grows by over the long conversation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.audio import Clip
+from tasks.diarizers import Turn, segments
+from tasks.filters import speaker_purity
+from tasks.recording.turns import Voices
+from tasks.segmenters._at_turns import stretches
+from tasks.speech import embedding
+from tasks.speech.fbank import RATE, fbank
+from tests.bench import _conversations, _turn_scores
+from tests.bench._conversations import Asked, Conversation, Floats
+
+BEDS = ("sb_noise1.wav", "sb_noise2.wav", "sb_noise3.wav", "moh_manolo_camp.wav")
+FIRST_SEED = 100  # the settings were chosen on other ones
+GUARD = 0.3
+BLOCK = 65_536
+
+
+def asked(count: int) -> Iterator[Asked]:
+    """Wishes, cycling through lengths, speakers, overlap, noise and music."""
+    lengths, overlaps = (10, 30, 60, 90, 120, 180, 240), (0.0, 0.1, 0.05, 0.2)
+    for i in range(count):
+        seconds = lengths[i % len(lengths)]
+        speakers = 2 + i % (5 if seconds >= 120 else 2)
+        snr = 10.0 if i % 3 == 2 else None
+        yield Asked(speakers, seconds, overlaps[i % 4], snr, i % 5 == 4, FIRST_SEED + i)
+
+
+def diarized(samples: Floats) -> tuple[tuple[Turn, ...], float]:
+    """Turns at 16 kHz, and the CPU seconds that they took."""
+    began = time.process_time()
+    diarizer = segments.start(segments.Settings(), RATE, ())
+    for at in range(0, len(samples), BLOCK):
+        diarizer.push(samples[at : at + BLOCK, None])
+    return diarizer.finish(), time.process_time() - began
+
+
+def pieces(made: Conversation, turns: tuple[Turn, ...]) -> dict[str, NDArray[np.float64]]:
+    """Frames of true speech in pieces of one speaker: [of the piece's voice, of others], of all
+    pieces and of those that the guard lets through."""
+    kept, _, _ = stretches(Voices(turns, RATE), RATE)
+    found = {"all": np.zeros(2), "guarded": np.zeros(2)}
+    for piece in kept:
+        low, high = piece.start // 160, min(piece.end // 160, len(made.truth))
+        spoken = made.truth[low:high].sum(axis=0)
+        counts = np.array([spoken.max(initial=0), spoken.sum() - spoken.max(initial=0)], float)
+        found["all"] += counts
+        clip = Clip.of(made.samples[piece.start : piece.end], RATE)
+        [pure] = speaker_purity.measure(clip, speaker_purity.Settings()).values()
+        if pure is not None and pure >= GUARD:
+            found["guarded"] += counts
+    return found
+
+
+def error_rate(corpus: Path, seconds: float) -> tuple[float, int]:
+    """Equal error rate over all pairs of clips of speakers with several, and how many clips."""
+    size = int(seconds * RATE)
+    vectors, names = [], []
+    for speaker, clips in _conversations.clips(corpus).items():
+        for clip in [each for each in clips if len(each) >= size][:12]:
+            start = (len(clip) - size) // 2
+            vectors.append(embedding.embed(fbank(clip[start : start + size])))
+            names.append(speaker)
+    near = np.array(vectors) @ np.array(vectors).T
+    same = np.array([[a == b for b in names] for a in names])
+    upper = np.triu(np.ones_like(same), 1).astype(bool)
+    own, other = np.sort(near[same & upper]), np.sort(near[~same & upper])
+    limits = np.concatenate([own, other])
+    missed = np.searchsorted(own, limits) / len(own)
+    false = 1 - np.searchsorted(other, limits) / len(other)
+    return float(np.maximum(missed, false).min()), len(names)
+
+
+def memory(voices: dict[str, list[_conversations.Piece]], minutes: float) -> dict[str, float]:
+    """What the process grows by in a long conversation, which is made minute by minute."""
+    diarizer = segments.start(segments.Settings(), RATE, ())
+    before, most, cpu = _resident_mb(), 0.0, 0.0
+    for minute in range(round(minutes)):
+        made = _conversations.made(Asked(4, 60, 0.05, seed=9), voices, [])
+        began = time.process_time()
+        for at in range(0, len(made.samples), BLOCK):
+            diarizer.push(made.samples[at : at + BLOCK, None])
+        cpu += time.process_time() - began
+        if minute == 0:
+            before = _resident_mb()  # the models are loaded
+        most = max(most, _resident_mb())
+    began = time.process_time()
+    turns = diarizer.finish()
+    cpu += time.process_time() - began
+    grown = max(most, _resident_mb()) - before
+    return {"minutes": minutes, "grown_mb": grown, "x_real_time": minutes * 60 / cpu,
+            "turns": len(turns)}  # fmt: skip
+
+
+def _resident_mb() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+
+
+def measured(corpus: Path, count: int, minutes: float) -> dict[str, Any]:
+    voices = _conversations.load(corpus)
+    beds = [_conversations.decoded(corpus / "noise" / name) for name in BEDS]
+    total = {"all": np.zeros(4), "overlap": np.zeros(4), "alone": np.zeros(4)}
+    both, cut = np.zeros(3), {"all": np.zeros(2), "guarded": np.zeros(2)}
+    right, speech, cpu, seconds = 0, 0, 0.0, 0.0
+    for wish in asked(count):
+        made = _conversations.made(wish, voices, beds)
+        turns, spent = diarized(made.samples)
+        found = _turn_scores.frames_of(turns, RATE, len(made.truth))
+        own = _turn_scores.errors(made.truth, found)
+        alone = _turn_scores.errors(made.truth, found, without_overlap=True)
+        for name, errors in {"all": own, "overlap": own, "alone": alone}.items():
+            if name != "overlap" or wish.overlap:
+                total[name] += (errors.speech, errors.missed, errors.false, errors.confused)
+        both += _turn_scores.overlap(made.truth, found)
+        true = int(made.truth.any(axis=0).sum())
+        right += found.shape[1] == true
+        for name, counts in pieces(made, turns).items():
+            cut[name] += counts
+        speech += int((made.truth.sum(axis=1) == 1).sum())
+        cpu, seconds = cpu + spent, seconds + wish.seconds
+        print(f"{wish.name}: DER {own.der:.1%}, {found.shape[1]} of {true}", flush=True)
+    rates = {short: error_rate(corpus, short) for short in (2.0, 4.0)}
+    return {
+        "conversations": count,
+        "minutes": seconds / 60,
+        "der": {name: float(parts[1:].sum() / parts[0]) for name, parts in total.items()},
+        "missed_false_confused": [float(v / total["all"][0]) for v in total["all"][1:]],
+        "count_right": right / count,
+        "overlap_precision": float(both[0] / max(both[1], 1)),
+        "overlap_recall": float(both[0] / max(both[2], 1)),
+        "pieces": {
+            name: {"other": float(v[1] / max(v.sum(), 1)), "kept": float(v[0] / speech)}
+            for name, v in cut.items()
+        },
+        "eer": {f"{short:.0f} s": rate for short, (rate, _) in rates.items()},
+        "eer_clips": {f"{short:.0f} s": clips for short, (_, clips) in rates.items()},
+        "x_real_time": seconds / cpu,
+        **({"long": memory(voices, minutes)} if minutes else {}),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--count", type=int, default=18)
+    parser.add_argument("--long", type=float, default=0, metavar="MINUTES")
+    args = parser.parse_args()
+    found = measured(Path(os.environ["UTTERMILL_CORPUS"]), args.count, args.long)
+    print(json.dumps(found, indent=None if args.json else 2))
+
+
+if __name__ == "__main__":
+    main()

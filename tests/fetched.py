@@ -1,0 +1,23 @@
+"""Weights that only `uttermill models fetch` brings: without them, what needs them skips."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tasks import shelves
+from tasks.weights import finding, registry
+
+SPEAKERS = all(finding.state(model) == "ok" for model in registry.fetched("speakers"))
+needs_speakers = pytest.mark.skipif(
+    not SPEAKERS, reason="its weights are not here: type `uttermill models fetch speakers`"
+)
+
+
+def filters() -> list[Any]:
+    """Names on the shelf, as parameters of a test that measures."""
+    return [
+        pytest.param(name, marks=needs_speakers) if name == "speaker_purity" else name
+        for name in shelves.names("filters")
+    ]

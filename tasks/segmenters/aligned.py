@@ -10,6 +10,7 @@ not in the audio become one utterance of no samples where they are missing, whic
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from tasks.plugins.contracts.segmenters import Heard
 from tasks.recording import Segment
 from tasks.segmenters import Segmenter, Span, _spoken
 from tasks.settings import Plugin, StageSettings
+from tasks.settings.base import Shelf
 
 VERSION = 1
 
@@ -28,7 +30,7 @@ VERSION = 1
 class Settings(StageSettings):
     """Who hears the recording."""
 
-    backend: Plugin = Field(
+    backend: Annotated[Plugin, Shelf("asr", "recogniser")] = Field(
         Plugin.model_validate({"use": "faster_whisper", "word_timestamps": True}),
         description="Recogniser of the whole recording; it must give the times of words.",
     )

@@ -89,21 +89,21 @@ def estimate(
     settings = PrepareSettings.of_flow(locals())
     began = time.monotonic()
     job = check(settings)
-    with lock.hold(job.out):
-        prepare.record(job, "estimate")
-        with (
-            runs.record(job.out, settings, "estimate-settings.json") as run,
-            runs.scratch() as scratch,
-            metrics.recorded(run.folder) as measured,
-        ):
-            own = replace(job, scratch=scratch)
-            with opened(own, settings.cluster, measured, run.folder) as (caller, progress):
-                result, costs = line(own, caller, progress, fraction, least)
-            result["run"] = run.folder.name
-            result["wall_spent_seconds"] = round(time.monotonic() - began, 3)
-            sample_costs.keep(job, run.folder, result, costs)
-            result["estimate"] = str(run.place / disk.NAME)
-            posting.note(artifacts.forecast(result))
+    with (
+        lock.hold(job.out),
+        runs.record(job.out, settings, "estimate-settings.json") as run,
+        runs.scratch() as scratch,
+        metrics.recorded(run.folder) as measured,
+    ):
+        prepare.record(job, "estimate", run.place)
+        own = replace(job, scratch=scratch)
+        with opened(own, settings.cluster, measured, run.folder) as (caller, progress):
+            result, costs = line(own, caller, progress, fraction, least)
+        result["run"] = run.folder.name
+        result["wall_spent_seconds"] = round(time.monotonic() - began, 3)
+        sample_costs.keep(job, run.folder, result, costs)
+        result["estimate"] = str(run.place / disk.NAME)
+        posting.note(artifacts.forecast(result))
     return result
 
 

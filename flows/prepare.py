@@ -86,20 +86,22 @@ def prepare(
     """
     settings = PrepareSettings.of_flow(locals())
     with body.opened(settings) as run:
-        record(run.job, "prepare")
+        record(run.job, "prepare", run.run.place)
         with posting.LiveArtifact(run.job.out) as live:
             return run.work(TaskRuns, live)
 
 
-def record(job: Job, kind: str) -> None:
-    """Name this flow run, unless a person did, tag it with its OUT, and close the records of dead
-    runs of the same OUT. `kind`: prepare or estimate."""
+def record(job: Job, kind: str, place: Path) -> None:
+    """Name this flow run, unless a person did, note it in the run's folder `place`, and close the
+    records of dead runs of the same OUT. `kind`: prepare or estimate."""
     context = FlowRunContext.get()
     if context and context.flow_run:
         run = context.flow_run
         datasets = [dataset.name for dataset in plugins.datasets(job.sources)]
         name = run_names.name_of(run.name, kind, datasets, datetime.now().astimezone())
-        records.mark_run(run.id, job.out, run.tags, name)
+        records.note_run(run.id, place)
+        if name != run.name:
+            records.rename(run.id, name)
         records.close_dead_runs(job.out, run.id)
 
 

@@ -25,7 +25,7 @@ from tasks.recording.turns import Turn
 from tasks.schema import CUTS
 from tasks.segmenters import Segmenter, Span
 from tasks.settings import Plugin
-from tasks.stages import cutting, handover, measuring, speaking
+from tasks.stages import cutting, handover, hearing, measuring, speaking
 from tasks.stages.arriving import Readers
 from tasks.stages.contract import OfRecording
 
@@ -99,7 +99,8 @@ def _lacking(cut: cuts.Cut, job: Job) -> tuple[tuple[Span, tuple[Plugin, ...]], 
         if s["kind"] == "utterance" and s["end"] > s["start"]:
             key = s["start"], s["end"], s["given"]
             if missing := cut.lacks(key, job.filter.filters, job.filter.measure_all):
-                found.append((Span(s["start"], s["end"], "utterance", s["given"]), missing))
+                span = Span(s["start"], s["end"], "utterance", s["given"], match=s.get("match"))
+                found.append((span, missing))
     return tuple(found)
 
 
@@ -155,10 +156,15 @@ def _cut(unit: Unit, job: Job, writer: handover.Writer) -> list[Row]:
     facts = cutting.StreamFacts()
     rows: list[Row] = []
     locator = Locator.loads(unit.recording["locator"])
+    recogniser = segmenter.hears(settings) if known is None else None
+    text, language = unit.recording["text"], unit.recording["language"]
+    heard = hearing.heard(locator, recogniser, language) if recogniser and text else None
     turns, new = speaking.turns_of(unit.turned, unit.turns, unit.recording, job)
     voices = speaking.voices(turns, job)
 
     def begin(rate: int, at: int) -> Segmenter:
+        if heard is not None:
+            return segmenter.start_heard(settings, rate, text, heard)
         if known is None:
             return speaking.segmenter(segmenter, settings, rate, given or (), voices(rate))
         return cutting.KnownSpans(list(known), at)
@@ -194,6 +200,8 @@ def _cut(unit: Unit, job: Job, writer: handover.Writer) -> list[Row]:
                 "measures": found.measures,
                 "prints": list(found.fingerprints.items()),
                 "turn": span.turn,
+                "text": span.text,
+                "match": span.match,
                 "voice": speaking.voice_of(span, turns),
             }
         )
@@ -202,7 +210,7 @@ def _cut(unit: Unit, job: Job, writer: handover.Writer) -> list[Row]:
         whole = measuring.WholeRecording(facts.decoded, tuple(facts.faults), turns)
     for row in rows:
         if row["kind"] == "utterance" and row["end"] > row["start"]:
-            key = Span(row["start"], row["end"], "utterance", row["given"])
+            key = Span(row["start"], row["end"], "utterance", row["given"], match=row["match"])
             filters = job.filter.filters if known is None else known[key]
             row["measures"].update(measuring.after_all(row, unit.recording, whole, filters))
             if known is None and judge(row["measures"], rules) is not None:

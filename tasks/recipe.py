@@ -85,10 +85,13 @@ def of_cut(
     given: Sequence[Segment] | None,
     turns: str | None = None,
     speakers: Plugin | None = None,
+    text: str | None = None,
+    language: str | None = None,
 ) -> str:
     """Recipe of a recording's cuts. Texts of given segments are in only where words have times:
     sentence ends may be cuts then. Speakers are in where the segmenter goes by them; `turns`, the
-    recipe of a diarizer's turns, and how it asks to cut at them, where there is one."""
+    recipe of a diarizer's turns, and how it asks to cut at them, where there is one. A recording's
+    own text and language are in where a segmenter looks for the text in what it hears."""
     module, settings = _segmenter(segmenter)
     by_speaker = module.uses_speakers(settings)
     spans: list[tuple[object, ...]] | None = None
@@ -103,6 +106,8 @@ def of_cut(
     what: list[object] = [content, spans, *([timed] if timed else [])]
     if turns is not None and speakers is not None:
         what.append([turns, cutting_at_turns(speakers)])
+    if text and module.hears(settings) is not None:
+        what.append(["text", text, language])
     return digest("cut", FILTER_VERSION, DECODE_VERSION, shelf, *what)
 
 
@@ -223,11 +228,15 @@ def settings_of(job: Job) -> JsonObject:
 
 
 def _transcribing(settings: TranscribeSettings) -> JsonObject:
-    """With one recogniser nothing is said of several."""
+    """What is said of several recognisers only where there are several, and no defaults of it: so
+    that one recogniser's versions stay as they were."""
     found = _lasting(settings)
-    if settings.backends:
-        return {**found, "backends": _all("asr", settings.backends)}
-    return {name: value for name, value in found.items() if name not in ("backends", "when", "asr")}
+    several = {name: found.pop(name) for name in ("backends", "when", "asr")}
+    if not settings.backends:
+        return found
+    fields = type(settings).model_fields
+    told = {n: value for n, value in several.items() if getattr(settings, n) != fields[n].default}
+    return {**found, **told, "backends": _all("asr", settings.backends)}
 
 
 def settings_of_plugin(shelf: str, plugin: Plugin) -> JsonObject:

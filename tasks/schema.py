@@ -96,6 +96,8 @@ CUTS = pa.schema(
         _field("measures", pa.map_(S, F64), "measured columns of an utterance"),
         _field("prints", pa.map_(S, pa.binary()), "prints of an utterance, by filter"),
         _field("turn", I64, "index of the source's segment that it is a part of"),
+        _field("text", S, "its part of the recording's text, where the segmenter found it"),
+        _field("match", F64, "how well that agrees with what was heard, 0 to 1"),
         _field("voice", I64, "number of the speaker whose turn it was cut from"),
         _field("turns", pa.list_(TURN), "who speaks when (row `turns`)", "samples at native rate"),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -259,3 +260,16 @@ def test_a_model_that_is_missing_is_found_before_any_worker(tmp_path: Path) -> N
     chosen = TranscribeSettings.model_validate({"backends": [{"use": "fake"}, missing]})
     with pytest.raises(ConfigError, match="is no folder here"):
         recipe.weights(chosen)
+
+
+def test_the_data_card_names_all_and_their_licences(home: Path) -> None:
+    chosen = [*erring(0), {"use": "moonshine"}]
+    verdicts = [{"use": "agreement", "min": 0.0}]
+    settings = {"backend": chosen[0], "backends": chosen, "verdicts": verdicts}
+    published, _ = corpus.run(corpus.job(home, transcribe=settings))
+    card = (published.path / "README.md").read_text()
+    assert "4. Transcribed: `tests.plugins.erring_asr`, `moonshine`, weights" in card
+    assert "Weights of the recogniser `moonshine`: MIT." in card
+    told = json.loads((published.path / "dataset.json").read_text())
+    assert len(told["recipes"]["further_backends"]) == 1
+    assert len(told["recipes"]["weights"].split("\n")) == 2

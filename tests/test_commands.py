@@ -174,6 +174,8 @@ def test_plugins_and_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"whole", "given", "vad", "auto", "applio"} == set(shelves["segmenters"])
     assert {"given", "none", "segments"} == set(shelves["diarizers"])
     assert all(entry["about"] for shelf in shelves.values() for entry in shelf.values())
+    heard = told(capsys, "plugins", "asr.moonshine")["asr"]["moonshine"]["abilities"]
+    assert heard == {"languages": ["en"], "longest": 20.0, "scores": [], "licence": "MIT"}
     tables = told(capsys, "schema")
     assert {"ledger", "utterances", "measures"} <= set(tables)
     for table in tables.values():

@@ -57,11 +57,16 @@ def test_nothing_to_do(home: Path) -> None:
     assert plan.clips == (10, 10)
 
 
+SEVERAL = [{"use": "fake"}, {"use": "fake", "seed": 3}]
+
+
 @pytest.mark.parametrize(
     ("changes", "causes"),
     [
         ({"resample": {"rate": 24000}}, ["resample.rate"]),
         ({"transcribe": {"backend": {"use": "fake", "seed": 3}}}, ["transcribe.backend.seed"]),
+        ({"transcribe": {"backend": {"use": "fake"}, "backends": SEVERAL}},
+         ["transcribe.backends"]),
         ({"filter": corpus.filters(max=1.1)}, ["filter.filters.duration.max"]),
         ({"filter": corpus.filters({"use": "peak"})}, ["filter.filters.peak"]),
         ({"package": {"formats": ["nemo"]}}, ["package.formats.nemo", "package.formats.wenet"]),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows import cli
+from flows.cluster.spawning import environment
+from tasks import storage
 from tasks.accounting import summary
 from tasks.checkpoints import manifest
 from tasks.checkpoints.view import ShardView
@@ -20,8 +24,11 @@ from tasks.estimating import what_if
 from tasks.job import Job
 from tasks.reviews import applied, log
 from tasks.reviews.log import Decision
+from tasks.storage import tables
+from tasks.storage.objects import Objects
 from tasks.upkeep.verify import verify
 from tests import corpus
+from tests.s3_server import BUCKET, S3
 
 WHEN = "2026-01-31T12:00:00Z"
 
@@ -216,6 +223,79 @@ def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     for each in some:
         each.join()
     assert len(log.last(log.read(log.stored(tmp_path)))) == 200
+
+
+@pytest.fixture
+def bucket(s3: S3, request: pytest.FixtureRequest) -> Iterator[str]:
+    with environment(s3.environment):
+        yield f"s3://{BUCKET}/{request.node.name}"
+
+
+def _append_to(url: str, number: int) -> None:
+    for at in range(12):
+        log.append(storage.place(url), [Decision(f"u-{number}-{at}", "drop", when=WHEN)])
+
+
+def test_writers_at_once_lose_nothing_in_a_bucket(bucket: str) -> None:
+    out = storage.place(bucket)
+    log.append(out, [Decision("first", "keep", when=WHEN)])
+    before = log.stored(out)
+    spawn = multiprocessing.get_context("spawn")
+    some = [spawn.Process(target=_append_to, args=(bucket, number)) for number in range(3)]
+    for each in some:
+        each.start()
+    for each in some:
+        each.join()
+    assert log.stored(out).startswith(before), "what was read stays the beginning"
+    found = [each.id for each in log.read(log.stored(out))]
+    assert sorted(found) == sorted(
+        ["first", *(f"u-{n}-{at}" for n in range(3) for at in range(12))]
+    )
+    for number in range(3):
+        mine = [each for each in found if each.startswith(f"u-{number}-")]
+        assert mine == [f"u-{number}-{at}" for at in range(12)], "each writer's in their order"
+
+
+def test_a_run_in_a_bucket_applies_them(
+    tmp: Path, bucket: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Decisions come by import, and after a file that was copied there."""
+    job = replace(strict(tmp), out=storage.place(bucket))
+    corpus.run(job)
+    newest = versions.newest(job.out)
+    assert newest is not None
+    rows = tables.read(newest / "ledger.parquet").to_pylist()
+    keys = {Path(row["recording"]).stem: row["utterance"] for row in rows}
+    storage.write_atomic(log.path(job.out), log._line(Decision(keys["r03"], "drop", when=WHEN)))
+    storage.write_atomic(job.out / "runs" / "one" / "run.json", b"{}")  # as a run from the CLI
+    fixes = tmp / "fixes.jsonl"
+    fixes.write_text(json.dumps({"id": keys["r00"], "decision": "keep", "when": WHEN}) + "\n")
+    assert cli.main(["review", "import", str(fixes), "--out", bucket, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["imported"] == 1
+    assert cli.main(["review", "export", bucket]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {line["id"]: line["decision"] for line in lines} == {
+        keys["r00"]: "keep", keys["r03"]: "drop"}  # fmt: skip
+    published, counts = corpus.run(job)
+    assert published.new
+    assert counts["transcribe"] == (1, 4)
+    rows = tables.read(published.path / "ledger.parquet").to_pylist()
+    reasons = {Path(row["recording"]).stem: row["reason"] for row in rows}
+    assert (reasons["r00"], reasons["r03"]) == ("packaged", "person")
+
+
+def test_a_store_that_lets_objects_be_written_over(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = Objects.put
+
+    def over(self: Objects, path: Path, data: bytes, exclusive: bool = False) -> None:
+        put(self, path, data)
+
+    monkeypatch.setattr(Objects, "put", over)
+    with pytest.raises(ConfigError, match="If-None-Match"):
+        log.append(storage.place(bucket), [Decision("a", "keep", when=WHEN)])
+    assert log.stored(storage.place(bucket)) == b""
 
 
 def test_a_line_that_a_crash_cut_short(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_clauses_and_pauses_where_no_sentence_ends() -> None:
     ],
 )
 def test_where_a_sentence_ends(word: str, following: str, rank: int) -> None:
-    assert _sentences._rank(word, following) == rank
+    assert _sentences.rank(word, following) == rank
 
 
 @settings(max_examples=200, deadline=None)

@@ -166,15 +166,15 @@ def test_a_server_that_cannot_start_is_tried_again_and_says_why(
     assert (tmp_path / "starts").read_text() == "\n" * server.STARTS
 
 
-def test_owner_tags_tell_the_living_from_the_dead() -> None:
-    mine = history.owner_tag()
+def test_owners_tell_the_living_from_the_dead() -> None:
+    mine = history.owner()
     assert history.is_alive(mine) is True
-    pid, host, start = mine.removeprefix("owner:").split("@")
-    assert history.is_alive(f"owner:{pid}@{host}@{float(start) - 100}") is False  # pid used again
-    assert history.is_alive(f"owner:{pid}@elsewhere@{start}") is None
+    pid, host, start = mine.split("@")
+    assert history.is_alive(f"{pid}@{host}@{float(start) - 100}") is False  # pid used again
+    assert history.is_alive(f"{pid}@elsewhere@{start}") is None
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
-    assert history.is_alive(f"owner:{ended.pid}@{host}@{start}") is False
+    assert history.is_alive(f"{ended.pid}@{host}@{start}") is False
 
 
 RUN = """
@@ -182,7 +182,7 @@ import sys, time
 from pathlib import Path
 from prefect import flow, task
 from prefect.runtime import flow_run
-from flows.server.history import mark_run
+from flows.server.history import note_run
 from flows.cluster.chains import map_chains
 
 @task
@@ -195,7 +195,7 @@ def part():
 
 @flow
 def prepare():
-    mark_run(flow_run.id, Path(sys.argv[1]), flow_run.tags)
+    note_run(flow_run.id, Path(sys.argv[1]) / "runs" / str(time.time_ns()))
     print(flow_run.id, flush=True)
     map_chains([hang, lambda number: part()], lambda call: call(0), 2)
 

@@ -101,6 +101,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
     },
     "filters.speakers": {"min": NUMBER, "max": Entry(THRESHOLD, 2.0)},
     "segmenters.whole": {},
+    "segmenters.aligned": {"backend": Entry(RECIPE, {"use": "fake"})},
     "segmenters.given": {
         "target_seconds": Entry(RECIPE, 8.0),
         "max_seconds": Entry(RECIPE, 20.0),
@@ -137,6 +138,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
         f"{side}_{part}": NUMBER for side in ("min", "max") for part in ("fraction", "longest")
     },
     "filters.nmf_snr": {"min": NUMBER, "max": NUMBER},
+    "filters.alignment": {"min": NUMBER, "max": Entry(THRESHOLD, 0.9)},
     "filters.snr": {"min": NUMBER, "max": NUMBER},
     "filters.dnsmos": {
         "device": Entry(TRANSIENT, "cuda"),

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from tasks import storage
 from tasks.dataset import versions
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
@@ -85,8 +84,6 @@ def _unknown(out: Path, ids: Iterable[str]) -> set[str]:
 
 def told(out: Path, everything: bool) -> list[JsonObject]:
     """The decisions that count, by id; with `everything` all of them, oldest first."""
-    if not storage.exists(log.path(out)):
-        return []
     known = log.read(log.stored(out))
     chosen = known if everything else [each for _, each in sorted(log.last(known).items())]
     return [{k: v for k, v in asdict(each).items() if v} for each in chosen]

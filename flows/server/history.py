@@ -1,17 +1,16 @@
 """Prefect's record of runs: complete before a server stops, and never "Running" for ever.
 
-A run marks its flow run with two tags: `out:<hash of OUT>` and `owner:<pid>@<host>@<start>`.
-The next run of the same OUT, which holds OUT's lock by then, closes the records of dead owners.
+A run notes its flow run and its process in OUT/runs/<id>/prefect.json. The next run of the same
+OUT, which holds OUT's lock by then, closes the records of those whose process died.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
+import json
 import socket
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,11 @@ from prefect.logging.handlers import APILogWorker
 from prefect.states import Crashed
 
 from flows.server.replaced import replaced
+from tasks import storage
 from tasks.json_types import JsonObject
 
 OPEN_STATES = [state.value for state in StateType if state not in TERMINAL_STATES]
+NOTE = "prefect.json"
 LAST_RUNS = 50  # of an OUT that are checked for records they left open
 #: A flow run in these states has a process; scheduled, pending and paused ones wait for theirs.
 RUNNING_STATES = [StateType.RUNNING.value, StateType.CANCELLING.value]
@@ -38,20 +39,15 @@ PAGE = 200
 QUIET_SECONDS = 3.0  # three flushes of the server's task-run recorder
 
 
-def out_tag(out: Path) -> str:
-    """`out:` and 12 hex digits of OUT's resolved path."""
-    return "out:" + hashlib.sha256(os.fsencode(str(out.resolve()))).hexdigest()[:12]
+def owner() -> str:
+    """This process: pid, host and start time, which tells a reused pid apart."""
+    process = psutil.Process()
+    return f"{process.pid}@{socket.gethostname()}@{process.create_time():.2f}"
 
 
-def owner_tag(pid: int | None = None) -> str:
-    """`owner:` with pid, host and start time, which tells a reused pid apart."""
-    process = psutil.Process(pid)
-    return f"owner:{process.pid}@{socket.gethostname()}@{process.create_time():.2f}"
-
-
-def is_alive(tag: str) -> bool | None:
-    """Whether the owner in the tag lives; None when that cannot be known on this host."""
-    pid, host, start = tag.removeprefix("owner:").split("@")
+def is_alive(owner: str) -> bool | None:
+    """Whether the process lives; None when that cannot be known on this host."""
+    pid, host, start = owner.split("@")
     if host != socket.gethostname():
         return None
     try:
@@ -61,17 +57,26 @@ def is_alive(tag: str) -> bool | None:
     return abs(created - float(start)) < 1.0
 
 
-def mark_run(
-    flow_run_id: UUID, out: Path, tags: Iterable[str] = (), name: str | None = None
-) -> None:
-    """Tag the flow run with its OUT and its owner; `tags` are those it has already. `name`: a new
-    one.
+def note_run(flow_run_id: UUID, place: Path) -> None:
+    """Write the flow run and its process into the run's folder, OUT/runs/<id>."""
+    told = {"flow_run": str(flow_run_id), "owner": owner()}
+    storage.write_atomic(place / NOTE, json.dumps(told).encode())
 
-    A retry of the same flow run has another process, so the former owner's tag is dropped.
-    """
-    kept = [tag for tag in tags if not tag.startswith(("owner:", "out:"))]
+
+def noted(out: Path) -> dict[str, str]:
+    """The last flow runs of OUT, newest first, with the process of each: of a retry, its own."""
+    names = storage.of(out).tree(out / "runs")
+    found: dict[str, str] = {}
+    for name in [name for name in names if name.endswith(f"/{NOTE}")][: -LAST_RUNS - 1 : -1]:
+        with suppress(OSError, ValueError, KeyError):  # a folder that is being removed
+            told = json.loads(storage.read(out / "runs" / name))
+            found.setdefault(told["flow_run"], told["owner"])
+    return found
+
+
+def rename(flow_run_id: UUID, name: str) -> None:
     with get_client(sync_client=True) as client:
-        client.update_flow_run(flow_run_id, tags=[*kept, out_tag(out), owner_tag()], name=name)
+        client.update_flow_run(flow_run_id, name=name)
 
 
 def close_dead_runs(out: Path, me: UUID | None = None) -> tuple[int, int]:
@@ -80,10 +85,13 @@ def close_dead_runs(out: Path, me: UUID | None = None) -> tuple[int, int]:
     Call it while holding OUT's lock, before the run's first task. `me` is the calling flow run:
     it stays open, but task runs that its dead former attempt left open are closed.
     """
+    # Only the last runs, and only their open children: a history grows for ever.
+    owners = noted(out)
+    if not owners:
+        return 0, 0
     with get_client(sync_client=True) as client:
-        # Only the last runs, and only their open children: a history grows for ever.
-        roots = _flow_runs(client, {"tags": {"all_": [out_tag(out)]}}, newest=LAST_RUNS)
-        dead = [run for run in roots if run.id == me or _is_dead(run)]
+        roots = _flow_runs(client, {"id": {"any_": [*owners]}})
+        dead = [run for run in roots if run.id == me or _is_dead(run, owners[str(run.id)])]
         which = {
             "parent_flow_run_id": {"any_": _ids(dead)},
             "state": {"type": {"any_": OPEN_STATES}},
@@ -104,9 +112,8 @@ def close_dead_runs(out: Path, me: UUID | None = None) -> tuple[int, int]:
     return len(running), len(tasks)
 
 
-def _is_dead(run: FlowRun) -> bool:
-    owner = next((tag for tag in run.tags if tag.startswith("owner:")), None)
-    alive = is_alive(owner) if owner else None
+def _is_dead(run: FlowRun, owner: str) -> bool:
+    alive = is_alive(owner)
     if alive is not None:
         return not alive
     began = run.start_time or run.expected_start_time
@@ -181,14 +188,8 @@ def _ids(runs: Iterable[FlowRun]) -> list[str]:
     return [str(run.id) for run in runs]
 
 
-def _flow_runs(
-    client: SyncPrefectClient, which: JsonObject, newest: int | None = None
-) -> list[FlowRun]:
-    """All flow runs that match a filter, or the `newest` of them."""
-    if newest is not None:
-        last: JsonObject = {"sort": "EXPECTED_START_TIME_DESC", "limit": newest}
-        rows = _post(client, "/flow_runs/filter", flow_runs=which, **last)
-        return [FlowRun.model_validate(row) for row in rows]
+def _flow_runs(client: SyncPrefectClient, which: JsonObject) -> list[FlowRun]:
+    """All flow runs that match a filter."""
     found: list[FlowRun] = []
     while True:
         rows = _post(

@@ -31,6 +31,9 @@ def first_break(file: BinaryIO, size: int) -> int | None:
 
 def _first_break(file: BinaryIO, size: int) -> int | None:
     at, count = id3_length(file), 0
+    file.seek(at)
+    if not frame_bytes(file.read(_HEADER)):
+        return None
     base, data = at, b""
     while True:
         if at - base + _LONGEST + _ID3V1 > len(data) and base + len(data) < size:

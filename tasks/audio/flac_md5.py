@@ -54,10 +54,16 @@ class Md5:
         self.exact = info.md5 is not None and info.bits <= 24
 
     def add(self, block: NDArray[np.float32]) -> None:
-        if self.exact:
-            ints = np.rint(block.astype(np.float64) * 2 ** (self._info.bits - 1)).astype("<i4")
-            width = (self._info.bits + 7) // 8
-            self._md5.update(ints.reshape(-1, 1).view("u1")[:, :width].tobytes())
+        if not self.exact:
+            return
+        # A power of two and float32 hold every sample of up to 24 bits exactly.
+        whole = np.rint(block * np.float32(2 ** (self._info.bits - 1)))
+        width = (self._info.bits + 7) // 8
+        if width == 2:
+            self._md5.update(np.ascontiguousarray(whole.astype("<i2")).data)
+        else:
+            bytes_of = whole.astype("<i4").reshape(-1, 1).view("u1")
+            self._md5.update(bytes_of[:, :width].tobytes())
 
     def differs(self) -> bool:
         return self.exact and self._md5.digest() != self._info.md5

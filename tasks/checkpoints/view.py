@@ -29,6 +29,7 @@ from tasks.reviews.log import Decision
 from tasks.settings import StageSettings
 
 PERSON = "person"  # reason of what a person dropped
+MOST_DETAIL = 500  # characters of a text that was not said
 
 
 class ShardView:
@@ -67,7 +68,9 @@ class ShardView:
     def cut_recipe(self, recording: Row) -> str:
         given, content = segments_of(recording), recording["content"]
         turns = recipe.of_turns(self.job.speakers, content, given)
-        return recipe.of_cut(self.job.filter.segmenter, content, given, turns, self.job.speakers)
+        text, language = recording["text"], recording["language"]
+        chosen = self.job.filter.segmenter, content, given, turns, self.job.speakers
+        return recipe.of_cut(*chosen, text, language)
 
     def turned(self, recording: Row) -> tuple[str | None, tuple[Turn, ...] | None]:
         """The recipe of a recording's turns, None where nobody asks who speaks; and the turns, None
@@ -161,7 +164,7 @@ class ShardView:
                     if (part := span.get("turn")) is not None:
                         start, end = (at / cut.rate for at in (utterance.start, utterance.end))
                         utterance.part_text = texts.between(part, start, end)
-                    if span["given"] is None and part is None:
+                    if utterance.segment is None and part is None:
                         utterance.company = companies.get((span["start"], span["end"]))
                     if given and utterance.id in seen:
                         utterance.outcome = Outcome("failed", "filter", "duplicate_segment")
@@ -182,7 +185,7 @@ class ShardView:
         free = [
             (span["start"], span["end"])
             for span in spans
-            if span["given"] is None and span.get("turn") is None
+            if span["given"] is None and span.get("turn") is None and span.get("text") is None
         ]
         audio = partial(recipe.of_audio, self.job.resample, recording["content"])
         return sharing.companies(free, cut.rate, self._shared_seconds, audio)
@@ -206,7 +209,7 @@ class ShardView:
             cut.measures.get((start, end, index), {}),
             recipe.of_audio(self.job.resample, recording["content"], start, end),
             Outcome("pending", "resample"),
-            given[index] if given is not None and index is not None else None,
+            _segment(span, cut.rate, given),
             given[part_of] if given is not None and part_of is not None else None,
             cut.fingerprints.get((start, end, index), {}),
             index is None and start == 0 and end == cut.decoded,
@@ -229,6 +232,9 @@ class ShardView:
     def _filter_outcome(self, utterance: Utterance, cut: Cut, rules: tuple[Rule, ...]) -> Outcome:
         start, end = utterance.start, utterance.end
         chosen = self.job.filter
+        if start >= end and utterance.given is None:  # of a text
+            lost = utterance.segment.text if utterance.segment else None
+            return Outcome("dropped", "filter", "not_in_audio", detail=(lost or "")[:MOST_DETAIL])
         if start >= end:
             return Outcome("failed", "filter", "segment_outside_audio")
         if not utterance.spared and (no := judge(utterance.measures, rules)):
@@ -310,3 +316,12 @@ class ShardView:
 
 def _failed(stage: str, row: Row) -> Outcome:
     return Outcome("failed", stage, row["error_code"], detail=row["error_detail"] or "")
+
+
+def _segment(span: Row, rate: int, given: Sequence[Segment] | None) -> Segment | None:
+    """The source's segment that a span is, or the sentence that was found there."""
+    if given is not None and span["given"] is not None:
+        return given[span["given"]]
+    if (text := span.get("text")) is None:
+        return None
+    return Segment(span["start"] / rate, span["end"] / rate, text=text)

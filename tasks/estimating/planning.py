@@ -201,7 +201,9 @@ class _Walk:
         if not weights.keeps(self.job.package, utterance.recording["dataset"], utterance.id):
             return
         measured_only = outcome.stage == "filter" and {pcm, text} <= there
-        if outcome.outcome == "packaged" or measured_only:
+        # What further recognisers hear may drop a clip, but not change the first one's text.
+        compared = bool(utterance.missing) and self.job.transcribe.asr == "first"
+        if outcome.outcome == "packaged" or measured_only or compared:
             self.stay[utterance.id] = seconds
         elif outcome.outcome == "pending":
             self.coming[utterance.id] = seconds

@@ -121,7 +121,7 @@ class Group:
             part = memoryview(data)[at - low : at - low + size]
             if zlib.crc32(part) != crc:
                 raise _damaged(self, "ledger.bin")
-            parts.append(pa.ipc.open_stream(pa.py_buffer(part)).read_all())
+            parts.append(pa.ipc.open_stream(pa.py_buffer(part), options=_ALONE).read_all())
         return pa.concat_tables(parts)
 
 
@@ -244,6 +244,7 @@ def _sliced(ledger: pa.Table) -> tuple[bytes, list[tuple[int, int, int]]]:
     return bytes(whole), slices
 
 
+_ALONE = pa.ipc.IpcReadOptions(use_threads=False)  # for small streams, threads cost more
 _FAST = pa.ipc.IpcWriteOptions(compression="lz4")
 
 

@@ -5,7 +5,8 @@
 
 Of several decisions on one utterance the last counts; `undo` leaves it to the settings again.
 Writers take a lock and append in one write, so that several at once lose nothing, and what a run
-has read stays as it was.
+has read stays as it was. In a bucket each batch is an object below OUT/reviews instead, after
+those of an OUT/reviews.jsonl that was copied there (`tasks.storage.appended`).
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from typing import Any
 
 from tasks import storage
 from tasks.errors import ConfigError
+from tasks.storage import appended
 
 NAME = "reviews.jsonl"
+FOLDER = "reviews"  # of a bucket
 DECISIONS = ("keep", "drop", "retext", "undo")
 RETEXT = ("re-text", "text")  # other words for `retext`
 SAME = {"why": "note", "utterance": "id"}  # other names of keys
@@ -83,15 +86,13 @@ def checked(given: Mapping[str, Any], when: str, place: str = "") -> Decision:
 
 
 def append(out: Path, decisions: Sequence[Decision]) -> None:
-    """Append decisions, all or none; ConfigError where OUT is no folder of a file system."""
-    if storage.of(out).remote:
-        raise ConfigError(
-            f"{out} is an object store, where nothing can be appended; export decisions on a copy "
-            f"of OUT in a folder, and put its {NAME} there"
-        )
+    """Append decisions, all or none."""
     if not decisions:
         return
     data = b"".join(_line(each) for each in decisions)
+    if storage.of(out).remote:
+        appended.append(out / FOLDER, data)
+        return
     handle = os.open(path(out), os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -130,11 +131,13 @@ def read(data: bytes) -> list[Decision]:
 
 
 def stored(out: Path) -> bytes:
-    """The file's bytes, up to its last whole line."""
+    """The file's bytes, up to its last whole line; on an object store, those of all its parts."""
     try:
         data = storage.read(path(out))
     except FileNotFoundError:
-        return b""
+        data = b""
+    if storage.of(out).remote:
+        data += appended.read(out / FOLDER)
     return data[: data.rfind(b"\n") + 1]
 
 

@@ -32,7 +32,7 @@ def cuts(
     """Seconds at which the span from `start` to `end` is cut, in order; none where it is not longer
     than `longest`. Every piece is as short as that, unless a single word is longer."""
     places = [
-        ((one.end + other.start) / 2, _rank(one.word, other.word), other.start - one.end)
+        ((one.end + other.start) / 2, rank(one.word, other.word), other.start - one.end)
         for one, other in pairwise(words)
     ]
     found: list[float] = []
@@ -60,7 +60,7 @@ def _cost(place: tuple[float, int, float], wanted: float) -> float:
     return abs(where - wanted) if rank < 2 else -pause
 
 
-def _rank(word: str, following: str) -> int:
+def rank(word: str, following: str) -> int:
     """0: a sentence ends after the word; 1: a clause; 2: neither."""
     core = word.rstrip(CLOSING)
     last = core[-1:]

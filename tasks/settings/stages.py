@@ -21,6 +21,7 @@ Filter = Annotated[Plugin, Shelf("filters", "Filter", listed=True)]
 Resampler = Annotated[Plugin, Shelf("resamplers", "Resampler")]
 Level = Annotated[Plugin, Shelf("levels", "Level", listed=True)]
 Backend = Annotated[Plugin, Shelf("asr", "Recogniser")]
+OneOfBackends = Annotated[Plugin, Shelf("asr", "Recogniser", listed=True)]
 Verdict = Annotated[Plugin, Shelf("text", "Verdict", listed=True)]
 
 
@@ -107,7 +108,7 @@ class TranscribeSettings(StageSettings):
     backend: Backend = Field(
         Plugin(use="faster_whisper"), description="The recogniser; none: the sources' texts alone."
     )
-    backends: tuple[Backend, ...] = Field(
+    backends: tuple[OneOfBackends, ...] = Field(
         (),
         description="Several recognisers, the first of which is `backend`: each text is kept, and "
         "the verdict `agreement` compares them.",

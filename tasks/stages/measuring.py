@@ -39,6 +39,7 @@ def after_all(
         recording["size"],
         recording_samples=whole.decoded,
         faults=touching(whole.faults, start, end),
+        match=row.get("match"),
         turns=None if whole.turns is None else turns.within(whole.turns, start, end),
     )
     found: dict[str, float | None] = {}

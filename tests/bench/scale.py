@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -190,6 +191,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     options.wants = lambda step: not options.only or step in options.only
+    os.environ["OMP_NUM_THREADS"] = "1"  # as workers have it; it also is Arrow's number of threads
     home = options.out or Path(tempfile.mkdtemp(prefix="scale-"))
     try:
         for line in steps(options, home / "out"):

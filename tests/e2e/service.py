@@ -19,9 +19,8 @@ import yaml
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, State, StateType, TaskRun
-from prefect.client.schemas.sorting import FlowRunSort
 
-from flows.server.history import out_tag
+from flows.server.history import noted
 from tests.faults.command import ROOT, TOKEN, Site, soon
 from tests.plugins import gate
 
@@ -165,10 +164,7 @@ def flow_run(run: UUID) -> FlowRun:
 
 def newest(out: str) -> UUID:
     """The flow run that was begun last for an OUT."""
-    of_out = FlowRunFilter.model_validate({"tags": {"all_": [out_tag(Path(out))]}})
-    with get_client(sync_client=True) as client:
-        runs = client.read_flow_runs(flow_run_filter=of_out, sort=FlowRunSort.START_TIME_DESC)
-    return runs[0].id
+    return UUID(next(iter(noted(Path(out)))))
 
 
 def state(run: UUID) -> State[Any]:
@@ -184,9 +180,9 @@ def end_of(run: UUID, seconds: float = 120) -> State[Any]:
 
 
 def owner(run: UUID) -> psutil.Process:
-    """The process of a flow run that has begun, from its tag."""
-    (tag,) = [tag for tag in flow_run(run).tags if tag.startswith("owner:")]
-    return psutil.Process(int(tag.removeprefix("owner:").split("@")[0]))
+    """The process of a flow run that has begun, as it noted itself."""
+    told = noted(Path(flow_run(run).parameters["out"]))[str(run)]
+    return psutil.Process(int(told.split("@")[0]))
 
 
 def task_runs(*runs: UUID) -> dict[UUID, TaskRun]:

@@ -147,7 +147,7 @@ def retried(site: Site, run: UUID, reference: Path) -> None:
     assert len(second) == 2 + 3 * SHARDS
     ended = service.flow_run(run)
     assert ended.run_count == 2
-    assert len([tag for tag in ended.tags if tag.startswith("owner:")]) == 1
+    assert not [tag for tag in ended.tags if ":" in tag], "nothing technical"
     assert differences(out, reference) == []
 
 

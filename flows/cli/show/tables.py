@@ -50,8 +50,9 @@ def funnel(result: JsonObject, console: Console) -> None:
     row("packaged", utterances["packaged"], seconds["packaged"])
     console.print(shown)
     if result.get("ignored"):
-        parts = ", ".join(f"{n} {reason}" for reason, n in sorted(result["ignored"].items()))
-        say(console, f"Left aside while listing: {parts}.")
+        left = sorted(result["ignored"].items())
+        parts = ", ".join(f"{n:,} {'file' if n == 1 else 'files'} ({name})" for name, n in left)
+        say(console, f"Left aside while listing: {parts}; `uttermill ledger --items` names them.")
 
 
 def broken(files: Sequence[Mapping[str, str]], failed: int, console: Console) -> None:

@@ -27,7 +27,7 @@ export async function draw(node, about) {
   };
   node.replaceChildren(
     el("div", { class: "bar" }, el("h2", {}, "Charts"), pick("x", column, measures, "measure"), pick("y", other, measures, "against"), pick("by", by, ["outcome", "dataset", "language", "split"], "by")),
-    el("p", { class: "quiet" }, meaning?.doc ?? "", bars.n ? ` ${number(bars.n)} clips; least ${number(bars.least, meaning?.unit)}, most ${number(bars.most, meaning?.unit)}.` : "", " Drag over a chart to choose its clips."),
+    el("p", { class: "quiet" }, meaning?.doc ? `${meaning.doc}.` : "", bars.n ? ` ${number(bars.n)} clips; least ${number(bars.least, meaning?.unit)}, most ${number(bars.most, meaning?.unit)}.` : "", " Drag over a chart to choose its clips."),
     parts.bars, parts.points,
     el("h3", {}, "Other limits"), parts.sliders);
   histogram(parts.bars, bars, limits, (low, high) => state.set({ view: "clips", [`min.${column}`]: low, [`max.${column}`]: high }));

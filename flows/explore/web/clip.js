@@ -4,12 +4,13 @@ import * as api from "./api.js";
 import { rowOf, show as go } from "./clips.js";
 import { el, number, time } from "./dom.js";
 import { shown } from "./diff.js";
+import * as loudness from "./loudness.js";
 import * as review from "./review.js";
 import * as sound from "./sound.js";
 import * as state from "./state.js";
 
 const MARGIN = 3; // s before and after that `around` plays
-const HEIGHTS = { wave: 72, picture: 128 };
+const HEIGHTS = { wave: 72, loud: 56, picture: 128 };
 let now = null; // {item, version, data, player, sounds}
 
 export async function draw(node, about) {
@@ -48,12 +49,13 @@ function heading(row) {
 
 function stage() {
   const wave = el("canvas", { role: "img", "aria-label": "Waveform" });
+  const loud = el("canvas", { role: "img", "aria-label": "Loudness" });
   const picture = el("canvas", { role: "img", "aria-label": "Spectrogram" });
   const head = el("div", { class: "playhead" });
-  const board = el("div", { class: "board" }, wave, picture, head);
+  const board = el("div", { class: "board" }, wave, loud, picture, head);
   const told = el("p", { class: "quiet", id: "levels" });
   const both = el("label", {}, el("input", { type: "checkbox", id: "around", onchange: switched }), ` ${MARGIN} s before and after`);
-  Object.assign(now, { wave, picture, head, board, told });
+  Object.assign(now, { wave, loud, picture, head, board, told });
   board.addEventListener("click", (event) => {
     const length = now.player.duration;
     if (length) now.player.currentTime = ((event.clientX - board.getBoundingClientRect().left) / board.clientWidth) * length;
@@ -93,7 +95,9 @@ async function load() {
     sound.spectrogram(mine.picture, heard, width, HEIGHTS.picture);
     mine.board.hidden = mine.player.hidden = false;
     const seconds = heard.values.length / heard.rate;
-    mine.told.textContent = `${number(seconds)} s at ${number(heard.rate)} Hz, peak ${heard.peak.toFixed(1)} dBFS, RMS ${heard.rms.toFixed(1)} dBFS`;
+    const levels = loudness.loudness(heard);
+    loudness.draw(mine.loud, levels, seconds, width, HEIGHTS.loud);
+    mine.told.textContent = `${number(seconds)} s at ${number(heard.rate)} Hz, peak ${heard.peak.toFixed(1)} dBFS, RMS ${heard.rms.toFixed(1)} dBFS${levels.whole === null ? "" : `, loudness ${levels.whole.toFixed(1)} LUFS`}`;
     mine.board.dataset.ready = seconds;
     if (mine.around) {
       const row = mine.data.row, start = before(row);

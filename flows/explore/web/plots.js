@@ -26,11 +26,11 @@ function ticks(low, high, count) {
   return found;
 }
 
-function axes({ draw, width, height }, x, y) {
+function axes({ draw, width, height }, x, y, counts = false) {
   draw.strokeStyle = colour("--line");
   draw.fillStyle = colour("--quiet");
   draw.textAlign = "right";
-  for (const at of ticks(...y, 4)) {
+  for (const at of ticks(...y, Math.min(4, counts ? y[1] : 4))) {
     const place = EDGE.top + height * (1 - (at - y[0]) / (y[1] - y[0] || 1));
     draw.fillText(number(at), EDGE.left - 6, place + 4);
     draw.beginPath(); draw.moveTo(EDGE.left, place); draw.lineTo(EDGE.left + width, place); draw.stroke();
@@ -49,7 +49,7 @@ export function histogram(node, data, limits, choose) {
   const most = Math.max(...sums);
   const area = frame(node, 220, `Histogram, ${number(data.n)} clips from ${number(data.low)} to ${number(data.high)}`);
   const { draw, width, height } = area;
-  axes(area, [data.low, data.high], [0, most]);
+  axes(area, [data.low, data.high], [0, most], true);
   const base = Array(data.bins).fill(0);
   names.forEach((name, index) => {
     draw.fillStyle = hue(name, index);

@@ -25,11 +25,11 @@ export async function draw(node, about) {
     board,
     el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Spans" },
       el("table", { class: "grid" },
-        el("thead", {}, el("tr", {}, columns.map((name) => el("th", { scope: "col" }, name)), el("th", { scope: "col" }, "detail"))),
+        el("thead", {}, el("tr", {}, columns.map((name) => el("th", { scope: "col", class: kinds[name]?.kind === "number" ? "n" : "t" }, name)), el("th", { scope: "col" }, "detail"))),
         el("tbody", {}, spans.map((span) => {
           const line = el("tr", { "data-key": span.item, "aria-selected": String(span.item) === state.get("item") ? "true" : null },
             columns.map((name, index) => el("td", { class: kinds[name]?.kind === "number" ? "n" : "t" },
-              index ? cell(kinds[name] ?? { name }, span) : el("button", { type: "button", class: "plain", onclick: () => show(span.item) }, time(span.start)))),
+              name === "end" ? time(span.end) : index ? cell(kinds[name] ?? { name }, span) : el("button", { type: "button", class: "plain", onclick: () => show(span.item) }, time(span.start)))),
             el("td", { class: "t" }, el("bdi", {}, span.detail ?? "")));
           line.addEventListener("click", () => show(span.item));
           return line;

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tasks.recording import Segment
+    from tasks.recording import Segment, TimedWord
     from tasks.recording.turns import Voices
+    from tasks.settings import Plugin
 
 Kind = Literal["utterance", "non_speech", "unsegmented"]
 
@@ -26,7 +27,9 @@ class Span:
     index of the segment that it is a part of; it gets that segment's speaker, and no text. `voice`:
     the diarizer's number of the speaker whose turn it was cut from.
     `reason`: why a span of kind `unsegmented` is not an utterance. An utterance of no samples is a
-    given segment outside of the recording.
+    given segment outside of the recording. `text`: its part of the recording's text, where the
+    segmenter found it there, and `match`, how well that agrees with what was heard, in 0..1; one of
+    no samples was not said.
     """
 
     start: int
@@ -35,7 +38,19 @@ class Span:
     given: int | None = None
     reason: str | None = None
     turn: int | None = None
+    text: str | None = None
+    match: float | None = None
     voice: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A whole recording as a recogniser heard it: words in order of time, spans of speech, both in
+    seconds of the recording; `language`: the one that was forced, else the one heard most."""
+
+    words: tuple[TimedWord, ...]
+    speech: tuple[tuple[float, float], ...]
+    language: str | None
 
 
 class Segmenter(Protocol):
@@ -66,3 +81,14 @@ class SegmenterPlugin(SegmenterModule, LoadedPlugin, Protocol):
     def uses_speakers(self, settings: PluginSettings) -> bool:
         """Whether the speakers of given segments move its cuts: they are in the recipe then."""
         return False
+
+    def hears(self, settings: PluginSettings) -> Plugin | None:
+        """The recogniser that is to hear a recording with a text before it is cut, for
+        `start_heard`; None: `start` is enough."""
+        return None
+
+    def start_heard(
+        self, settings: PluginSettings, rate: int, text: str, heard: Heard
+    ) -> Segmenter:
+        """A segmenter for one recording whose text and whose words are known."""
+        raise NotImplementedError

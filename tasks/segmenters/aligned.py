@@ -1,0 +1,122 @@
+"""The sentences of the recording's text where they are spoken: an audiobook with its book.
+
+A recogniser hears the whole recording first (`hears`); its words are matched with the text
+(`_matching.py`), and each sentence that was said becomes an utterance with its own text
+(`_spoken.py`). Speech that is not in the text is `unsegmented` (`not_in_text`). Sentences that are
+not in the audio become one utterance of no samples where they are missing, which is dropped as
+`not_in_audio`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tasks import plugins, recipe
+from tasks.json_types import JsonObject
+from tasks.plugins.contracts.segmenters import Heard
+from tasks.recording import Segment
+from tasks.segmenters import Segmenter, Span, _spoken
+from tasks.settings import Plugin, StageSettings
+
+VERSION = 1
+
+
+class Settings(StageSettings):
+    """Who hears the recording."""
+
+    backend: Plugin = Field(
+        Plugin.model_validate({"use": "faster_whisper", "word_timestamps": True}),
+        description="Recogniser of the whole recording; it must give the times of words.",
+    )
+
+    def recipe(self) -> JsonObject:
+        """Without the recogniser, whose own recipe is in `identity`."""
+        return {name: value for name, value in super().recipe().items() if name != "backend"}
+
+
+def hears(settings: Settings) -> Plugin:
+    return settings.backend
+
+
+def identity(settings: Settings) -> str:
+    """Recipe of the recogniser, with its weights."""
+    recogniser, own = plugins.resolve("asr", settings.backend)
+    return recipe.digest(recipe.of_plugin("asr", settings.backend), recogniser.weights(own))
+
+
+def wants_gpu(settings: Settings) -> bool:
+    recogniser, own = plugins.resolve("asr", settings.backend)
+    return recogniser.wants_gpu(own)
+
+
+def gpu_fault(settings: Settings) -> str | None:
+    recogniser, own = plugins.resolve("asr", settings.backend)
+    return recogniser.gpu_fault(own)
+
+
+class Aligned:
+    """Gives each sentence as soon as its end was decoded, and all else at the end."""
+
+    def __init__(self, sentences: Sequence[_spoken.Sentence], rate: int, reason: str) -> None:
+        self._reason = reason
+        self._count = 0
+        self._done = 0  # samples covered
+        places: list[Span] = []
+        ends = [0]
+        for sentence in sentences:
+            if sentence.span is not None:
+                start, end = (round(at * rate) for at in sentence.span)
+                start = max(start, ends[-1])
+                end = max(start, end)
+                places.append(Span(start, end, text=sentence.text, match=sentence.match))
+                ends.append(end)
+        before = 0
+        lost = dict(_spoken.unsaid(sentences))
+        self._spans: list[Span] = []
+        for index in range(len(sentences) + 1):
+            if index in lost:
+                at = ends[before]
+                self._spans.append(Span(at, at, text=lost[index], match=0.0))
+            if index < len(sentences) and sentences[index].span is not None:
+                self._spans.append(places[before])
+                before += 1
+        self._spans.reverse()  # a stack
+
+    def push(self, block: NDArray[np.float32]) -> list[Span]:
+        self._count += len(block)
+        return self._until(self._count)
+
+    def finish(self) -> list[Span]:
+        found = self._until(None)
+        if self._done < self._count:
+            found.append(Span(self._done, self._count, "unsegmented", reason=self._reason))
+        return found
+
+    def _until(self, count: int | None) -> list[Span]:
+        """Spans that end by `count`, with what lies between them."""
+        found: list[Span] = []
+        while self._spans and (count is None or self._spans[-1].end <= count):
+            span = self._spans.pop()
+            start, end = min(span.start, self._count), min(span.end, self._count)
+            if start > self._done:
+                found.append(Span(self._done, start, "unsegmented", reason=self._reason))
+            found.append(Span(start, end, text=span.text, match=span.match))
+            self._done = max(self._done, end)
+        return found
+
+    @property
+    def needed_from(self) -> int:
+        return self._done
+
+
+def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:
+    """Of a recording without a text."""
+    return Aligned((), rate, "no_text")
+
+
+def start_heard(settings: Settings, rate: int, text: str, heard: Heard) -> Segmenter:
+    return Aligned(_spoken.spoken(text, heard), rate, "not_in_text")

@@ -1,0 +1,145 @@
+"""A whole recording heard before it is cut: words with their times, and where somebody speaks.
+
+One streaming pass: the voice detector cuts, the recogniser hears what it cut in batches of a few
+minutes. Memory is that of a batch and of the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from tasks import plugins, speech
+from tasks.asr import SpeechClip
+from tasks.audio import Clip
+from tasks.audio.channels import mean
+from tasks.errors import ItemError
+from tasks.plugins import gpu
+from tasks.plugins.contracts.asr import Backend, WarmedBackend
+from tasks.plugins.contracts.segmenters import Heard, Segmenter
+from tasks.recording import Locator, TimedWord
+from tasks.segmenters import vad
+from tasks.settings import Plugin
+from tasks.stages import cutting
+
+BATCH_SECONDS = 300.0
+FRAME = 320  # samples: 20 ms
+REACH = 5  # frames by which the edge of a region moves at most
+#: Long pieces have fewer ends, at which words are misheard.
+CUTS = vad.Settings(target_seconds=25.0, max_seconds=29.0, max_gap_seconds=2.0)
+
+Piece = tuple[float, NDArray[np.float32]]  # where it begins, s; mono at the recogniser's rate
+
+
+def heard(locator: Locator, recogniser: Plugin, language: str | None) -> Heard:
+    """Everything that the recogniser hears in a recording. ItemError when it cannot be decoded to
+    its end, or when the recogniser gives no times of words."""
+    backend = _backend(recogniser)
+    words: list[TimedWord] = []
+    spoken: list[tuple[float, float]] = []
+    languages: dict[str, float] = {}
+    for batch in _batches(_pieces(locator, backend.RATE or speech.RATE)):
+        clips = [SpeechClip(samples, language) for _, samples in batch]
+        for (begin, _), clip, found in zip(batch, clips, backend.transcribe(clips), strict=True):
+            edges = _outwards(clip.samples, clip.speech)
+            spoken += [(begin + start, begin + end) for start, end in edges]
+            if found.error or not found.text:
+                continue
+            if found.words is None:
+                raise ItemError(
+                    "no_word_times",
+                    f"the recogniser {recogniser.use!r} gave no times of words, by which a text is "
+                    "aligned; set its word_timestamps, or choose another one",
+                )
+            if found.language:
+                seconds = len(clip.samples) / speech.RATE
+                languages[found.language] = languages.get(found.language, 0.0) + seconds
+            words += [TimedWord(w.word, begin + w.start, begin + w.end) for w in found.words]
+    most = max(sorted(languages), key=lambda code: languages[code], default=None)
+    return Heard(tuple(words), tuple(_joined(spoken)), language or most)
+
+
+def _outwards(samples: NDArray[np.float32], spans: tuple[speech.Span, ...]) -> list[speech.Span]:
+    """Regions moved outwards as far as it is loud: the detector finds words late and leaves them
+    early. Loud is above the middle, in dB, between the quiet and the loud frames."""
+    frames = samples[: len(samples) // FRAME * FRAME].reshape(-1, FRAME)
+    if not len(frames):
+        return list(spans)
+    level = 10 * np.log10(np.square(frames, dtype=np.float64).mean(axis=1) + 1e-10)
+    quiet, full = np.quantile(level, (0.05, 0.95))
+    loud = level > (quiet + full) / 2
+    step = FRAME / speech.RATE
+    found: list[speech.Span] = []
+    for start, end in spans:
+        first, last = int(start / step), min(int(end / step), len(loud))
+        low, high = max(first - REACH, 0), min(last + REACH, len(loud))
+        heard = np.flatnonzero(loud[low:first])
+        first = low + int(heard[0]) if len(heard) else first
+        heard = np.flatnonzero(loud[last:high])
+        last = last + int(heard[-1]) + 1 if len(heard) else last
+        begin = min(start, first * step)
+        if found and begin <= found[-1][1]:
+            begin, _ = found.pop()
+        found.append((begin, max(end, last * step)))
+    return found
+
+
+def _pieces(locator: Locator, rate: int) -> Iterator[Piece]:
+    facts = cutting.StreamFacts()
+
+    def begin(native: int, at: int) -> Segmenter:
+        return vad.start(CUTS, native, ())
+
+    for span, clip in cutting.spans(locator, facts, begin):
+        if clip is not None:
+            yield span.start / facts.rate, _mono(clip, rate)
+
+
+def _mono(clip: Clip, rate: int) -> NDArray[np.float32]:
+    samples = np.concatenate([mean(block) for block in clip.blocks()])
+    if clip.rate == rate:
+        return np.asarray(samples, np.float32)
+    return np.asarray(soxr.resample(samples, clip.rate, rate, "HQ"), np.float32)
+
+
+def _batches(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
+    batch: list[Piece] = []
+    held = 0.0
+    for piece in pieces:
+        batch.append(piece)
+        held += len(piece[1]) / speech.RATE
+        if held >= BATCH_SECONDS:
+            yield batch
+            batch, held = [], 0.0
+    if batch:
+        yield batch
+
+
+def _joined(spans: list[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """Regions that touch, as one; pieces follow each other."""
+    at: tuple[float, float] | None = None
+    for span in spans:
+        if at is not None and span[0] <= at[1] + 0.02:  # a piece ends where the next begins
+            at = at[0], max(at[1], span[1])
+            continue
+        if at is not None:
+            yield at
+        at = span
+    if at is not None:
+        yield at
+
+
+@lru_cache(maxsize=1)
+def _backend(plugin: Plugin) -> Backend:
+    """The model of this worker process for whole recordings."""
+    recogniser, settings = plugins.resolve("asr", plugin)
+    if recogniser.wants_gpu(settings):
+        gpu.load_libraries()
+    backend = recogniser.Backend(settings)
+    if isinstance(backend, WarmedBackend):
+        backend.warm()
+    return backend

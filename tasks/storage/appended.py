@@ -1,0 +1,71 @@
+"""An append-only file on an object store: numbered objects that nobody writes over.
+
+    FOLDER/00000001      what one writer appended at once
+    FOLDER/00000002      the next; each is put only where nothing lies yet
+
+Objects cannot grow. Of two writers that take the same number the store lets one put it, and the
+other takes the next; so nothing is lost, and what somebody has read stays the beginning of what
+is there.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from tasks.errors import ConfigError
+from tasks.storage.objects import Objects
+
+KEPT = 20_000  # objects whose bytes a process remembers: they never change
+AT_ONCE = 8  # objects missing of a folder, above which all of it is read by one question
+
+_store = Objects()
+_known: dict[str, bytes] = {}
+
+
+def append(folder: Path, data: bytes) -> None:
+    """Put `data` under the next number. ConfigError where the store lets objects be written over,
+    since two writers could then lose what the other wrote."""
+    _prove(folder)
+    number = max(_numbers(folder), default=0) + 1
+    while True:
+        path = folder / f"{number:08d}"
+        try:
+            return _store.put(path, data, exclusive=True)
+        except FileExistsError:
+            if _store.read(path) == data:  # ours: the answer was lost, and it was put again
+                return None
+            number += 1
+
+
+def read(folder: Path) -> bytes:
+    """All that was appended, in order; empty where nothing was."""
+    paths = [folder / f"{number:08d}" for number in _numbers(folder)]
+    if len(_known) > KEPT:
+        _known.clear()
+    missing = [path for path in paths if str(path) not in _known]
+    if len(missing) > AT_ONCE:
+        found = _store.read_all(folder)
+        _known.update({str(path): found[path.name] for path in missing})
+    else:
+        _known.update({str(path): _store.read(path) for path in missing})
+    return b"".join(_known[str(path)] for path in paths)
+
+
+def _numbers(folder: Path) -> list[int]:
+    return sorted(int(path.name) for path in _store.names(folder) if path.name.isdigit())
+
+
+@lru_cache(maxsize=32)
+def _prove(folder: Path) -> None:
+    """Once in a process: an object that is there must refuse a second exclusive put."""
+    probe = folder / "exclusive"
+    for _ in range(2):
+        try:
+            _store.put(probe, b"", exclusive=True)
+        except FileExistsError:
+            return
+    raise ConfigError(
+        f"the object store of {folder} does not honour `If-None-Match: *`, so two writers could "
+        "lose what the other wrote; use another store, or a folder"
+    )

@@ -1,0 +1,238 @@
+"""A text aligned with what was heard: pairs of words, sentences, and a whole run over a book."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import soundfile as sf
+import soxr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flows.demo.sentences import ENGLISH
+from flows.demo.speech import Line, speak
+from flows.demo.voice import RATE as VOICE_RATE
+from tasks import pipeline, recipe
+from tasks.errors import ItemError
+from tasks.job import Job
+from tasks.plugins.contracts.segmenters import Heard
+from tasks.recording import Locator, TimedWord
+from tasks.segmenters import _matching, _spoken, aligned
+from tasks.settings import Plugin, Source
+from tasks.stages import hearing
+from tests import corpus
+from tests.plugins import oracle_asr
+
+RATE = 16_000
+LIST = {"kind": "jsonl", "name": "c", "language": "en"}
+ORACLE = "tests.plugins.oracle_asr"
+Words = list[str]
+
+
+def book(count: int, seed: int = 0) -> Words:
+    """Words of which the commonest are a fifth."""
+    drawn = np.minimum(np.random.default_rng(seed).zipf(1.4, count), 5000)
+    return [f"w{n}" for n in drawn]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from("abcdef"), max_size=40),
+    st.lists(st.sampled_from("abcdef"), max_size=40),
+)
+def test_pairs_ascend_in_both(text: Words, heard: Words) -> None:
+    found = _matching.pairs(text, heard)
+    assert all(a < c and b < d for (a, b), (c, d) in pairwise(found))
+    assert all(n < len(text) and m < len(heard) for n, m in found)
+    same = _matching.pairs(text, text)
+    assert same == [(n, n) for n in range(len(text))]
+
+
+def test_what_only_one_of_them_has_is_passed_over() -> None:
+    text = book(20_000)
+    heard = text[:7000] + book(900, 1) + text[8000:]
+    found = dict(_matching.pairs(text, heard))
+    right = sum(
+        found.get(n) == (n if n < 7000 else n - 100) for n in [*range(7000), *range(8000, 20_000)]
+    )
+    assert right / 19_000 > 0.999
+
+
+def test_texts_that_have_nothing_in_common_are_left_alone() -> None:
+    one, other = [f"a{n}" for n in range(5000)], [f"b{n}" for n in range(5000)]
+    assert _matching.pairs(one, other) == []  # and not in a table of 25 million cells
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Mr. Hale came. “Where?” she asked.", ["Mr. Hale came.", "“Where?” she asked."]),
+        ("Chapter One\n\nIt rained.", ["Chapter One", "It rained."]),
+        ("他来了。她走了！", ["他来了。", "她走了！"]),
+        ("", []),
+    ],
+)  # fmt: skip
+def test_sentences(text: str, found: list[str]) -> None:
+    assert _spoken.sentences(text) == found
+
+
+def test_long_sentences_are_divided_near_even_parts() -> None:
+    text = " ".join("word," if n == 38 else "word" for n in range(90)) + "."
+    parts = [len(part.split()) for part in _spoken.sentences(text)]
+    assert sum(parts) == 91 - 1
+    assert len(parts) == 3
+    assert max(parts) <= _spoken.MOST_WORDS
+    assert min(parts) >= 20
+
+
+def timed(sentences: list[str], pause: float = 1.0) -> tuple[Heard, list[tuple[float, float]]]:
+    """Words of 0.3 s, pauses between sentences; and where each sentence is spoken."""
+    words: list[TimedWord] = []
+    speech: list[tuple[float, float]] = []
+    at = pause
+    for sentence in sentences:
+        begin = at
+        for word in sentence.split():
+            words.append(TimedWord(f" {word}", at, at + 0.3))
+            at += 0.3
+        speech.append((begin, at))
+        at += pause
+    return Heard(tuple(words), tuple(speech), "en"), speech
+
+
+def test_sentences_are_cut_in_the_pauses_beside_them() -> None:
+    said = list(ENGLISH[:12])
+    del said[7]
+    said[4] = "Something quite different is told here at some length."
+    said[9] = said[9].replace("doctor", "tractor man")
+    heard, speech = timed(said)
+    found = _spoken.spoken(" ".join(ENGLISH[:12]), heard)
+    assert [s.text for s in found] == list(ENGLISH[:12])
+    assert [n for n, s in enumerate(found) if s.span is None] == [4, 7]
+    places = [n for n in range(11) if n != 4]
+    for sentence, place in zip([s for s in found if s.span], places, strict=True):
+        assert sentence.span == pytest.approx(
+            (speech[place][0] - _spoken.PAD, speech[place][1] + _spoken.PAD)
+        )
+    assert {s.match for s in found if s.span and s.match < 1} != set(), "a word was misheard"
+    assert min(s.match for s in found if s.span) > 0.7
+
+
+def test_a_sentence_whose_end_was_not_heard_is_doubtful() -> None:
+    said = [s.rstrip(".") for s in ENGLISH[:6]]
+    said[2] = " ".join(said[2].split()[:-1])
+    found = _spoken.spoken(" ".join(ENGLISH[:6]), timed(said)[0])
+    assert [s.match <= _spoken.DOUBTFUL for s in found] == [n == 2 for n in range(6)]
+
+
+def recorded(folder: Path) -> tuple[Path, list[str]]:
+    """Ten spoken sentences in a recording, with what the oracle knows of it."""
+    said = list(ENGLISH[:10])
+    pytest.importorskip("espeakng_loader")
+    voices = speak([Line(text, "en-us", 150) for text in said])
+    pieces, words = [np.zeros(RATE, np.float32)], []
+    at = 1.0
+    for text, voice in zip(said, voices, strict=True):
+        wide = soxr.resample(voice, VOICE_RATE, RATE, "HQ").astype(np.float32)
+        pieces += [wide, np.zeros(RATE * 4 // 5, np.float32)]
+        step = len(wide) / RATE / len(text.split())
+        words += [[w, at + n * step, at + (n + 1) * step] for n, w in enumerate(text.split())]
+        at += len(wide) / RATE + 0.8
+    samples = np.concatenate(pieces)
+    noise = np.random.default_rng(0).normal(0, 1e-3, len(samples))
+    path = folder / "in" / "book.wav"
+    path.parent.mkdir(parents=True)
+    sf.write(path, np.clip(samples + noise, -1, 1), RATE, "PCM_16")
+    path.with_suffix(".json").write_text(json.dumps(words))
+    return path, said
+
+
+def job_of(folder: Path, path: Path, text: str, least: float = 0.7) -> Job:
+    line = {"key": "book", "wav": str(path), "txt": text}
+    (folder / "book.jsonl").write_text(json.dumps(line) + "\n")
+    segmenter = {"use": "aligned", "backend": {"use": ORACLE, "path": str(path)}}
+    alignment = Plugin.model_validate({"use": "alignment", "min": least})
+    return corpus.job(
+        folder,
+        sources=[{**LIST, "path": str(folder / "book.jsonl")}],
+        filter={
+            "segmenter": segmenter,
+            "filters": (Plugin(use="duration"), alignment),
+        },
+        transcribe={"backend": {"use": "none"}, "verdicts": ()},
+    )  # fmt: skip
+
+
+def test_a_book_and_its_recording(tmp_path: Path) -> None:
+    path, said = recorded(tmp_path)
+    lost = "Nobody ever reads this long sentence aloud in any recording."
+    written = [*said[:3], lost, *said[4:]]  # the fourth is said, but not written
+    published, _ = pipeline.run_here(job_of(tmp_path, path, " ".join(written)))
+    version = published.path
+    rows = pq.read_table(version / "utterances.parquet").sort_by("start").to_pylist()
+    assert [row["text"] for row in rows] == [*said[:3], *said[4:]]
+    assert all(row["alignment"] == 1.0 for row in rows)
+    ledger = pq.read_table(version / "ledger.parquet").to_pylist()
+    missing = [row for row in ledger if row["reason"] == "not_in_audio"]
+    assert [(row["outcome"], row["samples"]) for row in missing] == [("dropped", 0)]
+    beside = [row for row in ledger if row["reason"] == "not_in_text"]
+    words = json.loads(path.with_suffix(".json").read_text())
+    begin = len(" ".join(said[:3]).split())
+    middle = (words[begin][1] + words[begin][2]) / 2
+    assert any(row["start"] < middle < row["end"] for row in beside)
+    whole = sum(row["samples"] for row in ledger)
+    assert whole == sf.info(path).frames
+
+    heard = len(oracle_asr.HEARD)
+    again, counts = pipeline.run_here(job_of(tmp_path, path, " ".join(written), least=0.9))
+    assert counts["filter"]["items_computed"] == 0, "a limit costs nothing"
+    pipeline.run_here(job_of(tmp_path, path, " ".join([*written, lost])))
+    assert len(oracle_asr.HEARD) > heard, "control: another text is sought in what is heard"
+    assert again.summary["utterances"]["packaged"] == 9
+
+
+def test_a_recording_without_text_is_no_utterance(tmp_path: Path) -> None:
+    segmenter = aligned.start(aligned.Settings(), RATE, ())
+    spans = segmenter.push(np.zeros((RATE, 1), np.float32)) + segmenter.finish()
+    assert [(s.start, s.end, s.kind, s.reason) for s in spans] == [
+        (0, RATE, "unsegmented", "no_text")
+    ]
+
+
+def test_a_recogniser_without_times_of_words_fails_the_recording(tmp_path: Path) -> None:
+    path, _ = recorded(tmp_path)
+    recogniser = Plugin.model_validate({"use": ORACLE, "path": str(path), "timed": False})
+    with pytest.raises(ItemError, match="no times of words"):
+        hearing.heard(Locator(str(path)), recogniser, "en")
+
+
+def test_text_and_recogniser_are_in_the_recipe() -> None:
+    def of(text: str | None, **options: Any) -> str:
+        plugin = Plugin.model_validate({"use": "aligned", "backend": {"use": "fake", **options}})
+        return recipe.of_cut(plugin, "c", None, text=text, language="en")
+
+    assert of("One.") == of("One.")
+    assert len({of("One."), of("Two."), of("One.", seed=1), of(None)}) == 4
+    vad = Plugin(use="vad")
+    assert recipe.of_cut(vad, "c", None, text="One.", language="en") == recipe.of_cut(
+        vad, "c", None
+    )
+
+
+def test_sources_take_long_texts(tmp_path: Path) -> None:
+    from tasks import plugins
+
+    text = " ".join(book(100_000))
+    line = {"key": "a", "wav": "a.wav", "txt": text}
+    (tmp_path / "a.jsonl").write_text(json.dumps(line) + "\n")
+    corpus.add(tmp_path, 1, name="a.wav")
+    source = Source.model_validate({"kind": "jsonl", "path": str(tmp_path / "a.jsonl")})
+    module, own = plugins.resolve_source(source)
+    (found,) = module.recordings(own)
+    assert getattr(found, "text", None) == text

@@ -131,6 +131,7 @@ def gather(
             "worst_reader_extra_hours": round(seconds / 3600, 6),
             "worst_reader_extra_fraction": round(fraction, 6),
         },
+        "layout": parts.rule(job.package),
         "frozen": chosen["frozen"],
         "split_lists": chosen["split_lists"],
     }

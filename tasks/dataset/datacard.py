@@ -94,6 +94,7 @@ def describe(job: Job, gathered: JsonObject, staging: Path) -> JsonObject:
         **composition.of_utterances(
             tables.row_groups(staging / "utterances.parquet", composition.COLUMNS)
         ),
+        "tables": gathered["layout"],
         "balance": gathered["balance"],
         "frozen": gathered["frozen"],
         "split_lists": gathered["split_lists"],

@@ -76,6 +76,16 @@ def groups_of_part(settings: PackageSettings) -> int:
     return 1 << round(math.log2(max(settings.table_rows / clips, 1)))
 
 
+def rule(settings: PackageSettings) -> JsonObject:
+    """What of the settings decides whether a table is a file or a folder of parts, for
+    dataset.json."""
+    return {
+        "one_file_up_to_rows": settings.table_rows,
+        "utterances.parquet": f"a part for every {groups_of_part(settings)} tars of a split",
+        "ledger.parquet": "the fewest parts, a power of two, by hash of the recording",
+    }
+
+
 def divided(
     groups: Sequence[Group], settings: PackageSettings, clips: int
 ) -> list[tuple[str, list[int]]]:

@@ -171,7 +171,7 @@ def test_plugins_and_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(shelves["sources"]) == {
         "folder", "kaldi", "jsonl", "lhotse", "tar", "datajuicer", "hf_parquet",
     }  # fmt: skip
-    assert {"whole", "given", "vad", "auto", "applio"} == set(shelves["segmenters"])
+    assert {"whole", "given", "vad", "auto", "applio", "aligned"} == set(shelves["segmenters"])
     assert {"given", "none", "segments"} == set(shelves["diarizers"])
     assert all(entry["about"] for shelf in shelves.values() for entry in shelf.values())
     heard = told(capsys, "plugins", "asr.moonshine")["asr"]["moonshine"]["abilities"]

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from enum import Enum
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -98,4 +99,6 @@ def _default(field: FieldInfo) -> Any:
     if field.default is PydanticUndefined:
         return None
     value = field.default.value if isinstance(field.default, Enum) else field.default
+    if isinstance(value, BaseModel):  # another plug-in and its settings
+        return value.model_dump(mode="json")
     return list(value) if isinstance(value, tuple) else value

@@ -278,13 +278,15 @@ def test_scratch_of_a_living_run_stays(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_control_a_stray_process_is_seen(site: Site) -> None:
     assert strays(site) == []
-    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]
     for planted in (
         {"env": {**os.environ, "TMPDIR": str(site.temp)}, "start_new_session": True},
         {"cwd": str(site.source)},
     ):
-        with subprocess.Popen(command, **planted) as process:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, **planted) as process:
+            assert process.stdout is not None
             try:
+                process.stdout.readline()  # until then the kernel may not show its environment yet
                 (stray,) = strays(site)
                 assert stray.startswith(f"{process.pid}:")
             finally:

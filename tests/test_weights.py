@@ -321,6 +321,12 @@ def test_command(
     assert told["segmentation-3.0"]["licence"] == "MIT"
     assert told["segmentation-3.0"]["get"] == "uttermill models fetch speakers"
     assert told["silero-vad-v6"]["state"] == "ok"
+    monkeypatch.setattr(finding, "state", lambda model: "missing")
+    assert cli.main(["models"]) == 0
+    said = capsys.readouterr().err
+    assert "dnsmos-p835 is missing: pip install 'uttermill[dnsmos]'" in said, "no markup"
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cli.main(["models", "licences"]) == 0
     assert cli.main(["models", "check"]) == 0
     (tmp_path / "uttermill" / "models" / "speakers").mkdir(parents=True)

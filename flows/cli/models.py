@@ -48,20 +48,25 @@ def _facts(models: Iterable[Model], texts: bool = False) -> list[JsonObject]:
 
 def shown(found: JsonObject, console: Console) -> None:
     """The same for people."""
-    from rich.table import Table
+    from flows.cli.show.tables import say, table
 
     with_texts = any("texts" in model for model in found["models"])
-    heads = ["model", "state", "MB", "licence", "source"]
-    table = Table(*heads, "text" if with_texts else "needed by")
+    last = "text" if with_texts else "needed by"
+    made = table(
+        "",
+        *((head, "<") for head in ("model", "state")),
+        ("MB", ">"),
+        *((head, "<") for head in ("licence", "source", last)),
+    )
     for model in found["models"]:
-        last = model.get("texts", []) if with_texts else model["needed_by"]
+        told = model.get("texts", []) if with_texts else model["needed_by"]
         licence = model["licence"] + ("" if model["commercial"] else " (no commercial use)")
         size = f"{model['bytes'] / 1e6:.1f}"
         about = f"{model['name']}: {model['about']}"
-        table.add_row(about, model["state"], size, licence, model["source"], "\n".join(last))
-    console.print(table)
+        made.add_row(about, model["state"], size, licence, model["source"], "\n".join(told))
+    console.print(made)
     if place := found.get("place"):
-        console.print(f"They lie in {place}, with the texts of their licences.", soft_wrap=True)
+        say(console, f"They lie in {place}, with the texts of their licences.")
     for model in found["models"]:
         if model["state"] != "ok":
-            console.print(f"{model['name']} is {model['state']}: {model['get']}", soft_wrap=True)
+            say(console, f"{model['name']} is {model['state']}: {model['get']}")

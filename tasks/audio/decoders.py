@@ -120,7 +120,8 @@ def _opened(file: BinaryIO, size: int, pages: ogg_pages.Pages | None) -> Decoder
     try:
         found = _ffmpeg(file, size)
     except (av.FFmpegError, OSError, ValueError, EOFError) as error:
-        raise ItemError("unreadable", f"libsndfile: {first}; FFmpeg: {error}") from error
+        second = getattr(error, "strerror", None) or error  # without a number and '<none>'
+        raise ItemError("unreadable", f"libsndfile: {first}; FFmpeg: {second}") from error
     if pages and pages.faults:
         what = f"{len(pages.faults)} damaged or missing pages"
         return Suspect(found, lambda: what, lambda: bool(found.faults), pages.tail_only)

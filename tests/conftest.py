@@ -58,11 +58,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Processes that share the tests: one more than cores for the whole suite
-    (its tests wait half of their time), none for chosen files."""
+    """Processes that share the tests: one a core for the whole suite, none for chosen files. With
+    one more it takes a sixth less time, and tests of deadlines come near them."""
     whole = config.args_source is not pytest.Config.ArgsSource.ARGS
     cores = len(os.sched_getaffinity(0))
-    return min(cores + 1, MOST_PROCESSES) if whole and cores > 1 else 0
+    return min(cores, MOST_PROCESSES) if whole and cores > 1 else 0
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

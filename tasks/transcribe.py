@@ -21,8 +21,8 @@ from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.plugins import gpu
-from tasks.plugins.contracts.asr import Backend, WarmedBackend
+from tasks.plugins import backends
+from tasks.plugins.contracts.asr import Backend
 from tasks.schema import TRANSCRIPTS
 from tasks.settings import Plugin
 
@@ -179,18 +179,8 @@ def _backend(plugin: Plugin, chosen: Sequence[Plugin]) -> Backend:
     for other in _models.keys() - set(chosen):
         del _models[other]
     if plugin not in _models:
-        _models[plugin] = _loaded(plugin)
+        _models[plugin] = backends.loaded(plugin)
     return _models[plugin]
-
-
-def _loaded(plugin: Plugin) -> Backend:
-    recogniser, settings = plugins.resolve("asr", plugin)
-    if recogniser.wants_gpu(settings):
-        gpu.load_libraries()
-    backend = recogniser.Backend(settings)
-    if isinstance(backend, WarmedBackend):
-        backend.warm()
-    return backend
 
 
 def _chunks(units: list[Unit]) -> Iterator[list[Unit]]:

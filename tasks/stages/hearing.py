@@ -13,13 +13,13 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from tasks import plugins, speech
+from tasks import speech
 from tasks.asr import SpeechClip
 from tasks.audio import Clip
 from tasks.audio.channels import mean
 from tasks.errors import ItemError
-from tasks.plugins import gpu
-from tasks.plugins.contracts.asr import Backend, WarmedBackend
+from tasks.plugins import backends
+from tasks.plugins.contracts.asr import Backend
 from tasks.plugins.contracts.segmenters import Heard, Segmenter
 from tasks.recording import Locator, TimedWord
 from tasks.segmenters import vad
@@ -136,10 +136,4 @@ def _joined(spans: list[tuple[float, float]]) -> Iterator[tuple[float, float]]:
 @lru_cache(maxsize=1)
 def _backend(plugin: Plugin) -> Backend:
     """The model of this worker process for whole recordings."""
-    recogniser, settings = plugins.resolve("asr", plugin)
-    if recogniser.wants_gpu(settings):
-        gpu.load_libraries()
-    backend = recogniser.Backend(settings)
-    if isinstance(backend, WarmedBackend):
-        backend.warm()
-    return backend
+    return backends.loaded(plugin)

@@ -53,7 +53,10 @@ def link(parts: Parts, before: pa.Table, least: float, recipe: str, refit: bool)
     version's table, that are not there now. `least`: mean cosine of voices of one speaker."""
     how = json.dumps([least, recipe]).encode()
     every = pa.concat_tables(
-        [VOICES.empty_table().drop_columns(["vector"]), *(p.drop_columns(["vector"]) for p in parts())]
+        [
+            VOICES.empty_table().drop_columns(["vector"]),
+            *(p.drop_columns(["vector"]) for p in parts()),
+        ]
     )
     keys = _keys(every)
     first, number = _in_order(keys)
@@ -69,7 +72,9 @@ def link(parts: Parts, before: pa.Table, least: float, recipe: str, refit: bool)
     names, renamed = _named(known, group, taken)
     now = every.append_column("speaker", pa.array(names).take(pa.array(number)))
     left = [renamed.get(name, name) for name in gone["speaker"].to_pylist()]
-    gone = gone.set_column(gone.column_names.index("speaker"), "speaker", pa.array(left, pa.string()))
+    gone = gone.set_column(
+        gone.column_names.index("speaker"), "speaker", pa.array(left, pa.string())
+    )
     whole = pa.concat_tables([now.select(SPEAKERS.names).cast(SPEAKERS), gone.cast(SPEAKERS)])
     order = pc.sort_indices(whole, [("recording", "ascending"), ("number", "ascending")])
     return whole.take(order).combine_chunks().replace_schema_metadata({HOW: how})
@@ -108,8 +113,10 @@ def _grouped(
     count = len(names) + int((old < 0).sum())
     whole = np.bincount(place, weight, count).astype(np.float64)
     with tempfile.TemporaryFile() as file:
-        means = np.zeros((count, SIZE), np.float32) if count <= IN_MEMORY else np.memmap(
-            file, np.float32, "w+", shape=(count, SIZE)
+        means = (
+            np.zeros((count, SIZE), np.float32)
+            if count <= IN_MEMORY
+            else np.memmap(file, np.float32, "w+", shape=(count, SIZE))
         )
         at = 0
         for part in parts():

@@ -56,13 +56,10 @@ def select(job: Job, rows: pa.Table, newest: Path | None) -> Selection:
                 "dropped", "package", "weight", float(draw[row]), float(weight[row])
             )
         rows = rows.filter(pa.array(~out))
-    most = job.package.max_hours_per_speaker
-    if most is not None:
-        there = published_among(job, rows["id"], newest)
-        out, hours = speaker_hours.over(rows, there, most, job.package.seed)
-        for row, key in zip(np.flatnonzero(out).tolist(), _ids(rows, out), strict=True):
-            verdicts[key] = Outcome("dropped", "package", "speaker_hours", float(hours[row]), most)
-        rows = rows.filter(pa.array(~out))
+    rows, over = within_hours(job, rows, newest)
+    for each in over:
+        no = each["speaker_hours"], job.package.max_hours_per_speaker
+        verdicts[each["id"]] = Outcome("dropped", "package", "speaker_hours", *no)
     if not job.package.splits:
         warn_of_lost_splits(newest)
         return Selection(rows, verdicts, None, {})
@@ -77,6 +74,20 @@ def select(job: Job, rows: pa.Table, newest: Path | None) -> Selection:
     found = pa.array(assigned.names).take(pa.array(assigned.split[~out]))
     rows = rows.set_column(rows.column_names.index("split"), rows.schema.field("split"), found)
     return Selection(rows, verdicts, assigned.table, assigned.lists)
+
+
+def within_hours(
+    job: Job, rows: pa.Table, newest: Path | None
+) -> tuple[pa.Table, list[dict[str, Any]]]:
+    """The rows that fit into the most hours of their speakers, and the others with the speaker's
+    hours up to their ends, `speaker_hours`."""
+    most = job.package.max_hours_per_speaker
+    if most is None:
+        return rows, []
+    there = published_among(job, rows["id"], newest)
+    out, hours = speaker_hours.over(rows, there, most, job.package.seed)
+    over = rows.append_column("speaker_hours", pa.array(hours)).filter(pa.array(out))
+    return rows.filter(pa.array(~out)), over.to_pylist()
 
 
 def published_among(job: Job, ids: pa.ChunkedArray, newest: Path | None) -> Bools:

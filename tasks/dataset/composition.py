@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks.accounting import summary
-from tasks.recording import ids
 from tasks.json_types import JsonObject
+from tasks.recording import ids
 
 Reals = NDArray[np.float64]
 

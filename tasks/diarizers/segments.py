@@ -49,7 +49,8 @@ class Settings(CuttingSettings):
     across_recordings: bool = Field(
         True,
         json_schema_extra=THRESHOLD,
-        description="One speaker over all recordings: voices are linked when a version is packaged.",
+        description="One speaker over all recordings: voices are linked when a version is "
+        "packaged.",
     )
     threshold: float = Field(
         0.5,

@@ -22,8 +22,8 @@ Bools = NDArray[np.bool_]
 
 
 def speakers_in(rows: pa.Table) -> pa.ChunkedArray:
-    """Each row's speaker (columns dataset, speaker), as no two people are called: the sources' names
-    belong to their dataset, those over all recordings to nobody else. Null: unknown."""
+    """Each row's speaker (columns dataset, speaker), as no two people are called: names that
+    sources state belong to their dataset, those over all recordings do not. Null: unknown."""
     nobody = pa.scalar(None, pa.string())
     speaker = pc.if_else(pc.equal(rows["speaker"], ""), nobody, rows["speaker"])
     anywhere = pc.match_substring_regex(rows["speaker"], f"^{ids.OVER_ALL.pattern}$")

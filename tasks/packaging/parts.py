@@ -154,8 +154,8 @@ def save(
 ) -> tuple[list[PlannedPart], list[int]]:
     """Save what workers need to know of each part; returns the parts, and the numbers of the
     decided groups that they need rows of. `more`: columns that formats derive, `spoken`: names of
-    speakers over all recordings, of all clips. `linkable`: unchanged groups need no rows; `damaged`:
-    files of the previous version that cannot be read."""
+    speakers over all recordings, of all clips. `linkable`: unchanged groups need no rows;
+    `damaged`: files of the previous version that cannot be read."""
     places = {} if before is None else places_of(before)
     counts = {} if before is None else {part.name: part for part in before.parts}
     planned, wanted = [], []

@@ -2,9 +2,9 @@
 
 Of a speaker who has more, published clips come first, then others, each in the order of a seeded
 draw, up to the first that does not fit: it and all after it are dropped as `package.speaker_hours`,
-with the hours up to its end as value. A clip's draw depends on the seed and its id alone, so a higher
-cap only adds clips, and what is published stays while its speaker has the same name and cap. Clips of
-nobody in particular are not counted.
+with the hours up to its end as value. A clip's draw depends on the seed and its id alone, so a
+higher cap only adds clips, and what is published stays while its speaker has the same name and cap.
+Clips of nobody in particular are not counted.
 """
 
 from __future__ import annotations

@@ -100,6 +100,8 @@ def _measuring(job: Job) -> JsonObject:
         model = getattr(job, stage)
         for name in type(model).model_fields:
             value = getattr(model, name)
+            if name == "llm_text":  # it is asked last, about texts that were judged
+                continue
             if role(type(model), name) is None and not isinstance(value, Plugin | tuple):
                 found[f"{stage}.{name}"] = value
     # These choose the text that the verdicts judge.

@@ -165,6 +165,7 @@ class TranscribeSettings(StageSettings):
 
     llm_text: LlmText | None = Field(
         None,
+        title="Llm Text",
         description="A language model behind HTTP that writes the texts with punctuation and case; "
         "package.text_form llm_text packages what it writes. Default: nobody is asked.",
     )

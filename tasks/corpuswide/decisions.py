@@ -46,6 +46,8 @@ FIXED = pa.schema(
         pa.field("reason", pa.string()),
         pa.field("heard", pa.bool_()),  # it has a transcript
         pa.field(SPARED, pa.bool_()),  # a person keeps it, whatever verdicts say
+        pa.field("words", pa.int64()),  # of the reference
+        pa.field("word_errors", pa.int64()),  # of what was heard
     ]
 )
 

@@ -20,6 +20,7 @@ from tasks.json_types import JsonObject
 from tasks.plugins.contracts import SegmenterPlugin
 from tasks.recording import Segment
 from tasks.scoring import normalisers
+from tasks.served import llm_text
 from tasks.settings import (
     SECRET,
     TRANSIENT,
@@ -29,6 +30,7 @@ from tasks.settings import (
     TranscribeSettings,
     role,
 )
+from tasks.settings.servers import LlmText
 
 #: Raise it when tasks/audio/ delivers other samples. What 2 of FILTER_VERSION brought (streams that
 #: change midway, faults), and 3 (it decodes on after rejected packets, and finds more faults),
@@ -138,6 +140,13 @@ def of_transcript(
     return digest("text", TRANSCRIBE_VERSION, shelf, weights, audio, language, *shared)
 
 
+def of_written(settings: LlmText, text: str, language: str) -> str:
+    """Recipe of what a language model makes of a text: the model's name, what it is told, and the
+    text with its language."""
+    told = [settings.model, settings.recipe()]
+    return digest("llm_text", llm_text.VERSION, *told, text, language)
+
+
 def weights(settings: TranscribeSettings) -> str:
     """Identity of the recogniser's model, of several one a line."""
     return weights_of(settings.recognisers)
@@ -171,6 +180,7 @@ def recipes_of(job: Job) -> JsonObject:
         "backend": of_plugin("asr", job.transcribe.backend),
         "weights": weights(job.transcribe),
         **_further(job),
+        **({"llm_text": llm_text.VERSION} if job.transcribe.llm_text else {}),
         "stages": {
             "decode": DECODE_VERSION,
             "filter": FILTER_VERSION,
@@ -231,6 +241,9 @@ def _transcribing(settings: TranscribeSettings) -> JsonObject:
     """What is said of several recognisers only where there are several, and no defaults of it: so
     that one recogniser's versions stay as they were."""
     found = _lasting(settings)
+    del found["llm_text"]
+    if (chosen := settings.llm_text) is not None:
+        found["llm_text"] = {"model": chosen.model, **chosen.recipe()}
     several = {name: found.pop(name) for name in ("backends", "when", "asr")}
     if not settings.backends:
         return found

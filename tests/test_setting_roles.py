@@ -47,6 +47,7 @@ STAGES: dict[str, Entry] = {
     # These say something only where there are several; `test_agreement.py` has both.
     "transcribe.when": Entry(THRESHOLD),
     "transcribe.asr": Entry(THRESHOLD),
+    "transcribe.llm_text": Entry(RECIPE),  # `test_llm_text.py` has a server
     "transcribe.verdicts": Entry(THRESHOLD, [{"use": "empty_text", "min_chars": 2}]),
     "transcribe.language_by": Entry(THRESHOLD, "clip"),
     "transcribe.text": Entry(THRESHOLD, "asr"),
@@ -79,6 +80,7 @@ COST: dict[str, set[str]] = {
     "resample.levels": {"resample", "transcribe"},
     "transcribe.backend": {"transcribe"},
     "transcribe.backends": {"transcribe"},
+    "transcribe.llm_text": {"transcribe"},
 }
 
 _VAD = {

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tasks import corpuswide, plugins, scoring, storage
 from tasks.accounting import ledger
-from tasks.checkpoints import hypotheses, texts
+from tasks.checkpoints import hypotheses, texts, written
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.corpuswide import decisions
@@ -140,12 +140,15 @@ def _row(job: Job, shard: str, u: Utterance, computed: Sequence[str]) -> Row:
     normalised = heard["reference_normalised" if source == "reference" else "normalised"]
     if source == "asr" and job.transcribe.asr != "first" and u.others:
         normalised = hypotheses.compared(u, text)
-    if job.package.text_form == "normalised":
+    if job.package.text_form == "llm_text" and u.written:
+        text = u.written["text"] or text
+    elif job.package.text_form == "normalised":
         text = scoring.training_text(text, heard["language"] or "") or text
     return {
         **u.measures,
         **{name: heard.get(name) for name in HEARD},
         **{name: u.texts[name] for name in computed},
+        "llm_text": written.became(u),
         "id": u.id,
         "source_id": u.source_id,
         "dataset": u.recording["dataset"],
@@ -175,4 +178,7 @@ def row_schema(job: Job) -> pa.Schema:
     for found in (*columns, texts.text_columns(job.transcribe.verdicts)):
         for column, (unit, doc) in found.items():
             fields.append(pa.field(column, pa.float64(), metadata={"doc": doc, "unit": unit}))
+    if job.transcribe.llm_text:
+        doc = "what became of a language model's punctuation: taken, or why the text stayed"
+        fields.append(pa.field("llm_text", pa.string(), metadata={"doc": doc, "unit": ""}))
     return pa.schema([*fields, *plan.SOURCE_COLUMNS])

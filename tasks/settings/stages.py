@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from tasks.settings import portions
 from tasks.settings.base import THRESHOLD, TRANSIENT, Plugin, Shelf, StageSettings
 from tasks.settings.portions import Split
+from tasks.settings.servers import LlmText
 
 Diarizer = Annotated[Plugin, Shelf("diarizers", "Diarizer")]
 Segmenter = Annotated[Plugin, Shelf("segmenters", "Segmenter")]
@@ -49,7 +50,7 @@ class ShardSettings(StageSettings):
     retry: bool = Field(
         False,
         json_schema_extra=TRANSIENT,
-        description="Try crashed, timeout, out_of_memory and asr_error items again.",
+        description="Try crashed, timeout, out_of_memory, asr_error and no_answer items again.",
     )
 
 
@@ -162,6 +163,13 @@ class TranscribeSettings(StageSettings):
         "reference that is close.",
     )
 
+    llm_text: LlmText | None = Field(
+        None,
+        title="Llm Text",
+        description="A language model behind HTTP that writes the texts with punctuation and case; "
+        "package.text_form llm_text packages what it writes. Default: nobody is asked.",
+    )
+
     @property
     def recognisers(self) -> tuple[Plugin, ...]:
         """All of them, the first one first."""
@@ -220,11 +228,12 @@ class PackageSettings(StageSettings):
         json_schema_extra=THRESHOLD,
         description="Of tars: none; a compressed one cannot be read in parts.",
     )
-    text_form: Literal["as_is", "normalised"] = Field(
+    text_form: Literal["as_is", "normalised", "llm_text"] = Field(
         "as_is",
         json_schema_extra=THRESHOLD,
         description="as_is: texts as the source or the recogniser writes them; normalised: "
-        "lower case, no punctuation, numbers in words by language.",
+        "lower case, no punctuation, numbers in words by language; llm_text: with the punctuation "
+        "and case of transcribe.llm_text, where it changed no word.",
     )
     seed: int = Field(0, json_schema_extra=THRESHOLD, description="Order of clips in shards.")
     splits: dict[str, float | Split] = Field(

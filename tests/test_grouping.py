@@ -25,6 +25,7 @@ from flows.progress import Progress
 from flows.run import group_runs, grouping
 from flows.server import board_posting, history, pace
 from flows.server.server import LocalServer
+from tasks.callers import Step
 from tasks.errors import CorruptManifest, RunError
 from tasks.job import Done, Job
 from tasks.stages.contract import PER_SHARD
@@ -192,7 +193,7 @@ def test_a_cancelled_run_leaves_no_task_run_that_failed(
     """Prefect shows KeyboardInterrupt as a crash without a traceback, other errors as failures."""
     raised: list[type[BaseException]] = []
 
-    def task_run(stage: str, words: str, work: Callable[[], Any]) -> Any:
+    def task_run(name: str, words: str, work: Callable[[], Step]) -> Step:
         try:
             return work()
         except BaseException as ended:

@@ -37,6 +37,8 @@ from tasks.settings.servers import LlmText
 #: changed the samples of no recording that was cut before without damage.
 DECODE_VERSION = 1
 FILTER_VERSION = 3
+UNASKED = ("max_hours_per_speaker",)  # not told unless asked for: versions stay as they were
+CUTTING = ("min_turn_seconds", "mixed")  # settings of a diarizer that change cuts, never turns
 RESAMPLE_VERSION = 1
 TRANSCRIBE_VERSION = 1
 
@@ -78,7 +80,14 @@ def of_speakers(speakers: Plugin) -> str:
 def cutting_at_turns(speakers: Plugin) -> JsonObject:
     """The diarizer's settings that its turns do not follow from, but cuts do."""
     _, chosen = plugins.resolve("diarizers", speakers)
-    return {k: v for k, v in _lasting(chosen).items() if k not in chosen.recipe()}
+    return {k: v for k, v in _lasting(chosen).items() if k in CUTTING}
+
+
+def across_recordings(job: Job) -> float | None:
+    """Least mean cosine of the voices of one speaker over all recordings; None where nobody asks
+    for that."""
+    told = plugins.resolve("diarizers", job.speakers)[1].model_dump()
+    return float(told["threshold"]) if told.get("across_recordings") else None
 
 
 def of_cut(
@@ -226,7 +235,7 @@ def settings_of(job: Job) -> JsonObject:
             "verdicts": _all("text", job.transcribe.verdicts),
         },
         "package": {
-            **package,
+            **{k: v for k, v in package.items() if k not in UNASKED or v is not None},
             "formats": _all("formats", job.package.formats),
             "splits": _without_paths(package["splits"]),
         },

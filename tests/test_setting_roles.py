@@ -59,6 +59,7 @@ STAGES: dict[str, Entry] = {
     "package.splits": Entry(THRESHOLD, {"dev": 0.3}),
     "package.resplit": Entry(THRESHOLD, True),
     "package.weights": Entry(THRESHOLD, {"c": 0.9999}),
+    "package.max_hours_per_speaker": Entry(THRESHOLD, 1.0),
     "package.tar_hours": Entry(THRESHOLD, 0.0001),
     "package.readers": Entry(THRESHOLD, 2),
     "package.rebalance": Entry(THRESHOLD, "full"),
@@ -95,6 +96,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "diarizers.none": {},
     "diarizers.given": _AT_TURNS,
     "diarizers.segments": {
+        "across_recordings": Entry(THRESHOLD, False), "threshold": Entry(THRESHOLD, 0.6),
         **_AT_TURNS, "cut": Entry(RECIPE, 0.5), "path": Entry(TRANSIENT, "/models"),
     },
     "filters.overlap": {"min": NUMBER, "max": Entry(THRESHOLD, 0.5)},

@@ -72,6 +72,7 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
         "words": words,
         "broken": _broken(ledger) if asked.counts["recordings"]["failed"] else [],
         "shares": [(kind, facts.shares(ledger, kind)) for kind in ("dataset", "language")],
+        "speakers": asked.counts.get("speakers", {}),
         "measured": None if columns is None else _measured(columns, asked, about),
         "agreeing": None if columns is None else agreeing.of(columns),
         "now": None,

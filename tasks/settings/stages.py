@@ -252,6 +252,13 @@ class PackageSettings(StageSettings):
         json_schema_extra=THRESHOLD,
         description="Share of a dataset's clips that is packaged, by its name; above 0, up to 1.",
     )
+    max_hours_per_speaker: float | None = Field(
+        None,
+        gt=0,
+        json_schema_extra=THRESHOLD,
+        description="Most hours of a speaker that are packaged; published clips stay first, others "
+        "come by a seeded draw.",
+    )
     tar_hours: float = Field(
         0.25, gt=0, json_schema_extra=THRESHOLD, description="Audio hours per tar shard, about."
     )

@@ -21,6 +21,7 @@ from tasks.recording.names import display_text, is_utf8
 from tasks.settings import (
     AnySource,
     Diarizer,
+    Enhancer,
     FilterSettings,
     PackageSettings,
     Plugin,
@@ -48,6 +49,9 @@ class PrepareSettings(StageSettings):
     )
     shard: ShardSettings = ShardSettings()
     filter: FilterSettings = FilterSettings()
+    enhance: Enhancer = Field(
+        Plugin(use="none"), description="What takes noise or music out of a clip."
+    )
     resample: ResampleSettings = ResampleSettings()
     transcribe: TranscribeSettings = TranscribeSettings()
     package: PackageSettings = PackageSettings()
@@ -83,6 +87,7 @@ class PrepareSettings(StageSettings):
             speakers=self.speakers,
             shard=self.shard,
             filter=self.filter,
+            enhance=self.enhance,
             resample=self.resample,
             transcribe=self.transcribe,
             package=_with_rooted_lists(self.package),
@@ -289,6 +294,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
         "diarizers": [settings.speakers],
         "segmenters": [settings.filter.segmenter],
         "filters": settings.filter.filters,
+        "enhance": [settings.enhance],
         "resamplers": [settings.resample.resampler],
         "levels": settings.resample.levels,
     }

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tasks import plugins, recipe, storage
-from tasks.checkpoints import index
+from tasks.checkpoints import enhanced, index
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.texts import text_columns
 from tasks.checkpoints.utterance import Utterance
@@ -57,6 +57,7 @@ def schema_of(job: Job) -> pa.Schema:
         for plugin in job.filter.filters
         for column in plugins.load("filters", plugin.use).COLUMNS
     ]
+    measures = [*dict.fromkeys([*measures, *enhanced.columns(job)])]
     names = [*SHARED_COLUMNS, *text_columns(job.transcribe.verdicts), *measures]
     return pa.schema([*FIXED, *((name, pa.float64()) for name in names)])
 
@@ -185,9 +186,14 @@ def columns_asked(job: Job) -> set[str]:
 
 def rules_asked(job: Job) -> tuple[Rule, ...]:
     return (
-        *rules_of("filters", job.filter.filters),
+        *measured_rules(job),
         *rules_of("text", job.transcribe.verdicts),
     )
+
+
+def measured_rules(job: Job) -> tuple[Rule, ...]:
+    """Those on what is measured of a clip, before it is heard."""
+    return (*rules_of("filters", job.filter.filters), *enhanced.rules(job))
 
 
 def passes(table: pa.Table, asked: Iterable[Rule]) -> pa.ChunkedArray:

@@ -70,7 +70,7 @@ def _of_part(job: Job, table: pa.Table) -> Sums:
     across = pc.and_(across, pc.not_equal(table["reason"], "weight"))
     failed = pc.or_(pc.equal(table["outcome"], "failed"), across)
     draw, weight = weights.draws(job.package, table)
-    good = decisions.passes(table, rules_of("filters", job.filter.filters))
+    good = decisions.passes(table, decisions.measured_rules(job))
     good = pc.and_(good, pc.invert(failed))
     waiting = pc.and_(good, pc.invert(table["heard"]))
     texts = decisions.passes(table, rules_of("text", job.transcribe.verdicts))

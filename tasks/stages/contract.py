@@ -7,7 +7,7 @@ finds what a shard lacks, computes it in order, and says how a failed unit is re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -82,6 +82,10 @@ class StageModule(Worker[U], Protocol[U]):
     @property
     def SCHEMA(self) -> pa.Schema:
         """Of its rows."""
+
+    def schema_of(self, rows: Sequence[Row]) -> pa.Schema:
+        """Of these rows, where they need more columns than most."""
+        return self.SCHEMA
 
     def todo(self, shard: ShardView) -> tuple[list[U], int]:
         """The units that the shard lacks, and how many items it has."""

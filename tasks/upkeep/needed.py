@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from tasks import plugins, storage
+from tasks import plugins, recipe, storage
 from tasks.checkpoints import blobs, manifest
 from tasks.checkpoints.cuts import TURNS
 from tasks.checkpoints.manifest import Part, Row
@@ -86,7 +86,16 @@ class _View(ShardView):
         if self.job.transcribe.backends:
             texts |= {each for u in utterances for each in self.further_recipes(u)}
             texts |= {each for u in self.decided() for each in self.further_recipes(u)}
-        return {u.audio for u in utterances}, texts
+        audio = {u.audio for u in utterances}
+        if not recipe.enhancing(self.job):
+            return audio, texts
+        clean = {u.enhanced for u in utterances if u.enhanced}
+        if self.job.transcribe.hear == "enhanced":
+            for utterance in utterances:  # thresholds choose which of the two is heard
+                utterance.audio = utterance.enhanced or utterance.audio
+                texts.add(self.transcript_recipe(utterance))
+                texts.update(self.further_recipes(utterance))
+        return audio | clean, texts
 
 
 def unneeded(

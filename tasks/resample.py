@@ -4,8 +4,8 @@ An item is an utterance. A unit is some minutes of a recording's utterances that
 of a recording share one decode. Before: a span of a recording. After: a row with `num_samples`, the
 PCM's hash, and its place in a blob.
 
-Where the job enhances, an utterance has a second item: the PCM of the enhanced clip, with its scores
-before and after. Each is a unit of its own, so that one that kills the enhancer falls alone.
+Where the job enhances, an utterance has a second item: the PCM of the enhanced clip, with scores of
+both clips. Each is a unit of its own, so that one that kills the enhancer falls alone.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tasks import plugins, recipe
+from tasks import plugins, recipe, shelves
 from tasks.checkpoints.manifest import Row
+from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.plugins.contracts import Columns
 from tasks.plugins.rules import Limit, Rule, Within
@@ -33,7 +34,9 @@ def columns(job: Job) -> Columns:
     if not recipe.enhancing(job):
         return {}
     before = plugins.columns("filters", "dnsmos")
-    told = {after(name): (unit, f"{doc}, of the enhanced clip") for name, (unit, doc) in before.items()}
+    told = {
+        after(name): (unit, f"{doc}, of the enhanced clip") for name, (unit, doc) in before.items()
+    }
     return {**before, **told}
 
 
@@ -50,6 +53,25 @@ def _rules(enhancer: Plugin) -> tuple[Rule, ...]:
     least = told.get("min_ovrl")
     original = (Within(OVRL, least),) if told.get("keep_if_better") else ()
     return (Limit(after(OVRL), least, None, "low_dnsmos_ovrl", unless=original),)
+
+
+def check(job: Job) -> None:
+    """ConfigError where settings ask for enhanced clips that there are not, or for two clips of a
+    format that holds one, or where the model of the scores is missing."""
+    both = job.package.audio == "both"
+    for plugin in job.package.formats if both else ():
+        if not plugins.load("formats", plugin.use).HOLDS_BOTH:
+            able = [n for n in shelves.names("formats") if plugins.load("formats", n).HOLDS_BOTH]
+            raise ConfigError(
+                f"package.audio=both: the format {plugin.use} has one field of audio; those with "
+                f"two are {' and '.join(able)}"
+            )
+    if recipe.enhancing(job):
+        recipe.of_plugin("filters", scorer(job))
+        return
+    if both or job.transcribe.hear == "enhanced":
+        setting = "package.audio=both" if both else "transcribe.hear=enhanced"
+        raise ConfigError(f"{setting} needs enhanced clips: choose an enhancer by enhance.use")
 
 
 def counts(job: Job, row: Row) -> bool:

@@ -49,6 +49,7 @@ class Utterance:
     packed: Row | None = None  # what is packaged
     beside: Row | None = None  # the enhanced clip, where both are packaged
     enhanced: str | None = None  # recipe of its enhanced PCM; None: nothing is enhanced
+    hears: str | None = None  # recipe of what is heard, where it is not `audio`
     heard: Row | None = None
     others: tuple[Row, ...] = ()  # what further recognisers heard
     missing: tuple[int, ...] = ()  # which of those have still to hear it

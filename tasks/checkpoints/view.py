@@ -132,9 +132,8 @@ class ShardView:
     def transcript_recipe(self, utterance: Utterance) -> str:
         company = utterance.company.audio if utterance.company else ()
         weights = self.weights.partition("\n")[0]
-        return recipe.of_transcript(
-            self.job.transcribe, weights, utterance.audio, utterance.forced, company
-        )
+        audio = utterance.hears or utterance.audio
+        return recipe.of_transcript(self.job.transcribe, weights, audio, utterance.forced, company)
 
     def enhanced_recipe(self, audio: str) -> str:
         return recipe.of_enhanced(self.job.enhance, enhanced.scorer(self.job), audio)
@@ -298,7 +297,7 @@ class ShardView:
             if self.job.package.audio == "enhanced":
                 utterance.packed = row
             if self._hears_enhanced:
-                utterance.pcm, utterance.audio = row, row["audio"]
+                utterance.pcm, utterance.hears = row, row["audio"]
 
     @cached_property
     def text_measures(self) -> tuple[tuple[TextVerdict, StageSettings], ...]:

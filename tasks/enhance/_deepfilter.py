@@ -98,7 +98,7 @@ class Stream:
         filtered = self._filtered(spectrum, lead, count, moved)
         frames = scipy.fft.irfft(filtered, FFT, axis=1).astype(np.float32) * WINDOW
         halves = np.concatenate([self._tail[None], frames[:, HOP:]])
-        final = (halves[:-1] + frames[:, :HOP]).reshape(-1)
+        final: Floats = (halves[:-1] + frames[:, :HOP]).reshape(-1)
         if self._next == 0:
             final = final[HOP:]  # before the first sample
         self._tail = halves[-1]
@@ -114,12 +114,10 @@ class Stream:
         e0, e1, e2, e3, emb, c0, _ = self._graphs[0].run(
             None, {"feat_erb": bands, "feat_spec": bins}
         )
-        [mask] = self._graphs[1].run(
-            ["m"], {"emb": emb, "e3": e3, "e2": e2, "e1": e1, "e0": e0}
-        )
+        [mask] = self._graphs[1].run(["m"], {"emb": emb, "e3": e3, "e2": e2, "e1": e1, "e0": e0})
         [coefs] = self._graphs[2].run(["coefs"], {"emb": emb, "c0": c0})
         own = spectrum[lead : lead + count]
-        result = own * mask[0, 0, lead:][:, _BAND_OF_BIN]
+        result: NDArray[np.complex64] = own * mask[0, 0, lead:][:, _BAND_OF_BIN]
         taps = coefs[0, lead:].reshape(count, LOW, ORDER, 2)
         weights = taps[..., 0] + 1j * taps[..., 1]
         around = np.zeros((count + ORDER - 1, LOW), np.complex64)
@@ -157,7 +155,7 @@ def _spectrum(samples: Floats, frames: int) -> NDArray[np.complex64]:
     return found
 
 
-def _running(values: NDArray, before: NDArray) -> NDArray[np.float64]:
+def _running(values: NDArray[np.float32], before: NDArray[np.float64]) -> NDArray[np.float64]:
     """y[t] = 0.01 x[t] + 0.99 y[t - 1] over the first axis; `before` is y[-1]."""
     found: NDArray[np.float64]
     found, _ = scipy.signal.lfilter([0.01], [1, -0.99], values, axis=0, zi=0.99 * before[None])

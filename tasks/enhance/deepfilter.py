@@ -1,4 +1,4 @@
-"""DeepFilterNet 3 (Schröter et al. 2023, arXiv 2305.08227): noise out of full-band speech, 48 kHz."""
+"""DeepFilterNet 3 takes noise out of full-band speech (Schröter et al. 2023, arXiv 2305.08227)."""
 
 from __future__ import annotations
 

@@ -165,15 +165,29 @@ def _row(job: Job, shard: str, u: Utterance, computed: Sequence[str]) -> Row:
         "work_shard": shard,
         "blob": u.packed["blob"],
         "blob_offset": u.packed["offset"],
+        **_beside(u.beside),
     }
+
+
+def _beside(clean: Row | None) -> Row:
+    """Columns of the enhanced clip, where both are packaged."""
+    if clean is None:
+        return {}
+    place = {"beside_blob": clean["blob"], "beside_offset": clean["offset"]}
+    return {**place, "sha256_enhanced": clean["sha256"]}
 
 
 def row_schema(job: Job) -> pa.Schema:
     """Columns of a row before the layout: the published ones, the measures, where its PCM is."""
     fields = [field for field in UTTERANCES if field.name not in plan.LAYOUT_COLUMNS]
     columns = [plugins.load("filters", plugin.use).COLUMNS for plugin in job.filter.filters]
-    measured = {name: told for found in (*columns, enhanced.columns(job)) for name, told in found.items()}
+    measured = {
+        name: told for found in (*columns, enhanced.columns(job)) for name, told in found.items()
+    }
     for found in (measured, texts.text_columns(job.transcribe.verdicts)):
         for column, (unit, doc) in found.items():
             fields.append(pa.field(column, pa.float64(), metadata={"doc": doc, "unit": unit}))
-    return pa.schema([*fields, *plan.SOURCE_COLUMNS])
+    if job.package.audio == "both":
+        doc = "hash of the enhanced clip's PCM, whose length and rate are the same"
+        fields.append(pa.field("sha256_enhanced", pa.string(), metadata={"doc": doc, "unit": ""}))
+    return pa.schema([*fields, *plan.sources_of(job)])

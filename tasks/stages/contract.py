@@ -83,10 +83,6 @@ class StageModule(Worker[U], Protocol[U]):
     def SCHEMA(self) -> pa.Schema:
         """Of its rows."""
 
-    def schema_of(self, rows: Sequence[Row]) -> pa.Schema:
-        """Of these rows, where they need more columns than most."""
-        return self.SCHEMA
-
     def todo(self, shard: ShardView) -> tuple[list[U], int]:
         """The units that the shard lacks, and how many items it has."""
 
@@ -99,6 +95,10 @@ class Stage(StageModule[U], Protocol[U]):
     ROUNDS: int = 1
     #: Units are computed together: the time of a single one cannot be measured.
     BATCHED: bool = False
+
+    def schema_of(self, rows: Sequence[Row]) -> pa.Schema:
+        """Of these rows, where some need more columns than most."""
+        return self.SCHEMA
 
     def load(self, job: Job) -> None:
         """Have its model in memory, where it has one."""

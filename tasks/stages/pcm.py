@@ -89,8 +89,8 @@ def streamed(clip: Clip, settings: ResampleSettings) -> Iterator[Int16] | None:
     plugin, options = plugins.resolve("resamplers", settings.resampler)
     if plugin.stream is None:
         return None
-    finite = (finite(block) for block in evenly(monos))
-    made = plugin.stream(finite, clip.rate, settings.rate, options)
+    sound = (finite(block) for block in evenly(monos))
+    made = plugin.stream(sound, clip.rate, settings.rate, options)
     return (to_int16(finite(block)) for block in made)
 
 

@@ -92,7 +92,7 @@ class _View(ShardView):
         clean = {u.enhanced for u in utterances if u.enhanced}
         if self.job.transcribe.hear == "enhanced":
             for utterance in utterances:  # thresholds choose which of the two is heard
-                utterance.audio = utterance.enhanced or utterance.audio
+                utterance.hears = utterance.enhanced
                 texts.add(self.transcript_recipe(utterance))
                 texts.update(self.further_recipes(utterance))
         return audio | clean, texts

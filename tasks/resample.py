@@ -18,7 +18,7 @@ from itertools import groupby
 import pyarrow as pa
 
 from tasks import audio
-from tasks.checkpoints import blobs, view
+from tasks.checkpoints import blobs, enhanced, view
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.errors import ItemError
@@ -45,6 +45,7 @@ class Unit(OfRecording):
     spans: tuple[Wanted, ...]
     rate: int
     enhanced: bool = False
+    scores: tuple[tuple[str, float | None], ...] = ()  # of the clip before, where they are known
     beside: bool = False  # the enhanced clips of its recording are made, too, and count its audio
 
     @property
@@ -97,7 +98,9 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
         units += [replace(unit, beside=beside) for unit in _units(missing.get(name, []))]
         ordered = sorted(unclean.get(name, {}).items(), key=lambda each: _place(each[1]))
         for clean, u in ordered:
-            units.append(Unit(u.recording, ((u.start, u.end, clean),), u.rate, enhanced=True))
+            scores = enhanced.before(u.measures)
+            span = u.start, u.end, clean
+            units.append(Unit(u.recording, (span,), u.rate, True, scores))
     return units, reused
 
 
@@ -178,7 +181,7 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[Row]]:
                 else:
                     try:
                         if unit.enhanced:
-                            samples, scores = enhancing.of_clip(clip, job)
+                            samples, scores = enhancing.of_clip(clip, job, unit.scores)
                         else:
                             samples = pcm.of_clip(clip, job.resample)
                         held = samples, blobs.sha256(samples)
@@ -187,7 +190,7 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[Row]]:
             if held is not None:
                 rows.append(_row(unit, span, held, job))
                 if unit.enhanced:
-                    rows[-1]["measures"] = list(scores.items())
+                    rows[-1]["measures"] = list(scores)
             else:
                 assert fault is not None
                 rows += failure(replace(unit, spans=(span,)), *fault)

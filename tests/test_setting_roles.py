@@ -282,7 +282,7 @@ TLS = {"ca_file", "cert", "key"}
 
 #: No rule on one clip: `test_duplicates.py` sees that these thresholds decide.
 CORPUS_WIDE = {"filters.duplicate", "text.char_duration"}
-#: `test_formats.py` writes those, `test_speakers.py` cuts at turns, `test_enhance.py` has two clips.
+#: `test_formats.py` writes those, `test_speakers.py` cuts at turns, `test_enhance.py` enhances.
 NO_RULES = ("formats.", "diarizers.", "enhance.")
 PLUGIN_FIELDS = [(name, field) for name, fields in SHELVES.items() for field in fields]
 

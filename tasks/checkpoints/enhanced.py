@@ -6,6 +6,7 @@ verdicts like any other.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 from tasks import plugins, recipe, shelves
@@ -17,6 +18,7 @@ from tasks.plugins.rules import Limit, Rule, Within
 from tasks.settings import Plugin
 
 OVRL = "dnsmos_ovrl"
+Scores = tuple[tuple[str, float | None], ...]  # by column
 
 
 def scorer(job: Job) -> Plugin:
@@ -38,6 +40,12 @@ def columns(job: Job) -> Columns:
         after(name): (unit, f"{doc}, of the enhanced clip") for name, (unit, doc) in before.items()
     }
     return {**before, **told}
+
+
+def before(measures: Mapping[str, float | None]) -> Scores:
+    """The original's scores among an utterance's measures, where the filter `dnsmos` took them."""
+    names = plugins.columns("filters", "dnsmos")
+    return tuple((name, measures[name]) for name in names if name in measures)
 
 
 def rules(job: Job) -> tuple[Rule, ...]:

@@ -6,7 +6,7 @@ hf_parquet/<split>/000000000.parquet    a row a clip, in row groups of at most 1
 the names that all formats have (from the folders alone it would call `dev` `validation`), and the
 types in the metadata `huggingface`: `audio` is an `Audio`, stored as struct<bytes, path>. Beside it
 stand `id`, `text`, `language`, `speaker`, `duration` (s), where the clip comes from, and
-its measures; and with `package.audio: both` the enhanced clip as `audio_enhanced`. Names do not tell
+its measures; and with `package.audio: both` the enhanced clip, `audio_enhanced`. Names do not tell
 how many files there are, so that a version that grows keeps them.
 """
 

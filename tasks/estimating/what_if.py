@@ -24,6 +24,7 @@ def with_same_texts(now: Job, then: Job) -> Job:
     """`then` with what `now` converts and hears: where it would do that anew, the texts that are
     there stand for those that would come."""
     same = {"backend": now.transcribe.backend, "backends": now.transcribe.backends}
+    same |= {"hear": now.transcribe.hear}
     transcribe = then.transcribe.model_copy(update=same)
     return replace(then, resample=now.resample, transcribe=transcribe)
 

@@ -1,5 +1,7 @@
-"""An enhancer for tests: it multiplies, at a rate of its own, and harms its process at a clip of one
-length. Each clip that it hears is a line in `heard`, a file, where one is named."""
+"""An enhancer for tests: it multiplies, at a rate of its own, and harms its process at one length.
+
+Each clip that it hears is a line in `heard`, a file, where one is named.
+"""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ import pytest
 import soundfile as sf
 import soxr
 from numpy.typing import NDArray
+from onnx import TensorProto
 
 from flows import settings
 from tasks import plugins
@@ -42,8 +43,8 @@ def separator(home: Path, gain: float = 0.5) -> separator_onnx.Settings:
     tiny_onnx.save(
         home / "half.onnx",
         [tiny_onnx.node("Mul", ["input", "gain"], ["output"])],
-        {"input": (tiny_onnx.T.FLOAT, shape)},
-        {"output": (tiny_onnx.T.FLOAT, shape)},
+        {"input": (TensorProto.FLOAT, shape)},
+        {"output": (TensorProto.FLOAT, shape)},
         {"gain": np.float32(gain).reshape(1)},
     )
     return separator_onnx.Settings(path=str(home), n_fft=N_FFT, hop=HOP)
@@ -152,8 +153,8 @@ def test_denoise_hears_each_window_twice(tmp_path: Path) -> None:
     tiny_onnx.save(  # it is not odd: turning the sign shows that
         tmp_path / "relu.onnx",
         [tiny_onnx.node("Relu", ["input"], ["output"])],
-        {"input": (tiny_onnx.T.FLOAT, shape)},
-        {"output": (tiny_onnx.T.FLOAT, shape)},
+        {"input": (TensorProto.FLOAT, shape)},
+        {"output": (TensorProto.FLOAT, shape)},
         {},
     )
     chosen = separator_onnx.Settings(path=str(tmp_path), n_fft=N_FFT, hop=HOP, gives="voice")
@@ -191,8 +192,8 @@ def test_what_is_no_separator(tmp_path: Path) -> None:
     tiny_onnx.save(
         model,
         [tiny_onnx.node("Relu", ["x"], ["y"])],
-        {"x": (tiny_onnx.T.FLOAT, shape)},
-        {"y": (tiny_onnx.T.FLOAT, shape)},
+        {"x": (TensorProto.FLOAT, shape)},
+        {"y": (TensorProto.FLOAT, shape)},
         {},
     )
     with pytest.raises(ConfigError, match="no UVR-MDX graph"):

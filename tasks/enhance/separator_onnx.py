@@ -57,9 +57,12 @@ class Settings(EnhancerSettings):
     )
 
 
-def identity(settings: Settings) -> str:
-    """The hash of the graph."""
-    return finding.sha256(_graph(settings))
+def identity(settings: Settings) -> str | None:
+    """The hash of the graph; None where there is none, which `check_weights` refuses."""
+    try:
+        return finding.sha256(_graph(settings))
+    except ConfigError:
+        return None
 
 
 def known_models(settings: Settings) -> tuple[registry.Model, ...]:
@@ -180,7 +183,8 @@ class Separator:
             total[0, at] += frame * self._window
             total[1, at] += self._window**2
         inner = total[:, self._margin : self._margin + self._size]
-        return (inner[0] / np.maximum(inner[1], 1e-8)).astype(np.float32)
+        found: Floats = (inner[0] / np.maximum(inner[1], 1e-8)).astype(np.float32)
+        return found
 
 
 def start(settings: Settings) -> Enhancer:

@@ -19,7 +19,7 @@ from tasks.audio import Clip
 from tasks.checkpoints import enhanced
 from tasks.enhance import Enhancer
 from tasks.job import Job
-from tasks.resamplers import _soxr
+from tasks.resamplers import soxr_hq
 from tasks.stages import pcm
 
 Float = NDArray[np.float32]
@@ -79,7 +79,9 @@ def _run(enhancer: Enhancer, blocks: Iterable[Float]) -> Iterator[Float]:
 
 
 def _at_rate(blocks: Iterator[Float], src_hz: int, dst_hz: int) -> Iterator[Float]:
-    return blocks if src_hz == dst_hz else _soxr.stream(blocks, src_hz, dst_hz, "HQ")
+    return (
+        blocks if src_hz == dst_hz else soxr_hq.stream(blocks, src_hz, dst_hz, soxr_hq.Settings())
+    )
 
 
 def _take(waiting: deque[Float], count: int) -> Float:

@@ -277,6 +277,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
     from tasks import places, recipe
     from tasks.checkpoints import enhanced
     from tasks.packaging import selection
+    from tasks.served import llm_text
 
     job = settings.job()
     for path in (settings.out, *(source.path for source in settings.sources)):
@@ -308,6 +309,13 @@ def check_wishes(settings: PrepareSettings) -> Job:
     places.check(job)
     selection.check(job)
     recipe.weights(job.transcribe)
+    if settings.transcribe.llm_text is not None:
+        llm_text.check(settings.transcribe.llm_text)
+    elif settings.package.text_form == "llm_text":
+        raise ConfigError(
+            "package.text_form is llm_text, which needs transcribe.llm_text: the url of a language "
+            "model's server, and a model that it has"
+        )
     settings.cluster.check()
     fleet.check(job, settings.cluster)
     return job

@@ -127,9 +127,13 @@ CODES = {
     "changed": "the file changed while the run read it; the next run takes it",
     "over_full_scale": "its peak is too far beyond full scale for the level that was asked for",
     "asr_error": "the recogniser refused it",
+    "empty_answer": "the language model wrote nothing; the text stayed as it was",
+    "odd_marks": "the language model wrote marks that no sentence has; the text stayed as it was",
+    "words_changed": "the language model changed words; the text stayed as it was",
+    "no_answer": "the language model gave no answer for it; the text stayed as it was",
     "person": "a person decided so: `uttermill review export` says who and why",
 }
 
 #: Codes of failures that may be temporary, because the machine or a remote recogniser caused them;
 #: `shard.retry` tries such items again.
-MAY_PASS = ("crashed", "timeout", "out_of_memory", "asr_error")
+MAY_PASS = ("crashed", "timeout", "out_of_memory", "asr_error", "no_answer")

@@ -45,6 +45,7 @@ from tasks.packaging import (
     published,
     safeguards,
     seeded,
+    speakers,
     splits,
     whole,
 )
@@ -81,6 +82,11 @@ def gather(
     totals = summary.added(portion.totals for portion in ledger)
     newest = versions.newest(job.out)
     safeguards.check(job, totals, len(found.split), ledger, newest)
+    spoken = None
+    if found.speakers:
+        told = speakers.content(found.clips.content, found.clips.speaker, found.speakers)
+        found = found._replace(clips=found.clips._replace(content=told))
+        spoken = speakers.names_of(found.clips.speaker, found.speakers)
     content, more = found.clips.content, dict[str, pa.Array]()
     if parts.derives(job):
         more = parts.derived(job, groups, found.clips)
@@ -112,7 +118,7 @@ def gather(
         laid_out = _compared(laid_out, before, content)
     divided = parts.divided(laid_out, job.package, len(found.split))
     planned, needed = parts.save(
-        job, scratch, divided, laid_out, found, content, more, before, linkable, damaged
+        job, scratch, divided, laid_out, found, content, more, spoken, before, linkable, damaged
     )
     _tables(scratch, staging, job)
     loads = layout.loads_of(laid_out, clips.seconds)
@@ -161,11 +167,10 @@ def _compared(
 
 
 def _tables(scratch: Path, staging: Path, job: Job) -> None:
-    """Stage `splits.parquet`, if splits are asked for."""
-    table = whole.splits_of(scratch)
-    if table is not None:
+    """Stage `splits.parquet` and `speakers.parquet`, if they are asked for."""
+    for name, table in whole.tables_of(scratch):
         with storage.of(staging).writing(staging, job.scratch) as home:
-            pq.write_table(table, home / splits.FILE, compression="zstd")
+            pq.write_table(table, home / name, compression="zstd")
 
 
 def fingerprint(
@@ -207,7 +212,7 @@ def publish(job: Job, gathered: JsonObject) -> Path:
                     f"{name} on disk is not the one that was gathered; is the disk sound?"
                 )
         datacard.write(job, gathered, home, hashes | known)
-        staged = {*hashes, *known, splits.FILE}
+        staged = {*hashes, *known, splits.FILE, speakers.FILE}
         version = versions.publish(job.out, staging, gathered["version"], home, staged)
     seal = versions.described(version)[datacard.SEAL]
     published.save(job.out, told, seal, job.package.seed)

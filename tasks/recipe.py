@@ -20,6 +20,7 @@ from tasks.json_types import JsonObject
 from tasks.plugins.contracts import SegmenterPlugin
 from tasks.recording import Segment
 from tasks.scoring import normalisers
+from tasks.served import llm_text
 from tasks.settings import (
     SECRET,
     TRANSIENT,
@@ -29,6 +30,7 @@ from tasks.settings import (
     TranscribeSettings,
     role,
 )
+from tasks.settings.servers import LlmText
 
 #: Raise it when tasks/audio/ delivers other samples. What 2 of FILTER_VERSION brought (streams that
 #: change midway, faults), and 3 (it decodes on after rejected packets, and finds more faults),
@@ -36,6 +38,8 @@ from tasks.settings import (
 DECODE_VERSION = 1
 FILTER_VERSION = 3
 ENHANCE_VERSION = 1
+UNASKED = ("max_hours_per_speaker",)  # not told unless asked for: versions stay as they were
+CUTTING = ("min_turn_seconds", "mixed")  # settings of a diarizer that change cuts, never turns
 RESAMPLE_VERSION = 1
 TRANSCRIBE_VERSION = 1
 
@@ -77,7 +81,14 @@ def of_speakers(speakers: Plugin) -> str:
 def cutting_at_turns(speakers: Plugin) -> JsonObject:
     """The diarizer's settings that its turns do not follow from, but cuts do."""
     _, chosen = plugins.resolve("diarizers", speakers)
-    return {k: v for k, v in _lasting(chosen).items() if k not in chosen.recipe()}
+    return {k: v for k, v in _lasting(chosen).items() if k in CUTTING}
+
+
+def across_recordings(job: Job) -> float | None:
+    """Least mean cosine of the voices of one speaker over all recordings; None where nobody asks
+    for that."""
+    told = plugins.resolve("diarizers", job.speakers)[1].model_dump()
+    return float(told["threshold"]) if told.get("across_recordings") else None
 
 
 def of_cut(
@@ -145,6 +156,13 @@ def of_transcript(
     return digest("text", TRANSCRIBE_VERSION, shelf, weights, audio, language, *shared)
 
 
+def of_written(settings: LlmText, text: str, language: str) -> str:
+    """Recipe of what a language model makes of a text: the model's name, what it is told, and the
+    text with its language."""
+    told = [settings.model, settings.recipe()]
+    return digest("llm_text", llm_text.VERSION, *told, text, language)
+
+
 def weights(settings: TranscribeSettings) -> str:
     """Identity of the recogniser's model, of several one a line."""
     return weights_of(settings.recognisers)
@@ -179,6 +197,7 @@ def recipes_of(job: Job) -> JsonObject:
         "backend": of_plugin("asr", job.transcribe.backend),
         "weights": weights(job.transcribe),
         **_further(job),
+        **({"llm_text": llm_text.VERSION} if job.transcribe.llm_text else {}),
         "stages": {
             "decode": DECODE_VERSION,
             "filter": FILTER_VERSION,
@@ -233,7 +252,7 @@ def settings_of(job: Job) -> JsonObject:
             "verdicts": _all("text", job.transcribe.verdicts),
         },
         "package": {
-            **package,
+            **{k: v for k, v in package.items() if k not in UNASKED or v is not None},
             "formats": _all("formats", job.package.formats),
             "splits": _without_paths(package["splits"]),
         },
@@ -250,6 +269,9 @@ def _transcribing(settings: TranscribeSettings) -> JsonObject:
     found = _lasting(settings)
     if settings.hear == "original":
         del found["hear"]
+    del found["llm_text"]
+    if (chosen := settings.llm_text) is not None:
+        found["llm_text"] = {"model": chosen.model, **chosen.recipe()}
     several = {name: found.pop(name) for name in ("backends", "when", "asr")}
     if not settings.backends:
         return found

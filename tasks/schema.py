@@ -231,6 +231,18 @@ SPLITS = pa.schema(
     ]
 )
 
+#: One row for each person whom a diarizer tells apart in a recording, also of recordings that are
+#: gone; only where speakers are linked over recordings.
+SPEAKERS = pa.schema(
+    [
+        _field("speaker", S, "who it is, over all recordings: `speaker` of the utterances"),
+        _field("recording", S, "dataset name and path in it"),
+        _field("number", pa.int32(), "number of the person in the recording, from 1"),
+        _field("content", S, "sha256 of the recording's encoded bytes"),
+        _field("seconds", F64, "that the person speaks there", "s"),
+    ]
+)
+
 #: One row for each call of a run to a worker: a stage of a shard, a piece of the package, a batch
 #: of the listing. In OUT/runs/<id>/metrics.parquet, never in a dataset.
 METRICS = pa.schema(
@@ -271,5 +283,6 @@ TABLES = {
     "ledger": LEDGER,
     "utterances": UTTERANCES,
     "splits": SPLITS,
+    "speakers": SPEAKERS,
     "metrics": METRICS,
 }

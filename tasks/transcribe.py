@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
@@ -16,24 +17,29 @@ from numpy.typing import NDArray
 
 from tasks import plugins, scoring, speech
 from tasks.asr import SharedWindow, SpeechClip, Transcript
-from tasks.checkpoints import blobs, view
+from tasks.checkpoints import blobs, view, written
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
+from tasks.checkpoints.written import Asked
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.plugins import backends
 from tasks.plugins.contracts.asr import Backend
 from tasks.schema import TRANSCRIPTS
+from tasks.served import llm_text
 from tasks.settings import Plugin
+from tasks.settings.servers import LlmText
 
 Samples = NDArray[np.float32]
 
 SCHEMA = TRANSCRIPTS
 CHUNK_SECONDS = 300.0  # audio in memory at once
-#: A second one for clips whose language the vote of their recording overrules, and one more for
-#: further recognisers, which are asked by what the first one heard.
-ROUNDS = 3
+#: A second one for clips whose language the vote of their recording overrules, one more for further
+#: recognisers, which are asked by what the first one heard, and one for a language model, which is
+#: asked about the texts that they leave.
+ROUNDS = 4
 BATCHED = True
+FAR = 1 << 30  # in the order of recognisers, a language model's place
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,7 @@ class Unit:
     reference: str | None
     sharing: Sharing | None = None
     backend: int = 0  # which of the recognisers
+    asked: Asked | None = None  # the text that a language model is asked about, and no recogniser
 
     @property
     def name(self) -> str:
@@ -93,6 +100,12 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
     for utterance in shard.decided():
         if utterance.heard is not None:
             reused += 1
+            if utterance.unwritten and (question := written.asked(shard.job, utterance)):
+                assert utterance.pcm is not None
+                reused += question.recipe in units
+                units[question.recipe] = Unit(
+                    question.recipe, utterance.pcm, shard.shard, None, None, asked=question
+                )
             further = shard.further_recipes(utterance) if utterance.missing else ()
             for number in utterance.missing:
                 recipe = further[number]
@@ -132,6 +145,8 @@ def _sharing(utterance: Utterance, audio: dict[str, Row]) -> Sharing | None:
 
 def _order(unit: Unit) -> tuple[int, float, tuple[str, ...], int, str]:
     shared = unit.sharing
+    if unit.asked is not None:  # of about one length, so in the order of recipes
+        return FAR, 0.0, (), 0, unit.transcript
     if shared is None:
         return unit.backend, -unit.seconds, (), 0, unit.transcript
     return unit.backend, -shared.seconds, shared.audio, shared.place, unit.transcript
@@ -139,8 +154,37 @@ def _order(unit: Unit) -> tuple[int, float, tuple[str, ...], int, str]:
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
     """One row per unit, in order. PCM is read in chunks of CHUNK_SECONDS to bound memory."""
-    for number, own in groupby(units, key=lambda unit: unit.backend):
-        yield from _heard_by(job.transcribe.recognisers[number], [*own], job)
+    for number, own in groupby(units, key=lambda unit: FAR if unit.asked else unit.backend):
+        if number == FAR:
+            yield from _written([*own], job)
+        else:
+            yield from _heard_by(job.transcribe.recognisers[number], [*own], job)
+
+
+def _written(units: list[Unit], job: Job) -> Iterator[list[Row]]:
+    """One row per unit, in order, by the language model."""
+    assert job.transcribe.llm_text is not None
+    questions = [unit.asked for unit in units if unit.asked]
+    answers = _writer(job.transcribe.llm_text).write([(q.text, q.language) for q in questions])
+    for unit, question, answer in zip(units, questions, answers, strict=True):
+        row = failure(unit, answer.reason, answer.detail)[0] if answer.reason else {}
+        yield [
+            {
+                **row,
+                "transcript": unit.transcript,
+                "audio": unit.pcm["audio"],
+                "raw_text": answer.answer,
+                "text": answer.text,
+                "reference": question.text,
+                "language": question.language or None,
+            }
+        ]
+
+
+@lru_cache(maxsize=1)
+def _writer(settings: LlmText) -> llm_text.Writer:
+    """The client of this worker process."""
+    return llm_text.Writer(settings)
 
 
 def _heard_by(plugin: Plugin, units: list[Unit], job: Job) -> Iterator[list[Row]]:

@@ -13,7 +13,7 @@ import ast
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from flows.cli.exit_codes import Exit
 from tasks import plugins, shelves
 from tasks.plugins import forms
 from tasks.settings.base import FORMS
+from tasks.settings.servers import LlmText
 
 ROOT = Path(__file__).parents[1]
 PART = re.compile(r"<!-- made from the code: (\S+) ?(\S*) -->\n.*?<!-- end -->", re.DOTALL)
@@ -42,6 +43,11 @@ def shelf(name: str) -> str:
     return "\n".join([*lines, *tables])
 
 
+def settings_of(name: str) -> str:
+    """A table of the settings of a model that a server runs."""
+    return "\n".join(_fields({"llm_text": LlmText}[name].model_fields))
+
+
 def _settings(name: str, use: str, module: Any) -> Iterator[str]:
     columns = getattr(module, "COLUMNS", {})
     fields = {key: field for key, field in module.Settings.model_fields.items() if key != "kind"}
@@ -54,7 +60,11 @@ def _settings(name: str, use: str, module: Any) -> Iterator[str]:
             yield f"| `{column}` | {unit} | {_cell(text)} |"
         yield ""
     if fields:
-        yield "| setting | default | meaning |\n|---|---|---|"
+        yield from _fields(fields)
+
+
+def _fields(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
+    yield "| setting | default | meaning |\n|---|---|---|"
     for key, field in fields.items():
         yield f"| `{key}` | {_default(field)} | {_cell(field.description or '')} |"
 
@@ -114,6 +124,7 @@ def exits(_: str) -> str:
 
 PARTS: dict[str, Callable[[str], str]] = {
     "shelf": shelf,
+    "settings": settings_of,
     "modules": modules,
     "commands": commands,
     "exits": exits,

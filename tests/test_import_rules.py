@@ -117,6 +117,7 @@ LAYERS = (
     "tasks.audio",
     "tasks.speech tasks.scoring",
     "tasks.plugins",
+    "tasks.served",
     "tasks.recipe",
     "tasks.checkpoints",
     "tasks.sources tasks.diarizers tasks.segmenters tasks.filters tasks.enhance "

@@ -28,11 +28,11 @@ from tasks.asr import (
     SpeechClip,
     Transcript,
     _openai_answer,
-    _openai_http,
     _openai_settings,
     openai_api,
 )
 from tasks.errors import ConfigError, RunError
+from tasks.served import http
 from tasks.settings import Plugin
 from tests import corpus
 
@@ -256,12 +256,12 @@ def test_the_server_says_how_long_to_wait(stub: Stub) -> None:
     began = time.monotonic()
     assert hear(stub, backoff=0.0)[0].text == "heard"
     assert time.monotonic() - began >= 0.4
-    assert _openai_http.retry_after({"retry-after": formatdate(time.time() + 60)}) == pytest.approx(
+    assert http.retry_after({"retry-after": formatdate(time.time() + 60)}) == pytest.approx(
         60, abs=2
     )
-    assert _openai_http.retry_after({"retry-after-ms": "250", "retry-after": "9"}) == 0.25
+    assert http.retry_after({"retry-after-ms": "250", "retry-after": "9"}) == 0.25
     for odd in ("", "soon", "-1", "nan", "inf"):
-        assert _openai_http.retry_after({"retry-after": odd}) is None
+        assert http.retry_after({"retry-after": odd}) is None
 
 
 def test_a_wait_beyond_all_patience_ends_the_run(stub: Stub) -> None:

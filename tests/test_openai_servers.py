@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tasks.asr import Transcript, openai_api
-from tasks.asr._openai_pace import FIRST, Pace
+from tasks.served.pace import FIRST, Pace
 from tests.test_openai_api import Answer, Request, Stub, clip, hear, options
 
 TEXT = "Well, hello there."
@@ -160,7 +160,7 @@ def test_a_server_that_takes_three_is_left_with_few(stub: Stub) -> None:
     heard = list(backend.transcribe([clip(seed=n) for n in range(120)]))
     assert [one.text for one in heard] == ["heard"] * 120
     assert refused
-    assert backend._pace.limit <= 8
+    assert backend._client.pace.limit <= 8
 
 
 def test_the_rule_of_growth() -> None:

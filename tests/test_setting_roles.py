@@ -50,6 +50,7 @@ STAGES: dict[str, Entry] = {
     # These choose between two clips; `test_enhance.py` has both.
     "transcribe.hear": Entry(THRESHOLD),
     "package.audio": Entry(THRESHOLD),
+    "transcribe.llm_text": Entry(RECIPE),  # `test_llm_text.py` has a server
     "transcribe.verdicts": Entry(THRESHOLD, [{"use": "empty_text", "min_chars": 2}]),
     "transcribe.language_by": Entry(THRESHOLD, "clip"),
     "transcribe.text": Entry(THRESHOLD, "asr"),
@@ -61,6 +62,7 @@ STAGES: dict[str, Entry] = {
     "package.splits": Entry(THRESHOLD, {"dev": 0.3}),
     "package.resplit": Entry(THRESHOLD, True),
     "package.weights": Entry(THRESHOLD, {"c": 0.9999}),
+    "package.max_hours_per_speaker": Entry(THRESHOLD, 1.0),
     "package.tar_hours": Entry(THRESHOLD, 0.0001),
     "package.readers": Entry(THRESHOLD, 2),
     "package.rebalance": Entry(THRESHOLD, "full"),
@@ -82,6 +84,7 @@ COST: dict[str, set[str]] = {
     "resample.levels": {"resample", "transcribe"},
     "transcribe.backend": {"transcribe"},
     "transcribe.backends": {"transcribe"},
+    "transcribe.llm_text": {"transcribe"},
 }
 
 _VAD = {
@@ -107,6 +110,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "diarizers.none": {},
     "diarizers.given": _AT_TURNS,
     "diarizers.segments": {
+        "across_recordings": Entry(THRESHOLD, False), "threshold": Entry(THRESHOLD, 0.6),
         **_AT_TURNS, "cut": Entry(RECIPE, 0.5), "path": Entry(TRANSIENT, "/models"),
     },
     "filters.overlap": {"min": NUMBER, "max": Entry(THRESHOLD, 0.5)},

@@ -428,7 +428,7 @@ def test_emilias_recipe_from_raw_podcasts(tmp_path: Path) -> None:
         spoken = made.truth[int(row["start"] * 100) : int(row["end"] * 100)].sum(axis=0)
         assert spoken.max() / spoken.sum() > 0.95
         of.setdefault(row["speaker"], set()).add(int(spoken.argmax()))
-    assert sorted(of) == ["talk.wav#1", "talk.wav#2"]
+    assert all(name.startswith("spk_") for name in of)
     assert {frozenset(people) for people in of.values()} == {frozenset({0}), frozenset({1})}
 
 

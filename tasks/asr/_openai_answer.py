@@ -85,19 +85,6 @@ def code(name: object) -> str | None:
     return CODES.get(word) or (first if re.fullmatch("[a-z]{2,3}", first) else None)
 
 
-def words(body: bytes) -> str:
-    """The server's message about a failure, at most 300 characters."""
-    said = body.decode("utf-8", "replace")
-    try:
-        found = json.loads(said)
-        for name in ("error", "detail", "message"):
-            found = found.get(name, found) if isinstance(found, dict) else found
-        said = found if isinstance(found, str) else said
-    except ValueError:
-        pass
-    return " ".join(said.split())[:300]
-
-
 def _mean(
     segments: list[JsonObject], name: str, weight: Callable[[JsonObject], float]
 ) -> float | None:

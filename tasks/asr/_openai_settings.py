@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import Literal
-from urllib.parse import urlsplit
+from typing import ClassVar, Literal
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, model_validator
 
-from tasks import environment
-from tasks.asr._openai_http import PATH
+from tasks import masking
 from tasks.errors import ConfigError
-from tasks.settings import SECRET, TRANSIENT, StageSettings
+from tasks.served import asking
+from tasks.settings import SECRET
+from tasks.settings.servers import ServerSettings
+
+WHERE = "transcribe.backend"
 
 
-class Settings(StageSettings):
-    url: str | None = Field(
-        default=None,
-        json_schema_extra=TRANSIENT,
-        description="Base address, such as http://gpu-box:8000/v1.",
-    )
-    model: str | None = Field(
-        default=None,
-        min_length=1,
-        json_schema_extra=TRANSIENT,
-        description="Name of the model on the server; part of the recipe.",
-    )
+class Settings(ServerSettings):
+    PATH: ClassVar[str] = "/audio/transcriptions"
+
     api_key: SecretStr | None = Field(
         default=None,
         json_schema_extra=SECRET,
         description="Key; prefer api_key_env, since Prefect stores parameters without secrets.",
-    )
-    api_key_env: str | None = Field(
-        default=None,
-        min_length=1,
-        json_schema_extra=TRANSIENT,
-        description="Environment variable that holds the key where the run starts and on workers.",
     )
     language: str | None = Field(
         default=None, description="Language of clips whose source forces none: ISO 639-1."
@@ -60,62 +45,6 @@ class Settings(StageSettings):
         default=False,
         description="Ask for log-probabilities of tokens (gpt-4o-transcribe, with json).",
     )
-    timeout: float = Field(
-        default=60.0, gt=0, json_schema_extra=TRANSIENT, description="Time limit of a request, s."
-    )
-    retries: int = Field(
-        default=5, ge=0, json_schema_extra=TRANSIENT, description="Most tries after the first one."
-    )
-    backoff: float = Field(
-        default=1.0,
-        ge=0,
-        json_schema_extra=TRANSIENT,
-        description="Pause before the second try, s; doubled each time, up to 30 s.",
-    )
-    patience: float = Field(
-        default=300.0,
-        gt=0,
-        json_schema_extra=TRANSIENT,
-        description="Time limit of all tries for a clip, s; with timeout, less than item_timeout.",
-    )
-    parallel: int = Field(
-        default=16,
-        ge=1,
-        le=256,
-        json_schema_extra=TRANSIENT,
-        description="Most requests of a worker at the same time: it begins with 4, asks for more "
-        "while the server keeps up, and for half as many when it pushes back.",
-    )
-    ca_file: str | None = Field(
-        default=None,
-        json_schema_extra=TRANSIENT,
-        description="PEM file of the authority that signed the server's certificate.",
-    )
-
-    @field_validator("url")
-    @classmethod
-    def _checked(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        wrong = "is no address as http://host:8000/v1"
-        try:
-            parts = urlsplit(value)
-            if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-                raise ValueError(wrong)
-        except ValueError:
-            raise ValueError(wrong) from None
-        if not value.isascii() or not value.isprintable() or " " in value:
-            raise ValueError(wrong)
-        if "@" in parts.netloc or parts.query or parts.fragment:
-            raise ValueError("takes no credentials, `?` or `#`: a key belongs into api_key_env")
-        return value.rstrip("/").removesuffix(PATH)
-
-    @field_validator("ca_file")
-    @classmethod
-    def _absolute(cls, value: str | None) -> str | None:
-        if value is not None and not os.path.isabs(value):
-            raise ValueError("must begin with `/`: workers may run in another folder")
-        return value
 
     @model_validator(mode="after")
     def _words_in_full(self) -> Settings:
@@ -133,29 +62,17 @@ class Settings(StageSettings):
 def weights(settings: Settings) -> str:
     """The model's name, which is all that is known of it. ConfigError when a setting is missing or
     wrong; no request is sent."""
-    for name, value in (("url", settings.url), ("model", settings.model)):
-        if value is None:
-            raise ConfigError(
-                f"transcribe.backend.{name} is missing: openai_api needs the server's url "
-                "(http://host:8000/v1, say) and a model that it has"
-            )
-    if settings.ca_file is not None and not Path(settings.ca_file).is_file():
-        raise ConfigError(f"transcribe.backend.ca_file {settings.ca_file!r} is no file here")
+    asking.check(settings, WHERE, "openai_api")
     key(settings)
     return f"openai_api:{settings.model}"
 
 
 def key(settings: Settings) -> str:
     """The key, or an empty string. ConfigError when its variable is not set or it is invalid."""
-    if settings.api_key_env is not None:
-        found = environment.secret(settings.api_key_env)
-        if not found:
-            raise ConfigError(
-                f"transcribe.backend.api_key_env names {settings.api_key_env!r}, which is not set "
-                "in this process: export it where the run starts and on the workers"
-            )
-    else:
-        found = settings.api_key.get_secret_value() if settings.api_key else ""
-    if not found.isascii() or not found.isprintable():
-        raise ConfigError("the key of transcribe.backend has characters that no key has")
-    return found.strip()
+    own = settings.api_key.get_secret_value() if settings.api_key else ""
+    if own == masking.HIDDEN:
+        raise ConfigError(
+            f"{WHERE}.api_key was hidden when these settings were written: give it again, or name "
+            f"a variable in {WHERE}.api_key_env"
+        )
+    return asking.key(settings, WHERE, own)

@@ -53,6 +53,8 @@ class Utterance:
     heard: Row | None = None
     others: tuple[Row, ...] = ()  # what further recognisers heard
     missing: tuple[int, ...] = ()  # which of those have still to hear it
+    written: Row | None = None  # what a language model made of its text
+    unwritten: bool = False  # one is asked, and has not answered
     voted: str | None = None  # language of the recording, where it overrules what was detected
     vote: Vote | None = None  # of its recording
     texts: dict[str, Any] = field(default_factory=dict)  # `text_values` of its transcript

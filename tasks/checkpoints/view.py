@@ -11,7 +11,16 @@ from functools import cached_property, partial
 from itertools import groupby
 
 from tasks import plugins, recipe
-from tasks.checkpoints import blobs, cuts, enhanced, hypotheses, manifest, sharing, transcripts
+from tasks.checkpoints import (
+    blobs,
+    cuts,
+    enhanced,
+    hypotheses,
+    manifest,
+    sharing,
+    transcripts,
+    written,
+)
 from tasks.checkpoints.cuts import Cut, segments_of
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.sharing import Company
@@ -321,6 +330,10 @@ class ShardView:
                     utterance.outcome = _failed("transcribe", row)
                 elif row and not self._awaited(utterance, row):
                     utterance.outcome = self._verdict_on_text(utterance, rules)
+                    if utterance.outcome.outcome == "packaged":
+                        written.attach(self.job, utterance, self.transcripts.get)
+                    if utterance.unwritten:
+                        utterance.outcome = Outcome("pending", "transcribe")
                 yield utterance
 
     def _awaited(self, utterance: Utterance, row: Row) -> bool:

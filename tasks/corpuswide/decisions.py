@@ -46,6 +46,8 @@ FIXED = pa.schema(
         pa.field("reason", pa.string()),
         pa.field("heard", pa.bool_()),  # it has a transcript
         pa.field(SPARED, pa.bool_()),  # a person keeps it, whatever verdicts say
+        pa.field("words", pa.int64()),  # of the reference
+        pa.field("word_errors", pa.int64()),  # of what was heard
     ]
 )
 
@@ -101,6 +103,8 @@ def _measuring(job: Job) -> JsonObject:
         model = getattr(job, stage)
         for name in type(model).model_fields:
             value = getattr(model, name)
+            if name == "llm_text":  # it is asked last, about texts that were judged
+                continue
             if role(type(model), name) is None and not isinstance(value, Plugin | tuple):
                 found[f"{stage}.{name}"] = value
     # These choose the text that the verdicts judge.

@@ -86,6 +86,14 @@ def _contents(facts: JsonObject) -> Iterator[str]:
         for name, split in facts["splits"].items()
     ]
     yield table(rows[0], [row.values() for row in rows])
+    spoken = facts["speakers"]
+    if most := spoken.get("largest"):
+        yield f"The {len(most)} speakers with the most hours, of {spoken['count']:,}:"
+        lines = (
+            (r["speaker"], r["dataset"] or "all", f"{r['utterances']:,}", f"{r['hours']:.3f}")
+            for r in most
+        )
+        yield table(("speaker", "dataset", "utterances", "hours"), lines)
 
 
 def _funnel(facts: JsonObject) -> Iterator[str]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tasks.accounting import summary
 from tasks.json_types import JsonObject
+from tasks.recording import ids
 
 Reals = NDArray[np.float64]
 
@@ -18,6 +19,7 @@ Reals = NDArray[np.float64]
 EDGES = (0.0, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 60.0)
 
 
+LARGEST = 20  # speakers that are named
 COLUMNS = ("dataset", "split", "language", "speaker", "num_samples", "sample_rate")
 REPEATED = ["dataset", "split", "language", "speaker"]
 KEYS = [*REPEATED, "sample_rate"]
@@ -54,7 +56,7 @@ def of_utterances(parts: Iterable[pa.Table]) -> JsonObject:
             for row in summary.hours_by(kept, "split", "dataset", "language")
         ],
         "durations": durations(every, _hours(kept)),
-        "speakers": speakers(kept),
+        "speakers": {**speakers(kept), **({"largest": most} if (most := largest(kept)) else {})},
     }
 
 
@@ -85,14 +87,32 @@ def durations(seconds: Reals, hours: float) -> JsonObject:
 
 
 def speakers(kept: pa.Table) -> JsonObject:
-    """Number of speakers that the sources name, and hours of known and unknown ones. Names belong
-    to their dataset: two datasets never share a speaker."""
-    known = kept.filter(pc.is_valid(kept["speaker"]))
+    """Number of speakers, and hours of known and unknown ones. Names that sources state belong to
+    their dataset; those over all recordings (`spk_…`) do not."""
     return {
-        "count": known.group_by(["dataset", "speaker"]).aggregate([]).num_rows,
-        "hours_known": _hours(known),
+        "count": _known(kept).group_by(["dataset", "speaker"]).aggregate([]).num_rows,
+        "hours_known": _hours(kept.filter(pc.is_valid(kept["speaker"]))),
         "hours_unknown": _hours(kept.filter(pc.is_null(kept["speaker"]))),
     }
+
+
+def largest(kept: pa.Table) -> list[JsonObject]:
+    """The speakers with the most hours, the first of them first."""
+    rows = summary.hours_by(_known(kept), "dataset", "speaker")
+    rows.sort(key=lambda row: (-row["hours"], row["speaker"], row["dataset"] or ""))
+    return [
+        {**{k: row[k] for k in ("speaker", "dataset", "hours")}, "utterances": row["items"]}
+        for row in rows[:LARGEST]
+    ]
+
+
+def _known(kept: pa.Table) -> pa.Table:
+    """Rows of known speakers; those over all recordings have no dataset."""
+    known = kept.filter(pc.is_valid(kept["speaker"]))
+    anywhere = pc.match_substring_regex(known["speaker"], f"^{ids.OVER_ALL.pattern}$")
+    nobody = pa.scalar(None, pa.string())
+    dataset = pc.if_else(anywhere, nobody, known["dataset"])
+    return known.set_column(known.column_names.index("dataset"), "dataset", dataset)
 
 
 def _hours(kept: pa.Table) -> float:

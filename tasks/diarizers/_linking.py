@@ -1,8 +1,7 @@
 """Voices of windows to speakers of the recording: average linkage by cosine, in bounded memory.
 
-The mean cosine of all pairs between two clusters of unit vectors is the product of their mean
-vectors, so a cluster is kept as a sum and a count, and clusters of one portion of the recording go
-on being linked with those of the next exactly as single voices would.
+A cluster is kept as a sum and a weight (`tasks.speech.linkage`), so clusters of one portion of the
+recording go on being linked with those of the next exactly as single voices would.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tasks.speech.linkage import linked
 
 Doubles = NDArray[np.float64]
 
@@ -44,38 +45,17 @@ class Linker:
         known = len(self._sums)
         sums = [*self._sums, *(s for s, _ in self._loose)]
         weights = [*self._weights, *(w for _, w in self._loose)]
-        groups = linked(np.array(sums), np.array(weights), self._least) if sums else []
-        place = {member: at for at, group in enumerate(groups) for member in group}
-        self._owner = [place[owner] for owner in self._owner]
-        self._owner += [place[known + i] for i in range(len(self._loose))]
-        self._sums = [np.sum([sums[i] for i in group], axis=0) for group in groups]
-        self._weights = [sum(weights[i] for i in group) for group in groups]
+        if not sums:
+            return
+        whole, weight = np.array(sums), np.array(weights)
+        firsts, place = np.unique(
+            linked(whole / weight[:, None], weight, self._least), return_inverse=True
+        )
+        self._owner = [int(place[owner]) for owner in self._owner]
+        self._owner += place[known:].tolist()
+        self._sums = [whole[place == at].sum(axis=0) for at in range(len(firsts))]
+        self._weights = [float(weight[place == at].sum()) for at in range(len(firsts))]
         self._loose = []
-
-
-def linked(sums: Doubles, weights: Doubles, least: float) -> list[list[int]]:
-    """Groups of clusters [k, n] whose mean cosine is at least `least`, each sorted, in the order of
-    their first members. Ties go to the first pair."""
-    groups: list[list[int]] = [[i] for i in range(len(sums))]
-    means = sums / weights[:, None]
-    weights = weights.copy()
-    near = means @ means.T
-    np.fill_diagonal(near, -np.inf)
-    while len(groups) > 1:
-        best = int(near.argmax())
-        a, b = sorted(divmod(best, near.shape[1]))
-        if near[a, b] < least:
-            break
-        # Of the pair, the mean cosine with any other is the weighted mean of both.
-        whole = weights[a] + weights[b]
-        row = (weights[a] * near[a] + weights[b] * near[b]) / whole
-        weights[a] = whole
-        row[a] = row[b] = -np.inf
-        near[a], near[:, a] = row, row
-        near[b], near[:, b] = -np.inf, -np.inf
-        groups[a] += groups[b]
-        groups[b] = []
-    return sorted(sorted(group) for group in groups if group)
 
 
 def assigned(voices: Sequence[tuple[int, NDArray[np.float32]]], means: Doubles) -> dict[int, int]:

@@ -24,7 +24,7 @@ from tasks.diarizers._linking import Linker, assigned
 from tasks.diarizers._tracks import Stretch, frame_of_window, stretches
 from tasks.diarizers._windows import FRAMES, Window, Windows
 from tasks.recording import Segment
-from tasks.settings import TRANSIENT
+from tasks.settings import THRESHOLD, TRANSIENT
 from tasks.speech import embedding
 from tasks.speech.embedding import unit
 from tasks.speech.stream16k import At16k
@@ -45,6 +45,20 @@ class Settings(CuttingSettings):
         lt=1,
         description="Largest mean cosine distance of two groups of voices that become one speaker; "
         "more finds fewer speakers.",
+    )
+    across_recordings: bool = Field(
+        True,
+        json_schema_extra=THRESHOLD,
+        description="One speaker over all recordings: voices are linked when a version is "
+        "packaged.",
+    )
+    threshold: float = Field(
+        0.5,
+        gt=0,
+        lt=1,
+        json_schema_extra=THRESHOLD,
+        description="Least mean cosine of the voices of one speaker in several recordings; more "
+        "finds more speakers.",
     )
     path: str | None = Field(
         None,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tasks import corpuswide, recipe, shard
-from tasks.checkpoints import manifest
+from tasks.checkpoints import manifest, written
 from tasks.checkpoints.index import Index
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
@@ -135,7 +135,9 @@ class Causes:
         def named(*heads: str) -> list[str]:
             return [c.setting for c in found if c.setting.startswith(heads)]
 
-        heard = named("transcribe.backend", "transcribe.when", "transcribe.language_by")
+        heard = named(
+            "transcribe.backend", "transcribe.llm_text", "transcribe.when", "transcribe.language_by"
+        )
         spoken = [name for name in named("sources.") if name.endswith(".language")]
         rest = [name for name in named("transcribe.", "package.") if name not in heard]
         measures = [c.setting for c in changes.measuring(found)]
@@ -213,12 +215,17 @@ class _Walk:
             else:
                 self.stages["transcribe"].add(1, seconds, causes, bool(self.causes.texts))
                 seen.add(other)
+        question = written.asked(self.job, utterance) if utterance.unwritten else None
+        if question is not None and question.recipe not in seen:
+            self.stages["transcribe"].add(1, seconds, causes, bool(self.causes.texts))
+            seen.add(question.recipe)
         seen |= {pcm, text}
         if not weights.keeps(self.job.package, utterance.recording["dataset"], utterance.id):
             return
         measured_only = outcome.stage == "filter" and {pcm, text} <= there
         # What further recognisers hear may drop a clip, but not change the first one's text.
         compared = bool(utterance.missing) and self.job.transcribe.asr == "first"
+        compared |= utterance.unwritten
         if outcome.outcome == "packaged" or measured_only or compared:
             self.stay[utterance.id] = seconds
         elif outcome.outcome == "pending":

@@ -9,14 +9,18 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import corpuswide
+from tasks import corpuswide, recipe
 from tasks.checkpoints import manifest
+from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.utterance import Utterance
 from tasks.checkpoints.verdicts import rules_of
-from tasks.corpuswide import decisions
+from tasks.corpuswide import decisions, voices
+from tasks.dataset import versions
 from tasks.filter import todo as cuts_lacking
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import contents, weights
+from tasks.packaging import components, contents, selection, speakers, weights, whole
+from tasks.schema import UTTERANCES
 from tasks.stages.stage import view_of
 
 
@@ -33,7 +37,7 @@ def kept(now: Job, then: Job) -> tuple[JsonObject, JsonObject]:
     """Items and hours under both settings: from the table of decisions if it is valid for both,
     else shard by shard. The table keeps the corpus-wide verdicts as they were, so other settings of
     those are answered from the shards."""
-    same = corpuswide.chosen(now) == corpuswide.chosen(then)
+    same = corpuswide.chosen(now) == corpuswide.chosen(then) and not _by_speaker(now, then)
     if same and decisions.where(now) is not None and decisions.where(then) is not None:
         columns = {"outcome", "stage", "reason", "heard", "seconds", "dataset"}
         columns |= {decisions.SPARED}
@@ -46,6 +50,12 @@ def kept(now: Job, then: Job) -> tuple[JsonObject, JsonObject]:
         before, after = ([each[side] for each in parts] for side in (0, 1))
         return _summed(before), _summed(after)
     return of_shards(now), of_shards(then)
+
+
+def _by_speaker(now: Job, then: Job) -> bool:
+    """Whether one of them goes by who speaks, or they differ in who is one speaker."""
+    capped = any(job.package.max_hours_per_speaker is not None for job in (now, then))
+    return capped or recipe.across_recordings(now) != recipe.across_recordings(then)
 
 
 Sums = tuple[int, float, int, float]  # items and seconds kept; those of them not yet transcribed
@@ -88,19 +98,64 @@ def of_shards(job: Job) -> JsonObject:
     """The same from the manifests; `unmeasured` recordings lack a measure that the job needs."""
     items, seconds, waiting, waiting_seconds, unmeasured = 0, 0.0, 0, 0.0, 0
     verdicts = contents.corpus_verdicts(job, manifest.shards(job.out))
+    clips: list[JsonObject] = []
+    spoken: list[Row] = []
     for each in manifest.shards(job.out):
         view = view_of(job, each)
+        spoken += voices.rows(view) if recipe.across_recordings(job) is not None else []
         unmeasured += sum(not unit.spared for unit in cuts_lacking(view)[0])
         for utterance in view.decided():
             if utterance.id in verdicts:
                 continue
-            if utterance.outcome.outcome == "packaged":
-                if not weights.keeps(job.package, utterance.recording["dataset"], utterance.id):
-                    continue
+            outcome = utterance.outcome.outcome
+            if outcome == "packaged" and not weights.keeps(
+                job.package, utterance.recording["dataset"], utterance.id
+            ):
+                continue
+            if outcome == "packaged":
                 items, seconds = items + 1, seconds + utterance.seconds
-            elif utterance.outcome.outcome == "pending":
+            elif outcome == "pending":
                 waiting, waiting_seconds = waiting + 1, waiting_seconds + utterance.seconds
-    return _counted(items, seconds, waiting, waiting_seconds, unmeasured)
+            if outcome in ("packaged", "pending"):
+                clips.append(_clip(utterance))
+    rows = speakers.in_rows(
+        job,
+        pa.Table.from_pylist(clips, schema=CLIP),
+        [pa.Table.from_pylist(spoken, schema=voices.VOICES)],
+        versions.newest(job.out),
+    )
+    kept, out = selection.within_hours(job, rows, versions.newest(job.out))
+    for clip in out:
+        if clip["pending"]:
+            waiting, waiting_seconds = waiting - 1, waiting_seconds - clip["seconds"]
+        else:
+            items, seconds = items - 1, seconds - clip["seconds"]
+    found = _counted(items, seconds, waiting, waiting_seconds, unmeasured)
+    return {**found, "speakers": len(pc.unique(components.speakers_in(kept).drop_null()))}
+
+
+CLIP = pa.schema(
+    [
+        *(UTTERANCES.field(name) for name in whole.SELECTING if name != "split"),
+        pa.field("seconds", pa.float64()),
+        pa.field("pending", pa.bool_()),
+    ]
+)
+
+
+def _clip(utterance: Utterance) -> JsonObject:
+    return {
+        "id": utterance.id,
+        "dataset": utterance.recording["dataset"],
+        "recording": utterance.recording["recording"],
+        "source_id": utterance.source_id,
+        "speaker": utterance.speaker,
+        "sha256": utterance.audio,
+        "num_samples": utterance.end - utterance.start,
+        "sample_rate": utterance.rate,
+        "seconds": utterance.seconds,
+        "pending": utterance.outcome.outcome == "pending",
+    }
 
 
 def _counted(

@@ -16,6 +16,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tasks.recording import ids
+
 _LONGEST = 60  # characters of a speaker's name that are kept for people
 #: Words that Kaldi reserves; its script looks for them with `grep -w` in the C locale.
 _RESERVED = re.compile(r"(?<!\w)(?:<s>|</s>|#0)(?!\w)", re.ASCII)
@@ -41,6 +43,8 @@ def reserved(tables: Iterable[pa.Table]) -> set[str]:
 
 def speaker_name(dataset: str, speaker: str, taken: set[str]) -> str:
     """`<dataset>_<speaker>`; with a hash if that is changed, ambiguous or reserved."""
+    if ids.OVER_ALL.fullmatch(speaker):  # of all datasets
+        return speaker
     name = f"{dataset}_{speaker}"
     plain = re.sub(r"[^A-Za-z0-9_]+", "_", name)[:_LONGEST]
     if plain == name and "_" not in dataset and plain not in taken:

@@ -25,9 +25,9 @@ def of_rows(table: pa.Table) -> Codes:
     width = 8 * len(numbers)
     data = np.ascontiguousarray(np.stack(numbers, 1)).tobytes() if numbers else b""
     found = bytearray()
-    for at, values in zip(range(0, width * table.num_rows + 1, width or 1), texts, strict=False):
+    for row, values in enumerate(texts):
         state = start.copy()
-        state.update(data[at : at + width])
+        state.update(data[row * width : (row + 1) * width])
         state.update(repr(values).encode())
         found += state.digest()
     return np.frombuffer(bytes(found), "<u8").astype(np.uint64)

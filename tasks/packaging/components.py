@@ -13,10 +13,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tasks.recording import ids
+
 KINDS = ("speaker", "recording", "pcm")
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+
+def speakers_in(rows: pa.Table) -> pa.ChunkedArray:
+    """Each row's speaker (columns dataset, speaker), as no two people are called: names that
+    sources state belong to their dataset, those over all recordings do not. Null: unknown."""
+    nobody = pa.scalar(None, pa.string())
+    speaker = pc.if_else(pc.equal(rows["speaker"], ""), nobody, rows["speaker"])
+    anywhere = pc.match_substring_regex(rows["speaker"], f"^{ids.OVER_ALL.pattern}$")
+    own = pc.binary_join_element_wise(rows["dataset"], speaker, "/")
+    return pc.if_else(anywhere, speaker, own)
 
 
 class Nodes(NamedTuple):
@@ -28,10 +40,8 @@ class Nodes(NamedTuple):
 
 
 def nodes_of(rows: pa.Table) -> Nodes:
-    nobody = pa.scalar(None, pa.string())
-    speaker = pc.if_else(pc.equal(rows["speaker"], ""), nobody, rows["speaker"])
     columns = (
-        pc.binary_join_element_wise(rows["dataset"], speaker, "/"),
+        speakers_in(rows),
         rows["recording"],
         rows["sha256"],
     )

@@ -16,7 +16,7 @@ from tasks.dataset.proved import Proved
 from tasks.errors import RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import selection, shard_decisions
+from tasks.packaging import selection, shard_decisions, speakers
 from tasks.packaging.shard_decisions import ShardDecisions
 from tasks.schema import LEDGER
 from tasks.storage import tables
@@ -49,8 +49,10 @@ def decide(
     passed = _stacked(shard_decisions.row_schema(job), [each.rows for each in decided.values()])
     passed = passed.take(pc.sort_indices(passed["id"])).combine_chunks()
     _check_ids(passed)
+    newest = versions.newest(job.out)
+    passed = speakers.in_rows(job, passed, [each.voices for each in decided.values()], newest)
     rest = passed.filter(pc.invert(_among(passed["id"], verdicts)))
-    selected = selection.select(job, rest, versions.newest(job.out))
+    selected = selection.select(job, rest, newest)
     verdicts = {**verdicts, **selected.verdicts}
     rejected = passed.filter(_among(passed["id"], verdicts))
     overlapping = outcomes.overlapping(_ledger(decided))

@@ -5,6 +5,7 @@
         ledger.bin           their ledger in SLICES portions by a hash of the recording
         decisions.parquet    all utterances with their measures
         heard.arrow          what corpus-wide verdicts are based on, where any is asked for
+        voices.arrow         the voices of its recordings, where they are linked over all
         digests.arrow        what the whole corpus is put together by: 44 bytes a row
         facts.json           hash of each of them, and counts; written last, so it is the seal
 
@@ -33,7 +34,7 @@ from numpy.typing import NDArray
 from tasks import corpuswide, recipe, storage
 from tasks.errors import CorruptManifest
 from tasks.job import Job
-from tasks.packaging import canonical, seeded, shard_decisions
+from tasks.packaging import canonical, seeded, shard_decisions, speakers
 from tasks.packaging.plan import BESIDE_COLUMNS, LAYOUT_COLUMNS, SOURCE_COLUMNS
 from tasks.recipe import digest
 from tasks.schema import LEDGER
@@ -57,6 +58,7 @@ DIGESTS = pa.schema(
         "dataset": pa.dictionary(pa.int32(), pa.string()),
     }
 )
+VOICE = "voice"  # column of DIGESTS where voices are linked: hash of the voice, as it is named
 
 Slots = NDArray[np.uint32]
 
@@ -143,12 +145,10 @@ def home(out: Path) -> Path:
 def groups(job: Job, keys: Mapping[str, str]) -> list[Group]:
     """The groups of shards, whose keys are given, in the order of names."""
     names = sorted(keys)
-    package: list[object] = [
-        job.package.seed,
-        job.package.text_form,
-    ]  # what the decisions follow from of it
-    package += [job.package.audio] if recipe.enhancing(job) else []
-    what = [FORMAT, shard_decisions.VERSION, *package, corpuswide.takes_part(job)]
+    package = [job.package.seed, job.package.text_form]  # what the decisions follow from of it
+    what: list[object] = [FORMAT, shard_decisions.VERSION, *package, corpuswide.takes_part(job)]
+    what += ["audio", job.package.audio] if recipe.enhancing(job) else []
+    what += ["voices"] if recipe.across_recordings(job) is not None else []
     found = []
     for low in range(0, len(names), AT_ONCE):
         some = tuple(names[low : low + AT_ONCE])
@@ -177,6 +177,8 @@ def save(job: Job, group: Group) -> None:
         "decisions.parquet": _parquet(pa.concat_tables([each.utterances for each in parts])),
         "digests.arrow": arrow_bytes(_digests(job, rows)),
     }
+    if recipe.across_recordings(job) is not None:
+        data["voices.arrow"] = arrow_bytes(pa.concat_tables([each.voices for each in parts]))
     if corpuswide.takes_part(job):
         data["heard.arrow"] = arrow_bytes(pa.concat_tables([each.heard for each in parts]))
     data["ledger.bin"], slices = _sliced(ledger)
@@ -230,7 +232,10 @@ def _digests(job: Job, rows: pa.Table) -> pa.Table:
         SLOT: slots(rows["recording"]),
         "dataset": rows["dataset"].dictionary_encode(),
     }
-    return pa.table(columns, schema=DIGESTS)
+    table = pa.table(columns, schema=DIGESTS)
+    if recipe.across_recordings(job) is None:
+        return table
+    return table.append_column(VOICE, pa.array(speakers.voices_of(rows)))
 
 
 def _sliced(ledger: pa.Table) -> tuple[bytes, list[tuple[int, int, int]]]:

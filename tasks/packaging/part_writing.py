@@ -17,9 +17,9 @@ from tasks.dataset import versions
 from tasks.dataset.proved import Proved
 from tasks.formats import OutputShard, PublishedFile
 from tasks.job import Job
-from tasks.packaging import decided, plan, published, shard_decisions
+from tasks.packaging import decided, plan, published, shard_decisions, speakers
 from tasks.packaging.layout import Group
-from tasks.packaging.parts import Member, PlannedPart, write_batches
+from tasks.packaging.parts import SPEAKER, Member, PlannedPart, write_batches
 from tasks.packaging.previous import PreviousVersion
 from tasks.storage import tables
 
@@ -65,6 +65,8 @@ def write(
             return found
         previous = found
     rows = _rows(job, members, _fresh(told["sources"], part.number, scratch), previous)
+    if SPEAKER in digests.column_names:
+        rows = speakers.called(rows, digests[SPEAKER])
     ends = np.cumsum([0, *(each.count for each in members)]).tolist()
     groups = [
         Group(m.split, m.number, m.generation, np.arange(low, high), m.before, m.whole, m.same)

@@ -9,7 +9,7 @@ of work shards: each such group is read once, and its rows are put where the par
     <scratch>/wanted/<g>.arrow     rows of the decided group g that parts need
     <scratch>/rows/<g>.arrow       these rows: a record batch for each part
     <scratch>/parts/<p>.json       groups of part p
-    <scratch>/parts/<p>.arrow      digests of its clips, and what formats derive
+    <scratch>/parts/<p>.arrow      digests of its clips, what formats derive, and who speaks
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from tasks.storage import tables
 
 FILE = "utterances.parquet"
 FOLDERS = ("parts", "wanted", "rows")  # in the scratch folder
+SPEAKER = "speaker"  # column of a part's digests
 SECONDS_OF_CLIP = 5.0  # about; only the number of tars in a part follows from it
 WANTED = pa.schema({"row": pa.int32(), "part": pa.int32(), "at": pa.int64()})
 
@@ -146,13 +147,15 @@ def save(
     found: whole.Chosen,
     content: NDArray[np.uint64],
     more: dict[str, pa.Array],
+    spoken: pa.Array | None,
     before: Published | None,
     linkable: bool,
     damaged: Sequence[str],
 ) -> tuple[list[PlannedPart], list[int]]:
     """Save what workers need to know of each part; returns the parts, and the numbers of the
-    decided groups that they need rows of. `linkable`: unchanged groups need no rows; `damaged`:
-    files of the previous version that cannot be read."""
+    decided groups that they need rows of. `more`: columns that formats derive, `spoken`: names of
+    speakers over all recordings, of all clips. `linkable`: unchanged groups need no rows;
+    `damaged`: files of the previous version that cannot be read."""
     places = {} if before is None else places_of(before)
     counts = {} if before is None else {part.name: part for part in before.parts}
     planned, wanted = [], []
@@ -202,6 +205,8 @@ def save(
                 "content": content[every],
             }
             columns |= {name: values.take(pa.array(every)) for name, values in more.items()}
+            if spoken is not None:
+                columns[SPEAKER] = spoken.take(pa.array(every))
             write_batches(home / f"parts/{number}.arrow", [pa.table(columns).combine_chunks()])
             described[number] = {"members": [asdict(each) for each in members]}
         sources = _save_wanted(home, found.clips, wanted)

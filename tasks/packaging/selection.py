@@ -1,6 +1,6 @@
 """Which of the clips that passed all verdicts are packaged, and in which split.
 
-First the dataset weights, then the split assignment.
+First the dataset weights, then the hours per speaker, then the split assignment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tasks.checkpoints.utterance import Outcome
 from tasks.corpuswide import Verdicts
 from tasks.dataset import versions
 from tasks.job import Job
-from tasks.packaging import splits, weights
+from tasks.packaging import published, seeded, speaker_hours, splits, weights
 from tasks.packaging.components import Bools
 from tasks.settings import split_lists
 from tasks.settings.portions import REST
@@ -38,6 +38,12 @@ def check(job: Job) -> None:
     split_lists.read(job.package)
 
 
+def selects(job: Job) -> bool:
+    """Whether anything is selected among the clips that passed all verdicts."""
+    package = job.package
+    return bool(package.splits or package.weights) or package.max_hours_per_speaker is not None
+
+
 def select(job: Job, rows: pa.Table, newest: Path | None) -> Selection:
     """Select from `rows` (columns of `utterances.parquet`, in the order of ids)."""
     weights.check(job)
@@ -50,6 +56,10 @@ def select(job: Job, rows: pa.Table, newest: Path | None) -> Selection:
                 "dropped", "package", "weight", float(draw[row]), float(weight[row])
             )
         rows = rows.filter(pa.array(~out))
+    rows, over = within_hours(job, rows, newest)
+    for each in over:
+        no = each["speaker_hours"], job.package.max_hours_per_speaker
+        verdicts[each["id"]] = Outcome("dropped", "package", "speaker_hours", *no)
     if not job.package.splits:
         warn_of_lost_splits(newest)
         return Selection(rows, verdicts, None, {})
@@ -64,6 +74,32 @@ def select(job: Job, rows: pa.Table, newest: Path | None) -> Selection:
     found = pa.array(assigned.names).take(pa.array(assigned.split[~out]))
     rows = rows.set_column(rows.column_names.index("split"), rows.schema.field("split"), found)
     return Selection(rows, verdicts, assigned.table, assigned.lists)
+
+
+def within_hours(
+    job: Job, rows: pa.Table, newest: Path | None
+) -> tuple[pa.Table, list[dict[str, Any]]]:
+    """The rows that fit into the most hours of their speakers, and the others with the speaker's
+    hours up to their ends, `speaker_hours`."""
+    most = job.package.max_hours_per_speaker
+    if most is None:
+        return rows, []
+    there = published_among(job, rows["id"], newest)
+    out, hours = speaker_hours.over(rows, there, most, job.package.seed)
+    over = rows.append_column("speaker_hours", pa.array(hours)).filter(pa.array(out))
+    return rows.filter(pa.array(~out)), over.to_pylist()
+
+
+def published_among(job: Job, ids: pa.ChunkedArray, newest: Path | None) -> Bools:
+    """Whether each utterance is in the newest version."""
+    if newest is None:
+        return np.zeros(len(ids), bool)
+    there = published.load(job.out, newest, versions.described(newest), job.package.seed)
+    order = np.argsort(there.high)
+    keys = seeded.keys(str(job.package.seed), ids.to_pylist())
+    found = seeded.places_of(keys[:, 0], keys[:, 1], there.high[order], there.low[order])
+    among: Bools = found >= 0
+    return among
 
 
 def _ids(rows: pa.Table, which: Bools) -> list[str]:

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tasks import corpuswide, plugins, scoring, storage
+from tasks import corpuswide, plugins, recipe, scoring, storage
 from tasks.accounting import ledger
-from tasks.checkpoints import enhanced, hypotheses, texts
+from tasks.checkpoints import enhanced, hypotheses, texts, written
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Outcome, Utterance
-from tasks.corpuswide import decisions
+from tasks.corpuswide import decisions, voices
 from tasks.job import Job
 from tasks.packaging import plan
 from tasks.schema import LEDGER, UTTERANCES
@@ -38,6 +38,7 @@ class ShardDecisions(NamedTuple):
     ledger: pa.Table  # LEDGER
     utterances: pa.Table  # all, with their measures; `decisions.schema_of`
     heard: pa.Table  # what corpus-wide verdicts are based on; `corpuswide.ROW`
+    voices: pa.Table  # what speakers over all recordings are based on; `voices.VOICES`
 
 
 def of_shard(
@@ -60,11 +61,13 @@ def of_shard(
     packaged = (u for u in utterances if u.outcome.outcome == "packaged")
     rows = [_row(job, shard, u, computed) for u in packaged]
     heard = corpuswide.rows(job, shard, utterances) if corpuswide.takes_part(job) else []
+    spoken = voices.rows(known) if recipe.across_recordings(job) is not None else []
     return ShardDecisions(
         pa.Table.from_pylist(rows, schema=row_schema(job)),
         pa.Table.from_pylist(ledger.of_shard(known, utterances), schema=LEDGER),
         pa.Table.from_pylist(decisions.rows(job, utterances), schema=decisions.schema_of(job)),
         pa.Table.from_pylist(heard, schema=corpuswide.ROW),
+        pa.Table.from_pylist(spoken, schema=voices.VOICES),
     )
 
 
@@ -110,6 +113,7 @@ def _schemas(job: Job) -> dict[str, pa.Schema]:
         "ledger": LEDGER,
         "utterances": decisions.schema_of(job),
         "heard": corpuswide.ROW,
+        "voices": voices.VOICES,
     }
 
 
@@ -140,12 +144,15 @@ def _row(job: Job, shard: str, u: Utterance, computed: Sequence[str]) -> Row:
     normalised = heard["reference_normalised" if source == "reference" else "normalised"]
     if source == "asr" and job.transcribe.asr != "first" and u.others:
         normalised = hypotheses.compared(u, text)
-    if job.package.text_form == "normalised":
+    if job.package.text_form == "llm_text" and u.written:
+        text = u.written["text"] or text
+    elif job.package.text_form == "normalised":
         text = scoring.training_text(text, heard["language"] or "") or text
     return {
         **u.measures,
         **{name: heard.get(name) for name in HEARD},
         **{name: u.texts[name] for name in computed},
+        "llm_text": written.became(u),
         "id": u.id,
         "source_id": u.source_id,
         "dataset": u.recording["dataset"],
@@ -187,6 +194,9 @@ def row_schema(job: Job) -> pa.Schema:
     for found in (measured, texts.text_columns(job.transcribe.verdicts)):
         for column, (unit, doc) in found.items():
             fields.append(pa.field(column, pa.float64(), metadata={"doc": doc, "unit": unit}))
+    if job.transcribe.llm_text:
+        doc = "what became of a language model's punctuation: taken, or why the text stayed"
+        fields.append(pa.field("llm_text", pa.string(), metadata={"doc": doc, "unit": ""}))
     if job.package.audio == "both":
         doc = "hash of the enhanced clip's PCM, whose length and rate are the same"
         fields.append(pa.field("sha256_enhanced", pa.string(), metadata={"doc": doc, "unit": ""}))

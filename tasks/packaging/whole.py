@@ -5,7 +5,7 @@ Which clips are packaged, and in which split, is decided here; their rows stay w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +21,9 @@ from tasks.dataset import versions
 from tasks.errors import RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import decided, published, seeded, selection
-from tasks.packaging.decided import SLOT, Group
+from tasks.packaging import decided, seeded, selection, speakers, splits
+from tasks.packaging.decided import SLOT, VOICE, Group
+from tasks.packaging.speakers import Numbers, Speakers
 from tasks.schema import UTTERANCES
 from tasks.settings.portions import REST
 from tasks.storage import tables
@@ -32,7 +33,7 @@ Codes = NDArray[np.uint64]
 
 #: Verdicts that come last, with the slots of their recordings.
 VERDICTS = pa.schema([*outcomes.SCHEMA, pa.field(SLOT, pa.uint32())])
-JUDGED, CHOSEN, SPLITS = "verdicts.arrow", "chosen.arrow", "splits.arrow"
+JUDGED, CHOSEN = "verdicts.arrow", "chosen.arrow"
 #: Columns of a row that splits and weights go by.
 SELECTING = (
     "id",
@@ -59,6 +60,7 @@ class Clips(NamedTuple):
     seconds: NDArray[np.float64]
     group: NDArray[np.int32]  # which holds the row
     row: NDArray[np.int32]  # and where
+    speaker: Numbers  # index of the names of speakers over all recordings; -1: as its row says
 
     def take(self, which: Any) -> Clips:
         return Clips(*(column[which] for column in self))
@@ -70,9 +72,10 @@ class Chosen(NamedTuple):
     clips: Clips
     split: NDArray[np.int16]  # index of `names`
     names: list[str]
+    speakers: list[str]  # over all recordings
 
 
-def load(groups: Sequence[Group]) -> Clips:
+def load(groups: Sequence[Group], linked: Speakers | None = None) -> Clips:
     """All clips. RunError if two have one id."""
     sizes = [each.facts["rows"] for each in groups]
     count = sum(sizes)
@@ -83,15 +86,19 @@ def load(groups: Sequence[Group]) -> Clips:
         np.empty(count, np.float64),
         np.repeat(np.arange(len(groups), dtype=np.int32), sizes),
         np.empty(count, np.int32),
+        np.full(count, -1, np.int32),
     )
+    columns = ("high", "low", "content", "samples", "rate", *([VOICE] if linked else []))
     at = 0
     for group, size in zip(groups, sizes, strict=True):
-        table = group.table("digests.arrow", ("high", "low", "content", "samples", "rate"))
+        table = group.table("digests.arrow", columns)
         of = slice(at, at + size)
         for name in ("high", "low", "content"):
             getattr(whole, name)[of] = table[name].to_numpy()
         whole.seconds[of] = table["samples"].to_numpy() / table["rate"].to_numpy()
         whole.row[of] = np.arange(size, dtype=np.int32)
+        if linked is not None:
+            whole.speaker[of] = linked.of(table[VOICE].to_numpy())
         at += size
     order = np.argsort(whole.high, kind="stable")
     for column in whole:
@@ -121,17 +128,20 @@ def choose(job: Job, scratch: Path) -> JsonObject:
     the run, and rows of the ledger.
     """
     groups = decided.listed(job, scratch)
-    clips = load(groups)
     newest = versions.newest(job.out)
+    linked = speakers.link(job, lambda: decided.in_order(groups, "voices.arrow"), newest)
+    clips = load(groups, linked)
+    spoken = linked.names if linked else []
     verdicts, frozen = _corpus_wide(job, groups, newest)
     judged = [_table(job, groups, clips, *_found(job, clips, verdicts))]
     out = np.zeros(len(clips.high), bool)
     out[_found(job, clips, verdicts)[0]] = True
     names, split = [REST], np.zeros(len(clips.high), np.int16)
     lists: JsonObject = {}
-    if job.package.splits or job.package.weights:
+    if selection.selects(job):
         left = np.flatnonzero(~out)
         rows = rows_of(groups, clips.take(left), SELECTING)
+        rows = speakers.called(rows, speakers.names_of(clips.speaker[left], spoken))
         order = pc.sort_indices(rows["id"]).to_numpy().astype(np.int64)
         left = left[order]
         chosen = selection.select(job, rows.take(order).combine_chunks(), newest)
@@ -146,13 +156,15 @@ def choose(job: Job, scratch: Path) -> JsonObject:
         split[left] = coded.indices.to_numpy(zero_copy_only=False)
         lists = chosen.lists
         if chosen.splits is not None:
-            _save(scratch, SPLITS, chosen.splits)
+            _save(scratch, splits.FILE, chosen.splits)
     else:
         selection.warn_of_lost_splits(newest)
+    if linked is not None:
+        _save(scratch, speakers.FILE, linked.table)
     whole = pa.concat_tables(judged)
     whole = whole.take(pc.sort_indices(whole["group"]))
     _save(scratch, JUDGED, whole)
-    _save_chosen(scratch, clips, split, ~out, names)
+    _save_chosen(scratch, clips, split, ~out, names, spoken)
     return {
         "frozen": frozen,
         "split_lists": lists,
@@ -163,10 +175,16 @@ def choose(job: Job, scratch: Path) -> JsonObject:
 
 
 def _save_chosen(
-    scratch: Path, clips: Clips, split: NDArray[np.int16], kept: NDArray[np.bool_], names: list[str]
+    scratch: Path,
+    clips: Clips,
+    split: NDArray[np.int16],
+    kept: NDArray[np.bool_],
+    names: list[str],
+    spoken: list[str],
 ) -> None:
     fields = {name: pa.from_numpy_dtype(column.dtype) for name, column in clips._asdict().items()}
     told = {"names": "\n".join(names), "clips": str(int(kept.sum()))}
+    told["speakers"] = "\n".join(spoken)
     schema = pa.schema({**fields, "split": pa.int16()}, told)
     with (
         storage.of(scratch).writing(scratch) as home,
@@ -194,7 +212,8 @@ def chosen(scratch: Path) -> Chosen:
                 column[at : at + batch.num_rows] = batch[name].to_numpy()
             at += batch.num_rows
     split = columns.pop("split")
-    return Chosen(Clips(**columns), split, told[b"names"].decode().split("\n"))
+    names, spoken = (told[key].decode().split("\n") for key in (b"names", b"speakers"))
+    return Chosen(Clips(**columns), split, names, spoken if spoken != [""] else [])
 
 
 def _save(scratch: Path, name: str, table: pa.Table) -> None:
@@ -217,10 +236,7 @@ def _corpus_wide(
         [corpuswide.ROW.empty_table(), *decided.in_order(groups, "heard.arrow")]
     )
     if newest:
-        there = published.load(job.out, newest, versions.described(newest), job.package.seed)
-        order = np.argsort(there.high)
-        keys = seeded.keys(str(job.package.seed), heard["id"].to_pylist())
-        known = seeded.places_of(keys[:, 0], keys[:, 1], there.high[order], there.low[order]) >= 0
+        known = selection.published_among(job, heard["id"], newest)
         heard = corpuswide.with_published(heard, pa.array(known))
     return corpuswide.verdicts(job, heard, frozen)
 
@@ -261,10 +277,9 @@ def rows_of(groups: Sequence[Group], clips: Clips, columns: Sequence[str]) -> pa
     return pa.concat_tables(found).take(back)
 
 
-def splits_of(scratch: Path) -> pa.Table | None:
-    """`splits.parquet` of the next version, if splits are asked for."""
-    try:
-        with tables.arrow(scratch / SPLITS) as file:
-            return pa.ipc.open_file(file).read_all()
-    except FileNotFoundError:
-        return None
+def tables_of(scratch: Path) -> Iterator[tuple[str, pa.Table]]:
+    """`splits.parquet` and `speakers.parquet` of the next version, where they are asked for."""
+    for name in (splits.FILE, speakers.FILE):
+        if storage.exists(scratch / name):
+            with tables.arrow(scratch / name) as file:
+                yield name, pa.ipc.open_file(file).read_all()

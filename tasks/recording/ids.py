@@ -25,3 +25,12 @@ def utterance_id(
     stem = _UNSAFE.sub("_", head if head and len(tail) <= 5 else path).strip("_")[-_STEM:]
     span = f"{round(start * 1000):08d}-{round(end * 1000):08d}"
     return "-".join(part for part in (dataset[:30], stem, unique, span) if part)
+
+
+#: Name of a speaker over all recordings: it belongs to no dataset.
+OVER_ALL = re.compile(r"spk_[0-9a-f]{16}")
+
+
+def speaker_over_all(digest: str) -> str:
+    """The name that hex digits give."""
+    return f"spk_{digest[:16]}"

@@ -45,6 +45,8 @@ NOT_MEASURES = {
     "stage",
     "reason",
     "heard",
+    "words",
+    "word_errors",
 }
 
 

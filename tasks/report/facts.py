@@ -138,6 +138,7 @@ MEANINGS = {
     "below_min_seconds": "shorter than the segmenter's minimum",
     "duplicate": "another copy of it is packaged",
     "weight": "not drawn by its dataset's weight",
+    "speaker_hours": "more of its speaker than the most hours",
     "split_conflict": "it would join two splits",
     "packaged": "in the dataset",
 }

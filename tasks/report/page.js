@@ -118,6 +118,54 @@
     charts.forEach((c) => c.draw());
   });
 
+  // Agreement: what a limit keeps, and the word error rate of that; axes of three numbers each.
+  const LEFT_OF = 44, RIGHT = WIDTH - 6, FLOOR = 156, TOP_OF = 10;
+  const plot = (svg, [low, high], most, unit, shown) => {
+    const x = (value) => LEFT_OF + (value - low) / (high - low || 1) * (RIGHT - LEFT_OF);
+    const y = (value) => FLOOR - value / (most || 1) * (FLOOR - TOP_OF);
+    for (const part of [0, 0.5, 1]) {
+      const height = y(part * most);
+      draw(svg, "line", { class: part ? "rule" : "axis", x1: LEFT_OF, x2: RIGHT, y1: height, y2: height });
+      draw(svg, "text", { x: LEFT_OF - 6, y: height + 4, "text-anchor": "end" }, `${number(100 * part * most)} %`);
+      const place = low + part * (high - low);
+      draw(svg, "text", { x: x(place), y: FLOOR + 14, "text-anchor": ["start", "middle", "end"][2 * part] }, shown(place));
+    }
+    draw(svg, "text", { x: (LEFT_OF + RIGHT) / 2, y: FLOOR + 29, "text-anchor": "middle" }, unit);
+    return [x, y];
+  };
+  const steps = (points) => points.map(([x, y]) => `${x.toFixed(2)},${y.toFixed(2)}`).join(" ");
+  const percent = (value) => `${number(100 * value)} %`;
+  const nice = (value) => {
+    const power = 10 ** Math.floor(Math.log10(value));
+    return [1, 2, 4, 5, 6, 8].map((times) => times * power).find((found) => found >= value) ?? 10 * power;
+  };
+  for (const line of data.agreeing || []) {
+    const svg = document.querySelector(`figure[data-kept="${line.name}"] svg`);
+    // Disagreement grows to the right, and so does what is kept; of log-probabilities the high ones come first.
+    const turned = line.name === "agreement" ? (value) => 1 - value : (value) => -value;
+    const known = line.limit.flatMap((limit, i) => limit === null ? [] : [[turned(limit), line.kept[i]]]);
+    const ends = [known[0][0], known.at(-1)[0]];
+    if (line.name === "agreement") ends[0] = 0;
+    if (ends[0] === ends[1]) ends[1] += 1;
+    const shown = line.name === "agreement" ? percent : (value) => String(Number((-value || 0).toPrecision(2)));
+    const [x, y] = plot(svg, ends, 1, line.name === "agreement" ? "disagreement" : "log-probability", shown);
+    draw(svg, "polyline", { class: `line-${line.name}`, points: steps(known.map(([value, kept]) => [x(value), y(kept)])) });
+    if (line.today !== null && turned(line.today) >= ends[0] && turned(line.today) <= ends[1]) {
+      draw(svg, "line", { class: "today", x1: x(turned(line.today)), x2: x(turned(line.today)), y1: TOP_OF, y2: FLOOR });
+    }
+  }
+  const rates = document.querySelector("#kept-wer svg");
+  if (rates) {
+    const most = Math.max(...data.agreeing.flatMap((line) => line.wer), 1e-3);
+    const [x, y] = plot(rates, [0, 1], nice(most), "of the hours kept", percent);
+    for (const line of data.agreeing) {
+      const points = line.wer.flatMap((wer, i) => wer === null ? [] : [[x(line.kept[i]), y(wer)]]);
+      draw(rates, "polyline", { class: `line-${line.name}`, points: steps(points) });
+      const at = line.today === null ? -1 : line.limit.findLastIndex((limit) => limit !== null && limit >= line.today);
+      if (at >= 0 && line.wer[at] !== null) draw(rates, "circle", { cx: x(line.kept[at]), cy: y(line.wer[at]), r: 4 });
+    }
+  }
+
   // Workers: busy ones of each stage stacked over time; one line for what each worker did.
   if (data.work) {
     const { seconds, busy, lanes } = data.work;

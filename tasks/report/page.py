@@ -19,7 +19,17 @@ from tasks.corpuswide import decisions
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.plugins.rules import Limit
-from tasks.report import clips, curves, distributions, facts, listen, samples, words, workers
+from tasks.report import (
+    agreeing,
+    clips,
+    curves,
+    distributions,
+    facts,
+    listen,
+    samples,
+    words,
+    workers,
+)
 from tasks.report.columns import Columns, units
 from tasks.report.facts import Ledger
 
@@ -62,7 +72,9 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
         "words": words,
         "broken": _broken(ledger) if asked.counts["recordings"]["failed"] else [],
         "shares": [(kind, facts.shares(ledger, kind)) for kind in ("dataset", "language")],
+        "speakers": asked.counts.get("speakers", {}),
         "measured": None if columns is None else _measured(columns, asked, about),
+        "agreeing": None if columns is None else agreeing.of(columns),
         "now": None,
         "settings": masking.text(asked.settings)[:SETTINGS],
         "rows": rows,
@@ -183,6 +195,8 @@ def _render(context: JsonObject) -> bytes:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     measured = context["measured"]
     charts = {**(_charts(measured) if measured else {}), **_work(context["work"])}
+    if context["agreeing"]:
+        charts["agreeing"] = context["agreeing"]["lines"]
     data = json.dumps(charts, separators=(",", ":"))
     text = environment.get_template("page.html").render(
         **context, script=script, style=_file("page.css"), digest=digest, data=_inert(data)

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from tasks.settings import portions
 from tasks.settings.base import THRESHOLD, TRANSIENT, Plugin, Shelf, StageSettings
 from tasks.settings.portions import Split
+from tasks.settings.servers import LlmText
 
 Diarizer = Annotated[Plugin, Shelf("diarizers", "Diarizer")]
 Segmenter = Annotated[Plugin, Shelf("segmenters", "Segmenter")]
@@ -50,7 +51,7 @@ class ShardSettings(StageSettings):
     retry: bool = Field(
         False,
         json_schema_extra=TRANSIENT,
-        description="Try crashed, timeout, out_of_memory and asr_error items again.",
+        description="Try crashed, timeout, out_of_memory, asr_error and no_answer items again.",
     )
 
 
@@ -169,6 +170,13 @@ class TranscribeSettings(StageSettings):
         "reference that is close.",
     )
 
+    llm_text: LlmText | None = Field(
+        None,
+        title="Llm Text",
+        description="A language model behind HTTP that writes the texts with punctuation and case; "
+        "package.text_form llm_text packages what it writes. Default: nobody is asked.",
+    )
+
     @property
     def recognisers(self) -> tuple[Plugin, ...]:
         """All of them, the first one first."""
@@ -233,11 +241,12 @@ class PackageSettings(StageSettings):
         json_schema_extra=THRESHOLD,
         description="Of tars: none; a compressed one cannot be read in parts.",
     )
-    text_form: Literal["as_is", "normalised"] = Field(
+    text_form: Literal["as_is", "normalised", "llm_text"] = Field(
         "as_is",
         json_schema_extra=THRESHOLD,
         description="as_is: texts as the source or the recogniser writes them; normalised: "
-        "lower case, no punctuation, numbers in words by language.",
+        "lower case, no punctuation, numbers in words by language; llm_text: with the punctuation "
+        "and case of transcribe.llm_text, where it changed no word.",
     )
     seed: int = Field(0, json_schema_extra=THRESHOLD, description="Order of clips in shards.")
     splits: dict[str, float | Split] = Field(
@@ -255,6 +264,13 @@ class PackageSettings(StageSettings):
         {},
         json_schema_extra=THRESHOLD,
         description="Share of a dataset's clips that is packaged, by its name; above 0, up to 1.",
+    )
+    max_hours_per_speaker: float | None = Field(
+        None,
+        gt=0,
+        json_schema_extra=THRESHOLD,
+        description="Most hours of a speaker that are packaged; published clips stay first, others "
+        "come by a seeded draw.",
     )
     tar_hours: float = Field(
         0.25, gt=0, json_schema_extra=THRESHOLD, description="Audio hours per tar shard, about."

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from tasks import plugins, recipe, storage
-from tasks.checkpoints import blobs, manifest
+from tasks.checkpoints import blobs, manifest, written
 from tasks.checkpoints.cuts import TURNS
 from tasks.checkpoints.manifest import Part, Row
 from tasks.checkpoints.view import ShardView
@@ -86,6 +86,8 @@ class _View(ShardView):
         if self.job.transcribe.backends:
             texts |= {each for u in utterances for each in self.further_recipes(u)}
             texts |= {each for u in self.decided() for each in self.further_recipes(u)}
+        answers = (written.asked(self.job, u) for u in self.decided())
+        texts |= {answer.recipe for answer in answers if answer is not None}
         audio = {u.audio for u in utterances}
         if not recipe.enhancing(self.job):
             return audio, texts

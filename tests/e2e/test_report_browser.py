@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tasks import report as making
+from tasks.settings import TranscribeSettings
 from tests import corpus
 from tests.test_report import EVIL, job_of, recorded
 
@@ -38,7 +39,12 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus.make(tmp / "in", 6)
     (tmp / "in" / "r05.wav").write_bytes(b"this is no audio")
     corpus.listed(tmp / "in", 6, tmp / "list.jsonl", r04=EVIL)
-    job = job_of(tmp, filter=corpus.filters({"use": "loudness"}, min=0.7))
+    several = [
+        {"use": "tests.plugins.erring_asr", "name": name, "wrong": n} for n, name in enumerate("ab")
+    ]
+    verdicts = [*TranscribeSettings().verdicts, {"use": "agreement", "min": 0.0}]
+    heard = {"backend": several[0], "backends": several, "verdicts": verdicts}
+    job = job_of(tmp, filter=corpus.filters({"use": "loudness"}, min=0.7), transcribe=heard)
     folder = recorded(job)
     page = folder / "report.html"
     page.write_bytes(making.build(report_process.request(job, folder)))
@@ -218,6 +224,24 @@ def test_all_controls_have_names(page: Any) -> None:
         .map((e) => e.outerHTML.slice(0, 80))"""
     )
     assert nameless == []
+
+
+def test_agreement_is_drawn(page: Any) -> None:
+    """A line of hours kept for each measure, and one of error rates; with names and numbers."""
+    figures = page.locator("#agreement figure")
+    assert figures.count() == 3
+    for name in ("agreement", "avg_logprob"):
+        line = page.locator(f"figure[data-kept={name}] polyline")
+        assert len(line.get_attribute("points").split()) >= 2
+    assert page.locator("#kept-wer polyline").count() == 2
+    inside = """svg => { const b = svg.viewBox.baseVal;
+      return [...svg.querySelectorAll("text, polyline")].every((e) => { const a = e.getBBox();
+        return a.x >= 0 && a.x + a.width <= b.width && a.y + a.height <= b.height; }); }"""
+    for svg in page.locator("#agreement svg").all():
+        assert svg.evaluate(inside)
+        assert " %" in svg.get_attribute("aria-label")
+    page.locator("#agreement summary").click()
+    assert page.get_by_role("region", name="What limits").locator("tbody tr").count() == 7
 
 
 def test_workers_are_drawn(page: Any) -> None:

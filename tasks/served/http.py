@@ -1,32 +1,32 @@
-"""Sends one clip to a transcription server, with retries. The outcome is one of these:
+"""Sends one item, a clip or a text, to a server, with retries. The outcome is one of these:
 
 answered            the JSON object
-Refused             the server works and accepts other clips: 400, 413, 422
-Unanswered          no try got a usable answer; a control clip shows whose fault that is
-RunError            wrong key, address or model, or no server: every clip would fail alike
+Refused             the server works and accepts other items: 400, 413, 422
+Unanswered          no try got a usable answer; a control shows whose fault that is
+RunError            wrong key, address or model, or no server: every item would fail alike
 """
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from tasks.asr import _openai_answer
-from tasks.asr._openai_pace import Pace
 from tasks.errors import RunError
 from tasks.json_types import JsonObject
+from tasks.served.pace import Pace
 
 if TYPE_CHECKING:
     import httpx
 
-Fields = Mapping[str, str | list[str]]
-PATH = "/audio/transcriptions"
+#: What is sent, as httpx wants it: `{"json": {…}}`, or `{"data": {…}, "files": {…}}`.
+Body = JsonObject
 REFUSALS = (400, 413, 422)
 JAMMED = (0, 408, 429, 503)  # the server is asked for less: 0 is no answer
 BUSY = (408, 409, 429)  # and all from 500 on: tried again
@@ -34,8 +34,19 @@ LONGEST_PAUSE = 30.0  # s between tries, unless the server asks for more
 MOST_BYTES = 4 << 20  # of an answer; that of a quarter of an hour has some 100 KiB
 
 
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What a server is asked for, and what messages call it."""
+
+    where: str  # its settings: transcribe.backend
+    noun: str  # transcription server
+    items: str  # clips
+    path: str  # behind the base address
+    parse: Callable[[bytes], JsonObject]  # the answer; ValueError where it is none
+
+
 class Refused(Exception):
-    """The server refuses this clip, or these settings."""
+    """The server refuses this item, or these settings."""
 
 
 class Unanswered(Exception):
@@ -47,7 +58,7 @@ class Unanswered(Exception):
 
 
 class Stopped(Exception):
-    """Another clip ended the run."""
+    """Another item ended the run."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,7 @@ class Server:
     """A client with its limits of time and tries; safe to use from many threads."""
 
     http: httpx.Client = field(repr=False)
+    service: Service
     url: str
     model: str
     key: str = field(repr=False)
@@ -65,8 +77,8 @@ class Server:
     stop: threading.Event
     pace: Pace
 
-    def ask(self, wav: bytes, fields: Fields, retries: int | None = None) -> JsonObject:
-        """The answer to a clip, which is a WAV file. Patience begins when it is first sent."""
+    def ask(self, sent: Body, retries: int | None = None) -> JsonObject:
+        """The answer to an item. Patience begins when it is first sent."""
         until = None
         most = self.retries if retries is None else retries
         for attempt in range(most + 1):
@@ -76,7 +88,7 @@ class Server:
                     raise Stopped
                 began = time.monotonic()
                 until = until or began + self.patience
-                status, headers, body = self._post(wav, fields, until)
+                status, headers, body = self._post(sent, until)
                 if status == 200:
                     self.pace.answered()
                 elif status in JAMMED:
@@ -85,14 +97,14 @@ class Server:
                     self.pace.pushed_back(began, min(asked_for, max(until - time.monotonic(), 0)))
             if status == 200:
                 try:
-                    return _openai_answer.parse(body)
+                    return self.service.parse(body)
                 except (ValueError, RecursionError):
-                    fault = "its answer is no JSON object with a text; is transcribe.backend.url "
-                    fault += "that of an OpenAI-compatible server?"
+                    fault = "its answer is no JSON object with a text; is "
+                    fault += f"{self.service.where}.url that of an OpenAI-compatible server?"
             elif not status:
                 fault = body.decode()
             else:
-                said = self.hidden(_openai_answer.words(body))
+                said = self.hidden(words(body))
                 fault = f"it answers {status} ({said})"
                 if status in REFUSALS:
                     raise Refused(fault)
@@ -108,9 +120,7 @@ class Server:
                 raise Stopped
         raise AssertionError("unreachable")
 
-    def _post(
-        self, wav: bytes, fields: Fields, until: float
-    ) -> tuple[int, Mapping[str, str], bytes]:
+    def _post(self, sent: Body, until: float) -> tuple[int, Mapping[str, str], bytes]:
         """(status, headers, body); without an answer, status 0 and the fault as the body."""
         import httpx
 
@@ -118,13 +128,8 @@ class Server:
         end = time.monotonic() + seconds
         body = bytearray()
         try:
-            with self.http.stream(
-                "POST",
-                self.url + PATH,
-                data=fields,
-                files={"file": ("clip.wav", wav, "audio/wav")},
-                timeout=seconds,
-            ) as response:
+            address = self.url + self.service.path
+            with self.http.stream("POST", address, timeout=seconds, **sent) as response:
                 for block in response.iter_bytes():
                     body += block
                     if len(body) > MOST_BYTES:
@@ -142,16 +147,18 @@ class Server:
         return said.replace(self.key, "***") if self.key else said
 
     def _blame(self, status: int, fault: str) -> str:
+        where = self.service.where
         if status in (401, 403):
-            cure = "give a valid key by transcribe.backend.api_key_env (the name of a variable)"
+            cure = f"give a valid key by {where}.api_key_env (the name of a variable)"
         elif status == 404:
-            cure = f"check transcribe.backend.model ({self.model!r}), and transcribe.backend.url, "
-            cure += "which ends in /v1 mostly"
+            cure = (
+                f"check {where}.model ({self.model!r}), and {where}.url, which ends in /v1 mostly"
+            )
         elif status < 400:
-            cure = "redirects are not followed: give the final address as transcribe.backend.url"
+            cure = f"redirects are not followed: give the final address as {where}.url"
         else:
-            cure = "check transcribe.backend.url and the account"
-        return f"the transcription server {self.url} takes no clips: {fault}; {cure}"
+            cure = f"check {where}.url and the account"
+        return f"the {self.service.noun} {self.url} takes no {self.service.items}: {fault}; {cure}"
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -168,3 +175,16 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return max(then.timestamp() - time.time(), 0.0)
     except (ValueError, TypeError):
         return None
+
+
+def words(body: bytes) -> str:
+    """The server's message about a failure, at most 300 characters."""
+    said = body.decode("utf-8", "replace")
+    try:
+        found = json.loads(said)
+        for name in ("error", "detail", "message"):
+            found = found.get(name, found) if isinstance(found, dict) else found
+        said = found if isinstance(found, str) else said
+    except ValueError:
+        pass
+    return " ".join(said.split())[:300]

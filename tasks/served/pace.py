@@ -48,7 +48,7 @@ class Pace:
                 self._free.notify_all()
 
     def answered(self) -> None:
-        """The server heard a clip."""
+        """The server answered."""
         with self._free:
             step = 1.0 if self._doubling else 1.0 / self._limit
             if self._busy >= self.limit:  # only a limit that was reached is known to be too low

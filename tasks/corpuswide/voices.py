@@ -1,0 +1,67 @@
+"""Voices: each person whom a diarizer tells apart in a recording, with an embedding.
+
+The embedding is the mean of those of the person's turns, weighted by how long they last. Recordings
+of which the source names a speaker, of the whole or of a segment, have none: its names stand.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.checkpoints.cuts import segments_of
+from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.view import ShardView
+from tasks.recording.turns import Turn
+from tasks.speech.embedding import SIZE, unit
+
+BYTES = 2 * SIZE
+VOICES = pa.schema(
+    [
+        pa.field("recording", pa.string()),
+        pa.field("number", pa.int32()),  # of the person in the recording, from 1
+        pa.field("content", pa.string()),  # of the recording
+        pa.field("seconds", pa.float64()),  # that the person speaks
+        pa.field("vector", pa.binary(BYTES)),  # float16 [192], of length 1
+    ]
+)
+
+
+def rows(view: ShardView) -> list[Row]:
+    """The voices of a shard's recordings, whatever became of their utterances."""
+    found = []
+    for recording in view.recordings:
+        turns = None if recording["error_code"] else view.turned(recording)[1]
+        if not turns or _stated(recording):
+            continue
+        cut = view.cuts.get(view.cut_recipe(recording))
+        if cut is not None and not cut.error_code:
+            found += _of(recording, turns, cut.rate)
+    return found
+
+
+def _stated(recording: Row) -> bool:
+    segments = segments_of(recording) or ()
+    return recording["speaker"] is not None or any(s.speaker is not None for s in segments)
+
+
+def _of(recording: Row, turns: tuple[Turn, ...], rate: int) -> list[Row]:
+    sums: dict[int, np.ndarray] = {}
+    seconds: dict[int, float] = {}
+    for turn in turns:
+        length = (turn.end - turn.start) / rate
+        seconds[turn.speaker] = seconds.get(turn.speaker, 0.0) + length
+        if len(turn.voice) == BYTES and turn.name is None:
+            vector = np.frombuffer(turn.voice, "<f2").astype(np.float64)
+            sums[turn.speaker] = sums.get(turn.speaker, np.zeros(SIZE)) + length * vector
+    return [
+        {
+            "recording": recording["recording"],
+            "number": speaker + 1,
+            "content": recording["content"],
+            "seconds": seconds[speaker],
+            "vector": unit(total.astype(np.float32)).astype("<f2").tobytes(),
+        }
+        for speaker, total in sorted(sums.items())
+        if np.isfinite(total).all() and total.any()
+    ]

@@ -1,0 +1,155 @@
+"""A client of one server: many items at once, and whose fault it is when one gets no answer.
+
+An item that the server refuses (400, 413, 422) fails alone. When one is refused before any was
+answered, and when all tries for one have failed, a control is sent. If it is answered, the item is
+at fault; if not, the server or the settings are, and the run stops and keeps what it has. So an
+outage does not quarantine a corpus, and one item that crashes a server does not block it for ever.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from tasks import environment
+from tasks.errors import ConfigError, RunError
+from tasks.json_types import JsonObject
+from tasks.served.http import Body, Refused, Server, Service, Unanswered
+from tasks.served.pace import Pace
+from tasks.settings.servers import ServerSettings
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class Failed(Exception):
+    """An item gets no answer from a server that answers others."""
+
+
+def check(settings: ServerSettings, where: str, user: str) -> None:
+    """ConfigError when a setting is missing, or a file; no request is sent."""
+    for name, value in (("url", settings.url), ("model", settings.model)):
+        if value is None:
+            raise ConfigError(
+                f"{where}.{name} is missing: {user} needs the server's url (http://host:8000/v1, "
+                "say) and a model that it has"
+            )
+    if settings.ca_file is not None and not Path(settings.ca_file).is_file():
+        raise ConfigError(f"{where}.ca_file {settings.ca_file!r} is no file here")
+
+
+def key(settings: ServerSettings, where: str, given: str = "") -> str:
+    """The key, or an empty string. ConfigError when its variable is not set or it is invalid."""
+    found = given
+    if settings.api_key_env is not None:
+        found = environment.secret(settings.api_key_env)
+        if not found:
+            raise ConfigError(
+                f"{where}.api_key_env names {settings.api_key_env!r}, which is not set in this "
+                "process: export it where the run starts and on the workers"
+            )
+    if not found.isascii() or not found.isprintable():
+        raise ConfigError(f"the key of {where} has characters that no key has")
+    return found.strip()
+
+
+class Client:
+    """Asks one server; kept by a worker process, so that its pace is."""
+
+    def __init__(self, settings: ServerSettings, service: Service, secret: str) -> None:
+        import ssl
+
+        import httpx
+
+        self._settings, self._service, self._key = settings, service, secret
+        try:
+            own = settings.ca_file and ssl.create_default_context(cafile=settings.ca_file)
+            self._tls = own or httpx.create_ssl_context()
+        except OSError as error:
+            raise ConfigError(
+                f"{service.where}.ca_file {settings.ca_file!r} cannot be used: {error}"
+            ) from error
+        self.pace = Pace(settings.parallel)
+        self._proven = False  # the server has answered with these settings
+
+    def each(
+        self, items: Sequence[Item], work: Callable[[Server, Item], Answer]
+    ) -> Iterator[Answer]:
+        """`work` on every item, in order; up to `parallel` at once."""
+        import httpx
+
+        settings, stop = self._settings, threading.Event()
+        headers = {"Accept-Encoding": "identity"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        limits = httpx.Limits(max_connections=settings.parallel)
+        # One client per call: its connections last as long as these items are in memory.
+        with (
+            httpx.Client(headers=headers, verify=self._tls, limits=limits) as http,
+            ThreadPoolExecutor(settings.parallel, "server") as pool,
+        ):
+            server = Server(
+                http=http,
+                service=self._service,
+                url=settings.url or "",
+                model=settings.model or "",
+                key=self._key,
+                timeout=settings.timeout,
+                retries=settings.retries,
+                backoff=settings.backoff,
+                patience=settings.patience,
+                stop=stop,
+                pace=self.pace,
+            )
+            waiting = [pool.submit(work, server, item) for item in items]
+            try:
+                for each in waiting:
+                    yield each.result()
+            finally:
+                stop.set()
+                for rest in waiting:
+                    rest.cancel()
+
+    def ask(
+        self, server: Server, sent: Body, control: Callable[[bool], Body], hint: str
+    ) -> JsonObject:
+        """The answer. Failed: it is this item's fault. RunError: it is not; `hint` says which
+        settings a server may refuse. `control` makes what any server answers; where all tries
+        failed (True), something as large as the item."""
+        try:
+            answer = server.ask(sent)
+        except Refused as fault:
+            if not self._proven:
+                self._prove(server, control(False), str(fault), hint)
+            raise Failed(f"the {self._service.noun}: {fault}") from None
+        except Unanswered as fault:
+            if fault.busy:
+                raise RunError(self._down(server, str(fault))) from None
+            self._prove(server, control(True), str(fault), hint)
+            raise Failed(f"the {self._service.noun}: {fault}") from None
+        self._proven = True
+        return answer
+
+    def _prove(self, server: Server, control: Body, fault: str, hint: str) -> None:
+        """Send the control, once. RunError unless the server answers."""
+        try:
+            server.ask(control, retries=0)
+        except Refused:
+            raise RunError(
+                f"the {self._service.noun} {server.url} takes no {self._service.items[:-1]} with "
+                f"these settings: {fault}; check {hint}"
+            ) from None
+        except Unanswered:
+            raise RunError(self._down(server, fault)) from None
+        self._proven = True
+
+    def _down(self, server: Server, fault: str) -> str:
+        where = self._service.where
+        return (
+            f"the {self._service.noun} {server.url} cannot be used now: {fault}; what it has "
+            f"answered is kept, run it again to go on ({where}.timeout, .retries and .parallel say "
+            "how long and how hard it is asked)"
+        )

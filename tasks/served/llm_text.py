@@ -1,0 +1,135 @@
+"""Punctuation and case by a language model behind `/v1/chat/completions`.
+
+A model is asked about one text at a time, and trusted with nothing: its answer counts where its
+words are those of the text, and no mark is in it that a sentence does not have.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tasks import masking, scoring
+from tasks.json_types import JsonObject
+from tasks.plugins.contracts.text import words
+from tasks.served import asking
+from tasks.served.asking import Client, Failed
+from tasks.served.http import Body, Server, Service
+from tasks.settings.servers import LlmText
+
+VERSION = 1  # raise it when other answers are accepted
+WHERE = "transcribe.llm_text"
+CONTROL = "hello there"  # any model answers that
+MARKUP = frozenset("*_#`~^|<>[]{}\\=@/")
+_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+_FENCE = re.compile(r"\A```[^\n`]*\n(.*?)\n?```\Z", re.DOTALL)
+#: What a model may put around the whole of its answer.
+_AROUND = tuple(
+    pair.split()
+    for pair in ('" "', "“ ”", "„ “", "« »", "' '", "‘ ’", "「 」", "` `", "** **", "__ __", "* *")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """`answer` as the model gave it; `text` to package, or None and why (`errors.CODES`)."""
+
+    answer: str | None
+    text: str | None
+    reason: str = ""
+    detail: str = ""
+
+
+def check(settings: LlmText) -> None:
+    """ConfigError when a setting is missing or wrong; no request is sent."""
+    asking.check(settings, WHERE, "llm_text")
+    asking.key(settings, WHERE)
+
+
+def parse(body: bytes) -> JsonObject:
+    """`{"text": …}` of the first choice. ValueError when it is no chat completion."""
+    answer = json.loads(body)
+    try:
+        said = answer["choices"][0]["message"]["content"]
+    except (LookupError, TypeError):
+        raise ValueError("no chat completion") from None
+    if not isinstance(said, str | None):
+        raise ValueError("no text")
+    return {"text": said or ""}
+
+
+SERVICE = Service(WHERE, "language model's server", "texts", LlmText.PATH, parse)
+
+
+class Writer:
+    """A client of the model; kept by a worker process."""
+
+    def __init__(self, settings: LlmText) -> None:
+        check(settings)
+        self._settings = settings
+        self._client = Client(settings, SERVICE, asking.key(settings, WHERE))
+
+    def write(self, texts: Sequence[tuple[str, str]]) -> Iterator[Written]:
+        """What the model makes of each (text, language), in order. RunError when the server cannot
+        be used."""
+        return self._client.each(texts, self._write)
+
+    def _write(self, server: Server, asked: tuple[str, str]) -> Written:
+        text, language = asked
+        hint = f"{WHERE}.model, .prompt and .temperature (some models take none: null)"
+        try:
+            answer = self._client.ask(
+                server, self._sent(text), lambda _: self._sent(CONTROL), hint
+            )["text"]
+        except Failed as fault:
+            return Written(None, None, "no_answer", masking.sentence(str(fault))[:500])
+        return judged(text, answer, language)
+
+    def _sent(self, text: str) -> Body:
+        settings = self._settings
+        sent: JsonObject = {
+            "model": settings.model,
+            "messages": [
+                {"role": "system", "content": settings.prompt},
+                {"role": "user", "content": text},
+            ],
+        }
+        if settings.temperature is not None:
+            sent["temperature"] = settings.temperature
+        return {"json": sent}
+
+
+def judged(asked: str, answer: str, language: str) -> Written:
+    """Whether an answer is the text that was asked about, with other punctuation and case: the
+    words of both in the form of `text_form: normalised` are equal."""
+    text = _bare(answer, asked)
+    if not text:
+        return Written(answer, None, "empty_answer")
+    odd = {char for char in text if char in MARKUP or unicodedata.category(char)[0] == "S"}
+    if odd := odd - {*asked}:
+        return Written(answer, None, "odd_marks", " ".join(sorted(odd)))
+    if _words(asked, language) != _words(text, language):
+        return Written(answer, None, "words_changed", text[:500])
+    return Written(answer, text)
+
+
+def _words(text: str, language: str) -> list[str]:
+    return words(scoring.training_text(text, language))
+
+
+def _bare(answer: str, asked: str) -> str:
+    """The text of an answer: without the thoughts of a model that thinks aloud, without the fence
+    or the quotes that it may put around all of it; clean."""
+    text = _THOUGHTS.sub("", answer).strip()
+    if fenced := _FENCE.match(text):
+        text = fenced[1].strip()
+    for first, last in _AROUND:
+        inner = text.removeprefix(first).removesuffix(last)
+        around = len(inner) == len(text) - len(first) - len(last)
+        # Quotes within the text may begin before it and end behind it.
+        if around and not asked.startswith(first) and first not in inner and last not in inner:
+            text = inner.strip()
+    return scoring.clean(text)

@@ -37,6 +37,7 @@ from tasks.settings.servers import LlmText
 #: changed the samples of no recording that was cut before without damage.
 DECODE_VERSION = 1
 FILTER_VERSION = 3
+ENHANCE_VERSION = 1
 UNASKED = ("max_hours_per_speaker", "rttm")  # not told unless asked for: versions stay as they were
 CUTTING = ("min_turn_seconds", "mixed")  # settings of a diarizer that change cuts, never turns
 RESAMPLE_VERSION = 1
@@ -138,6 +139,12 @@ def of_audio(settings: ResampleSettings, content: str, start: int, end: int) -> 
     return digest("audio", RESAMPLE_VERSION, DECODE_VERSION, *what)
 
 
+def of_enhanced(enhancer: Plugin, scorer: Plugin, audio: str) -> str:
+    """Recipe of an utterance's enhanced PCM and of its scores; `audio`: of its PCM as it is."""
+    how = of_plugin("enhance", enhancer), of_plugin("filters", scorer)
+    return digest("enhanced", ENHANCE_VERSION, *how, audio)
+
+
 def of_transcript(
     settings: TranscribeSettings,
     weights: str,
@@ -187,6 +194,7 @@ def recipes_of(job: Job) -> JsonObject:
         **({"speakers": of_speakers(job.speakers)} if speaking(job) else {}),
         "segmenter": of_plugin("segmenters", job.filter.segmenter),
         "filters": {plugin.use: of_plugin("filters", plugin) for plugin in job.filter.filters},
+        **({"enhance": of_plugin("enhance", job.enhance)} if enhancing(job) else {}),
         "levels": [of_plugin("levels", plugin) for plugin in job.resample.levels],
         "resampler": of_plugin("resamplers", job.resample.resampler),
         "backend": of_plugin("asr", job.transcribe.backend),
@@ -208,6 +216,11 @@ def speaking(job: Job) -> bool:
     return job.speakers.use != "none"
 
 
+def enhancing(job: Job) -> bool:
+    """Whether the job enhances clips."""
+    return job.enhance.use != "none"
+
+
 def _further(job: Job) -> JsonObject:
     """Recipes of further recognisers, if there are any."""
     found = [of_plugin("asr", each) for each in job.transcribe.recognisers[1:]]
@@ -218,6 +231,9 @@ def settings_of(job: Job) -> JsonObject:
     """Settings that can change a dataset, defaults filled in, as JSON values: no OUT, nothing
     transient, no secrets, and of lists of splits not where they lie."""
     package = _lasting(job.package)
+    enhance = settings_of_plugin("enhance", job.enhance)
+    if not enhancing(job):
+        del package["audio"]
     speakers = settings_of_plugin("diarizers", job.speakers)
     return {
         **({"speakers": speakers} if speaking(job) else {}),
@@ -227,6 +243,7 @@ def settings_of(job: Job) -> JsonObject:
             "segmenter": settings_of_plugin("segmenters", job.filter.segmenter),
             "filters": _all("filters", job.filter.filters),
         },
+        **({"enhance": enhance} if enhancing(job) else {}),
         "resample": {
             **_lasting(job.resample),
             "resampler": settings_of_plugin("resamplers", job.resample.resampler),
@@ -257,6 +274,8 @@ def _transcribing(settings: TranscribeSettings) -> JsonObject:
     """What is said of several recognisers only where there are several, and no defaults of it: so
     that one recogniser's versions stay as they were."""
     found = _lasting(settings)
+    if settings.hear == "original":
+        del found["hear"]
     del found["llm_text"]
     if (chosen := settings.llm_text) is not None:
         found["llm_text"] = {"model": chosen.model, **chosen.recipe()}

@@ -124,6 +124,11 @@ AUDIO = pa.schema(
     ]
 )
 
+#: The same with rows of enhanced PCM, where there are any.
+ENHANCED = AUDIO.append(
+    _field("measures", pa.map_(S, F64), "DNSMOS before and after, of an enhanced clip")
+)
+
 #: One row an utterance that was heard. Items of the transcribe stage.
 TRANSCRIPTS = pa.schema(
     [

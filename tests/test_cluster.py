@@ -221,8 +221,9 @@ def test_a_call_past_its_deadline_is_ended_with_its_process(cluster: Cluster) ->
     time.sleep(0.3)
     assert cluster.restart_worker_of(future)
     assert future.cancelled()
-    assert cluster.submit(abs, -2).result(timeout=10) == 2
-    assert not cluster.restart_worker_of(cluster.submit(abs, -2))
+    ended = cluster.submit(abs, -2)
+    assert ended.result(timeout=10) == 2
+    assert not cluster.restart_worker_of(ended)
 
 
 @pytest.mark.cluster

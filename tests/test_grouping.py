@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,11 +20,12 @@ from prefect.settings import (
 )
 
 from flows import prepare
-from flows.cluster.dispatcher import Dispatcher
+from flows.cluster.dispatcher import Dispatcher, NotBegun
 from flows.progress import Progress
-from flows.run import grouping
+from flows.run import group_runs, grouping
 from flows.server import board_posting, history, pace
 from flows.server.server import LocalServer
+from tasks.callers import Step
 from tasks.errors import CorruptManifest, RunError
 from tasks.job import Done, Job
 from tasks.stages.contract import PER_SHARD
@@ -176,6 +178,38 @@ def test_a_shard_that_fails_is_named_and_the_others_are_not_blamed(
     assert "**failed**: resample of shard-000003 ended 6 workers" in rows[3]
     assert all("computed" in row for row in rows[:3])
     assert rows[4] == "| shard-000004 | 0.02 |  |  |  |"
+
+
+class Ended(BaseException):
+    """As Prefect ends a flow run that is cancelled."""
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"), [(Ended(), KeyboardInterrupt), (RunError("no disk"), NotBegun)]
+)
+def test_a_cancelled_run_leaves_no_task_run_that_failed(
+    error: BaseException, expected: type[BaseException]
+) -> None:
+    """Prefect shows KeyboardInterrupt as a crash without a traceback, other errors as failures."""
+    raised: list[type[BaseException]] = []
+
+    def task_run(name: str, words: str, work: Callable[[], Step]) -> Step:
+        try:
+            return work()
+        except BaseException as ended:
+            raised.append(type(ended))
+            raise
+
+    groups = group_runs.Groups(dict.fromkeys(NAMES[:3], 1.0), 3, task_run)
+
+    def interrupted() -> None:
+        with groups:
+            groups.of(NAMES[0]).step("filter", NAMES[0], lambda: Done("filter", NAMES[0], 1, 0))
+            raise error
+
+    with pytest.raises(type(error)):
+        interrupted()
+    assert raised == [expected]
 
 
 @pytest.mark.server

@@ -6,12 +6,12 @@ import argparse
 import json
 import logging
 import os
-import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from flows.cli import interrupts
 from flows.cli.arguments import parser
 from flows.cli.exit_codes import Exit
 from tasks import masking
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         without_pandas()
     with ExitStack() as scope:
         scope.enter_context(_environment(ENVIRONMENT))
-        scope.enter_context(_interrupted_by_sigterm())
+        scope.enter_context(interrupts.heard())
         scope.enter_context(_logged_to_stderr())
         return _run(args)
 
@@ -53,7 +53,9 @@ def _run(args: argparse.Namespace) -> Exit:
         facts = {"reasons": error.reasons, "ignored": error.ignored}
         return _fail(args, str(error), Exit.FAILED, facts)
     except TooManyFailed as error:
-        return _fail(args, str(error), Exit.FAILED, {"broken": list(error.broken)})
+        code = _fail(args, str(error.args[0]), Exit.FAILED, {"broken": list(error.broken)})
+        print(*(f"  {masking.sentence(each)}" for each in error.broken), sep="\n", file=sys.stderr)
+        return code
     except MillError as error:
         return _fail(args, str(error), Exit.FAILED)
     except BrokenPipeError:  # `| head` has read enough
@@ -82,20 +84,6 @@ def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
     finally:
         for name in added:
             os.environ.pop(name, None)
-
-
-@contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends a command as Ctrl-C does, also where SIGINT is ignored (`nohup … &`)."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

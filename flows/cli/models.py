@@ -48,23 +48,16 @@ def _facts(models: Iterable[Model], texts: bool = False) -> list[JsonObject]:
 
 def shown(found: JsonObject, console: Console) -> None:
     """The same for people."""
-    from flows.cli.show.tables import say, table
+    from flows.cli.show.tables import say
 
-    with_texts = any("texts" in model for model in found["models"])
-    last = "text" if with_texts else "needed by"
-    made = table(
-        "",
-        *((head, "<") for head in ("model", "state")),
-        ("MB", ">"),
-        *((head, "<") for head in ("licence", "source", last)),
-    )
     for model in found["models"]:
-        told = model.get("texts", []) if with_texts else model["needed_by"]
         licence = model["licence"] + ("" if model["commercial"] else " (no commercial use)")
-        size = f"{model['bytes'] / 1e6:.1f}"
-        about = f"{model['name']}: {model['about']}"
-        made.add_row(about, model["state"], size, licence, model["source"], "\n".join(told))
-    console.print(made)
+        state = f"{model['state']}, {model['bytes'] / 1e6:.1f} MB, {licence}"
+        say(console, f"{model['name']}  {state}", "bold")
+        say(console, f"  {model['about']}")
+        say(console, f"  from {model['source']}; needed by {', '.join(model['needed_by'])}")
+        for text in model.get("texts", []):
+            say(console, f"  {text}")
     if place := found.get("place"):
         say(console, f"They lie in {place}, with the texts of their licences.")
     for model in found["models"]:

@@ -172,7 +172,8 @@ class _StageRun:
         lacking = 0 if self.over.is_set() else self.lacking(count)
         if lacking and self.error is None:
             told = NotBegun(f"{lacking} of {count} shards did not come to their end")
-            self.error = error if isinstance(error, KeyboardInterrupt) else told
+            stopped = error is not None and not isinstance(error, Exception)  # or cancelled
+            self.error = KeyboardInterrupt() if stopped else told
         self.over.set()
 
     def _result(self) -> Done:

@@ -1,0 +1,63 @@
+"""Ctrl-C and SIGTERM end a command at any moment, and in the same way."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from _thread import interrupt_main
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+AGAIN_SECONDS = 0.02  # after which a lost interrupt comes again
+
+
+@contextmanager
+def heard() -> Iterator[None]:
+    """Within, both raise KeyboardInterrupt in the main thread, where this must be called."""
+    with _by_sigterm(), _never_lost():
+        yield
+
+
+@contextmanager
+def _by_sigterm() -> Iterator[None]:
+    """SIGTERM ends a command as Ctrl-C does, also where SIGINT is ignored (`nohup … &`)."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _never_lost() -> Iterator[None]:
+    """An interrupt that Python drops is raised again a moment later.
+
+    It drops one that comes in a finalizer or in a callback of the garbage collector; distributed
+    has such a callback, and importing Prefect calls it often.
+    """
+    before = sys.unraisablehook
+
+    def hook(unraisable: UnraisableHookArgs) -> None:
+        if unraisable.exc_type is not KeyboardInterrupt:
+            before(unraisable)
+            return
+        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        number = signal.SIGTERM if ignored else signal.SIGINT
+        again = threading.Timer(AGAIN_SECONDS, interrupt_main, [number])
+        again.daemon = True
+        again.start()
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before

@@ -1,0 +1,79 @@
+"""An interrupt ends a command even where Python itself would drop it."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from flows.cli import interrupts
+from tests.signals import interruptible, uninterruptible
+
+
+@contextmanager
+def signalled_in_a_collection(number: signal.Signals) -> Iterator[None]:
+    """The next garbage collection is interrupted in a callback, once."""
+    left = [number]
+
+    def callback(phase: str, info: dict[str, int]) -> None:
+        if left:
+            signal.raise_signal(left.pop())
+
+    gc.callbacks.append(callback)
+    try:
+        yield
+        assert not left
+    finally:
+        gc.callbacks.remove(callback)
+
+
+def long_work() -> None:
+    gc.collect()
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_during_a_garbage_collection_ends_the_work(number: signal.Signals) -> None:
+    before = sys.unraisablehook
+    with (
+        interruptible(),
+        signalled_in_a_collection(number),
+        interrupts.heard(),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        long_work()
+    assert sys.unraisablehook is before
+
+
+def test_sigterm_during_a_garbage_collection_where_sigint_is_ignored() -> None:
+    with (
+        uninterruptible(),
+        signalled_in_a_collection(signal.SIGTERM),
+        interrupts.heard(),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        long_work()
+
+
+def test_other_errors_that_python_drops_are_told_as_before() -> None:
+    told = []
+    before, sys.unraisablehook = sys.unraisablehook, lambda args: told.append(args.exc_type)
+
+    class Faulty:
+        def __del__(self) -> None:
+            raise ValueError
+
+    try:
+        with interrupts.heard():
+            Faulty()
+            gc.collect()
+    finally:
+        sys.unraisablehook = before
+    assert told == [ValueError]

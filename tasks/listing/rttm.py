@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tasks import plugins
@@ -25,9 +26,9 @@ from tasks.recording import Recording
 from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, is_utf8
 from tasks.settings import SourceSettings
-from tasks.sources._lists import read_lines
-from tasks.sources._paths import list_file
+from tasks.storage import urls
 
+LONGEST = 1 << 16  # bytes of a line
 Turn = tuple[float, float, str]  # start, end in s; speaker
 Said = tuple[list[JsonObject] | None, str | None]  # turns as in RECORDINGS; what is wrong
 
@@ -48,13 +49,12 @@ class SideFiles:
     def __init__(self, settings: SourceSettings) -> None:
         self._whole: Turns | None = None
         if settings.rttm is not None:
-            path = list_file(settings.rttm)
-            try:
-                self._whole = read(path)
-            except OSError as error:
+            state = file_state(settings.rttm)
+            if state.error is not None:
                 raise ConfigError(
-                    f"rttm {display_text(settings.rttm)!r} cannot be read ({error.strerror})"
-                ) from None
+                    f"rttm {display_text(settings.rttm)!r} cannot be read: {state.error[1]}"
+                )
+            self._whole = read(settings.rttm)
 
     def of(self, recording: Recording) -> Said:
         """The turns of a recording, None where no file tells of it; and what is wrong."""
@@ -100,9 +100,9 @@ def read(path: str) -> Turns:
     """An RTTM file. OSError where it cannot be read."""
     found = Turns()
     name = display_text(os.path.basename(path))
-    for number, line in read_lines(path):
-        fields = [] if line is None else line.split()
-        if line is not None and (fields[0].startswith(";;") or fields[0] != "SPEAKER"):
+    for number, line in _lines(path):
+        fields = line.split()
+        if not fields or fields[0] != "SPEAKER":
             continue
         recording = fields[1] if len(fields) > 1 else None
         try:
@@ -116,6 +116,15 @@ def read(path: str) -> Turns:
             continue
         found.turns.setdefault(fields[1], []).append(turn)
     return found
+
+
+def _lines(path: str) -> Iterator[tuple[int, str]]:
+    """Numbers from 1 and lines; bytes that are not UTF-8 become surrogate escapes."""
+    with urls.lined(path) as file:
+        number = 0
+        while line := file.readline(LONGEST):
+            number += 1
+            yield number, line.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
 
 
 def _turn(fields: list[str]) -> Turn:

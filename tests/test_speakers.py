@@ -77,10 +77,13 @@ def test_who_speaks_how_long() -> None:
 
 
 def cut(
-    some: list[Turn], count: int, blocks: list[int], shortest: int = 0, rate: int = RATE
+    some: list[Turn], count: int, blocks: list[int], shortest: int = 0, edge: int = 0
 ) -> list[Span]:
+    rate = RATE
     segmenter: Segmenter = AtTurns(
-        Voices(tuple(some), shortest), rate, lambda: whole.start(whole.Settings(), rate, ())
+        Voices(tuple(some), shortest, edge=edge),
+        rate,
+        lambda: whole.start(whole.Settings(), rate, ()),
     )
     found, at = [], 0
     for size in blocks:
@@ -126,9 +129,9 @@ def test_random_turns(seed: int) -> None:
         if low < high:
             some.append(turn(low, high, int(rng.integers(4))))
     some.sort(key=lambda t: t.start)
-    shortest = int(rng.integers(0, 60))
-    whole_spans = cut(some, count, [count], shortest)
-    assert cut(some, count, [7] * (count // 7 + 1), shortest) == whole_spans
+    shortest, edge = int(rng.integers(0, 60)), int(rng.integers(0, 20))
+    whole_spans = cut(some, count, [count], shortest, edge)
+    assert cut(some, count, [7] * (count // 7 + 1), shortest, edge) == whole_spans
     assert [s.start for s in whole_spans] == [0, *[s.end for s in whole_spans][:-1]]
     assert whole_spans[-1].end == count
     for span in whole_spans:
@@ -140,9 +143,24 @@ def test_random_turns(seed: int) -> None:
 
 
 def test_a_stretch_grows_into_silence_only() -> None:
-    kept, both, short = stretches(Voices((turn(0, 100, 0), turn(120, 200, 1))), RATE)
-    assert [(s.start, s.end) for s in kept] == [(0, 110), (110, 200 + int(GROW_S * RATE))]
-    assert (both, short) == ([], [])
+    found = stretches(Voices((turn(0, 100, 0), turn(120, 200, 1))), RATE)
+    assert [(s.start, s.end) for s in found.kept] == [(0, 110), (110, 200 + int(GROW_S * RATE))]
+    assert found[1:] == ([], [], [])
+
+
+def test_edges_beside_another_speaker_are_left_out() -> None:
+    some = [turn(0, 300, 0), turn(300, 330, 1), turn(345, 700, 0), turn(900, 1000, 1)]
+    spans = cut(some, 1000, [1000], shortest=20, edge=15)
+    assert [(s.start, s.end, s.reason or s.kind) for s in spans] == [
+        (0, 285, "utterance"),
+        (285, 300, "turn_edge"),
+        (300, 330, "short_turn"),  # too little would be left of it
+        (330, 345, "non_speech"),
+        (345, 353, "turn_edge"),
+        (353, 750, "utterance"),
+        (750, 850, "non_speech"),
+        (850, 1000, "utterance"),
+    ]
 
 
 def test_vad_goes_by_turns_only_where_there_are_two_speakers() -> None:

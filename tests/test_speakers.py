@@ -426,6 +426,44 @@ def test_nobody_speaks(samples: NDArray[np.float32]) -> None:
 
 @needs_speakers
 @needs_corpus
+def test_little_speech() -> None:
+    """Two seconds, one word, and a word in a long silence: one speaker, wherever it speaks."""
+    [first, *_] = _conversations.load(CORPUS, limit=1).values()
+    speech = first[0].samples[: 2 * 16_000]
+    found = diarized(speech[:, None], 16_000, 4801)
+    assert {turn.speaker for turn in found} == {0}
+    assert sum(turn.end - turn.start for turn in found) > 16_000
+    word = speech[8000:14_000]
+    for alone in (word, np.concatenate([np.zeros(480_000, np.float32), word, np.zeros(99_999)])):
+        found = diarized(alone.astype(np.float32)[:, None], 16_000, 65_536)
+        assert {turn.speaker for turn in found} <= {0}
+        assert all(0 <= turn.start < turn.end <= len(alone) for turn in found)
+        assert all(turn.confidence is None or np.isfinite(turn.confidence) for turn in found)
+
+
+@needs_speakers
+@needs_corpus
+def test_eight_people_and_eight_channels() -> None:
+    voices = _conversations.load(CORPUS, limit=8)
+    made = _conversations.made(_conversations.Asked(8, 90, seed=3), voices, [])
+    samples, true = made.samples[:, None], int(made.truth.any(axis=0).sum())
+    found = diarized(samples, 16_000, 65_536)
+    assert true >= 6
+    assert true - 2 <= len({turn.speaker for turn in found}) <= true
+    assert max(turn.end for turn in found) <= len(samples)
+    eight = diarized(np.repeat(samples, 8, axis=1), 16_000, 65_536)
+    assert [(t.start, t.end, t.speaker) for t in eight] == [
+        (t.start, t.end, t.speaker) for t in found
+    ]
+    broken = samples[:160_000].copy()
+    broken[50_000:60_000] = np.nan
+    with np.errstate(invalid="ignore"):
+        some = diarized(broken, 16_000, 65_536)
+    assert all(turn.confidence is None or np.isfinite(turn.confidence) for turn in some)
+
+
+@needs_speakers
+@needs_corpus
 def test_emilias_recipe_from_raw_podcasts(tmp_path: Path) -> None:
     """A podcast of two people with music between: clips of one of them each, rightly told apart."""
     voices = _conversations.load(CORPUS, limit=4)

@@ -32,6 +32,7 @@ from tasks.json_types import JsonObject
 from tasks.settings import (
     AnySource,
     Diarizer,
+    Enhancer,
     FilterSettings,
     PackageSettings,
     Plugin,
@@ -60,6 +61,7 @@ def estimate(
     speakers: Diarizer = Plugin(use="none"),  # noqa: B008 - frozen
     shard: ShardSettings = ShardSettings(),  # noqa: B008
     filter: FilterSettings = FilterSettings(),  # noqa: B008
+    enhance: Enhancer = Plugin(use="none"),  # noqa: B008
     resample: ResampleSettings = ResampleSettings(),  # noqa: B008
     transcribe: TranscribeSettings = TranscribeSettings(),  # noqa: B008
     package: PackageSettings = PackageSettings(),  # noqa: B008
@@ -78,6 +80,7 @@ def estimate(
         speakers: Who speaks when in each recording, before it is cut.
         shard: How recordings are grouped into the units of work and of retry.
         filter: How recordings are cut, what is measured, and which limits hold.
+        enhance: What takes noise or music out of a clip, before it is resampled.
         resample: Target rate, channels and levels.
         transcribe: The recogniser, and which texts are good.
         package: What would be published, and in which formats.

@@ -21,6 +21,7 @@ from tasks.recording.names import display_text, is_utf8
 from tasks.settings import (
     AnySource,
     Diarizer,
+    Enhancer,
     FilterSettings,
     PackageSettings,
     Plugin,
@@ -48,6 +49,9 @@ class PrepareSettings(StageSettings):
     )
     shard: ShardSettings = ShardSettings()
     filter: FilterSettings = FilterSettings()
+    enhance: Enhancer = Field(
+        Plugin(use="none"), description="What takes noise or music out of a clip."
+    )
     resample: ResampleSettings = ResampleSettings()
     transcribe: TranscribeSettings = TranscribeSettings()
     package: PackageSettings = PackageSettings()
@@ -83,6 +87,7 @@ class PrepareSettings(StageSettings):
             speakers=self.speakers,
             shard=self.shard,
             filter=self.filter,
+            enhance=self.enhance,
             resample=self.resample,
             transcribe=self.transcribe,
             package=_with_rooted_lists(self.package),
@@ -270,6 +275,7 @@ def check(settings: PrepareSettings) -> Job:
 def check_wishes(settings: PrepareSettings) -> Job:
     """The same, but for OUT, which may be read-only here."""
     from tasks import places, recipe
+    from tasks.checkpoints import enhanced
     from tasks.packaging import selection
     from tasks.served import llm_text
 
@@ -290,6 +296,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
         "diarizers": [settings.speakers],
         "segmenters": [settings.filter.segmenter],
         "filters": settings.filter.filters,
+        "enhance": [settings.enhance],
         "resamplers": [settings.resample.resampler],
         "levels": settings.resample.levels,
     }
@@ -298,6 +305,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
             recipe.of_plugin(shelf, plugin)  # also looks for its model
             module, own = plugins.resolve(shelf, plugin)
             module.check_weights(own)
+    enhanced.check(job)
     places.check(job)
     selection.check(job)
     recipe.weights(job.transcribe)

@@ -35,6 +35,7 @@ class Job:
     speakers: Plugin = field(default_factory=lambda: Plugin(use="none"))
     shard: ShardSettings = field(default_factory=ShardSettings)
     filter: FilterSettings = field(default_factory=FilterSettings)
+    enhance: Plugin = field(default_factory=lambda: Plugin(use="none"))
     resample: ResampleSettings = field(default_factory=ResampleSettings)
     transcribe: TranscribeSettings = field(default_factory=TranscribeSettings)
     package: PackageSettings = field(default_factory=PackageSettings)

@@ -37,7 +37,8 @@ from tasks.settings.servers import LlmText
 #: changed the samples of no recording that was cut before without damage.
 DECODE_VERSION = 1
 FILTER_VERSION = 3
-UNASKED = ("max_hours_per_speaker",)  # not told unless asked for: versions stay as they were
+ENHANCE_VERSION = 1
+UNASKED = ("max_hours_per_speaker", "rttm")  # not told unless asked for: versions stay as they were
 CUTTING = ("min_turn_seconds", "mixed")  # settings of a diarizer that change cuts, never turns
 RESAMPLE_VERSION = 1
 TRANSCRIBE_VERSION = 1
@@ -59,14 +60,17 @@ def of_plugin(shelf: str, plugin: Plugin) -> str:
     return digest(plugin.use, module.VERSION, settings.recipe(), identity)
 
 
-def of_turns(speakers: Plugin, content: str, given: Sequence[Segment] | None) -> str | None:
-    """Recipe of a recording's turns; None where nobody asks who speaks. The source's segments are
-    in where the diarizer goes by them."""
+def of_turns(
+    speakers: Plugin, content: str, given: Sequence[Segment] | None, fault: str | None = None
+) -> str | None:
+    """Recipe of a recording's turns; None where nobody asks who speaks. What the source says of
+    them is in where the diarizer goes by it, and `fault`, why that is no use."""
     if speakers.use == "none":
         return None
     stated: list[tuple[object, ...]] = []
     if plugins.load("diarizers", speakers.use).USES_SPEAKERS:
         stated = [(s.start, s.end, s.speaker) for s in given or ()]
+        stated += [(fault,)] if fault else []
     shelf = of_plugin("diarizers", speakers)
     return digest("turns", DECODE_VERSION, shelf, content, *([stated] if stated else []))
 
@@ -135,6 +139,12 @@ def of_audio(settings: ResampleSettings, content: str, start: int, end: int) -> 
     return digest("audio", RESAMPLE_VERSION, DECODE_VERSION, *what)
 
 
+def of_enhanced(enhancer: Plugin, scorer: Plugin, audio: str) -> str:
+    """Recipe of an utterance's enhanced PCM and of its scores; `audio`: of its PCM as it is."""
+    how = of_plugin("enhance", enhancer), of_plugin("filters", scorer)
+    return digest("enhanced", ENHANCE_VERSION, *how, audio)
+
+
 def of_transcript(
     settings: TranscribeSettings,
     weights: str,
@@ -184,6 +194,7 @@ def recipes_of(job: Job) -> JsonObject:
         **({"speakers": of_speakers(job.speakers)} if speaking(job) else {}),
         "segmenter": of_plugin("segmenters", job.filter.segmenter),
         "filters": {plugin.use: of_plugin("filters", plugin) for plugin in job.filter.filters},
+        **({"enhance": of_plugin("enhance", job.enhance)} if enhancing(job) else {}),
         "levels": [of_plugin("levels", plugin) for plugin in job.resample.levels],
         "resampler": of_plugin("resamplers", job.resample.resampler),
         "backend": of_plugin("asr", job.transcribe.backend),
@@ -205,6 +216,11 @@ def speaking(job: Job) -> bool:
     return job.speakers.use != "none"
 
 
+def enhancing(job: Job) -> bool:
+    """Whether the job enhances clips."""
+    return job.enhance.use != "none"
+
+
 def _further(job: Job) -> JsonObject:
     """Recipes of further recognisers, if there are any."""
     found = [of_plugin("asr", each) for each in job.transcribe.recognisers[1:]]
@@ -215,6 +231,9 @@ def settings_of(job: Job) -> JsonObject:
     """Settings that can change a dataset, defaults filled in, as JSON values: no OUT, nothing
     transient, no secrets, and of lists of splits not where they lie."""
     package = _lasting(job.package)
+    enhance = settings_of_plugin("enhance", job.enhance)
+    if not enhancing(job):
+        del package["audio"]
     speakers = settings_of_plugin("diarizers", job.speakers)
     return {
         **({"speakers": speakers} if speaking(job) else {}),
@@ -224,6 +243,7 @@ def settings_of(job: Job) -> JsonObject:
             "segmenter": settings_of_plugin("segmenters", job.filter.segmenter),
             "filters": _all("filters", job.filter.filters),
         },
+        **({"enhance": enhance} if enhancing(job) else {}),
         "resample": {
             **_lasting(job.resample),
             "resampler": settings_of_plugin("resamplers", job.resample.resampler),
@@ -235,21 +255,27 @@ def settings_of(job: Job) -> JsonObject:
             "verdicts": _all("text", job.transcribe.verdicts),
         },
         "package": {
-            **{k: v for k, v in package.items() if k not in UNASKED or v is not None},
+            **_asked(package),
             "formats": _all("formats", job.package.formats),
             "splits": _without_paths(package["splits"]),
         },
         "sources": [
-            {**_lasting(dataset.settings), "name": dataset.name}
+            {**_asked(_lasting(dataset.settings)), "name": dataset.name}
             for dataset in plugins.datasets(job.sources)
         ],
     }
+
+
+def _asked(settings: JsonObject) -> JsonObject:
+    return {name: v for name, v in settings.items() if name not in UNASKED or v is not None}
 
 
 def _transcribing(settings: TranscribeSettings) -> JsonObject:
     """What is said of several recognisers only where there are several, and no defaults of it: so
     that one recogniser's versions stay as they were."""
     found = _lasting(settings)
+    if settings.hear == "original":
+        del found["hear"]
     del found["llm_text"]
     if (chosen := settings.llm_text) is not None:
         found["llm_text"] = {"model": chosen.model, **chosen.recipe()}

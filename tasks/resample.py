@@ -3,26 +3,31 @@
 An item is an utterance. A unit is some minutes of a recording's utterances that lack PCM; all units
 of a recording share one decode. Before: a span of a recording. After: a row with `num_samples`, the
 PCM's hash, and its place in a blob.
+
+Where the job enhances, an utterance has a second item: the PCM of the enhanced clip, with scores of
+both clips. Each is a unit of its own, so that one that kills the enhancer falls alone.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+import pyarrow as pa
+
 from tasks import audio
-from tasks.checkpoints import blobs, view
+from tasks.checkpoints import blobs, enhanced, view
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.errors import ItemError
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.recording import Locator
-from tasks.schema import AUDIO
+from tasks.schema import AUDIO, ENHANCED
 from tasks.segmenters import Span
-from tasks.stages import cutting, handover, pcm
+from tasks.stages import cutting, enhancing, handover, pcm
 from tasks.stages.contract import OfRecording
 
 log = logging.getLogger("uttermill")
@@ -39,6 +44,9 @@ class Unit(OfRecording):
 
     spans: tuple[Wanted, ...]
     rate: int
+    enhanced: bool = False
+    scores: tuple[tuple[str, float | None], ...] = ()  # of the clip before, where they are known
+    beside: bool = False  # the enhanced clips of its recording are made, too, and count its audio
 
     @property
     def items(self) -> int:
@@ -46,20 +54,33 @@ class Unit(OfRecording):
 
     @property
     def seconds(self) -> float:
-        return sum(end - start for start, end, _ in self.spans) / self.rate
+        return 0.0 if self.beside else sum(e - s for s, e, _ in self.spans) / self.rate
 
 
 def meta(job: Job) -> JsonObject:
     return {}
 
 
+def schema_of(rows: Sequence[Row]) -> pa.Schema:
+    return ENHANCED if any("measures" in row for row in rows) else AUDIO
+
+
 def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
     """Units of kept utterances that lack PCM, and how many utterances have it."""
     missing: dict[str, list[Utterance]] = {}
+    unclean: dict[str, dict[str, Utterance]] = {}  # without enhanced PCM, by recording and recipe
     reused = 0
     seen: set[str] = set()
     lost: set[str] = set()
     for utterance in shard.resampled():
+        if (clean := utterance.enhanced) and _passed(utterance):
+            if clean in shard.audio:
+                reused += 1
+            else:
+                lost.add(shard.lost.get(clean, ""))
+                own = unclean.setdefault(utterance.recording["recording"], {})
+                reused += clean in own
+                own[clean] = utterance
         if utterance.pcm is not None:
             reused += 1
         elif utterance.companion or utterance.outcome.stage == "resample":
@@ -71,16 +92,36 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
             missing.setdefault(utterance.recording["recording"], []).append(utterance)
     for blob in sorted(lost - {""}):
         log.warning("audio blob %s is missing or truncated; its items are computed again", blob)
-    units = [unit for few in missing.values() for unit in _units(few)]
+    units = []
+    for name in dict.fromkeys([*missing, *unclean]):
+        beside = name in unclean
+        units += [replace(unit, beside=beside) for unit in _units(missing.get(name, []))]
+        ordered = sorted(unclean.get(name, {}).items(), key=lambda each: _place(each[1]))
+        for clean, u in ordered:
+            scores = enhanced.before(u.measures)
+            span = u.start, u.end, clean
+            units.append(Unit(u.recording, (span,), u.rate, True, scores))
     return units, reused
+
+
+def _passed(utterance: Utterance) -> bool:
+    """Whether the filters let it pass, and it can be converted."""
+    broken = utterance.outcome.outcome == "failed" and utterance.outcome.stage == "resample"
+    return utterance.outcome.stage in ("resample", "enhance", "transcribe") and not broken
+
+
+def _place(utterance: Utterance) -> tuple[int, int]:
+    return utterance.end, utterance.start
 
 
 def _units(utterances: list[Utterance]) -> Iterator[Unit]:
     """A recording's utterances by end, in units of UNIT_SECONDS: a unit's PCM is held in memory."""
+    if not utterances:
+        return
     recording, rate = utterances[0].recording, utterances[0].rate
     piece: list[Wanted] = []
     held = 0
-    for u in sorted(utterances, key=lambda u: (u.end, u.start)):
+    for u in sorted(utterances, key=_place):
         if piece and held + u.end - u.start > UNIT_SECONDS * rate:
             yield Unit(recording, tuple(piece), rate)
             piece, held = [], 0
@@ -94,7 +135,7 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
 
     Units of one recording follow each other and share one decode.
     """
-    for _, group in groupby(units, key=lambda unit: unit.name):
+    for _, group in groupby(units, key=lambda unit: (unit.name, unit.enhanced)):
         yield from _convert(list(group), job)
 
 
@@ -139,12 +180,17 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[Row]]:
                     broken = fault if shared else None  # the shared decode has ended
                 else:
                     try:
-                        samples = pcm.of_clip(clip, job.resample)
+                        if unit.enhanced:
+                            samples, scores = enhancing.of_clip(clip, job, unit.scores)
+                        else:
+                            samples = pcm.of_clip(clip, job.resample)
                         held = samples, blobs.sha256(samples)
                     except (ItemError, MemoryError) as error:
                         fault = _code(error)
             if held is not None:
                 rows.append(_row(unit, span, held, job))
+                if unit.enhanced:
+                    rows[-1]["measures"] = list(scores)
             else:
                 assert fault is not None
                 rows += failure(replace(unit, spans=(span,)), *fault)

@@ -10,6 +10,7 @@ SHELVES = (
     "diarizers",
     "segmenters",
     "filters",
+    "enhance",
     "resamplers",
     "levels",
     "asr",

@@ -44,7 +44,7 @@ class UpToDate:
         self._job, self._shards, self._index = job, sorted(shards), index
         told = recipe.settings_of(job)
         self._settings = digest(
-            [told[name] for name in stage.PER_SHARD],
+            [told.get(name) for name in (*stage.PER_SHARD, "enhance")],
             job.filter.measure_all,
             {**recipe.recipes_of(job), "weights": stage.weights_of(job)},
             datacard.libraries(),

@@ -10,6 +10,10 @@ from tasks import shelves
 from tasks.weights import finding, registry
 
 SPEAKERS = all(finding.state(model) == "ok" for model in registry.fetched("speakers"))
+GTCRN = finding.state(registry.GTCRN) == "ok"
+needs_gtcrn = pytest.mark.skipif(
+    not GTCRN, reason="its weights are not here: type `uttermill models fetch gtcrn`"
+)
 needs_speakers = pytest.mark.skipif(
     not SPEAKERS, reason="its weights are not here: type `uttermill models fetch speakers`"
 )

@@ -120,7 +120,8 @@ LAYERS = (
     "tasks.served",
     "tasks.recipe",
     "tasks.checkpoints",
-    "tasks.sources tasks.diarizers tasks.segmenters tasks.filters tasks.resamplers tasks.asr "
+    "tasks.sources tasks.diarizers tasks.segmenters tasks.filters tasks.enhance "
+    "tasks.resamplers tasks.asr "
     "tasks.text tasks.formats",
     "tasks.levels",
     "tasks.stages",

@@ -47,6 +47,9 @@ STAGES: dict[str, Entry] = {
     # These say something only where there are several; `test_agreement.py` has both.
     "transcribe.when": Entry(THRESHOLD),
     "transcribe.asr": Entry(THRESHOLD),
+    # These choose between two clips; `test_enhance.py` has both.
+    "transcribe.hear": Entry(THRESHOLD),
+    "package.audio": Entry(THRESHOLD),
     "transcribe.llm_text": Entry(RECIPE),  # `test_llm_text.py` has a server
     "transcribe.verdicts": Entry(THRESHOLD, [{"use": "empty_text", "min_chars": 2}]),
     "transcribe.language_by": Entry(THRESHOLD, "clip"),
@@ -92,7 +95,18 @@ _VAD = {
     "min_speech_ms": Entry(RECIPE, 300), "speech_pad_ms": Entry(RECIPE, 50),
 }  # fmt: skip
 _AT_TURNS = {"min_turn_seconds": Entry(THRESHOLD, 1.0), "mixed": Entry(THRESHOLD, True)}
+_ENHANCED = {
+    "limit_db": Entry(RECIPE, 6.0), "min_ovrl": NUMBER, "keep_if_better": Entry(THRESHOLD, False),
+}  # fmt: skip
 SHELVES: dict[str, dict[str, Entry]] = {
+    "enhance.none": {},
+    "enhance.deepfilter": {**_ENHANCED, "path": Entry(TRANSIENT, "/models")},
+    "enhance.gtcrn": {**_ENHANCED, "path": Entry(TRANSIENT, "/models")},
+    "enhance.separator_onnx": {
+        **_ENHANCED, "path": Entry(TRANSIENT, "/models"), "licence": Entry(THRESHOLD, "MIT"),
+        "n_fft": Entry(RECIPE, 2048), "hop": Entry(RECIPE, 512), "gives": Entry(RECIPE, "voice"),
+        "denoise": Entry(RECIPE, False),
+    },
     "diarizers.none": {},
     "diarizers.given": _AT_TURNS,
     "diarizers.segments": {
@@ -258,7 +272,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
 
 #: What a source says goes into its listing, and from there into the recipes of the recordings:
 #: content and segments into cuts, the language into transcripts.
-_SOURCE = dict.fromkeys(("kind", "path", "name", "licence", "language", "expect_broken"))
+_SOURCE = dict.fromkeys(("kind", "path", "name", "licence", "language", "expect_broken", "rttm"))
 SOURCES: dict[str, set[str]] = {
     "folder": {*_SOURCE},
     "kaldi": {*_SOURCE, "root"},
@@ -278,8 +292,8 @@ TLS = {"ca_file", "cert", "key"}
 
 #: No rule on one clip: `test_duplicates.py` sees that these thresholds decide.
 CORPUS_WIDE = {"filters.duplicate", "text.char_duration"}
-#: `test_formats.py` writes those, and `test_speakers.py` cuts at turns.
-NO_RULES = ("formats.", "diarizers.")
+#: `test_formats.py` writes those, `test_speakers.py` cuts at turns, `test_enhance.py` enhances.
+NO_RULES = ("formats.", "diarizers.", "enhance.")
 PLUGIN_FIELDS = [(name, field) for name, fields in SHELVES.items() for field in fields]
 
 

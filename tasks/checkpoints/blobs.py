@@ -26,6 +26,14 @@ def folder(out: Path, shard: str) -> Path:
     return out / "audio" / shard
 
 
+def beside(row: Row) -> list[Row]:
+    """The row of a packaged row's enhanced clip, where both are packaged."""
+    if (sha := row.get("sha256_enhanced")) is None:
+        return []
+    place = {"blob": row.get("beside_blob"), "blob_offset": row.get("beside_offset")}
+    return [{**row, **place, "sha256": sha}]
+
+
 def sha256(pcm: Pcm) -> str:
     return hashlib.sha256(np.ascontiguousarray(pcm, dtype="<i2").tobytes()).hexdigest()
 

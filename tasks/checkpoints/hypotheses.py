@@ -26,7 +26,7 @@ def further(recognisers: tuple[Plugin, ...]) -> tuple[TranscribeSettings, ...]:
 def recipes(settings: TranscribeSettings, weights: str, utterance: Utterance) -> tuple[str, ...]:
     """The recipe of each further transcript. `weights`: identities of all models, one a line."""
     others = zip(further(settings.recognisers), weights.split("\n")[1:], strict=True)
-    audio, language = utterance.audio, utterance.forced
+    audio, language = utterance.hears or utterance.audio, utterance.forced
     return tuple(recipe.of_transcript(s, w, audio, language) for s, w in others)
 
 

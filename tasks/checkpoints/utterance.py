@@ -45,7 +45,11 @@ class Utterance:
     part_text: str | None = None  # words of `turn` in this part, where the source has their times
     company: Company | None = None  # the utterances of its window, where it shares one
     companion: bool = False  # dropped, but heard: it shares its window with one that is not
-    pcm: Row | None = None
+    pcm: Row | None = None  # what is heard
+    packed: Row | None = None  # what is packaged
+    beside: Row | None = None  # the enhanced clip, where both are packaged
+    enhanced: str | None = None  # recipe of its enhanced PCM; None: nothing is enhanced
+    hears: str | None = None  # recipe of what is heard, where it is not `audio`
     heard: Row | None = None
     others: tuple[Row, ...] = ()  # what further recognisers heard
     missing: tuple[int, ...] = ()  # which of those have still to hear it

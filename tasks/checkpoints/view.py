@@ -11,8 +11,17 @@ from functools import cached_property, partial
 from itertools import groupby
 
 from tasks import plugins, recipe
-from tasks.checkpoints import blobs, cuts, hypotheses, manifest, sharing, transcripts, written
-from tasks.checkpoints.cuts import Cut, segments_of
+from tasks.checkpoints import (
+    blobs,
+    cuts,
+    enhanced,
+    hypotheses,
+    manifest,
+    sharing,
+    transcripts,
+    written,
+)
+from tasks.checkpoints.cuts import Cut, segments_of, speakers_of
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.sharing import Company
 from tasks.checkpoints.texts import text_values
@@ -67,15 +76,19 @@ class ShardView:
 
     def cut_recipe(self, recording: Row) -> str:
         given, content = segments_of(recording), recording["content"]
-        turns = recipe.of_turns(self.job.speakers, content, given)
+        turns = self._of_turns(recording)
         text, language = recording["text"], recording["language"]
         chosen = self.job.filter.segmenter, content, given, turns, self.job.speakers
         return recipe.of_cut(*chosen, text, language)
 
+    def _of_turns(self, recording: Row) -> str | None:
+        told, fault = speakers_of(recording), recording.get("rttm_error")
+        return recipe.of_turns(self.job.speakers, recording["content"], told, fault)
+
     def turned(self, recording: Row) -> tuple[str | None, tuple[Turn, ...] | None]:
         """The recipe of a recording's turns, None where nobody asks who speaks; and the turns, None
         where they are not known."""
-        name = recipe.of_turns(self.job.speakers, recording["content"], segments_of(recording))
+        name = self._of_turns(recording)
         return name, None if name is None else self.turns.get(name)
 
     @cached_property
@@ -132,9 +145,11 @@ class ShardView:
     def transcript_recipe(self, utterance: Utterance) -> str:
         company = utterance.company.audio if utterance.company else ()
         weights = self.weights.partition("\n")[0]
-        return recipe.of_transcript(
-            self.job.transcribe, weights, utterance.audio, utterance.forced, company
-        )
+        audio = utterance.hears or utterance.audio
+        return recipe.of_transcript(self.job.transcribe, weights, audio, utterance.forced, company)
+
+    def enhanced_recipe(self, audio: str) -> str:
+        return recipe.of_enhanced(self.job.enhance, enhanced.scorer(self.job), audio)
 
     def further_recipes(self, utterance: Utterance) -> tuple[str, ...]:
         """Recipes of what further recognisers hear of it, where they are asked."""
@@ -176,10 +191,14 @@ class ShardView:
         recogniser, settings = plugins.resolve("asr", self.job.transcribe.backend)
         return float(recogniser.shared_seconds(settings))
 
+    @property
+    def _hears_enhanced(self) -> bool:
+        return recipe.enhancing(self.job) and self.job.transcribe.hear == "enhanced"
+
     def _companies(self, recording: Row, cut: Cut) -> dict[tuple[int, int], Company]:
         """Windows of several utterances, by each of their spans. Segments of the source are heard
         one by one."""
-        if not self._shared_seconds:
+        if not self._shared_seconds or self._hears_enhanced:
             return {}
         spans = (span for span in cut.spans if span["kind"] == "utterance")
         free = [
@@ -214,6 +233,8 @@ class ShardView:
             cut.fingerprints.get((start, end, index), {}),
             index is None and start == 0 and end == cut.decoded,
         )
+        if recipe.enhancing(self.job):
+            utterance.enhanced = self.enhanced_recipe(utterance.audio)
         utterance.voice = self._voice(recording, span)
         if self.people:
             utterance.person = self.people.get(utterance.id)
@@ -261,13 +282,35 @@ class ShardView:
                     and utterance.company in heard
                 )
                 if kept or utterance.companion:
-                    utterance.pcm = row = self.audio.get(utterance.audio)
+                    utterance.pcm = utterance.packed = row = self.audio.get(utterance.audio)
                     if kept and row:
                         error = row["error_code"]
                         utterance.outcome = (
                             _failed("resample", row) if error else Outcome("pending", "transcribe")
                         )
+                    if kept and utterance.enhanced:
+                        self._enhance(utterance, self.audio.get(utterance.enhanced))
                 yield utterance
+
+    def _enhance(self, utterance: Utterance, row: Row | None) -> None:
+        """Take the enhanced clip's row into account: its scores, the verdict on them, and which
+        of the two clips is heard and packaged."""
+        if utterance.outcome != Outcome("pending", "transcribe"):
+            return
+        if row is None or row["error_code"]:
+            pending = Outcome("pending", "resample")
+            utterance.outcome = pending if row is None else _failed("enhance", row)
+            return
+        utterance.measures = {**dict(row["measures"]), **utterance.measures}
+        if not utterance.spared and (no := judge(utterance.measures, enhanced.rules(self.job))):
+            utterance.outcome = Outcome("dropped", "enhance", no.reason, no.value, no.threshold)
+        if self.job.package.audio == "both":
+            utterance.beside = row
+        if enhanced.counts(self.job, row):
+            if self.job.package.audio == "enhanced":
+                utterance.packed = row
+            if self._hears_enhanced:
+                utterance.pcm, utterance.hears = row, row["audio"]
 
     @cached_property
     def text_measures(self) -> tuple[tuple[TextVerdict, StageSettings], ...]:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tasks import plugins, recipe, storage
-from tasks.checkpoints import index
+from tasks.checkpoints import enhanced, index
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.texts import text_columns
 from tasks.checkpoints.utterance import Utterance
@@ -59,6 +59,7 @@ def schema_of(job: Job) -> pa.Schema:
         for plugin in job.filter.filters
         for column in plugins.load("filters", plugin.use).COLUMNS
     ]
+    measures = [*dict.fromkeys([*measures, *enhanced.columns(job)])]
     names = [*SHARED_COLUMNS, *text_columns(job.transcribe.verdicts), *measures]
     return pa.schema([*FIXED, *((name, pa.float64()) for name in names)])
 
@@ -109,6 +110,8 @@ def _measuring(job: Job) -> JsonObject:
     # These choose the text that the verdicts judge.
     transcribe = job.transcribe
     found["text"] = [transcribe.text, transcribe.close_wer, transcribe.language_by]
+    if recipe.enhancing(job) and transcribe.hear == "enhanced":
+        found["text"] += [transcribe.hear, recipe.settings_of_plugin("enhance", job.enhance)]
     if transcribe.backends:
         found["text"] += [transcribe.asr, transcribe.model_dump(mode="json")["when"]]
     # Settings that change what a verdict on text measures.
@@ -189,9 +192,14 @@ def columns_asked(job: Job) -> set[str]:
 
 def rules_asked(job: Job) -> tuple[Rule, ...]:
     return (
-        *rules_of("filters", job.filter.filters),
+        *measured_rules(job),
         *rules_of("text", job.transcribe.verdicts),
     )
+
+
+def measured_rules(job: Job) -> tuple[Rule, ...]:
+    """Those on what is measured of a clip, before it is heard."""
+    return (*rules_of("filters", job.filter.filters), *enhanced.rules(job))
 
 
 def passes(table: pa.Table, asked: Iterable[Rule]) -> pa.ChunkedArray:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tasks import masking, plugins, recipe, storage
 from tasks.accounting import summary
+from tasks.checkpoints import enhanced
 from tasks.dataset import card_readme, composition
 from tasks.job import Job
 from tasks.json_types import JsonObject
@@ -114,6 +115,8 @@ def describe(job: Job, gathered: JsonObject, staging: Path) -> JsonObject:
 def _models(job: Job) -> JsonObject:
     """Known models, beside the recognisers', that touched the version; nothing where none did."""
     chosen = [("diarizers", job.speakers), *(("filters", each) for each in job.filter.filters)]
+    if recipe.enhancing(job):
+        chosen += [("filters", enhanced.scorer(job)), ("enhance", job.enhance)]
     resolved = [plugins.resolve(shelf, plugin) for shelf, plugin in chosen]
     found = {m.name: m for module, own in resolved for m in module.known_models(own)}
     told = [

@@ -22,10 +22,11 @@ class Change(NamedTuple):
 def between(before: Job, after: Job) -> list[Change]:
     """Settings that can change a dataset and differ, with defaults filled in."""
     then, now = recipe.settings_of(before), recipe.settings_of(after)
+    none = {"use": "none"}  # settings say nothing of a step that is off
     return [
         change
-        for part in ("sources", "filter", "resample", "transcribe", "package")
-        for change in _between(part, then[part], now[part])
+        for part in ("sources", "filter", "enhance", "resample", "transcribe", "package")
+        for change in _between(part, then.get(part, none), now.get(part, none))
     ]
 
 
@@ -46,6 +47,8 @@ def of_models(described: JsonObject, job: Job) -> list[Change]:
     for part, name in (("filter", "segmenter"), ("resample", "resampler"), ("resample", "levels")):
         if before[part].get(name) == after[part][name] and then.get(name) != now[name]:
             found.append(Change(f"{part}.{name}", *_CODE))
+    if before.get("enhance") == after.get("enhance") and then.get("enhance") != now.get("enhance"):
+        found.append(Change("enhance", *_CODE))
     measured = {entry["use"]: entry for entry in before["filter"]["filters"]}
     for entry in after["filter"]["filters"]:
         use = entry["use"]

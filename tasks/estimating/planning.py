@@ -126,6 +126,7 @@ class Causes:
     measures: list[str]  # cuts and measures are made again
     limits: list[str]  # other utterances pass the filters
     pcm: list[str]
+    enhanced: list[str]
     texts: list[str]
     version: list[str]  # only what is published
 
@@ -140,7 +141,15 @@ class Causes:
         spoken = [name for name in named("sources.") if name.endswith(".language")]
         rest = [name for name in named("transcribe.", "package.") if name not in heard]
         measures = [c.setting for c in changes.measuring(found)]
-        return cls(found, measures, named("filter."), named("resample."), heard + spoken, rest)
+        return cls(
+            found,
+            measures,
+            named("filter."),
+            named("resample."),
+            named("enhance"),
+            heard + spoken,
+            rest,
+        )
 
 
 class _Walk:
@@ -178,6 +187,13 @@ class _Walk:
         if not kept:
             return
         pcm, text = utterance.audio, view.transcript_recipe(utterance)
+        if clean := utterance.enhanced:
+            if clean in view.audio or clean in seen:
+                self.stages["resample"].reuse += 1
+            else:
+                because = self.causes.enhanced or self.causes.pcm or self.causes.limits
+                self.stages["resample"].add(1, seconds, because, bool(self.causes.enhanced))
+            seen.add(clean)
         there = {pcm} & view.audio.keys() | {text} & view.transcripts.keys()
         earlier = self.causes.limits or self.causes.pcm
         causes, again = self.causes.texts or earlier, bool(self.causes.texts)

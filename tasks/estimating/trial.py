@@ -138,7 +138,7 @@ def manifest_bytes(job: Job, shards: Sequence[str]) -> tuple[int, float]:
         bare = _parquet(schema.empty_table())
         empty += bare
         tables = [
-            part.table.cast(schema)
+            part.table.select(schema.names).cast(schema)
             for shard in shards
             for part in manifest.read(job.out, name, shard)
         ]

@@ -28,6 +28,7 @@ def with_same_texts(now: Job, then: Job) -> Job:
     """`then` with what `now` converts and hears: where it would do that anew, the texts that are
     there stand for those that would come."""
     same = {"backend": now.transcribe.backend, "backends": now.transcribe.backends}
+    same |= {"hear": now.transcribe.hear}
     transcribe = then.transcribe.model_copy(update=same)
     return replace(then, resample=now.resample, transcribe=transcribe)
 
@@ -80,7 +81,7 @@ def _of_part(job: Job, table: pa.Table) -> Sums:
     across = pc.and_(across, pc.not_equal(table["reason"], "weight"))
     failed = pc.or_(pc.equal(table["outcome"], "failed"), across)
     draw, weight = weights.draws(job.package, table)
-    good = decisions.passes(table, rules_of("filters", job.filter.filters))
+    good = decisions.passes(table, decisions.measured_rules(job))
     good = pc.and_(good, pc.invert(failed))
     waiting = pc.and_(good, pc.invert(table["heard"]))
     texts = decisions.passes(table, rules_of("text", job.transcribe.verdicts))

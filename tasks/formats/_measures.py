@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks import plugins, shelves
+from tasks.checkpoints import enhanced
 from tasks.checkpoints.manifest import Row
 from tasks.json_types import JsonObject
 from tasks.schema import UTTERANCES
@@ -20,6 +21,7 @@ _OF_SHELVES = {
     for name in shelves.names(shelf)
     for column in plugins.columns(shelf, name)
 }
+_OF_SHELVES |= {enhanced.after(column) for column in plugins.columns("filters", "dnsmos")}
 #: All measures of the plug-ins on the shelves, except the duration at the native rate: readers take
 #: a column of that name for the clip's own. Measures of plug-ins from elsewhere are not included.
 NAMES = (*_TRANSCRIPT, *sorted(_OF_SHELVES - {"duration"}))

@@ -6,7 +6,8 @@ hf_parquet/<split>/000000000.parquet    a row a clip, in row groups of at most 1
 the names that all formats have (from the folders alone it would call `dev` `validation`), and the
 types in the metadata `huggingface`: `audio` is an `Audio`, stored as struct<bytes, path>. Beside it
 stand `id`, `text`, `language`, `speaker`, `duration` (s), where the clip comes from, and
-its measures. Names do not tell how many files there are, so that a version that grows keeps them.
+its measures; and with `package.audio: both` the enhanced clip, `audio_enhanced`. Names do not tell
+how many files there are, so that a version that grows keeps them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tasks.checkpoints import blobs
 from tasks.checkpoints.manifest import Row
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _measures
 from tasks.json_types import JsonObject
@@ -28,7 +30,7 @@ VERSION = 2
 #: Columns that are taken from the row as they are.
 SPOKEN = ("text", "language", "speaker")
 ORIGIN = ("dataset", "source_id", "recording", "start", "end", "text_source")
-COLUMNS = ("id", *SPOKEN, *ORIGIN, *_clips.COLUMNS, *_measures.NAMES)
+COLUMNS = ("id", *SPOKEN, *ORIGIN, *_clips.COLUMNS, "sha256_enhanced", *_measures.NAMES)
 
 GROUP_ROWS = 100
 GROUP_BYTES = 32 << 20  # of audio; a group has one row at least
@@ -36,6 +38,7 @@ AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 REPEATED = ["language", "speaker", "dataset", "recording", "text_source"]
 _NAMES = {pa.string(): "string", pa.int64(): "int64", pa.float64(): "float64"}
 PROVES_SAMPLES = True
+HOLDS_BOTH = True
 
 
 class Settings(_clips.AudioSettings):
@@ -49,21 +52,27 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 def _schema(row: Row) -> pa.Schema:
     """Columns of a file, from one of its rows: all rows of a version have the same measures."""
     taken = _measures.of(row)
-    kinds = {"id": pa.string(), "audio": AUDIO, **{name: pa.string() for name in SPOKEN}}
+    clips = dict.fromkeys(_clips_of(row), AUDIO)
+    kinds = {"id": pa.string(), **clips, **{name: pa.string() for name in SPOKEN}}
     kinds |= {"duration": pa.float64()}
     kinds |= {name: _measures.type_of(name) for name in (*ORIGIN, *taken)}
     features: JsonObject = {
         name: {"dtype": _NAMES[kind], "_type": "Value"}
         for name, kind in kinds.items()
-        if name != "audio"
+        if name not in clips
     }
-    features["audio"] = {"sampling_rate": row["sample_rate"], "_type": "Audio"}
+    features |= {key: {"sampling_rate": row["sample_rate"], "_type": "Audio"} for key in clips}
     ordered = {"info": {"features": {name: features[name] for name in kinds}}}
     return pa.schema(list(kinds.items()), metadata={"huggingface": json.dumps(ordered)})
 
 
+def _clips_of(row: Row) -> dict[str, Row]:
+    """The row of each column of audio."""
+    return dict(zip(("audio", "audio_enhanced"), (row, *blobs.beside(row)), strict=False))
+
+
 def _facts(row: Row, duration: _clips.Durations = _clips.duration) -> JsonObject:
-    """All columns of a row but `audio`."""
+    """All columns of a row but those of audio."""
     return {
         **{name: row[name] for name in ("id", *SPOKEN, *ORIGIN)},
         "duration": duration(row["num_samples"], row["sample_rate"]),
@@ -85,13 +94,14 @@ def _groups(rows: Rows) -> Iterator[Rows]:
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
     schema = _schema(rows[0])
-    facts = [name for name in schema.names if name != "audio"]
+    clips = [*_clips_of(rows[0])]
+    facts = [name for name in schema.names if name not in clips]
     options = {
         # Samples hardly shrink, and a reader that wants one clip should not unpack a page.
         "compression": {
             **dict.fromkeys(facts, "zstd"),
-            "audio.bytes": "none",
-            "audio.path": "zstd",
+            **{f"{name}.bytes": "none" for name in clips},
+            **{f"{name}.path": "zstd" for name in clips},
         },
         "use_dictionary": REPEATED,
         "write_statistics": facts,
@@ -103,9 +113,14 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
             for group in _groups(rows):
                 entries = []
                 for row in group:
-                    data = _clips.encode(pcm(row), row["sample_rate"], settings.audio)
-                    audio = {"bytes": data, "path": f"{row['id']}.{settings.audio}"}
-                    entries.append({**_facts(row), "audio": audio})
+                    audio = {
+                        name: {
+                            "bytes": _clips.encode(pcm(clip), row["sample_rate"], settings.audio),
+                            "path": f"{row['id']}.{settings.audio}",
+                        }
+                        for name, clip in _clips_of(row).items()
+                    }
+                    entries.append({**_facts(row), **audio})
                 table = pa.Table.from_pylist(entries, schema=schema)
                 parquet.write_table(table, row_group_size=len(group))
     out.hashes[shard.path] = (file.sha.hexdigest(), file.size)
@@ -122,19 +137,21 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
             return [f"{shard.path} has {file.metadata.num_rows} rows, not {len(rows)}"]
         for number in range(file.num_row_groups):
             table = file.read_row_group(number, use_threads=False)
-            audio = table["audio"].combine_chunks()
-            clips = zip(audio.field("bytes"), audio.field("path").to_pylist(), strict=True)
-            for (data, path), facts in zip(
-                clips, table.drop_columns("audio").to_pylist(), strict=True
-            ):
+            names = [*_clips_of(rows[0])]
+            audio = {name: table[name].combine_chunks() for name in names}
+            for index, facts in enumerate(table.drop_columns(names).to_pylist()):
                 row = rows[at]
                 at += 1
                 place = f"{shard.path}: {row['id']}"
                 good = facts in (_facts(row, each) for each in _clips.WRITTEN)
-                if not good or path != f"{row['id']}.{settings.audio}":
+                wanted = f"{row['id']}.{settings.audio}"
+                paths = {each.field("path")[index].as_py() for each in audio.values()}
+                if not good or paths != {wanted}:
                     faults.append(f"{place} does not say what its row says")
-                view = memoryview(data.as_buffer()).cast("B")
-                faults += _clips.faults(row, place, view, settings.audio)
+                for name, clip in _clips_of(row).items():
+                    data = audio[name].field("bytes")[index].as_buffer()
+                    view = memoryview(data).cast("B")
+                    faults += _clips.faults(clip, place, view, settings.audio)
     return faults
 
 

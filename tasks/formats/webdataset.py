@@ -3,6 +3,8 @@
 webdataset/<split>/shard-000000000.tar   plain USTAR; no key has a dot or a slash
 webdataset/<split>/data.list             one tar's path a line
 
+With `package.audio: both`, `<key>.enhanced.wav` follows, the enhanced clip.
+
 With `energon: true`, Megatron-Energon reads the folder without `energon prepare`:
 
 webdataset/<split>/shard-000000000.tar.idx       where each sample begins
@@ -21,6 +23,7 @@ from pathlib import Path
 import pyarrow as pa
 from pydantic import Field
 
+from tasks.checkpoints import blobs
 from tasks.checkpoints.manifest import Row
 from tasks.formats import (
     Output,
@@ -42,8 +45,9 @@ FACTS = (
     *("id", "source_id", "dataset", "split", "recording", "start", "end"),
     *("num_samples", "sample_rate", "text", "text_source", "language", "speaker"),
 )
-COLUMNS = (*FACTS, "sha256")
+COLUMNS = (*FACTS, "sha256", "sha256_enhanced")
 PROVES_SAMPLES = True
+HOLDS_BOTH = True
 
 
 class Settings(_clips.AudioSettings):
@@ -78,6 +82,9 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
             tar.add(f"{key}.txt", row["text"].encode())
             data = _clips.parts(pcm(row), row["sample_rate"], settings.audio)
             tar.add(f"{key}.{settings.audio}", *data)
+            for clean in blobs.beside(row):
+                data = _clips.parts(pcm(clean), row["sample_rate"], settings.audio)
+                tar.add(f"{key}.enhanced.{settings.audio}", *data)
         end = tar.tell()
     if settings.energon:
         out.write(shard.files[1], _index.of(begins, end))
@@ -85,21 +92,24 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
     """Order, adjacency, headers, text, facts and decoded PCM; the index byte for byte."""
-    suffixes = ("json", "txt", settings.audio)
+    enhanced = [f"enhanced.{settings.audio}"] if blobs.beside(rows[0]) else []
+    suffixes = ("json", "txt", settings.audio, *enhanced)
+    size = len(suffixes)
     names = [f"{_tar.key(row['id'])}.{suffix}" for row in rows for suffix in suffixes]
     faults: list[str] = []
     exact = settings.audio == "wav"
     begins, end = [], 0
     members = _tar_check.compare(out, shard.path, names, faults, exact)
     for index, member in enumerate(members):
-        row = rows[index // 3]
+        row = rows[index // size]
         place = f"{shard.path}: {member.name}"
         end = member.end
-        if index % 3 == 0:
+        if index % size == 0:
             begins.append(member.offset)
-        if index % 3 == 2:
-            faults += _clips.faults(row, place, member.data, settings.audio)
-        elif bytes(member.data) not in _texts(row, index % 3):
+        if index % size >= 2:
+            clip = row if index % size == 2 else blobs.beside(row)[0]
+            faults += _clips.faults(clip, place, member.data, settings.audio)
+        elif bytes(member.data) not in _texts(row, index % size):
             faults.append(f"{place} does not say what its row says")
     if settings.energon:
         path = shard.files[1]

@@ -35,7 +35,7 @@ from tasks import corpuswide, recipe, storage
 from tasks.errors import CorruptManifest
 from tasks.job import Job
 from tasks.packaging import canonical, seeded, shard_decisions, speakers
-from tasks.packaging.plan import LAYOUT_COLUMNS, SOURCE_COLUMNS
+from tasks.packaging.plan import BESIDE_COLUMNS, LAYOUT_COLUMNS, SOURCE_COLUMNS
 from tasks.recipe import digest
 from tasks.schema import LEDGER
 
@@ -44,7 +44,7 @@ AT_ONCE = 8  # shards of a group
 SLICES = 64  # of a ledger
 LIST = "groups.json"
 #: Columns of a row that are not part of its content: where it lies, and its split.
-PLACES = (*(name for name, _ in SOURCE_COLUMNS), *LAYOUT_COLUMNS, "split")
+PLACES = (*(n for n, _ in (*SOURCE_COLUMNS, *BESIDE_COLUMNS)), *LAYOUT_COLUMNS, "split")
 SLOT = "slot"  # high 32 bits of the hash of a row's recording
 SLOTTED = pa.schema([*LEDGER, pa.field(SLOT, pa.uint32())])
 DIGESTS = pa.schema(
@@ -147,6 +147,7 @@ def groups(job: Job, keys: Mapping[str, str]) -> list[Group]:
     names = sorted(keys)
     package = [job.package.seed, job.package.text_form]  # what the decisions follow from of it
     what: list[object] = [FORMAT, shard_decisions.VERSION, *package, corpuswide.takes_part(job)]
+    what += ["audio", job.package.audio] if recipe.enhancing(job) else []
     what += ["voices"] if recipe.across_recordings(job) is not None else []
     found = []
     for low in range(0, len(names), AT_ONCE):

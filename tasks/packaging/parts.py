@@ -134,7 +134,7 @@ def all_linkable(job: Job, newest: Path, described: JsonObject) -> bool:
 
 
 def _published_schema(job: Job) -> pa.Schema:
-    sources = {name for name, _ in plan.SOURCE_COLUMNS}
+    sources = {name for name, _ in plan.sources_of(job)}
     fields = shard_decisions.row_schema(job)
     return pa.schema([field for field in fields if field.name not in sources])
 

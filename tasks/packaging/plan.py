@@ -31,8 +31,13 @@ from tasks.storage import tables
 
 #: Where a planned row's PCM is stored; not published.
 SOURCE_COLUMNS = [("work_shard", pa.string()), ("blob", pa.string()), ("blob_offset", pa.int64())]
+#: The same of the enhanced clip, where both are packaged.
+BESIDE_COLUMNS = [("beside_blob", pa.string()), ("beside_offset", pa.int64())]
 #: The columns that reading and checking a row's PCM needs.
-PCM_COLUMNS = ("sha256", "num_samples", *(name for name, _ in SOURCE_COLUMNS))
+PCM_COLUMNS = (
+    *("sha256", "sha256_enhanced", "num_samples"),
+    *(name for name, _ in (*SOURCE_COLUMNS, *BESIDE_COLUMNS)),
+)
 LAYOUT_COLUMNS = ("shard", "generation", "offset")  # that the layout fills in
 PLAN, HASHES = ".plan", "hashes"
 PART_BITS = 24  # of a shard's number: its place in its part
@@ -67,7 +72,7 @@ def write(
     """
     folder = home / PLAN / part_name(part)
     folder.mkdir(parents=True)
-    source_columns = [name for name, _ in SOURCE_COLUMNS]
+    source_columns = [name for name, _ in sources_of(job)]
     published = rows.drop_columns(source_columns)
     shards: list[OutputShard] = []
     more: dict[str, pa.Array] = {}
@@ -87,6 +92,11 @@ def write(
     _save(folder / "rows.arrow", laid_out.schema, batches)
     save_shards(folder, shards)
     return laid_out.drop_columns([*source_columns, *more])
+
+
+def sources_of(job: Job) -> list[tuple[str, pa.DataType]]:
+    """The columns of a row that say where its PCM is stored; not published."""
+    return [*SOURCE_COLUMNS, *(BESIDE_COLUMNS if job.package.audio == "both" else [])]
 
 
 def save_shards(folder: Path, shards: list[OutputShard]) -> None:

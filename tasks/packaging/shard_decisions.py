@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tasks import corpuswide, plugins, recipe, scoring, storage
 from tasks.accounting import ledger
-from tasks.checkpoints import hypotheses, texts, written
+from tasks.checkpoints import enhanced, hypotheses, texts, written
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.corpuswide import decisions, voices
@@ -137,7 +137,7 @@ HEARD = (
 
 
 def _row(job: Job, shard: str, u: Utterance, computed: Sequence[str]) -> Row:
-    assert u.pcm is not None
+    assert u.packed is not None
     assert u.heard is not None
     text, source = texts.final_text(job, u)
     heard = u.heard
@@ -161,28 +161,43 @@ def _row(job: Job, shard: str, u: Utterance, computed: Sequence[str]) -> Row:
         "source_path": u.recording["source_path"],
         "start": u.start / u.rate,
         "end": u.end / u.rate,
-        "num_samples": u.pcm["num_samples"],
-        "sample_rate": u.pcm["rate"],
+        "num_samples": u.packed["num_samples"],
+        "sample_rate": u.packed["rate"],
         "text": text,
         "text_source": source,
         "normalised": normalised,
         "hypothesis": heard["text"],
         "speaker": u.speaker,
-        "sha256": u.pcm["sha256"],
+        "sha256": u.packed["sha256"],
         "work_shard": shard,
-        "blob": u.pcm["blob"],
-        "blob_offset": u.pcm["offset"],
+        "blob": u.packed["blob"],
+        "blob_offset": u.packed["offset"],
+        **_beside(u.beside),
     }
+
+
+def _beside(clean: Row | None) -> Row:
+    """Columns of the enhanced clip, where both are packaged."""
+    if clean is None:
+        return {}
+    place = {"beside_blob": clean["blob"], "beside_offset": clean["offset"]}
+    return {**place, "sha256_enhanced": clean["sha256"]}
 
 
 def row_schema(job: Job) -> pa.Schema:
     """Columns of a row before the layout: the published ones, the measures, where its PCM is."""
     fields = [field for field in UTTERANCES if field.name not in plan.LAYOUT_COLUMNS]
     columns = [plugins.load("filters", plugin.use).COLUMNS for plugin in job.filter.filters]
-    for found in (*columns, texts.text_columns(job.transcribe.verdicts)):
+    measured = {
+        name: told for found in (*columns, enhanced.columns(job)) for name, told in found.items()
+    }
+    for found in (measured, texts.text_columns(job.transcribe.verdicts)):
         for column, (unit, doc) in found.items():
             fields.append(pa.field(column, pa.float64(), metadata={"doc": doc, "unit": unit}))
     if job.transcribe.llm_text:
         doc = "what became of a language model's punctuation: taken, or why the text stayed"
         fields.append(pa.field("llm_text", pa.string(), metadata={"doc": doc, "unit": ""}))
-    return pa.schema([*fields, *plan.SOURCE_COLUMNS])
+    if job.package.audio == "both":
+        doc = "hash of the enhanced clip's PCM, whose length and rate are the same"
+        fields.append(pa.field("sha256_enhanced", pa.string(), metadata={"doc": doc, "unit": ""}))
+    return pa.schema([*fields, *plan.sources_of(job)])

@@ -68,7 +68,8 @@ def write(job: Job, staging: Path, number: int) -> None:
     module, settings = _format(job, shard)
     rows = sources.located(job, plan.rows(staging, number, "id", *plan.PCM_COLUMNS))
     verify = not module.PROVES_SAMPLES
-    with storage.of(staging).writing(staging) as home, blobs.reading(job.out, rows, verify) as pcm:
+    clips = [each for row in rows for each in (row, *blobs.beside(row))]
+    with storage.of(staging).writing(staging) as home, blobs.reading(job.out, clips, verify) as pcm:
         out = Output(home)
         module.write(shard, rows, pcm, out, settings)
     plan.save_hashes(staging, number, out.hashes)
@@ -117,6 +118,7 @@ def _format(job: Job, shard: OutputShard) -> tuple[Format, StageSettings]:
 def _check_blobs(job: Job, rows: list[Row]) -> None:
     """CorruptManifest if blobs do not hold what the rows name; all damaged ones are discarded."""
     damaged: CorruptManifest | None = None
+    rows = [each for row in rows for each in (row, *blobs.beside(row))]
     with blobs.reading(job.out, rows) as pcm:
         for row in rows:
             try:

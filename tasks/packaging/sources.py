@@ -15,21 +15,19 @@ from tasks import storage
 from tasks.checkpoints.manifest import Row
 from tasks.errors import RunError
 from tasks.job import Job
-from tasks.packaging import decided
-from tasks.packaging.plan import SOURCE_COLUMNS
-
-NAMES = [name for name, _ in SOURCE_COLUMNS]
+from tasks.packaging import decided, plan
 
 
 def located(job: Job, rows: Sequence[Row]) -> list[Row]:
-    """The rows with SOURCE_COLUMNS, looked up in the decided groups where they lack them."""
+    """The rows with `plan.sources_of`, looked up in the decided groups where they lack them."""
     lacking = {row["id"] for row in rows if row["work_shard"] is None}
     if not lacking:
         return list(rows)
     found: dict[str, Row] = {}
+    names = [name for name, _ in plan.sources_of(job)]
     home = decided.home(job.out)
     for name in storage.of(job.out).folders(home):
-        table = decided.Group(home / name, ()).table("rows.arrow", ["id", *NAMES])
+        table = decided.Group(home / name, ()).table("rows.arrow", ["id", *names])
         hit = pc.is_in(table["id"], pa.array(sorted(lacking - found.keys()), pa.string()))
         if np.any(hit.to_numpy()):
             found |= {row.pop("id"): row for row in table.filter(hit).to_pylist()}

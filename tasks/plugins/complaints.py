@@ -17,6 +17,7 @@ PLACES = {
     ("speakers",): "diarizers",
     ("filter", "segmenter"): "segmenters",
     ("filter", "filters"): "filters",
+    ("enhance",): "enhance",
     ("resample", "resampler"): "resamplers",
     ("resample", "levels"): "levels",
     ("transcribe", "backend"): "asr",

@@ -14,6 +14,7 @@ def chosen(job: Job) -> Iterator[tuple[str, str]]:
         "diarizers": (job.speakers,),
         "segmenters": (job.filter.segmenter,),
         "filters": job.filter.filters,
+        "enhance": (job.enhance,),
         "resamplers": (job.resample.resampler,),
         "levels": job.resample.levels,
         "asr": job.transcribe.recognisers,

@@ -37,6 +37,8 @@ def load(shelf: Literal["segmenters"], use: str) -> contracts.SegmenterPlugin: .
 @overload
 def load(shelf: Literal["filters"], use: str) -> contracts.Filter: ...
 @overload
+def load(shelf: Literal["enhance"], use: str) -> contracts.EnhancerPlugin: ...
+@overload
 def load(shelf: Literal["resamplers"], use: str) -> contracts.Resampler: ...
 @overload
 def load(shelf: Literal["levels"], use: str) -> contracts.Level: ...
@@ -104,6 +106,10 @@ def resolve(
 def resolve(
     shelf: Literal["filters"], plugin: Plugin
 ) -> tuple[contracts.Filter, StageSettings]: ...
+@overload
+def resolve(
+    shelf: Literal["enhance"], plugin: Plugin
+) -> tuple[contracts.EnhancerPlugin, StageSettings]: ...
 @overload
 def resolve(
     shelf: Literal["resamplers"], plugin: Plugin

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks import plugins, schema
+from tasks.checkpoints import enhanced
 from tasks.checkpoints.verdicts import rules_of
 from tasks.corpuswide import decisions
 from tasks.job import Job
@@ -41,7 +42,8 @@ class Asked:
 def asked_of(job: Job) -> list[Asked]:
     chosen: list[tuple[str, Plugin]] = [("filters", p) for p in job.filter.filters]
     chosen += [("text", p) for p in job.transcribe.verdicts]
-    return [Asked(s, p.use, rule) for s, p in chosen for rule in rules_of(s, (p,))]
+    found = [Asked(s, p.use, rule) for s, p in chosen for rule in rules_of(s, (p,))]
+    return found + [Asked("enhance", job.enhance.use, rule) for rule in enhanced.rules(job)]
 
 
 def units(job: Job) -> dict[str, tuple[str, str]]:
@@ -59,6 +61,7 @@ def units(job: Job) -> dict[str, tuple[str, str]]:
     found["seconds"] = ("s", "length of the utterance")
     for plugin in job.filter.filters:
         found.update(plugins.columns("filters", plugin.use))
+    found.update(enhanced.columns(job))
     for plugin in job.transcribe.verdicts:
         found.update(plugins.columns("text", plugin.use))
     return found

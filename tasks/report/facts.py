@@ -146,7 +146,7 @@ MEANINGS = {
 
 def _in_order(reasons: Mapping[str, JsonObject]) -> Iterable[tuple[str, JsonObject]]:
     """In the order of stages, then the largest first."""
-    order = ("shard", "filter", "resample", "transcribe", "package")
+    order = ("shard", "filter", "enhance", "resample", "transcribe", "package")
 
     def key(item: tuple[str, JsonObject]) -> tuple[int, float, str]:
         stage = item[0].partition(".")[0]

@@ -24,7 +24,7 @@ from tasks.segmenters import Segmenter, Span, _spoken
 from tasks.settings import Plugin, StageSettings
 from tasks.settings.base import Shelf
 
-VERSION = 1
+VERSION = 2  # edges by the level of the speech itself, letters count
 
 
 class Settings(StageSettings):

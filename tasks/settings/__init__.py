@@ -15,6 +15,7 @@ from tasks.settings.sources import AnySource, Source, SourceSettings
 from tasks.settings.stages import (
     Backend,
     Diarizer,
+    Enhancer,
     Filter,
     FilterSettings,
     Format,
@@ -35,6 +36,7 @@ __all__ = [
     "AnySource",
     "Backend",
     "Diarizer",
+    "Enhancer",
     "Filter",
     "FilterSettings",
     "Format",

@@ -19,6 +19,7 @@ from tasks.settings.servers import LlmText
 Diarizer = Annotated[Plugin, Shelf("diarizers", "Diarizer")]
 Segmenter = Annotated[Plugin, Shelf("segmenters", "Segmenter")]
 Filter = Annotated[Plugin, Shelf("filters", "Filter", listed=True)]
+Enhancer = Annotated[Plugin, Shelf("enhance", "Enhancer")]
 Resampler = Annotated[Plugin, Shelf("resamplers", "Resampler")]
 Level = Annotated[Plugin, Shelf("levels", "Level", listed=True)]
 Backend = Annotated[Plugin, Shelf("asr", "Recogniser")]
@@ -108,6 +109,12 @@ class TranscribeSettings(StageSettings):
 
     backend: Backend = Field(
         Plugin(use="faster_whisper"), description="The recogniser; none: the sources' texts alone."
+    )
+    hear: Literal["original", "enhanced"] = Field(
+        "original",
+        json_schema_extra=THRESHOLD,
+        description="What recognisers hear of a clip that the step enhance has cleaned; most hear "
+        "the original better.",
     )
     backends: tuple[OneOfBackends, ...] = Field(
         (),
@@ -222,6 +229,12 @@ class PackageSettings(StageSettings):
         json_schema_extra=THRESHOLD,
         min_length=1,
         description="What is written of a version, each once.",
+    )
+    audio: Literal["enhanced", "original", "both"] = Field(
+        "enhanced",
+        json_schema_extra=THRESHOLD,
+        description="Which audio of a clip is packaged: what the step enhance gave, where it is "
+        "on; the original; or both, as two fields of formats that can hold them.",
     )
     compression: Literal["none"] = Field(
         "none",

@@ -7,7 +7,7 @@ finds what a shard lacks, computes it in order, and says how a failed unit is re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -95,6 +95,10 @@ class Stage(StageModule[U], Protocol[U]):
     ROUNDS: int = 1
     #: Units are computed together: the time of a single one cannot be measured.
     BATCHED: bool = False
+
+    def schema_of(self, rows: Sequence[Row]) -> pa.Schema:
+        """Of these rows, where some need more columns than most."""
+        return self.SCHEMA
 
     def load(self, job: Job) -> None:
         """Have its model in memory, where it has one."""

@@ -85,13 +85,13 @@ def streamed(clip: Clip, settings: ResampleSettings) -> Iterator[Int16] | None:
         return None
     monos = (to_mono(block, settings.mono) for block in clip.blocks())
     if clip.rate == settings.rate:
-        return (to_int16(_finite(mono)) for mono in monos)
+        return (to_int16(finite(mono)) for mono in monos)
     plugin, options = plugins.resolve("resamplers", settings.resampler)
     if plugin.stream is None:
         return None
-    finite = (_finite(block) for block in _evenly(monos))
-    made = plugin.stream(finite, clip.rate, settings.rate, options)
-    return (to_int16(_finite(block)) for block in made)
+    sound = (finite(block) for block in evenly(monos))
+    made = plugin.stream(sound, clip.rate, settings.rate, options)
+    return (to_int16(finite(block)) for block in made)
 
 
 def _convert(blocks: Iterable[Float], n: int, src_hz: int, settings: ResampleSettings) -> Int16:
@@ -103,7 +103,7 @@ def _convert(blocks: Iterable[Float], n: int, src_hz: int, settings: ResampleSet
     if settings.levels:
         return to_int16(_levelled(monos, n, length, src_hz, settings))
     if src_hz == settings.rate:
-        return to_int16(_finite(_joined(list(monos))))
+        return to_int16(finite(_joined(list(monos))))
     result = np.zeros(length, np.int16)
     _fill(result, monos, n, src_hz, settings, to_int16)
     return result
@@ -120,7 +120,7 @@ def _levelled(
             f"{LEVEL_UP_TO_S} s",
         )
     if src_hz == settings.rate:
-        samples = _finite(_joined(list(monos)))
+        samples = finite(_joined(list(monos)))
     else:
         samples = np.zeros(length, np.float32)
         _fill(samples, monos, n, src_hz, settings, lambda block: block)
@@ -129,7 +129,7 @@ def _levelled(
         samples = plugin.apply(samples, settings.rate, options)
         if len(samples) != length:
             raise AssertionError(f"level {chosen.use} gave {len(samples)} of {length} samples")
-    return _finite(samples)
+    return finite(samples)
 
 
 def _fill(
@@ -145,7 +145,7 @@ def _fill(
     plugin, options = plugins.resolve("resamplers", settings.resampler)
     at = 0
     for block in _resampled(monos, n, src_hz, settings, plugin, options):
-        part = cast(_finite(block))
+        part = cast(finite(block))
         room = part[: length - at]
         result[at : at + len(room)] = room
         at += len(part)
@@ -169,13 +169,13 @@ def _resampled(
     options: StageSettings,
 ) -> Iterator[Float]:
     if n <= STREAM_ABOVE_S * src_hz or plugin.stream is None:
-        yield plugin.resample(_finite(_joined(list(monos))), src_hz, settings.rate, options)
+        yield plugin.resample(finite(_joined(list(monos))), src_hz, settings.rate, options)
         return
-    blocks = (_finite(block) for block in _evenly(monos))
+    blocks = (finite(block) for block in evenly(monos))
     yield from plugin.stream(blocks, src_hz, settings.rate, options)
 
 
-def _evenly(monos: Iterator[Float]) -> Iterator[Float]:
+def evenly(monos: Iterator[Float]) -> Iterator[Float]:
     """The same samples in blocks of exactly BLOCK, the last one shorter."""
     held: list[Float] = []
     count = 0
@@ -194,7 +194,8 @@ def _joined(pieces: list[Float]) -> Float:
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
-def _finite(samples: Float) -> Float:
+def finite(samples: Float) -> Float:
+    """The samples; ItemError `non_finite` where one is NaN or infinite."""
     if not np.isfinite(samples).all():
         raise ItemError("non_finite", "a sample is NaN or infinite")
     return samples

@@ -31,7 +31,7 @@ def forget(out: Path) -> int:
                     rows = part.table.filter(pc.invert(dead)).to_pylist()
                     meta = {k: v for k, v in part.meta.items() if k not in ("stage", "shard")}
                     if rows:  # in the same place: of equal items the first part's stand
-                        schema = contract.find(name).SCHEMA
+                        schema = contract.find(name).schema_of(rows)
                         manifest.commit(out, name, shard, rows, schema, meta, part.number)
                     storage.remove(part.path)
                     count += bad

@@ -185,7 +185,7 @@ class Sink:
         if any("pcm" in row for row in rows):
             rows = self._store(rows)
         out, meta = self.job.out, self.module.meta(self.job)
-        manifest.commit(out, self.stage, self.shard, rows, self.module.SCHEMA, meta)
+        manifest.commit(out, self.stage, self.shard, rows, self.module.schema_of(rows), meta)
 
     def _store(self, rows: list[Row]) -> list[Row]:
         """Write the PCM of rows into one blob; the rows then say where it lies."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from tasks import plugins, storage
+from tasks import plugins, recipe, storage
 from tasks.checkpoints import blobs, manifest, written
 from tasks.checkpoints.cuts import TURNS
 from tasks.checkpoints.manifest import Part, Row
@@ -88,7 +88,16 @@ class _View(ShardView):
             texts |= {each for u in self.decided() for each in self.further_recipes(u)}
         answers = (written.asked(self.job, u) for u in self.decided())
         texts |= {answer.recipe for answer in answers if answer is not None}
-        return {u.audio for u in utterances}, texts
+        audio = {u.audio for u in utterances}
+        if not recipe.enhancing(self.job):
+            return audio, texts
+        clean = {u.enhanced for u in utterances if u.enhanced}
+        if self.job.transcribe.hear == "enhanced":
+            for utterance in utterances:  # thresholds choose which of the two is heard
+                utterance.hears = utterance.enhanced
+                texts.add(self.transcript_recipe(utterance))
+                texts.update(self.further_recipes(utterance))
+        return audio | clean, texts
 
 
 def unneeded(

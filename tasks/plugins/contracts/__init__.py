@@ -7,6 +7,7 @@ A file on a shelf, or your own module, is a plug-in when it has every member of 
     diarizers    DiarizerModule        DiarizerPlugin
     segmenters   SegmenterModule       SegmenterPlugin
     filters      FilterModule          Filter
+    enhance      EnhancerModule        EnhancerPlugin
     resamplers   ResamplerModule       Resampler
     levels       LevelModule           Level
     asr          RecogniserModule      Recogniser
@@ -30,6 +31,7 @@ from tasks.plugins.contracts.base import (
     VersionedModule,
 )
 from tasks.plugins.contracts.diarizers import DiarizerModule, DiarizerPlugin
+from tasks.plugins.contracts.enhance import EnhancerModule, EnhancerPlugin
 from tasks.plugins.contracts.filters import Filter, FilterModule
 from tasks.plugins.contracts.formats import Format, FormatModule
 from tasks.plugins.contracts.levels import Level, LevelModule
@@ -44,6 +46,8 @@ __all__ = [
     "Contract",
     "DiarizerModule",
     "DiarizerPlugin",
+    "EnhancerModule",
+    "EnhancerPlugin",
     "Filter",
     "FilterModule",
     "Format",
@@ -83,6 +87,7 @@ CONTRACTS = {
     "diarizers": Contract("diarizer", DiarizerModule, DiarizerPlugin),
     "segmenters": Contract("segmenter", SegmenterModule, SegmenterPlugin),
     "filters": Contract("filter", FilterModule, Filter),
+    "enhance": Contract("enhancer", EnhancerModule, EnhancerPlugin),
     "resamplers": Contract("resampler", ResamplerModule, Resampler),
     "levels": Contract("level", LevelModule, Level),
     "asr": Contract("recogniser", RecogniserModule, Recogniser),

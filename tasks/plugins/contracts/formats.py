@@ -163,6 +163,9 @@ class Format(FormatModule, LoadedPlugin, Protocol):
     SIZED: bool = False
     #: `check` compares every sample of every clip.
     PROVES_SAMPLES: bool = False
+    #: It writes the enhanced clip beside the original, where `checkpoints.blobs.beside` gives its
+    #: row; `sha256_enhanced` is among its COLUMNS.
+    HOLDS_BOTH: bool = False
     #: The bytes of a shard hold its number.
     NUMBERED: bool = False
     #: Clips that the format's usual reader drops: `run` warns about them.

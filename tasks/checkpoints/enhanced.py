@@ -1,0 +1,92 @@
+"""What is stored of an enhanced clip: its PCM, and DNSMOS before and after; and which one counts.
+
+Both clips are made and scored whatever the limits are, so that `keep_if_better` and `min_ovrl` are
+verdicts like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from tasks import plugins, recipe, shelves
+from tasks.checkpoints.manifest import Row
+from tasks.errors import ConfigError
+from tasks.job import Job
+from tasks.plugins.contracts import Columns
+from tasks.plugins.rules import Limit, Rule, Within
+from tasks.settings import Plugin
+
+OVRL = "dnsmos_ovrl"
+Scores = tuple[tuple[str, float | None], ...]  # by column
+
+
+def scorer(job: Job) -> Plugin:
+    """The filter `dnsmos` as the settings have it, else with its defaults."""
+    chosen = (plugin for plugin in job.filter.filters if plugin.use == "dnsmos")
+    return next(chosen, Plugin(use="dnsmos"))
+
+
+def after(column: str) -> str:
+    return f"{column}_enhanced"
+
+
+def columns(job: Job) -> Columns:
+    """Of the scores of both clips; none where nothing is enhanced."""
+    if not recipe.enhancing(job):
+        return {}
+    before = plugins.columns("filters", "dnsmos")
+    told = {
+        after(name): (unit, f"{doc}, of the enhanced clip") for name, (unit, doc) in before.items()
+    }
+    return {**before, **told}
+
+
+def before(measures: Mapping[str, float | None]) -> Scores:
+    """The original's scores among an utterance's measures, where the filter `dnsmos` took them."""
+    names = plugins.columns("filters", "dnsmos")
+    return tuple((name, measures[name]) for name in names if name in measures)
+
+
+def rules(job: Job) -> tuple[Rule, ...]:
+    return _rules(job.enhance)
+
+
+@lru_cache(maxsize=8)
+def _rules(enhancer: Plugin) -> tuple[Rule, ...]:
+    if enhancer.use == "none":
+        return ()
+    _, settings = plugins.resolve("enhance", enhancer)
+    told = settings.model_dump()
+    least = told.get("min_ovrl")
+    original = (Within(OVRL, least),) if told.get("keep_if_better") else ()
+    return (Limit(after(OVRL), least, None, "low_dnsmos_ovrl", unless=original),)
+
+
+def check(job: Job) -> None:
+    """ConfigError where settings ask for enhanced clips that there are not, or for two clips of a
+    format that holds one, or where the model of the scores is missing."""
+    both = job.package.audio == "both"
+    for plugin in job.package.formats if both else ():
+        if not plugins.load("formats", plugin.use).HOLDS_BOTH:
+            able = [n for n in shelves.names("formats") if plugins.load("formats", n).HOLDS_BOTH]
+            raise ConfigError(
+                f"package.audio=both: the format {plugin.use} has one field of audio; those with "
+                f"two are {' and '.join(able)}"
+            )
+    if recipe.enhancing(job):
+        recipe.of_plugin("filters", scorer(job))
+        return
+    if both or job.transcribe.hear == "enhanced":
+        setting = "package.audio=both" if both else "transcribe.hear=enhanced"
+        raise ConfigError(f"{setting} needs enhanced clips: choose an enhancer by enhance.use")
+
+
+def counts(job: Job, row: Row) -> bool:
+    """Whether the enhanced clip is taken, of a row of it, and not the original."""
+    _, settings = plugins.resolve("enhance", job.enhance)
+    if not settings.model_dump().get("keep_if_better"):
+        return True
+    scores = dict(row["measures"])
+    old, new = scores.get(OVRL), scores.get(after(OVRL))
+    return old is not None and new is not None and new > old

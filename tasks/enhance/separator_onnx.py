@@ -1,0 +1,191 @@
+"""Takes music away with a UVR-MDX graph from a folder of yours, as Emilia-Pipe does.
+
+Such a graph has one input [1, 4, dim_f, dim_t]: real and imaginary part of the left and the right
+channel's spectrum at 44.1 kHz, Hann's window, dim_f of its bins; and gives the same of one of the
+two sources. A window has (dim_t - 1) hop samples, of which n_fft / 2 on each side are margin: the
+next one begins where their middles meet. Both channels are the same here. With `denoise` the model
+hears each window twice, once with its sign turned, and half the difference counts.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import scipy.fft
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tasks.enhance import Enhancer
+from tasks.enhance._settings import EnhancerSettings
+from tasks.errors import ConfigError
+from tasks.settings import THRESHOLD, TRANSIENT
+from tasks.weights import finding, registry
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+VERSION = 1
+RATE = 44_100
+ENGINES = {"onnxruntime": "InferenceSession"}
+ASKED_BY = "enhance.use=separator_onnx"
+
+Floats = NDArray[np.float32]
+
+
+class Settings(EnhancerSettings):
+    path: str = Field(
+        "",
+        json_schema_extra=TRANSIENT,
+        description="The graph, or a folder that holds one: UVR-MDX-NET-Inst_HQ_3.onnx for Emilia.",
+    )
+    licence: str = Field(
+        "unknown", json_schema_extra=THRESHOLD, description="Of the weights, for the data card."
+    )
+    n_fft: int = Field(6144, ge=64, multiple_of=2, description="Samples of a frame.")
+    hop: int = Field(1024, ge=16, description="Samples from a frame to the next.")
+    gives: Literal["music", "voice"] = Field(
+        "music", description="What the graph gives; of music, the rest of the mix is the voice."
+    )
+    denoise: bool = Field(
+        True, description="Hear each window twice, which halves the graph's noise."
+    )
+    limit_db: float | None = Field(
+        None, gt=0, le=100, description="Most that is taken away, dB. null: no limit."
+    )
+
+
+def identity(settings: Settings) -> str | None:
+    """The hash of the graph; None where there is none, which `check_weights` refuses."""
+    try:
+        return finding.sha256(_graph(settings))
+    except ConfigError:
+        return None
+
+
+def known_models(settings: Settings) -> tuple[registry.Model, ...]:
+    path = _graph(settings)
+    file = registry.File(path.name, finding.sha256(path), path.stat().st_size)
+    about, source = "separation of voice and music", "a folder of the user's"
+    told = about, source, settings.licence, (ASKED_BY,), (file,), ""
+    return (registry.Model(path.stem, *told),)
+
+
+def check_weights(settings: Settings) -> None:
+    """ConfigError where there is no graph, or one with another input."""
+    _dims(settings)
+
+
+def _graph(settings: Settings) -> Path:
+    path = Path(settings.path)
+    found = sorted(path.glob("*.onnx")) if path.is_dir() else [path]
+    if not settings.path or len(found) != 1 or not found[0].is_file():
+        raise ConfigError(
+            f"{ASKED_BY} needs a UVR-MDX graph, which is not there: type `--set "
+            "enhance.path=FILE`, the path of an .onnx file or of a folder with one; none is fetched"
+        )
+    return found[0]
+
+
+@lru_cache(maxsize=2)
+def _session(path: Path) -> onnxruntime.InferenceSession:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    try:
+        return onnxruntime.InferenceSession(
+            str(path), sess_options=options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:  # its errors have no base class of their own
+        raise ConfigError(f"{ASKED_BY}: {path} is no ONNX graph: {error}") from error
+
+
+def _dims(settings: Settings) -> tuple[int, int]:
+    """dim_f and dim_t of the graph."""
+    path = _graph(settings)
+    [given, *more] = _session(path).get_inputs()
+    shape = given.shape
+    if more or len(shape) != 4 or shape[1] != 4 or not all(isinstance(n, int) for n in shape[2:]):
+        raise ConfigError(
+            f"{ASKED_BY}: {path.name} is no UVR-MDX graph: its input is {shape}, not "
+            "[1, 4, dim_f, dim_t]"
+        )
+    dim_f, dim_t = shape[2:]
+    if dim_f > settings.n_fft // 2 + 1 or (dim_t - 1) * settings.hop <= settings.n_fft:
+        raise ConfigError(
+            f"{ASKED_BY}: frames of n_fft={settings.n_fft} every hop={settings.hop} do not fit "
+            f"{path.name}, which has {dim_f} bins and {dim_t} frames"
+        )
+    return dim_f, dim_t
+
+
+class Separator:
+    """One utterance, window by window."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._bins, self._frames = _dims(settings)
+        self._model = _session(_graph(settings))
+        at = np.arange(settings.n_fft) / settings.n_fft
+        self._window = (0.5 - 0.5 * np.cos(2 * np.pi * at)).astype(np.float32)
+        self._margin = settings.n_fft // 2
+        self._size = settings.hop * (self._frames - 1)
+        self._held = np.zeros(self._margin, np.float32)
+        self._due = 0  # samples that were pushed and not given
+
+    def push(self, samples: Floats) -> Floats:
+        self._due += len(samples)
+        self._held = np.concatenate([self._held, samples])
+        made = []
+        while len(self._held) >= self._size:
+            made.append(self._voice(self._held[: self._size]))
+            self._held = self._held[self._size - 2 * self._margin :]
+        found = np.concatenate(made) if made else np.zeros(0, np.float32)
+        self._due -= len(found)
+        return found
+
+    def finish(self) -> Floats:
+        due = self._due
+        return self.push(np.zeros(self._size, np.float32))[:due] if due else np.zeros(0, np.float32)
+
+    def _voice(self, mix: Floats) -> Floats:
+        """The voice of a window, without its margins."""
+        padded = np.pad(mix, self._margin, mode="reflect")
+        frames = np.lib.stride_tricks.sliding_window_view(padded, self._settings.n_fft)
+        spectrum = scipy.fft.rfft(frames[:: self._settings.hop] * self._window, axis=1).T
+        own = spectrum[: self._bins]
+        heard = np.stack([own.real, own.imag] * 2)[None].astype(np.float32)
+        given = self._run(heard)
+        if self._settings.denoise:
+            given = 0.5 * (given - self._run(-heard))
+        made = np.zeros_like(spectrum)
+        made[: self._bins] = given[0, 0] + 1j * given[0, 1]
+        samples = self._overlapped(scipy.fft.irfft(made.T, self._settings.n_fft, axis=1))
+        inner = slice(self._margin, -self._margin)
+        voice: Floats = samples[inner]
+        return mix[inner] - voice if self._settings.gives == "music" else voice
+
+    def _run(self, heard: Floats) -> Floats:
+        name = self._model.get_inputs()[0].name
+        found: Floats = self._model.run(None, {name: heard})[0]
+        return found
+
+    def _overlapped(self, frames: NDArray[np.float64]) -> Floats:
+        """Frames windowed, added, and divided by the sum of the squared windows."""
+        n_fft, hop = self._settings.n_fft, self._settings.hop
+        total = np.zeros((2, self._size + n_fft))
+        for number, frame in enumerate(frames):
+            at = slice(number * hop, number * hop + n_fft)
+            total[0, at] += frame * self._window
+            total[1, at] += self._window**2
+        inner = total[:, self._margin : self._margin + self._size]
+        found: Floats = (inner[0] / np.maximum(inner[1], 1e-8)).astype(np.float32)
+        return found
+
+
+def start(settings: Settings) -> Enhancer:
+    return Separator(settings)

@@ -1,0 +1,35 @@
+"""Enhancers take noise, music or other voices out of an utterance, before it is resampled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class Enhancer(Protocol):
+    """Hears one utterance, float32 [n] mono in units of full scale. What it gives in all has as
+    many samples as it got, and each stands where it stood; its memory does not grow with them."""
+
+    def push(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The next samples; those that are final, maybe none."""
+
+    def finish(self) -> NDArray[np.float32]:
+        """The utterance ended; the rest."""
+
+
+class EnhancerModule(VersionedModule, Protocol):
+    #: Hz, of what it hears and gives; the caller resamples.
+    RATE: int
+
+    def start(self, settings: PluginSettings) -> Enhancer:
+        """An enhancer for one utterance. It is pushed finite samples in blocks of one size, so the
+        result cannot depend on how the recording was decoded."""
+
+
+class EnhancerPlugin(EnhancerModule, LoadedPlugin, Protocol):
+    pass

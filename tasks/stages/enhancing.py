@@ -1,0 +1,100 @@
+"""From a decoded clip to the enhanced one, with its DNSMOS before and after.
+
+The channel that resample would take is brought to the enhancer's rate and back in blocks whose
+sizes follow from the clip alone; `limit_db` below it, the original is added again. Each sample
+stays where it was, and there are as many.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks import plugins
+from tasks.audio import Clip
+from tasks.checkpoints import enhanced
+from tasks.enhance import Enhancer
+from tasks.job import Job
+from tasks.resamplers import soxr_hq
+from tasks.stages import pcm
+
+Float = NDArray[np.float32]
+
+HELD_SECONDS = 120.0  # a longer clip lies in a temporary file
+
+
+def of_clip(clip: Clip, job: Job, known: enhanced.Scores = ()) -> tuple[pcm.Int16, enhanced.Scores]:
+    """The enhanced clip's PCM as resample stores it, and the scores of both clips; `known`: of the
+    original, where it has been scored. ItemError as `pcm.of_clip` raises it."""
+    clean = _held(_stream(clip, job), clip)
+    scorer, settings = plugins.resolve("filters", enhanced.scorer(job))
+    before = known or tuple(scorer.measure(clip, settings).items())
+    after = scorer.measure(clean, settings).items()
+    scores = (*before, *((enhanced.after(name), value) for name, value in after))
+    return pcm.of_clip(clean, job.resample.model_copy(update={"mono": "first"})), scores
+
+
+def _held(blocks: Iterable[Float], clip: Clip) -> Clip:
+    if clip.seconds <= HELD_SECONDS:
+        return Clip.of(np.concatenate(list(blocks)), clip.rate)
+    with tempfile.TemporaryFile() as file:
+        for block in blocks:
+            file.write(block.data)
+        file.flush()
+        return Clip.of_pieces([np.memmap(file, np.float32, "r").reshape(-1, 1)], clip.rate)
+
+
+def _stream(clip: Clip, job: Job) -> Iterator[Float]:
+    """The enhanced clip, float32 [num_samples] in blocks."""
+    module, settings = plugins.resolve("enhance", job.enhance)
+    limit = dict(settings).get("limit_db")
+    kept = np.float32(0.0 if limit is None else 10 ** (-limit / 20))
+    waiting: deque[Float] = deque()  # of the original, what is still to be added
+
+    def originals() -> Iterator[Float]:
+        monos = (pcm.to_mono(block, job.resample.mono) for block in clip.blocks())
+        for block in pcm.evenly(monos):
+            waiting.append(pcm.finite(block))
+            yield block
+
+    there = _at_rate(originals(), clip.rate, module.RATE)
+    back = _at_rate(_run(module.start(settings), there), module.RATE, clip.rate)
+    due = clip.num_samples
+    for block in back:
+        block = block[:due]
+        due -= len(block)
+        yield _mixed(block, _take(waiting, len(block)), kept)
+    if due:  # a resampler may give a sample too few
+        yield _mixed(np.zeros(due, np.float32), _take(waiting, due), kept)
+
+
+def _run(enhancer: Enhancer, blocks: Iterable[Float]) -> Iterator[Float]:
+    for block in blocks:
+        yield enhancer.push(block)
+    yield enhancer.finish()
+
+
+def _at_rate(blocks: Iterator[Float], src_hz: int, dst_hz: int) -> Iterator[Float]:
+    return (
+        blocks if src_hz == dst_hz else soxr_hq.stream(blocks, src_hz, dst_hz, soxr_hq.Settings())
+    )
+
+
+def _take(waiting: deque[Float], count: int) -> Float:
+    """The next `count` samples of the original."""
+    pieces = []
+    while count:
+        block = waiting.popleft()
+        pieces.append(block[:count])
+        if len(block) > count:
+            waiting.appendleft(block[count:])
+        count -= len(pieces[-1])
+    return np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
+
+
+def _mixed(clean: Float, original: Float, kept: np.float32) -> Float:
+    return (1 - kept) * clean + kept * original if kept else clean

@@ -119,6 +119,7 @@ CODES = {
     "bad_sample_rate": "the sample rate is outside 1 kHz to 768 kHz",
     "missing": "the list names a file that is not there",
     "unsupported": "the list asks for something that is not run (a Kaldi pipe, say)",
+    "bad_rttm": "its RTTM file, which says who speaks when, cannot be understood",
     "segment_outside_audio": "the segment lies beyond the end of the recording",
     "duplicate_segment": "the list gives this span before, with the same key and another text",
     "crashed": "a native library crashed on it, in a process of its own",

@@ -38,7 +38,7 @@ from tasks.settings.servers import LlmText
 DECODE_VERSION = 1
 FILTER_VERSION = 3
 ENHANCE_VERSION = 1
-UNASKED = ("max_hours_per_speaker",)  # not told unless asked for: versions stay as they were
+UNASKED = ("max_hours_per_speaker", "rttm")  # not told unless asked for: versions stay as they were
 CUTTING = ("min_turn_seconds", "mixed")  # settings of a diarizer that change cuts, never turns
 RESAMPLE_VERSION = 1
 TRANSCRIBE_VERSION = 1
@@ -60,14 +60,17 @@ def of_plugin(shelf: str, plugin: Plugin) -> str:
     return digest(plugin.use, module.VERSION, settings.recipe(), identity)
 
 
-def of_turns(speakers: Plugin, content: str, given: Sequence[Segment] | None) -> str | None:
-    """Recipe of a recording's turns; None where nobody asks who speaks. The source's segments are
-    in where the diarizer goes by them."""
+def of_turns(
+    speakers: Plugin, content: str, given: Sequence[Segment] | None, fault: str | None = None
+) -> str | None:
+    """Recipe of a recording's turns; None where nobody asks who speaks. What the source says of
+    them is in where the diarizer goes by it, and `fault`, why that is no use."""
     if speakers.use == "none":
         return None
     stated: list[tuple[object, ...]] = []
     if plugins.load("diarizers", speakers.use).USES_SPEAKERS:
         stated = [(s.start, s.end, s.speaker) for s in given or ()]
+        stated += [(fault,)] if fault else []
     shelf = of_plugin("diarizers", speakers)
     return digest("turns", DECODE_VERSION, shelf, content, *([stated] if stated else []))
 
@@ -252,15 +255,19 @@ def settings_of(job: Job) -> JsonObject:
             "verdicts": _all("text", job.transcribe.verdicts),
         },
         "package": {
-            **{k: v for k, v in package.items() if k not in UNASKED or v is not None},
+            **_asked(package),
             "formats": _all("formats", job.package.formats),
             "splits": _without_paths(package["splits"]),
         },
         "sources": [
-            {**_lasting(dataset.settings), "name": dataset.name}
+            {**_asked(_lasting(dataset.settings)), "name": dataset.name}
             for dataset in plugins.datasets(job.sources)
         ],
     }
+
+
+def _asked(settings: JsonObject) -> JsonObject:
+    return {name: v for name, v in settings.items() if name not in UNASKED or v is not None}
 
 
 def _transcribing(settings: TranscribeSettings) -> JsonObject:

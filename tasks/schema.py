@@ -37,6 +37,8 @@ WORD = pa.struct([("word", S), ("start", F64), ("end", F64), ("probability", F64
 #: wrong time.
 FAULT = pa.struct([("start", I64), ("end", I64), ("what", S), ("shifts", pa.bool_())])
 
+STATED_TURN = pa.struct([("start", F64), ("end", F64), ("speaker", S)])
+
 #: One row a recording; the newest part of a shard is the shard as it is now.
 RECORDINGS = pa.schema(
     [
@@ -58,6 +60,8 @@ RECORDINGS = pa.schema(
         _field("speaker", S, "speaker of the whole recording"),
         _field("language", S, "language that the source states"),
         _field("segments", pa.list_(SEGMENT), "spans that the source asks for"),
+        _field("rttm", pa.list_(STATED_TURN), "who speaks when, by an RTTM file", "s"),
+        _field("rttm_error", S, "why that file is no use"),
         _field("error_code", S, "why it is quarantined already here"),
         _field("error_detail", S, "the same in words"),
         _field("present", pa.bool_(), "was in the source at the last listing"),

@@ -54,7 +54,12 @@ def test_pairs_ascend_in_both(text: Words, heard: Words) -> None:
     assert same == [(n, n) for n in range(len(text))]
 
 
-def test_what_only_one_of_them_has_is_passed_over() -> None:
+@pytest.mark.parametrize("cells", [_matching.MOST_CELLS, 4_000_000])
+def test_what_only_one_of_them_has_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, cells: int
+) -> None:
+    """By edits alone, and between anchors."""
+    monkeypatch.setattr(_matching, "MOST_CELLS", cells)
     text = book(20_000)
     heard = text[:7000] + book(900, 1) + text[8000:]
     found = dict(_matching.pairs(text, heard))
@@ -66,7 +71,26 @@ def test_what_only_one_of_them_has_is_passed_over() -> None:
 
 def test_texts_that_have_nothing_in_common_are_left_alone() -> None:
     one, other = [f"a{n}" for n in range(5000)], [f"b{n}" for n in range(5000)]
-    assert _matching.pairs(one, other) == []  # and not in a table of 25 million cells
+    assert _matching.pairs(one, other) == []
+
+
+def test_a_text_that_repeats_itself_is_matched_in_order() -> None:
+    """Nothing in it occurs once; every tenth word is misheard, and parts are in one only."""
+    verse, chance = book(1000), np.random.default_rng(1)
+    text: Words = []
+    heard: Words = []
+    place: dict[int, int] = {}
+    for _ in range(8):
+        for at in range(0, 1000, 20):
+            drawn = chance.random()
+            if drawn > 0.05:
+                place |= {len(text) + n: len(heard) + n for n in range(20) if drawn < 0.95}
+                heard += [w if chance.random() > 0.1 else "x" for w in verse[at : at + 20]]
+            if drawn < 0.95:
+                text += verse[at : at + 20]
+    found = dict(_matching.pairs(text, heard))
+    right = sum(found.get(n) == m for n, m in place.items())
+    assert right / len(place) > 0.97
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ from tests import corpus
         {"text": 'a "b"\\ \n é 中 \x7f', "speaker": "s", "source_id": "1"},
         {"language": "de", "error_code": "missing", "error_detail": "no such file"},
         {"segments": []},
+        {"rttm": [], "rttm_error": "x.rttm, line 1"},
+        {"rttm": [{"start": 0.5, "end": 2.0, "speaker": "é"}]},
         {
             "segments": [
                 {"start": 0.1, "end": None, "source_id": "k", "text": "é", "speaker": None,

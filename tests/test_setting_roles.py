@@ -119,7 +119,9 @@ SHELVES: dict[str, dict[str, Entry]] = {
     },
     "filters.speakers": {"min": NUMBER, "max": Entry(THRESHOLD, 2.0)},
     "segmenters.whole": {},
-    "segmenters.aligned": {"backend": Entry(RECIPE, {"use": "fake"})},
+    "segmenters.aligned": {
+        "engine": Entry(RECIPE, "ctc"), "backend": Entry(RECIPE, {"use": "fake"}),
+    },
     "segmenters.given": {
         "target_seconds": Entry(RECIPE, 8.0),
         "max_seconds": Entry(RECIPE, 20.0),
@@ -211,6 +213,11 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "word_timestamps": Entry(RECIPE, True), "token_logprobs": Entry(RECIPE, True),
         "parallel": Entry(TRANSIENT, 1), "ca_file": Entry(TRANSIENT, "/ca.pem"),
     },
+    "asr.ctc": {
+        # Which model it is, `weights` says to the recipe; here is only where it lies.
+        "model": Entry(TRANSIENT, "/models/other"), "max_seconds": Entry(RECIPE, 20.0),
+        "word_timestamps": Entry(RECIPE, True), "threads": Entry(TRANSIENT, 2),
+    },
     "asr.onnx_asr": {
         # Which model it is, `weights` says to the recipe; here is only where it lies.
         "model": Entry(TRANSIENT, "/models/other"), "family": Entry(RECIPE, "whisper"),
@@ -272,7 +279,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
 
 #: What a source says goes into its listing, and from there into the recipes of the recordings:
 #: content and segments into cuts, the language into transcripts.
-_SOURCE = dict.fromkeys(("kind", "path", "name", "licence", "language", "expect_broken"))
+_SOURCE = dict.fromkeys(("kind", "path", "name", "licence", "language", "expect_broken", "rttm"))
 SOURCES: dict[str, set[str]] = {
     "folder": {*_SOURCE},
     "kaldi": {*_SOURCE, "root"},

@@ -72,6 +72,13 @@ def segments_of(recording: Row) -> tuple[Segment, ...] | None:
     return None if given is None else tuple(map(_segment, given))
 
 
+def speakers_of(recording: Row) -> tuple[Segment, ...] | None:
+    """What the source says of who speaks: by RTTM, else by its segments."""
+    if (turns := recording.get("rttm")) is None:
+        return segments_of(recording)
+    return tuple(Segment(t["start"], t["end"], speaker=t["speaker"]) for t in turns)
+
+
 def _segment(stored: Row) -> Segment:
     words = stored.get("words")
     timed = tuple(TimedWord(**word) for word in words) if words else None

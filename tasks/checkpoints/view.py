@@ -21,7 +21,7 @@ from tasks.checkpoints import (
     transcripts,
     written,
 )
-from tasks.checkpoints.cuts import Cut, segments_of
+from tasks.checkpoints.cuts import Cut, segments_of, speakers_of
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.sharing import Company
 from tasks.checkpoints.texts import text_values
@@ -76,15 +76,19 @@ class ShardView:
 
     def cut_recipe(self, recording: Row) -> str:
         given, content = segments_of(recording), recording["content"]
-        turns = recipe.of_turns(self.job.speakers, content, given)
+        turns = self._of_turns(recording)
         text, language = recording["text"], recording["language"]
         chosen = self.job.filter.segmenter, content, given, turns, self.job.speakers
         return recipe.of_cut(*chosen, text, language)
 
+    def _of_turns(self, recording: Row) -> str | None:
+        told, fault = speakers_of(recording), recording.get("rttm_error")
+        return recipe.of_turns(self.job.speakers, recording["content"], told, fault)
+
     def turned(self, recording: Row) -> tuple[str | None, tuple[Turn, ...] | None]:
         """The recipe of a recording's turns, None where nobody asks who speaks; and the turns, None
         where they are not known."""
-        name = recipe.of_turns(self.job.speakers, recording["content"], segments_of(recording))
+        name = self._of_turns(recording)
         return name, None if name is None else self.turns.get(name)
 
     @cached_property

@@ -1,7 +1,12 @@
-"""The source's own speakers: each of its segments that names one is a turn."""
+"""The source's own speakers: each line of its RTTM files, or segment that names one, is a turn.
+
+Names that only number the speakers of a recording, as diarizers write them (`SPEAKER_00`, `spk1`),
+are no names: two recordings' `SPEAKER_00` are two people.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +18,7 @@ from tasks.recording import Segment
 
 VERSION = 1
 USES_SPEAKERS = True
+NUMBER = re.compile(r"(?i)(speaker|spk)[_-]?\d+")
 
 
 class Settings(CuttingSettings):
@@ -37,7 +43,8 @@ class Given:
             start = self._native(segment.start)
             if start < end:
                 number = numbers.setdefault(segment.speaker, len(numbers))
-                turns.append(Turn(start, end, number, segment.speaker))
+                name = None if NUMBER.fullmatch(segment.speaker) else segment.speaker
+                turns.append(Turn(start, end, number, name))
         return tuple(turns)
 
     def _native(self, seconds: float) -> int:

@@ -1,6 +1,7 @@
 """How well the text of an utterance that `aligned` found agrees with what was heard there.
 
-The share of its words that the recogniser heard in their order, of the longer of both: 1 where all
+The share of its words that the recogniser heard in their order, of the longer of both, or of their
+letters where that is more: 1 where all
 were heard and nothing else. Null for utterances that were not cut by their text.
 """
 
@@ -14,7 +15,9 @@ from tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 1
 AFTER_ALL = True
-COLUMNS = {"alignment": ("1", "share of the text's words that were heard in the utterance")}
+COLUMNS = {
+    "alignment": ("1", "share of the text's words, or letters, that were heard in the utterance")
+}
 
 
 class Settings(StageSettings):

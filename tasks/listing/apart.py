@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from tasks import plugins, storage
 from tasks.job import Job
-from tasks.listing import entries, fingerprints
+from tasks.listing import entries, fingerprints, rttm
 from tasks.listing.entries import Batch
 from tasks.listing.left_aside import LeftAsides
 from tasks.schema import RECORDINGS
@@ -54,14 +54,14 @@ def list_parts(job: Job, number: int, parts: Sequence[Any], home: Path, at: int)
     """On a worker: list some parts of a source into files; False where that cannot be done apart
     from the others."""
     name, source, settings = plugins.datasets(job.sources)[number]
-    left = LeftAsides()
+    left, turns = LeftAsides(), rttm.of_job(job, settings)
     written = io.BytesIO()
     with pq.ParquetWriter(written, LISTED, compression="lz4") as writer:
         for part in parts:
             found = source.part(settings, part)
             if found is None:
                 return False
-            for batch in entries.batches(name, settings, found, left):
+            for batch in entries.batches(name, settings, found, left, turns):
                 columns = (batch.keys, batch.states, batch.heads)
                 raw = pa.py_buffer(np.ascontiguousarray(batch.keys))
                 keys = pa.Array.from_buffers(pa.binary(16), len(batch.keys), [None, raw])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tasks import storage
 from tasks.listing import fingerprints
 from tasks.listing.left_aside import LeftAside, LeftAsides
+from tasks.listing.rttm import SideFiles
 from tasks.recording import Ignored, Recording
 from tasks.recording.names import display_text
 from tasks.schema import RECORDINGS, Row
@@ -37,6 +38,7 @@ def batches(
     settings: SourceSettings,
     entries: Iterable[Recording | Ignored],
     left: LeftAsides,
+    turns: SideFiles | None = None,
 ) -> Iterator[Batch]:
     """The recordings of a source, some at a time; the others go to `left`."""
     rows: list[Row] = []
@@ -45,7 +47,7 @@ def batches(
         if isinstance(entry, Ignored):
             left.append(LeftAside(name, display_text(f"{home}/{entry.path}"), entry.reason))
             continue
-        rows.append(_row(name, settings, entry))
+        rows.append(_row(name, settings, entry, turns))
         if len(rows) == ROWS:
             yield of_rows(rows)
             rows = []
@@ -77,7 +79,9 @@ def _home(path: str) -> str:
     return (home if os.path.isdir(home) else os.path.dirname(home)).rstrip("/")
 
 
-def _row(name: str, settings: SourceSettings, r: Recording) -> dict[str, Any]:
+def _row(
+    name: str, settings: SourceSettings, r: Recording, turns: SideFiles | None
+) -> dict[str, Any]:
     segments = None if r.segments is None else [_segment(s) for s in r.segments]
     row: dict[str, Any] = {
         "recording": f"{name}/{r.path}",
@@ -96,6 +100,8 @@ def _row(name: str, settings: SourceSettings, r: Recording) -> dict[str, Any]:
         "error_code": r.error[0] if r.error else None,
         "error_detail": r.error[1] if r.error else None,
     }
+    if turns is not None:
+        row["rttm"], row["rttm_error"] = turns.of(r)
     row["listed"] = fingerprints.listed(row)
     return row
 

@@ -55,11 +55,16 @@ def listed(row: dict[str, Any]) -> str:
     spans = (
         "null" if segments is None else json.dumps(segments, sort_keys=True, separators=(",", ":"))
     )
+    turns = ""  # not there in what was listed before there were any
+    if row.get("rttm") is not None:
+        turns = f'"rttm":{json.dumps(row["rttm"], sort_keys=True, separators=(",", ":"))},'
+    if row.get("rttm_error") is not None:
+        turns += f'"rttm_error":{_word(row["rttm_error"])},'
     text = (
         f'[{{"dataset":{_word(row["dataset"])},"error_code":{_word(row["error_code"])},'
         f'"error_detail":{_word(row["error_detail"])},"language":{_word(row["language"])},'
         f'"locator":{_word(row["locator"])},"path":{_word(row["path"])},"present":true,'
-        f'"recording":{_word(row["recording"])},"segments":{spans},'
+        f'"recording":{_word(row["recording"])},{turns}"segments":{spans},'
         f'"source_id":{_word(row["source_id"])},"source_path":{_word(row["source_path"])},'
         f'"speaker":{_word(row["speaker"])},"text":{_word(row["text"])}}}]'
     )

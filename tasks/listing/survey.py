@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tasks import plugins, storage
 from tasks.checkpoints.index import Index
 from tasks.job import Job
-from tasks.listing import apart, entries, fingerprints, known
+from tasks.listing import apart, entries, fingerprints, known, rttm
 from tasks.listing.entries import Batch
 from tasks.listing.known import MAY_BE_TRIED, PRESENT, Known
 from tasks.listing.left_aside import LeftAside, LeftAsides
@@ -87,7 +87,8 @@ def _listed(
             batches = apart.listed(job, number, parts, home, run, found.left)
             if batches is not None:
                 return batches
-    return entries.batches(name, settings, source.recordings(settings), found.left)
+    turns = rttm.of_job(job, settings)
+    return entries.batches(name, settings, source.recordings(settings), found.left, turns)
 
 
 class _Looking:

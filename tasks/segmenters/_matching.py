@@ -1,10 +1,10 @@
 """Words of a text set against the words that were heard, in order, where each list may hold much
 that the other lacks.
 
-Runs of words that occur once in both lists are anchors; the longest chain of them that ascends in
-both stands. Between two anchors the same is done with shorter runs, and what is small then gets the
-fewest edits (Levenshtein). Time and memory grow with the number of words, not with their product:
-a stretch in which nothing agrees is left alone.
+The fewest edits (Levenshtein) pair them, in memory for the words only, and in time for the product
+of their numbers, 64 pairs at a time. Where that is too many, runs of words that occur once in both
+lists are anchors: the longest chain of them that ascends in both stands, and the edits are those
+between two of them. A long stretch in which little agrees is left alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from itertools import pairwise
 from rapidfuzz.distance import Levenshtein
 
 RUNS = (5, 3, 2)  # words of an anchor
-MOST_CELLS = 4_000_000  # of a table of edits: 2000 by 2000 words
+MOST_CELLS = 15_000_000_000  # of a table of edits: 100,000 by 100,000 words in 2 s
+SMALL_CELLS = 4_000_000  # above, a fifth of the words must agree
+LEAST_AGREEING = 0.2
 SIMILAR = 0.75  # share of its letters that a word misheard, or spelt otherwise, has in common
 
 Pair = tuple[int, int]
@@ -35,9 +37,10 @@ def _between(
     rows, columns = high[0] - low[0], high[1] - low[1]
     if not rows or not columns:
         return
-    if level == len(RUNS) or (level and rows * columns <= MOST_CELLS):
-        if rows * columns <= MOST_CELLS:
-            yield from _edited(text[low[0] : high[0]], heard[low[1] : high[1]], low)
+    if rows * columns <= MOST_CELLS:
+        yield from _edited(text[low[0] : high[0]], heard[low[1] : high[1]], low)
+        return
+    if level == len(RUNS):
         return
     run = RUNS[level]
     at = low
@@ -85,7 +88,12 @@ def _once(words: Sequence[str], first: int, last: int, run: int) -> dict[tuple[s
 
 def _edited(text: Sequence[str], heard: Sequence[str], low: Pair) -> Iterator[Pair]:
     """Pairs of the fewest edits that turn one list into the other."""
-    for step in Levenshtein.opcodes(text, heard):
+    steps = Levenshtein.opcodes(text, heard)
+    if len(text) * len(heard) > SMALL_CELLS:
+        same = sum(step.src_end - step.src_start for step in steps if step.tag == "equal")
+        if same < LEAST_AGREEING * min(len(text), len(heard)):
+            return
+    for step in steps:
         if step.tag in ("equal", "replace"):
             for n in range(step.src_end - step.src_start):
                 yield low[0] + step.src_start + n, low[1] + step.dest_start + n

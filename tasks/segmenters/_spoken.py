@@ -36,7 +36,8 @@ _UNSPACED_END = re.compile(r"(?<=[。！？])(?=\S)")
 @dataclass(frozen=True, slots=True)
 class Sentence:
     """A sentence of the text. `span`: where it is spoken, in s; None: nowhere. `match`: the share
-    of its words, and of those that were heard in the span, that agree."""
+    of its words, and of those that were heard in the span, that agree; or of their letters, where
+    that is more."""
 
     text: str
     span: tuple[float, float] | None
@@ -91,10 +92,11 @@ def spoken(text: str, heard: Heard) -> list[Sentence]:
     for before, place, after in zip([None, *good], good, [*good[1:], None], strict=False):
         low = before.last + 1 if before else 0
         place.recover(tokens, low, after.first if after else len(tokens))
-    pauses = _Pauses(heard)
+    pauses = Pauses(heard)
     found = []
-    for sentence, place in zip(written, places, strict=True):
+    for sentence, words, place in zip(written, said, places, strict=True):
         span = None
+        place.compare(words, tokens)
         if place.match >= LEAST_MATCH:
             span = pauses.around(times[place.first][1], times[place.last][1])
         known = span is not None and span[1] > span[0]
@@ -113,6 +115,14 @@ class _Place:
     head: list[str] = field(default_factory=list)
     tail: list[str] = field(default_factory=list)
     replaced: tuple[int, int] = (0, 0)
+    doubtful: bool = False
+
+    def compare(self, words: Sequence[str], heard: Sequence[str]) -> None:
+        """Where all of it was heard, letters count, too: a word misheard shares most of them."""
+        if self.match >= LEAST_MATCH and not self.doubtful:
+            there = "".join(heard[self.first : self.last + 1])
+            near = Levenshtein.normalized_similarity("".join(words), there)
+            self.match = max(self.match, near)
 
     def recover(self, heard: Sequence[str], low: int, high: int) -> None:
         """Take up what was heard of the ends, within [low, high): what resembles them, else what an
@@ -122,12 +132,14 @@ class _Place:
             near = _resembling(self.head[::-1], heard[low : self.first][::-1])
             count = near or self.replaced[0]
             self.first = max(low, self.first - count)
-            self.match = self.match if count else min(self.match, DOUBTFUL)
+            self.doubtful |= not count
         if self.tail:
             near = _resembling(self.tail, heard[self.last + 1 : high])
             count = near or self.replaced[1]
             self.last = min(high - 1, self.last + count)
-            self.match = self.match if count else min(self.match, DOUBTFUL)
+            self.doubtful |= not count
+        if self.doubtful:
+            self.match = min(self.match, DOUBTFUL)
 
 
 def _resembling(lost: Sequence[str], heard: Sequence[str]) -> int:
@@ -170,7 +182,7 @@ def _word(word: str, language: str) -> tuple[str, ...]:
     return tuple(_words(word, language))
 
 
-class _Pauses:
+class Pauses:
     """Where nobody speaks, and the words that were heard."""
 
     def __init__(self, heard: Heard) -> None:

@@ -35,6 +35,11 @@ class SourceSettings(StageSettings):
     name: str = Field("", pattern=r"^[A-Za-z0-9_-]{0,40}$", description="Dataset name in ids.")
     licence: str | None = Field(None, description="Carried through to the data card.")
     language: str | None = Field(None, description="Forces this language (ISO 639-1) for ASR.")
+    rttm: str | None = Field(
+        None,
+        description="RTTM file with who speaks when, for `speakers: {use: given}`; X.rttm beside "
+        "a recording is read without it.",
+    )
     expect_broken: bool = Field(
         False, description="Exempt from max_failed_fraction: broken files are normal here."
     )

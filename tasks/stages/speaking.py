@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from tasks import audio, plugins
 from tasks.checkpoints import cuts
+from tasks.errors import ItemError
 from tasks.job import Job
 from tasks.plugins.contracts import SegmenterPlugin
 from tasks.recording import Locator, Segment
@@ -26,8 +27,10 @@ def turns_of(
     if recipe is None or known is not None:
         return known, []
     module, settings = plugins.resolve("diarizers", job.speakers)
+    if module.USES_SPEAKERS and (wrong := recording.get("rttm_error")):
+        raise ItemError("bad_rttm", wrong)
     with audio.open_stream(Locator.loads(recording["locator"])) as stream:
-        diarizer = module.start(settings, stream.rate, cuts.segments_of(recording) or ())
+        diarizer = module.start(settings, stream.rate, cuts.speakers_of(recording) or ())
         for block in stream.blocks():
             diarizer.push(block)
         rate = stream.rate

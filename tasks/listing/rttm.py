@@ -1,0 +1,141 @@
+"""Who speaks when by RTTM files: `X.rttm` beside a recording, or one file for a whole source.
+
+A line is `SPEAKER <file> <channel> <start> <duration> <NA> <NA> <speaker> <NA> <NA>`, times in s
+(NIST, "The 2009 Rich Transcription Meeting Recognition Evaluation Plan", appendix A); other types
+of lines, empty ones and comments (`;;`) are left out. Beside a recording, all lines of the file are
+its own. In a source's file (`rttm`), the second field is the recording's path without extension, or
+only the name at its end. Where there are both, the one beside the recording counts.
+
+A line that cannot be understood fails the recording that it is about, in the filter stage, and no
+other one (`bad_rttm`). In a source's file, a line that does not even name a recording fails all
+that the file names, as nobody knows whose turn is missing.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tasks import plugins
+from tasks.errors import ConfigError
+from tasks.job import Job
+from tasks.json_types import JsonObject
+from tasks.recording import Recording
+from tasks.recording.guard import file_state
+from tasks.recording.names import display_text, is_utf8
+from tasks.settings import SourceSettings
+from tasks.storage import urls
+
+LONGEST = 1 << 16  # bytes of a line
+Turn = tuple[float, float, str]  # start, end in s; speaker
+Said = tuple[list[JsonObject] | None, str | None]  # turns as in RECORDINGS; what is wrong
+
+
+@dataclass(slots=True)
+class Turns:
+    """What an RTTM file says, by its own names of recordings. `fault`: the first line that cannot
+    be understood, where it names no recording."""
+
+    turns: dict[str, list[Turn]] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
+    fault: str | None = None
+
+
+class SideFiles:
+    """The RTTM files of one source. ConfigError where that of the whole source cannot be read."""
+
+    def __init__(self, settings: SourceSettings) -> None:
+        self._whole: Turns | None = None
+        if settings.rttm is not None:
+            state = file_state(settings.rttm)
+            if state.error is not None:
+                raise ConfigError(
+                    f"rttm {display_text(settings.rttm)!r} cannot be read: {state.error[1]}"
+                )
+            self._whole = read(settings.rttm)
+
+    def of(self, recording: Recording) -> Said:
+        """The turns of a recording, None where no file tells of it; and what is wrong."""
+        locator = recording.locator
+        if locator.offset is None and locator.row is None:
+            path = f"{os.path.splitext(locator.path)[0]}.rttm"
+            if (state := file_state(path)).error is None:
+                return _own(path)
+            if state.error[0] != "missing":
+                return None, f"{display_text(os.path.basename(path))}: {state.error[1]}"
+        if self._whole is None:
+            return None, None
+        stem = os.path.splitext(recording.path)[0]
+        for name in (stem, os.path.basename(stem)):
+            if name in self._whole.turns or name in self._whole.faults:
+                wrong = self._whole.fault or self._whole.faults.get(name)
+                return _told(self._whole.turns.get(name, [])), wrong
+        return None, None
+
+
+def _own(path: str) -> Said:
+    try:
+        found = read(path)
+    except OSError as error:
+        return None, f"{display_text(os.path.basename(path))} cannot be read: {error.strerror}"
+    wrong = found.fault or next(iter(found.faults.values()), None)
+    return _told([turn for turns in found.turns.values() for turn in turns]), wrong
+
+
+def _told(turns: list[Turn]) -> list[JsonObject]:
+    return [
+        {"start": start, "end": end, "speaker": speaker} for start, end, speaker in sorted(turns)
+    ]
+
+
+def of_job(job: Job, settings: SourceSettings) -> SideFiles | None:
+    """The RTTM files of a source; None where the job's diarizer does not go by what sources say."""
+    told = plugins.load("diarizers", job.speakers.use).USES_SPEAKERS
+    return SideFiles(settings) if told else None
+
+
+def read(path: str) -> Turns:
+    """An RTTM file. OSError where it cannot be read."""
+    found = Turns()
+    name = display_text(os.path.basename(path))
+    for number, line in _lines(path):
+        fields = line.split()
+        if not fields or fields[0] != "SPEAKER":
+            continue
+        recording = fields[1] if len(fields) > 1 else None
+        try:
+            turn = _turn(fields)
+        except ValueError as error:
+            wrong = f"{name}, line {number}: {error}"
+            if recording is None:
+                found.fault = found.fault or wrong
+            else:
+                found.faults.setdefault(recording, wrong)
+            continue
+        found.turns.setdefault(fields[1], []).append(turn)
+    return found
+
+
+def _lines(path: str) -> Iterator[tuple[int, str]]:
+    """Numbers from 1 and lines; bytes that are not UTF-8 become surrogate escapes."""
+    with urls.lined(path) as file:
+        number = 0
+        while line := file.readline(LONGEST):
+            number += 1
+            yield number, line.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+
+
+def _turn(fields: list[str]) -> Turn:
+    if len(fields) < 8:
+        raise ValueError("a SPEAKER line has at least 8 fields")
+    try:
+        start, duration = float(fields[3]), float(fields[4])
+    except ValueError:
+        raise ValueError("start and duration are no numbers") from None
+    if not (math.isfinite(start) and math.isfinite(duration) and start >= 0 and duration >= 0):
+        raise ValueError("start or duration is negative or not finite")
+    if fields[7] == "<NA>" or not is_utf8(fields[7]):
+        raise ValueError("it names no speaker")
+    return start, start + duration, fields[7]

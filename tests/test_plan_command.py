@@ -148,6 +148,27 @@ def test_three_lines_before_a_run(file: Path, monkeypatch: pytest.MonkeyPatch) -
     assert lines[2].endswith("a new version will hold about 10 clips; v0001 has 10.")
 
 
+def test_a_changed_setting_that_changes_no_clip_makes_a_version_all_the_same(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = ["--set", "filter.filters.duration.max=29"]
+    monkeypatch.setattr(sys, "stderr", said := io.StringIO())
+    chosen = settings.read(str(file), [], None, more[1:])
+    assert asking.agreed(chosen, False)
+    lines = said.getvalue().splitlines()
+    assert (
+        lines[0]
+        == "Plan: nothing to compute; reuse "
+        + ", ".join(f"{name} 10" for name in corpus.STAGES)
+        + "."
+    )
+    assert lines[1].startswith("Because: filter.filters.duration.max ")
+    assert lines[1].endswith(" → 29.0 changes no clip.")
+    assert lines[2].endswith("a new version will hold 10 clips; v0001 has 10.")
+    assert cli.main(["run", str(file), *more]) == 0
+    assert (file.parent / "out/datasets/latest").resolve().name == "v0002"
+
+
 def test_settings_that_came_and_went_are_told_so() -> None:
     console = Console(file=io.StringIO(), width=200)
     stage = {"compute": 1, "reuse": 0, "hours": 1.0, "seconds": 60.0}

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import zlib
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,33 @@ def test_clips_give_way_to_the_limit(made: tuple[Job, Path], text: str) -> None:
     assert words.NO_ROOM in small.decode()
 
 
+def test_what_an_earlier_report_plays_is_not_made_again(
+    made: tuple[Job, Path], text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, folder = made
+    encoded: list[int] = []
+    encode = clips.media
+
+    def counted(mono: audio.Samples) -> clips.Media:
+        encoded.append(len(mono))
+        return encode(mono)
+
+    monkeypatch.setattr(clips, "media", counted)
+    page = tmp_path / "report.html"
+    page.write_text(text)
+    request = replace(report_process.request(job, folder), earlier=page)
+    assert making.build(request).decode() == text
+    assert not encoded
+    heard = Page(text).all("td")
+    (one, *_) = [str(cell["data-clip"]) for cell in heard if "data-clip" in cell]
+    page.write_text(text.replace(one, "0" * 32))
+    assert making.build(request).decode() == text
+    assert len(encoded) == text.count(f'data-clip="{one}"')
+    page.unlink()
+    assert making.build(request).decode() == text
+    assert len(encoded) > 8
+
+
 def test_players_hold_what_was_packaged(made: tuple[Job, Path]) -> None:
     job, _ = made
     found = samples.choose(facts.Ledger(job.out / "datasets/latest/ledger.parquet"), 0)
@@ -251,7 +279,7 @@ def test_a_rejected_span_is_read_in_one_pass(tmp_path: Path) -> None:
     read = {id(sample): mono for sample, mono in maker._read(locator, found)}
     for sample in found:
         np.testing.assert_array_equal(
-            read[id(sample)], audio.read_span(locator, *clips._span(sample))[:, 0]
+            read[id(sample)], audio.read_span(locator, *clips.span(sample))[:, 0]
         )
         assert maker.make(sample) == clips.media(read[id(sample)])
     path.unlink()

@@ -474,7 +474,8 @@ def test_emilias_recipe_from_raw_podcasts(tmp_path: Path) -> None:
     sf.write(tmp_path / "in" / "talk.wav", np.clip(3 * made.samples, -1, 1), 16_000)
     sets = [f"sources=[{{kind: folder, path: {tmp_path / 'in'}, name: talks}}]",
             f"out={tmp_path / 'out'}", "transcribe.backend.use=fake", "transcribe.verdicts=[]",
-            "filter.filters=[{use: duration, min: 3, max: 30}]"]  # fmt: skip
+            "filter.filters=[{use: duration, min: 3, max: 30}]",
+            "enhance.min_ovrl=1.5"]  # fmt: skip
     read = settings.read(str(RECIPES / "tts-emilia.yaml"), [], None, sets)
     published, _ = corpus.run(settings.check(read))
     found = rows(published.path)
@@ -484,6 +485,8 @@ def test_emilias_recipe_from_raw_podcasts(tmp_path: Path) -> None:
         spoken = made.truth[int(row["start"] * 100) : int(row["end"] * 100)].sum(axis=0)
         assert spoken.max() / spoken.sum() > 0.95
         of.setdefault(row["speaker"], set()).add(int(spoken.argmax()))
+    better = [row["dnsmos_ovrl_enhanced"] > row["dnsmos_ovrl"] for row in found]
+    assert sum(better) > len(found) / 2
     assert all(name.startswith("spk_") for name in of)
     assert {frozenset(people) for people in of.values()} == {frozenset({0}), frozenset({1})}
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from flows.run import disk, runs
 from flows.settings import PrepareSettings, parse
-from tasks import masking, storage
+from tasks import masking, recipe, storage
 from tasks.accounting import metrics
 from tasks.dataset import versions
 from tasks.errors import ConfigError
@@ -38,7 +38,8 @@ def of(settings: PrepareSettings) -> JsonObject:
     known = [entry["seconds"] for entry in stages.values()]
     version = versions.newest(job.out)
     now, then = plan.clips
-    changes = bool(plan.stages["package"].compute or plan.removed or now != then)
+    same = version and versions.described(version)["settings"] == recipe.settings_of(job)
+    new = not same or plan.stages["package"].compute or plan.removed or now != then
     return {
         "stages": stages,
         "changes": [masking.value(change._asdict()) for change in plan.changes],
@@ -48,7 +49,7 @@ def of(settings: PrepareSettings) -> JsonObject:
             "newest": version.name if version else None,
             "clips": now,
             "clips_then": then,
-            "new": changes or version is None,
+            "new": bool(new),
         },
         "removed": plan.removed,
         "ignored": plan.ignored,

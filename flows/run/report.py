@@ -13,17 +13,14 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from flows.run import runs
 from flows.run.report_process import NAME as NAME
+from flows.run.report_process import before
 from tasks import storage
 from tasks.errors import MillError, RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger("uttermill")
 
@@ -72,17 +69,16 @@ def write(job: Job, folder: Path) -> Path:
 
 def _same_as_before(out: Path, folder: Path) -> bool:
     """Link the report of the run before where it had the same settings and result; else False."""
-    earlier = sorted(p for p in (out / "runs").glob(f"*/{NAME}") if p.parent.name != folder.name)
-    if not earlier:
+    earlier = before(out, folder)
+    if earlier is None:
         return False
-    before = earlier[-1].parent
     try:
         same = all(
-            _facts(before / name) == _facts(folder / name)
+            _facts(earlier.with_name(name)) == _facts(folder / name)
             for name in ("settings.json", "summary.json")
         )
         if same:
-            storage.of(out).fetch(earlier[-1], folder / NAME)
+            storage.of(out).fetch(earlier, folder / NAME)
     except (OSError, ValueError):  # one of them is damaged
         return False
     return same

@@ -45,6 +45,7 @@ def request(job: Job, folder: Path) -> Any:
             shown,
             described["libraries"],
             measured,
+            before(job.out, folder),
         )
     decided = contents.decide(job, manifest.shards(job.out))
     counts = summary.of_ledger(decided.ledger)
@@ -57,7 +58,14 @@ def request(job: Job, folder: Path) -> Any:
         summary=facts,
         settings=shown,
         metrics=measured,
+        earlier=before(job.out, folder),
     )
+
+
+def before(out: Path, folder: Path) -> Path | None:
+    """The newest report of another run than that in `folder`."""
+    found = (path for path in (out / "runs").glob(f"*/{NAME}") if path.parent.name != folder.name)
+    return max(found, default=None)
 
 
 def main() -> None:

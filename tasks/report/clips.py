@@ -116,7 +116,7 @@ class ClipMaker:
             seeks = stream.skip_to(0)
         if seeks:
             for sample in wanted:
-                yield sample, _mono(audio.read_span(locator, *_span(sample)), sample)
+                yield sample, _mono(audio.read_span(locator, *span(sample)), sample)
             return
         wanted = [s for s in wanted if self.searched + s.row["end"] <= SEARCH]
         if wanted:
@@ -138,7 +138,7 @@ def media(mono: Samples) -> Media:
 def _passing(stream: audio.Stream, wanted: Sequence[Sample]) -> Iterator[tuple[Sample, Samples]]:
     """Spans, sorted by start, of a stream that is decoded once up to the end of the last."""
     spans: list[tuple[int, int, Sample, list[Samples]]]
-    spans = [(*_span(sample), sample, []) for sample in wanted]
+    spans = [(*span(sample), sample, []) for sample in wanted]
     at = 0
     for block in stream.blocks():
         for start, stop, _, pieces in spans:
@@ -153,7 +153,7 @@ def _passing(stream: audio.Stream, wanted: Sequence[Sample]) -> Iterator[tuple[S
             return
 
 
-def _span(sample: Sample) -> tuple[int, int]:
+def span(sample: Sample) -> tuple[int, int]:
     """First sample, and the one after the last, at the native rate."""
     rate = sample.row["sample_rate"]
     return round(sample.row["start"] * rate), round(sample.row["end"] * rate)
@@ -173,7 +173,7 @@ def lacking(sample: Sample) -> str:
         return "its recording was not looked up: this report reads only some of the shards"
     if file_state(sample.locator.path).error:
         return "its source is no longer there"
-    start, stop = _span(sample)
+    start, stop = span(sample)
     return "" if start < stop else "it has no samples"
 
 

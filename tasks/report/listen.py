@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from tasks import masking
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.report import clips, distributions, words
+from tasks.report import clips, distributions, earlier, words
 from tasks.report.doubtful import CERTAINTY, PACKAGED, Why
 from tasks.report.samples import Sample
 
@@ -29,19 +29,32 @@ KINDS = {
 }
 
 
-def embed(job: Job, found: Sequence[Sample], rows: Sequence[JsonObject], room: int) -> int:
-    """Give each row the `media` of its sample, `room` bytes in all; returns how many are left out.
+def embed(
+    job: Job,
+    found: Sequence[Sample],
+    rows: Sequence[JsonObject],
+    room: int,
+    known: Mapping[str, clips.Media],
+) -> int:
+    """Give each row the `media` of its sample, and its key as `clip`; `room` bytes in all. What is
+    `known` by its key is not made again. Returns how many are left out.
 
     The first clip of every group comes before the second of any, so that all groups lose their last
     clips if room runs out.
     """
     longest = max(room / LARGEST / clips.room(1.0), LEAST)
-    maker = clips.ClipMaker(job.out, job.resample.rate, found, longest)
+    for sample, row in zip(found, rows, strict=True):
+        row["clip"] = earlier.key(sample, job.resample.rate)
+    new = [sample for sample, row in zip(found, rows, strict=True) if row["clip"] not in known]
+    maker = clips.ClipMaker(job.out, job.resample.rate, new, longest)
     left_out = 0
     for index in sorted(range(len(found)), key=lambda i: (_place(found, i), i)):
         sample = found[index]
         fits = clips.room(sample.seconds) <= room or clips.lacking(sample)
-        media = maker.make(sample) if fits else clips.Media(why=words.NO_ROOM)
+        if fits and rows[index]["clip"] in known:
+            media = known[rows[index]["clip"]]
+        else:
+            media = maker.make(sample) if fits else clips.Media(why=words.NO_ROOM)
         if media.size > room:
             media = clips.Media(why=words.NO_ROOM)
         room -= media.size

@@ -7,8 +7,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -24,6 +26,7 @@ from tasks.report import (
     clips,
     curves,
     distributions,
+    earlier,
     facts,
     listen,
     samples,
@@ -33,8 +36,12 @@ from tasks.report import (
 from tasks.report.columns import Columns, units
 from tasks.report.facts import Ledger
 
+if TYPE_CHECKING:
+    from jinja2 import Template
+
 FAILED = 500  # failed recordings that are named
 BYTES = 15_000_000  # of the file, below
+PLAYER = 300  # bytes of a player without its data
 SETTINGS = 200_000  # characters of settings, at most
 
 
@@ -52,6 +59,7 @@ class Request:
     settings: str = ""  # of the run, as text
     libraries: Mapping[str, str] = field(default_factory=dict)
     metrics: Path | None = None  # of the run; None: there are none
+    earlier: Path | None = None  # a report whose clips may be shown again
 
 
 def build(asked: Request, limit: int = BYTES) -> bytes:
@@ -83,10 +91,11 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
         "kilobits": clips.BIT_RATE // 1000,
         "megabytes": BYTES // 1_000_000,
     }
-    for row in rows:
-        row["media"] = clips.Media(why="-" * 90)
+    for row in rows:  # as long as what a player takes beside its data
+        row["media"], row["clip"] = clips.Media(why="-" * PLAYER), ""
     bare = _render({**context, "left_out": len(rows)})
-    left_out = listen.embed(job, found, rows, limit - len(bare) - 1)
+    known = earlier.of(asked.earlier)
+    left_out = listen.embed(job, found, rows, limit - len(bare) - 1, known)
     return _render({**context, "left_out": left_out})
 
 
@@ -181,7 +190,8 @@ def _measured(columns: Columns, asked: Request, about: Mapping[str, tuple[str, s
     }
 
 
-def _render(context: JsonObject) -> bytes:
+@cache
+def _template() -> Template:
     import jinja2
 
     environment = jinja2.Environment(
@@ -191,6 +201,10 @@ def _render(context: JsonObject) -> bytes:
         undefined=jinja2.StrictUndefined,
         loader=jinja2.FunctionLoader(_file),
     )
+    return environment.get_template("page.html")
+
+
+def _render(context: JsonObject) -> bytes:
     script = _file("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     measured = context["measured"]
@@ -198,7 +212,7 @@ def _render(context: JsonObject) -> bytes:
     if context["agreeing"]:
         charts["agreeing"] = context["agreeing"]["lines"]
     data = json.dumps(charts, separators=(",", ":"))
-    text = environment.get_template("page.html").render(
+    text = _template().render(
         **context, script=script, style=_file("page.css"), digest=digest, data=_inert(data)
     )
     return text.encode("utf-8", "replace")

@@ -92,7 +92,7 @@ def spoken(text: str, heard: Heard) -> list[Sentence]:
     for before, place, after in zip([None, *good], good, [*good[1:], None], strict=False):
         low = before.last + 1 if before else 0
         place.recover(tokens, low, after.first if after else len(tokens))
-    pauses = _Pauses(heard)
+    pauses = Pauses(heard)
     found = []
     for sentence, words, place in zip(written, said, places, strict=True):
         span = None
@@ -182,7 +182,7 @@ def _word(word: str, language: str) -> tuple[str, ...]:
     return tuple(_words(word, language))
 
 
-class _Pauses:
+class Pauses:
     """Where nobody speaks, and the words that were heard."""
 
     def __init__(self, heard: Heard) -> None:

@@ -102,6 +102,8 @@ def _reasons(result: JsonObject) -> list[str]:
         return told
     if any(entry["compute"] for entry in result["stages"].values()):
         return ["an earlier run did not finish, or another release made it"]
+    if result["changes"]:
+        return [f"{_words(change)} changes no clip" for change in result["changes"]]
     return ["nothing has changed since the last run"]
 
 

@@ -94,7 +94,7 @@ def test_the_culprit_is_quarantined(
 
 @pytest.mark.parametrize("how", ["segv", "memory_error", "hang"])
 def test_a_diarizer_whose_runtime_dies(source: Path, tmp_path: Path, how: str) -> None:
-    speakers = {"use": "tests.plugins.fatal_diarizer", "how": how}
+    speakers: dict[str, Any] = {"use": "tests.plugins.fatal_diarizer", "how": how}
     speakers |= {"seconds": corpus.seconds_of(BAD)}
     job = corpus.job(
         source,

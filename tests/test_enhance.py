@@ -339,6 +339,8 @@ def test_a_run_with_it_and_back(base: Path, tmp_path: Path) -> None:
         assert row["dnsmos_ovrl"] is not None
     told = json.loads((done.path / "dataset.json").read_text())
     assert told["settings"]["enhance"]["use"] == QUIETER
+    card = (done.path / "README.md").read_text()
+    assert f"Enhanced: `{QUIETER}`; enhanced audio is packaged." in card
     assert corpus.run(with_it)[1]["resample"] == (0, 8)
     back, counts = corpus.run(corpus.job(base, out=tmp_path / "out"))
     assert all(computed == 0 for name, (computed, _) in counts.items() if name != "package")

@@ -180,6 +180,26 @@ def test_edges_of_speech_go_by_its_own_level() -> None:
     assert hearing._edges(quiet[:100], ((0.0, 0.006),)) == [(0.0, 0.006)]
 
 
+def test_no_word_is_taken_from_beyond_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first word of the second sentence was lost; the first was misheard as a whole."""
+    text = "Let us dare to do our duty. The Egyptian background of the bondage."
+    said = ["bananas and apples grow on other planets Nathan", "egyptian background of the bondage"]
+    heard, speech = timed(said)
+    found = _spoken.spoken(text, heard)
+    assert found[1].match <= _spoken.DOUBTFUL
+    assert found[1].span
+    assert found[1].span[0] >= speech[0][1]
+    monkeypatch.setattr(_spoken, "FAR", 10.0)
+    found = _spoken.spoken(text, heard)
+    assert found[1].span
+    assert found[1].span[0] < speech[0][1], "control"
+    monkeypatch.undo()
+    near, speech = timed([said[0], "Thee egyptian background of the bondage"])
+    found = _spoken.spoken(text, near)
+    assert found[1].match > 0.7
+    assert found[1].span == pytest.approx((speech[1][0] - _spoken.PAD, speech[1][1] + _spoken.PAD))
+
+
 def test_a_word_misheard_shares_its_letters() -> None:
     heard, _ = timed(["First comes this one", "Lobster Allen Newberg", "Last comes that one"])
     found = _spoken.spoken(

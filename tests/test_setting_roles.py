@@ -110,6 +110,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "diarizers.none": {},
     "diarizers.given": _AT_TURNS,
     "diarizers.segments": {
+        "edge_seconds": Entry(THRESHOLD, 0.0),
         "across_recordings": Entry(THRESHOLD, False), "threshold": Entry(THRESHOLD, 0.6),
         **_AT_TURNS, "cut": Entry(RECIPE, 0.5), "path": Entry(TRANSIENT, "/models"),
     },

@@ -77,10 +77,13 @@ def test_who_speaks_how_long() -> None:
 
 
 def cut(
-    some: list[Turn], count: int, blocks: list[int], shortest: int = 0, rate: int = RATE
+    some: list[Turn], count: int, blocks: list[int], shortest: int = 0, edge: int = 0
 ) -> list[Span]:
+    rate = RATE
     segmenter: Segmenter = AtTurns(
-        Voices(tuple(some), shortest), rate, lambda: whole.start(whole.Settings(), rate, ())
+        Voices(tuple(some), shortest, edge=edge),
+        rate,
+        lambda: whole.start(whole.Settings(), rate, ()),
     )
     found, at = [], 0
     for size in blocks:
@@ -126,9 +129,9 @@ def test_random_turns(seed: int) -> None:
         if low < high:
             some.append(turn(low, high, int(rng.integers(4))))
     some.sort(key=lambda t: t.start)
-    shortest = int(rng.integers(0, 60))
-    whole_spans = cut(some, count, [count], shortest)
-    assert cut(some, count, [7] * (count // 7 + 1), shortest) == whole_spans
+    shortest, edge = int(rng.integers(0, 60)), int(rng.integers(0, 20))
+    whole_spans = cut(some, count, [count], shortest, edge)
+    assert cut(some, count, [7] * (count // 7 + 1), shortest, edge) == whole_spans
     assert [s.start for s in whole_spans] == [0, *[s.end for s in whole_spans][:-1]]
     assert whole_spans[-1].end == count
     for span in whole_spans:
@@ -140,9 +143,24 @@ def test_random_turns(seed: int) -> None:
 
 
 def test_a_stretch_grows_into_silence_only() -> None:
-    kept, both, short = stretches(Voices((turn(0, 100, 0), turn(120, 200, 1))), RATE)
-    assert [(s.start, s.end) for s in kept] == [(0, 110), (110, 200 + int(GROW_S * RATE))]
-    assert (both, short) == ([], [])
+    found = stretches(Voices((turn(0, 100, 0), turn(120, 200, 1))), RATE)
+    assert [(s.start, s.end) for s in found.kept] == [(0, 110), (110, 200 + int(GROW_S * RATE))]
+    assert found[1:] == ([], [], [])
+
+
+def test_edges_beside_another_speaker_are_left_out() -> None:
+    some = [turn(0, 300, 0), turn(300, 330, 1), turn(345, 700, 0), turn(900, 1000, 1)]
+    spans = cut(some, 1000, [1000], shortest=20, edge=15)
+    assert [(s.start, s.end, s.reason or s.kind) for s in spans] == [
+        (0, 285, "utterance"),
+        (285, 300, "turn_edge"),
+        (300, 330, "short_turn"),  # too little would be left of it
+        (330, 345, "non_speech"),
+        (345, 353, "turn_edge"),
+        (353, 750, "utterance"),
+        (750, 850, "non_speech"),
+        (850, 1000, "utterance"),
+    ]
 
 
 def test_vad_goes_by_turns_only_where_there_are_two_speakers() -> None:
@@ -404,6 +422,44 @@ def test_a_conversation_and_its_blocks() -> None:
 def test_nobody_speaks(samples: NDArray[np.float32]) -> None:
     with np.errstate(invalid="ignore"):
         assert diarized(samples, 16_000, 7000) == ()
+
+
+@needs_speakers
+@needs_corpus
+def test_little_speech() -> None:
+    """Two seconds, one word, and a word in a long silence: one speaker, wherever it speaks."""
+    [first, *_] = _conversations.load(CORPUS, limit=1).values()
+    speech = first[0].samples[: 2 * 16_000]
+    found = diarized(speech[:, None], 16_000, 4801)
+    assert {turn.speaker for turn in found} == {0}
+    assert sum(turn.end - turn.start for turn in found) > 16_000
+    word = speech[8000:14_000]
+    for alone in (word, np.concatenate([np.zeros(480_000, np.float32), word, np.zeros(99_999)])):
+        found = diarized(alone.astype(np.float32)[:, None], 16_000, 65_536)
+        assert {turn.speaker for turn in found} <= {0}
+        assert all(0 <= turn.start < turn.end <= len(alone) for turn in found)
+        assert all(turn.confidence is None or np.isfinite(turn.confidence) for turn in found)
+
+
+@needs_speakers
+@needs_corpus
+def test_eight_people_and_eight_channels() -> None:
+    voices = _conversations.load(CORPUS, limit=8)
+    made = _conversations.made(_conversations.Asked(8, 90, seed=3), voices, [])
+    samples, true = made.samples[:, None], int(made.truth.any(axis=0).sum())
+    found = diarized(samples, 16_000, 65_536)
+    assert true >= 6
+    assert true - 2 <= len({turn.speaker for turn in found}) <= true
+    assert max(turn.end for turn in found) <= len(samples)
+    eight = diarized(np.repeat(samples, 8, axis=1), 16_000, 65_536)
+    assert [(t.start, t.end, t.speaker) for t in eight] == [
+        (t.start, t.end, t.speaker) for t in found
+    ]
+    broken = samples[:160_000].copy()
+    broken[50_000:60_000] = np.nan
+    with np.errstate(invalid="ignore"):
+        some = diarized(broken, 16_000, 65_536)
+    assert all(turn.confidence is None or np.isfinite(turn.confidence) for turn in some)
 
 
 @needs_speakers

@@ -158,7 +158,10 @@ def _cut(unit: Unit, job: Job, writer: handover.Writer) -> list[Row]:
     locator = Locator.loads(unit.recording["locator"])
     recogniser = segmenter.hears(settings) if known is None else None
     text, language = unit.recording["text"], unit.recording["language"]
-    heard = hearing.heard(locator, recogniser, language) if recogniser and text else None
+    heard = None
+    if recogniser and text:
+        emitting = segmenter.wants_emissions(settings)
+        heard = hearing.heard(locator, recogniser, language, emitting)
     turns, new = speaking.turns_of(unit.turned, unit.turns, unit.recording, job)
     voices = speaking.voices(turns, job)
 

@@ -39,7 +39,11 @@ DECODE_VERSION = 1
 FILTER_VERSION = 3
 ENHANCE_VERSION = 1
 UNASKED = ("max_hours_per_speaker", "rttm")  # not told unless asked for: versions stay as they were
-CUTTING = ("min_turn_seconds", "mixed")  # settings of a diarizer that change cuts, never turns
+CUTTING = (
+    "min_turn_seconds",
+    "mixed",
+    "edge_seconds",
+)  # settings of a diarizer that change cuts, never turns
 RESAMPLE_VERSION = 1
 TRANSCRIBE_VERSION = 1
 

@@ -282,7 +282,7 @@ METRICS = pa.schema(
 TABLES = {
     "recordings": RECORDINGS,
     "cuts": CUTS,
-    "audio": AUDIO,
+    "audio": ENHANCED,
     "transcripts": TRANSCRIPTS,
     "ledger": LEDGER,
     "utterances": UTTERANCES,

@@ -17,14 +17,18 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from flows import settings
-from tasks import plugins
+from tasks import pipeline, plugins
 from tasks.audio import Clip
+from tasks.callers import Here
 from tasks.checkpoints import enhanced
+from tasks.dataset import datacard
 from tasks.enhance import Enhancer, deepfilter, gtcrn, separator_onnx
 from tasks.errors import ConfigError, ItemError
+from tasks.estimating import planning
 from tasks.job import Job
 from tasks.settings import Plugin, ResampleSettings
-from tasks.stages import enhancing, pcm
+from tasks.stages import enhancing, pcm, stage
+from tasks.upkeep.needed import KeptSettings, unneeded
 from tests import corpus, tiny_onnx
 from tests.fetched import needs_gtcrn
 
@@ -131,7 +135,9 @@ def test_noise_goes_and_speech_stays_in_its_place(name: str, tmp_path: Path) -> 
 
 @needs_corpus
 def test_chunks_of_deepfilter_are_near_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    clean = spoken(48_000, 14.0) + noise(4, 14 * 48_000)[: len(spoken(48_000, 14.0))] * 0.2
+    monkeypatch.setattr("tasks.enhance._deepfilter.CHUNK", 800)
+    clean = spoken(48_000, 14.0)
+    clean = clean + 0.2 * noise(4, len(clean))
     made = run(deepfilter.start(deepfilter.Settings()), clean, [])
     monkeypatch.setattr("tasks.enhance._deepfilter.CHUNK", 10**6)
     once = run(deepfilter.start(deepfilter.Settings()), clean, [])
@@ -333,6 +339,8 @@ def test_a_run_with_it_and_back(base: Path, tmp_path: Path) -> None:
         assert row["dnsmos_ovrl"] is not None
     told = json.loads((done.path / "dataset.json").read_text())
     assert told["settings"]["enhance"]["use"] == QUIETER
+    card = (done.path / "README.md").read_text()
+    assert f"Enhanced: `{QUIETER}`; enhanced audio is packaged." in card
     assert corpus.run(with_it)[1]["resample"] == (0, 8)
     back, counts = corpus.run(corpus.job(base, out=tmp_path / "out"))
     assert all(computed == 0 for name, (computed, _) in counts.items() if name != "package")
@@ -424,10 +432,6 @@ def test_two_outs_are_equal(base: Path, tmp_path: Path) -> None:
 
 
 def test_a_clip_that_kills_the_enhancer_falls_alone(base: Path, tmp_path: Path) -> None:
-    from tasks import pipeline
-    from tasks.callers import Here
-    from tasks.stages import stage
-
     job = enhancing_job(base, tmp_path / "out", how="segv", seconds=corpus.seconds_of(2))
     pipeline.run_shard_stage(job, Here(), job.out / "scratch")
     stage.run("filter", job, "shard-000000")
@@ -439,6 +443,78 @@ def test_a_clip_that_kills_the_enhancer_falls_alone(base: Path, tmp_path: Path) 
     }
     assert found.pop("r02.wav") == ("failed", "enhance", "crashed")
     assert set(found.values()) == {("packaged", "package", "packaged")}
+
+
+def odd(folder: Path) -> Path:
+    """What recordings may hold that models do not like."""
+    folder.mkdir(parents=True)
+    broken = 0.1 * np.random.default_rng(1).standard_normal(20_000).astype(np.float32)
+    broken[777] = np.nan
+    sounds = {
+        "nan": (broken, 16_000),
+        "short": (noise(2, 320), 8000),  # 40 ms: one frame of DeepFilterNet
+        "wide": (np.stack([noise(n, 30_000) for n in range(8)], axis=1), 44_100),
+        "silent": (np.zeros(48_000, np.float32), 48_000),
+        "plain": (noise(3, 32_000), 16_000),
+    }
+    for name, (samples, rate) in sounds.items():
+        sf.write(folder / f"{name}.wav", samples, rate, "FLOAT")
+    return folder
+
+
+@pytest.mark.parametrize("use", ["deepfilter", pytest.param("gtcrn", marks=needs_gtcrn)])
+def test_odd_recordings_fall_alone(tmp_path: Path, use: str) -> None:
+    odd(tmp_path / "in")
+    job = corpus.job(
+        tmp_path,
+        enhance=Plugin(use=use),
+        filter={"filters": [{"use": "duration", "min": 0.01}]},
+        transcribe={"verdicts": []},
+        package={"max_failed_fraction": 1.0, "formats": ["hf_parquet"], "audio": "both"},
+    )
+    published, _ = corpus.run(job)
+    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    found = {row["source_path"].rpartition("/")[2]: row for row in ledger}
+    assert {name: row["outcome"] for name, row in found.items()} == {
+        "nan.wav": "failed", "short.wav": "packaged", "wide.wav": "packaged",
+        "silent.wav": "packaged", "plain.wav": "packaged",
+    }  # fmt: skip
+    assert found["nan.wav"]["reason"] == "non_finite"
+    assert sum(row["samples"] for row in ledger) == 20_000 + 320 + 30_000 + 48_000 + 32_000
+    again = corpus.run(job)[1]
+    assert all(computed == 0 for computed, _ in again.values())
+    [silent] = [row for row in table(published.path) if "silent" in row["id"]]
+    assert silent["dnsmos_ovrl_enhanced"] is not None
+
+
+def test_a_plan_counts_what_a_run_computes(base: Path, tmp_path: Path) -> None:
+    before = corpus.job(base, out=tmp_path / "out")
+    corpus.run(before)
+    limit = None
+    for options in ({}, {"gain": 0.2}, {"gain": 0.2, "hear": "enhanced"}, {"gain": 0.2}):
+        least = limit if options == {"gain": 0.2} and before.transcribe.hear == "enhanced" else None
+        job = enhancing_job(base, tmp_path / "out", min_ovrl=least, **options)
+        told = planning.plan(job, before)
+        published, counts = corpus.run(job)
+        limit = float(np.median([r["dnsmos_ovrl_enhanced"] for r in table(published.path)]))
+        for name in ("filter", "resample", "transcribe"):
+            amount = told.stages[name]
+            assert (amount.compute, amount.reuse) == counts[name], (options, name)
+        before = job
+
+
+def test_prune_keeps_what_the_settings_need(base: Path, tmp_path: Path) -> None:
+    """The enhanced clips of settings of now stay, those of former ones go."""
+    out = tmp_path / "out"
+    corpus.run(corpus.job(base, out=out))
+    plain = {part.name for part in corpus.parts(out, "manifests/resample")}
+    first, second = (enhancing_job(base, out, gain=gain) for gain in (0.3, 0.5))
+    corpus.run(first)
+    former = {part.name for part in corpus.parts(out, "manifests/resample")} - plain
+    corpus.run(second)
+    kept = [KeptSettings(job, stage.weights_of(job)) for job in (second, first)]
+    assert {p.name for p in unneeded(out, "shard-000000", kept[:1], None).manifests} == former
+    assert not unneeded(out, "shard-000000", kept, None).manifests
 
 
 # --- settings -------------------------------------------------------------------------------------
@@ -468,8 +544,6 @@ def test_what_is_refused_before_a_worker_starts(base: Path, sets: list[str], wor
 
 
 def test_the_data_card_names_the_model(tmp_path: Path) -> None:
-    from tasks.dataset import datacard
-
     chosen = separator(tmp_path).model_copy(update={"licence": "CC-BY-NC-4.0"})
     options = chosen.model_dump(exclude_defaults=True)
     job = corpus.job(tmp_path, enhance=Plugin.model_validate({"use": "separator_onnx", **options}))

@@ -20,6 +20,7 @@ from tasks import pipeline
 from tasks.callers import Here
 from tasks.checkpoints import manifest
 from tasks.job import Job
+from tasks.settings import Plugin
 from tasks.stages import isolate, stage
 from tests import corpus
 
@@ -89,6 +90,26 @@ def test_the_culprit_is_quarantined(
     assert published.summary["utterances"]["packaged"] == COUNT - 1
     left = {"package"} if where == "transcribe" else {"resample", "transcribe", "package"}
     assert corpus.run(job)[1] == {n: (0, COUNT - (n in left)) for n in corpus.STAGES}
+
+
+@pytest.mark.parametrize("how", ["segv", "memory_error", "hang"])
+def test_a_diarizer_whose_runtime_dies(source: Path, tmp_path: Path, how: str) -> None:
+    speakers: dict[str, Any] = {"use": "tests.plugins.fatal_diarizer", "how": how}
+    speakers |= {"seconds": corpus.seconds_of(BAD)}
+    job = corpus.job(
+        source,
+        out=tmp_path / "out",
+        item_timeout=3.0,
+        speakers=Plugin.model_validate(speakers),
+        package={"max_failed_fraction": 1.0},
+    )
+    prepare(job, "filter")
+    assert stage.run("filter", job, SHARD, isolate=True).computed == COUNT
+    assert failures(job, "filter") == [CODES[how]]
+    published, counts = corpus.run(job)
+    assert counts["filter"] == (0, COUNT)
+    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    assert {row["speaker"] for row in rows} == {f"r{n:02d}.wav#1" for n in range(COUNT) if n != BAD}
 
 
 def test_an_added_filter_that_crashes(source: Path, tmp_path: Path) -> None:

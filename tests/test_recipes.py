@@ -17,6 +17,7 @@ RECIPES = sorted((Path(__file__).parents[1] / "infra/recipes").glob("*.yaml"))
 def used(read: settings.PrepareSettings) -> Iterator[tuple[str, Plugin]]:
     yield "segmenters", read.filter.segmenter
     yield from (("filters", plugin) for plugin in read.filter.filters)
+    yield "enhance", read.enhance
     yield "resamplers", read.resample.resampler
     yield from (("levels", plugin) for plugin in read.resample.levels)
     yield "asr", read.transcribe.backend

@@ -110,6 +110,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "diarizers.none": {},
     "diarizers.given": _AT_TURNS,
     "diarizers.segments": {
+        "edge_seconds": Entry(THRESHOLD, 0.0),
         "across_recordings": Entry(THRESHOLD, False), "threshold": Entry(THRESHOLD, 0.6),
         **_AT_TURNS, "cut": Entry(RECIPE, 0.5), "path": Entry(TRANSIENT, "/models"),
     },
@@ -119,7 +120,9 @@ SHELVES: dict[str, dict[str, Entry]] = {
     },
     "filters.speakers": {"min": NUMBER, "max": Entry(THRESHOLD, 2.0)},
     "segmenters.whole": {},
-    "segmenters.aligned": {"backend": Entry(RECIPE, {"use": "fake"})},
+    "segmenters.aligned": {
+        "engine": Entry(RECIPE, "ctc"), "backend": Entry(RECIPE, {"use": "fake"}),
+    },
     "segmenters.given": {
         "target_seconds": Entry(RECIPE, 8.0),
         "max_seconds": Entry(RECIPE, 20.0),
@@ -210,6 +213,11 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "backoff": Entry(TRANSIENT, 0.1), "patience": Entry(TRANSIENT, 10.0),
         "word_timestamps": Entry(RECIPE, True), "token_logprobs": Entry(RECIPE, True),
         "parallel": Entry(TRANSIENT, 1), "ca_file": Entry(TRANSIENT, "/ca.pem"),
+    },
+    "asr.ctc": {
+        # Which model it is, `weights` says to the recipe; here is only where it lies.
+        "model": Entry(TRANSIENT, "/models/other"), "max_seconds": Entry(RECIPE, 20.0),
+        "word_timestamps": Entry(RECIPE, True), "threads": Entry(TRANSIENT, 2),
     },
     "asr.onnx_asr": {
         # Which model it is, `weights` says to the recipe; here is only where it lies.

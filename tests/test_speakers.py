@@ -77,10 +77,13 @@ def test_who_speaks_how_long() -> None:
 
 
 def cut(
-    some: list[Turn], count: int, blocks: list[int], shortest: int = 0, rate: int = RATE
+    some: list[Turn], count: int, blocks: list[int], shortest: int = 0, edge: int = 0
 ) -> list[Span]:
+    rate = RATE
     segmenter: Segmenter = AtTurns(
-        Voices(tuple(some), shortest), rate, lambda: whole.start(whole.Settings(), rate, ())
+        Voices(tuple(some), shortest, edge=edge),
+        rate,
+        lambda: whole.start(whole.Settings(), rate, ()),
     )
     found, at = [], 0
     for size in blocks:
@@ -126,9 +129,9 @@ def test_random_turns(seed: int) -> None:
         if low < high:
             some.append(turn(low, high, int(rng.integers(4))))
     some.sort(key=lambda t: t.start)
-    shortest = int(rng.integers(0, 60))
-    whole_spans = cut(some, count, [count], shortest)
-    assert cut(some, count, [7] * (count // 7 + 1), shortest) == whole_spans
+    shortest, edge = int(rng.integers(0, 60)), int(rng.integers(0, 20))
+    whole_spans = cut(some, count, [count], shortest, edge)
+    assert cut(some, count, [7] * (count // 7 + 1), shortest, edge) == whole_spans
     assert [s.start for s in whole_spans] == [0, *[s.end for s in whole_spans][:-1]]
     assert whole_spans[-1].end == count
     for span in whole_spans:
@@ -140,9 +143,24 @@ def test_random_turns(seed: int) -> None:
 
 
 def test_a_stretch_grows_into_silence_only() -> None:
-    kept, both, short = stretches(Voices((turn(0, 100, 0), turn(120, 200, 1))), RATE)
-    assert [(s.start, s.end) for s in kept] == [(0, 110), (110, 200 + int(GROW_S * RATE))]
-    assert (both, short) == ([], [])
+    found = stretches(Voices((turn(0, 100, 0), turn(120, 200, 1))), RATE)
+    assert [(s.start, s.end) for s in found.kept] == [(0, 110), (110, 200 + int(GROW_S * RATE))]
+    assert found[1:] == ([], [], [])
+
+
+def test_edges_beside_another_speaker_are_left_out() -> None:
+    some = [turn(0, 300, 0), turn(300, 330, 1), turn(345, 700, 0), turn(900, 1000, 1)]
+    spans = cut(some, 1000, [1000], shortest=20, edge=15)
+    assert [(s.start, s.end, s.reason or s.kind) for s in spans] == [
+        (0, 285, "utterance"),
+        (285, 300, "turn_edge"),
+        (300, 330, "short_turn"),  # too little would be left of it
+        (330, 345, "non_speech"),
+        (345, 353, "turn_edge"),
+        (353, 750, "utterance"),
+        (750, 850, "non_speech"),
+        (850, 1000, "utterance"),
+    ]
 
 
 def test_vad_goes_by_turns_only_where_there_are_two_speakers() -> None:
@@ -408,6 +426,44 @@ def test_nobody_speaks(samples: NDArray[np.float32]) -> None:
 
 @needs_speakers
 @needs_corpus
+def test_little_speech() -> None:
+    """Two seconds, one word, and a word in a long silence: one speaker, wherever it speaks."""
+    [first, *_] = _conversations.load(CORPUS, limit=1).values()
+    speech = first[0].samples[: 2 * 16_000]
+    found = diarized(speech[:, None], 16_000, 4801)
+    assert {turn.speaker for turn in found} == {0}
+    assert sum(turn.end - turn.start for turn in found) > 16_000
+    word = speech[8000:14_000]
+    for alone in (word, np.concatenate([np.zeros(480_000, np.float32), word, np.zeros(99_999)])):
+        found = diarized(alone.astype(np.float32)[:, None], 16_000, 65_536)
+        assert {turn.speaker for turn in found} <= {0}
+        assert all(0 <= turn.start < turn.end <= len(alone) for turn in found)
+        assert all(turn.confidence is None or np.isfinite(turn.confidence) for turn in found)
+
+
+@needs_speakers
+@needs_corpus
+def test_eight_people_and_eight_channels() -> None:
+    voices = _conversations.load(CORPUS, limit=8)
+    made = _conversations.made(_conversations.Asked(8, 90, seed=3), voices, [])
+    samples, true = made.samples[:, None], int(made.truth.any(axis=0).sum())
+    found = diarized(samples, 16_000, 65_536)
+    assert true >= 6
+    assert true - 2 <= len({turn.speaker for turn in found}) <= true
+    assert max(turn.end for turn in found) <= len(samples)
+    eight = diarized(np.repeat(samples, 8, axis=1), 16_000, 65_536)
+    assert [(t.start, t.end, t.speaker) for t in eight] == [
+        (t.start, t.end, t.speaker) for t in found
+    ]
+    broken = samples[:160_000].copy()
+    broken[50_000:60_000] = np.nan
+    with np.errstate(invalid="ignore"):
+        some = diarized(broken, 16_000, 65_536)
+    assert all(turn.confidence is None or np.isfinite(turn.confidence) for turn in some)
+
+
+@needs_speakers
+@needs_corpus
 def test_emilias_recipe_from_raw_podcasts(tmp_path: Path) -> None:
     """A podcast of two people with music between: clips of one of them each, rightly told apart."""
     voices = _conversations.load(CORPUS, limit=4)
@@ -418,7 +474,8 @@ def test_emilias_recipe_from_raw_podcasts(tmp_path: Path) -> None:
     sf.write(tmp_path / "in" / "talk.wav", np.clip(3 * made.samples, -1, 1), 16_000)
     sets = [f"sources=[{{kind: folder, path: {tmp_path / 'in'}, name: talks}}]",
             f"out={tmp_path / 'out'}", "transcribe.backend.use=fake", "transcribe.verdicts=[]",
-            "filter.filters=[{use: duration, min: 3, max: 30}]"]  # fmt: skip
+            "filter.filters=[{use: duration, min: 3, max: 30}]",
+            "enhance.min_ovrl=1.5"]  # fmt: skip
     read = settings.read(str(RECIPES / "tts-emilia.yaml"), [], None, sets)
     published, _ = corpus.run(settings.check(read))
     found = rows(published.path)
@@ -428,6 +485,8 @@ def test_emilias_recipe_from_raw_podcasts(tmp_path: Path) -> None:
         spoken = made.truth[int(row["start"] * 100) : int(row["end"] * 100)].sum(axis=0)
         assert spoken.max() / spoken.sum() > 0.95
         of.setdefault(row["speaker"], set()).add(int(spoken.argmax()))
+    better = [row["dnsmos_ovrl_enhanced"] > row["dnsmos_ovrl"] for row in found]
+    assert sum(better) > len(found) / 2
     assert all(name.startswith("spk_") for name in of)
     assert {frozenset(people) for people in of.values()} == {frozenset({0}), frozenset({1})}
 

@@ -14,7 +14,7 @@ from flows.run import plans, runs
 from flows.settings import assign, parse
 from tasks import plugins, schema, shelves, storage
 from tasks.accounting import summary
-from tasks.checkpoints import manifest
+from tasks.checkpoints import enhanced, manifest
 from tasks.dataset import datacard, versions
 from tasks.errors import CODES, ConfigError
 from tasks.estimating.what_if import kept, with_same_texts
@@ -177,5 +177,9 @@ def columns() -> dict[str, Any]:
         for shelf in plugins.MEASURING
         for name in shelves.names(shelf)
         for column, (unit, text) in plugins.columns(shelf, name).items()
+    ]
+    found["measures"] += [
+        {"column": column, "type": "double", "unit": unit, "meaning": text}
+        for column, (unit, text) in enhanced.after_columns().items()
     ]
     return found

@@ -35,11 +35,13 @@ def columns(job: Job) -> Columns:
     """Of the scores of both clips; none where nothing is enhanced."""
     if not recipe.enhancing(job):
         return {}
-    before = plugins.columns("filters", "dnsmos")
-    told = {
-        after(name): (unit, f"{doc}, of the enhanced clip") for name, (unit, doc) in before.items()
-    }
-    return {**before, **told}
+    return {**plugins.columns("filters", "dnsmos"), **after_columns()}
+
+
+def after_columns() -> Columns:
+    """Of the enhanced clip's scores."""
+    before = plugins.columns("filters", "dnsmos").items()
+    return {after(name): (unit, f"{doc}, of the enhanced clip") for name, (unit, doc) in before}
 
 
 def before(measures: Mapping[str, float | None]) -> Scores:

@@ -36,7 +36,7 @@ def rows(view: ShardView) -> list[Row]:
             continue
         cut = view.cuts.get(view.cut_recipe(recording))
         if cut is not None and not cut.error_code:
-            found += _of(recording, turns, cut.rate)
+            found += of_turns(recording, turns, cut.rate)
     return found
 
 
@@ -45,7 +45,8 @@ def _stated(recording: Row) -> bool:
     return recording["speaker"] is not None or any(s.speaker is not None for s in segments)
 
 
-def _of(recording: Row, turns: tuple[Turn, ...], rate: int) -> list[Row]:
+def of_turns(recording: Row, turns: tuple[Turn, ...], rate: int) -> list[Row]:
+    """The voices of one recording, by its turns in samples at `rate` Hz."""
     sums: dict[int, np.ndarray] = {}
     seconds: dict[int, float] = {}
     for turn in turns:

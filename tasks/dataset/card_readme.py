@@ -19,7 +19,7 @@ from tasks.dataset import card_header, card_reading
 from tasks.errors import CODES
 from tasks.json_types import JsonObject
 
-SHOWN = ("filter", "resample", "transcribe", "package")
+SHOWN = ("filter", "enhance", "resample", "transcribe", "package")
 
 
 def text(facts: JsonObject, columns: pa.Schema, tars: Mapping[str, int]) -> str:
@@ -134,16 +134,27 @@ def _making(facts: JsonObject) -> Iterator[str]:
         [
             f"1. Cut into utterances: `{cell(stages['filter']['segmenter']['use'])}`.",
             f"2. Measured and filtered: {measured}.",
-            f"3. Resampled to {resample['rate']} Hz: `{cell(resample['resampler']['use'])}`.",
+            f"3. {_enhanced(stages)}Resampled to {resample['rate']} Hz: "
+            f"`{cell(resample['resampler']['use'])}`.",
             f"4. Transcribed: {names}{weights}. The column `text_source` says "
             "whether a text is the source's or the recogniser's.",
             f"5. Packaged: {', '.join(map(cell, facts['formats']))}.",
         ]
     )
-    shown = {stage: _without_folders(stages[stage]) for stage in SHOWN}
+    shown = {stage: _without_folders(stages[stage]) for stage in SHOWN if stage in stages}
     dumped = _yaml(shown, default_flow_style=None)
     yield "All settings that shape it:"
     yield f"```yaml\n{dumped.replace('```', '')}```"
+
+
+def _enhanced(stages: JsonObject) -> str:
+    """The step enhance, where there was one."""
+    enhance = stages.get("enhance")
+    return (
+        f"Enhanced: `{cell(enhance['use'])}`; {stages['package']['audio']} audio is packaged. "
+        if enhance
+        else ""
+    )
 
 
 def _without_folders(value: object) -> object:

@@ -30,6 +30,7 @@ Activity = NDArray[np.bool_]
 RATE = 16_000  # Hz
 WINDOW, HOP = 160_000, 80_000  # samples
 FRAMES, LOCAL = 589, 3  # of a window: frames, and speakers
+BESIDE = round(FRAMES * (WINDOW - HOP) / 2 / WINDOW)  # frames before a window's zone, and after
 FIRST_S, STEP_S = 0.03097, 0.016875  # centre of the first frame, and from frame to frame
 BATCH = 8  # windows in a run; fixed, so that results do not depend on the blocks pushed
 SETS = np.array(
@@ -37,7 +38,7 @@ SETS = np.array(
 )
 LEAST_S = 0.8  # of a voice alone, for an embedding
 WEAK_S = 0.25  # of a voice at all, for one that is not sure
-MOST_S = 6.0  # of it are embedded
+MOST_S = 3.0  # of it are embedded
 PIECE_S = 0.5  # shorter runs are left out where there are longer ones
 SHA256 = registry.SEGMENTATION.files[0].sha256
 
@@ -127,7 +128,7 @@ class Windows:
         if not solo.any():
             return
         features = fbank(samples)
-        low, high = (0 if first else FRAMES // 4), (FRAMES if last else FRAMES - FRAMES // 4)
+        low, high = (0 if first else BESIDE), (FRAMES if last else FRAMES - BESIDE)
         for local in range(LOCAL):
             zone = solo[:, local].copy()
             zone[:low] = zone[high:] = False

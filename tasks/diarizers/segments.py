@@ -30,7 +30,7 @@ from tasks.speech.embedding import unit
 from tasks.speech.stream16k import At16k
 from tasks.weights import registry
 
-VERSION = 1
+VERSION = 2
 ASKED_BY = "speakers.use=segments"
 LEAST_SPEAKER_S = 1.5  # of speech that makes a speaker, where there are others
 MOVE = 0.05  # cosine by which another speaker has to be nearer
@@ -46,6 +46,14 @@ class Settings(CuttingSettings):
         description="Largest mean cosine distance of two groups of voices that become one speaker; "
         "more finds fewer speakers.",
     )
+    edge_seconds: float = Field(
+        0.15,
+        ge=0,
+        le=1,
+        json_schema_extra=THRESHOLD,
+        description="Left out at each side of a stretch where another speaker is next, s: the "
+        "edges of turns are no better than that.",
+    )
     across_recordings: bool = Field(
         True,
         json_schema_extra=THRESHOLD,
@@ -53,7 +61,7 @@ class Settings(CuttingSettings):
         "packaged.",
     )
     threshold: float = Field(
-        0.5,
+        0.55,
         gt=0,
         lt=1,
         json_schema_extra=THRESHOLD,

@@ -32,7 +32,7 @@ FFT, HOP = 960, 480
 BANDS = (*[2] * 13, 5, 5, 7, 7, 8, 10, 12, 13, 15, 18, 20, 24, 28, 31, 37, 42, 50, 56, 67)  # bins
 LOW = 96  # bins that are filtered, not scaled
 ORDER, AHEAD = 5, 2  # frames
-CHUNK, PREROLL = 1200, 300  # frames: 12 and 3 s
+CHUNK, PREROLL = 1600, 300  # frames: 16 and 3 s
 GRAPHS = ("enc", "erb_dec", "df_dec")
 
 _AT = np.arange(FFT) + 0.5
@@ -111,11 +111,12 @@ class Stream:
     ) -> NDArray[np.complex64]:
         """Spectra [count, 481] behind `lead` frames of pre-roll."""
         bands, bins = self._features(spectrum, lead + count, moved)
-        e0, e1, e2, e3, emb, c0, _ = self._graphs[0].run(
-            None, {"feat_erb": bands, "feat_spec": bins}
-        )
-        [mask] = self._graphs[1].run(["m"], {"emb": emb, "e3": e3, "e2": e2, "e1": e1, "e0": e0})
-        [coefs] = self._graphs[2].run(["coefs"], {"emb": emb, "c0": c0})
+        names = ("e0", "e1", "e2", "e3", "emb", "c0")
+        given = {"feat_erb": bands, "feat_spec": bins}
+        coded = dict(zip(names, self._graphs[0].run(names, given), strict=True))
+        c0 = coded.pop("c0")
+        [mask] = self._graphs[1].run(["m"], coded)
+        [coefs] = self._graphs[2].run(["coefs"], {"emb": coded["emb"], "c0": c0})
         own = spectrum[lead : lead + count]
         result: NDArray[np.complex64] = own * mask[0, 0, lead:][:, _BAND_OF_BIN]
         taps = coefs[0, lead:].reshape(count, LOW, ORDER, 2)

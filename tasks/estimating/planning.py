@@ -205,6 +205,8 @@ class _Walk:
             again = self._was_converted(view, utterance)
             causes = self.causes.pcm if again else earlier
             self.stages["resample"].add(1, seconds, causes, again)
+        if outcome.stage == "enhance":  # it failed there, or is dropped for its scores
+            return
         if text in there | seen:
             self.stages["transcribe"].reuse += 1
         else:
@@ -241,8 +243,9 @@ class _Walk:
     def add_expected(self) -> None:
         """Count what recordings will give that are not cut yet."""
         for causes, again, items, seconds in self.expected.kept():
-            for name in ("resample", "transcribe"):
-                self.stages[name].add(items, seconds, causes, again)
+            clips = items * (1 + recipe.enhancing(self.job))
+            self.stages["resample"].add(clips, seconds, causes, again)
+            self.stages["transcribe"].add(items, seconds, causes, again)
 
 
 def _package(walk: _Walk, gone: set[str]) -> tuple[int, int]:

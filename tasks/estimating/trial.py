@@ -91,7 +91,8 @@ def _known(job: Job, shard: str) -> Iterator[tuple[str, SampleResult]]:
     for utterance in view.decided():
         seen = found[utterance.recording["recording"]]
         if utterance.pcm is not None and not utterance.pcm["error_code"]:
-            seen.pcm += 2 * utterance.pcm["num_samples"]
+            clips = 2 if utterance.enhanced else 1
+            seen.pcm += 2 * utterance.pcm["num_samples"] * clips
         seen.pending |= utterance.outcome.outcome == "pending"
         packaged = utterance.outcome.outcome == "packaged"
         if not packaged:

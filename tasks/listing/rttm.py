@@ -49,12 +49,13 @@ class SideFiles:
     def __init__(self, settings: SourceSettings) -> None:
         self._whole: Turns | None = None
         if settings.rttm is not None:
-            state = file_state(settings.rttm)
-            if state.error is not None:
+            try:
+                self._whole = read(settings.rttm)
+            except OSError as error:
+                why = error.strerror or "no such object"
                 raise ConfigError(
-                    f"rttm {display_text(settings.rttm)!r} cannot be read: {state.error[1]}"
-                )
-            self._whole = read(settings.rttm)
+                    f"rttm {display_text(settings.rttm)!r} cannot be read: {why}"
+                ) from None
 
     def of(self, recording: Recording) -> Said:
         """The turns of a recording, None where no file tells of it; and what is wrong."""

@@ -28,12 +28,13 @@ class Voices:
     """The turns of a recording, and how the job cuts at them; times in samples, native rate.
 
     `shortest`: of the stretches in which one person speaks, those that are kept; `mixed`: clips may
-    hold several voices.
+    hold several voices; `edge`: left out on each side where another speaker is next.
     """
 
     turns: tuple[Turn, ...]
     shortest: int = 0
     mixed: bool = False
+    edge: int = 0
 
 
 Range = tuple[int, int]

@@ -3,7 +3,9 @@
 A stretch is a run of turns of one speaker in which nobody else speaks; pauses inside it stay. Where
 two speak at once is `unsegmented` (`overlap`), and so is a stretch shorter than the diarizer's
 `min_turn_seconds` (`short_turn`). A stretch grows into the silence beside it, up to the middle
-between two and GROW_S at most, since a diarizer's edges are no better than that.
+between two and GROW_S at most, since a diarizer's edges are no better than that. With
+`edge_seconds` it ends so long before the middle: where the next speaker begins at once, that much
+of its speech is left out (`turn_edge`).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +33,16 @@ class Stretch:
     speaker: int
 
 
-def stretches(voices: Voices, rate: int) -> tuple[list[Stretch], list[Range], list[Range]]:
-    """What is kept, where voices overlap, and what is too short; each in order."""
+class Stretches(NamedTuple):
+    """What is kept, where voices overlap, what is too short, and edges; each in order."""
+
+    kept: list[Stretch]
+    both: list[Range]
+    short: list[Range]
+    edges: list[Range]
+
+
+def stretches(voices: Voices, rate: int) -> Stretches:
     both = overlap(voices.turns)
     alone: list[Stretch] = []
     for turn in voices.turns:
@@ -56,30 +67,39 @@ def stretches(voices: Voices, rate: int) -> tuple[list[Stretch], list[Range], li
             joined[-1] = replace(last, end=max(last.end, each.end))
         else:
             joined.append(each)
-    kept = [each for each in joined if each.end - each.start >= voices.shortest]
-    short = [(each.start, each.end) for each in joined if each.end - each.start < voices.shortest]
     taken = sorted([*((each.start, each.end) for each in joined), *both])
-    return [_grown(each, taken, int(GROW_S * rate)) for each in kept], both, short
+    found = Stretches([], both, [], [])
+    for each in joined:
+        grown = _grown(each, taken, int(GROW_S * rate), voices.edge)
+        if min(grown.end, each.end) - max(grown.start, each.start) < max(voices.shortest, 1):
+            found.short.append((each.start, each.end))
+            continue
+        found.kept.append(grown)
+        sides = (each.start, grown.start), (grown.end, each.end)
+        found.edges.extend((low, high) for low, high in sides if low < high)
+    return found
 
 
-def _grown(stretch: Stretch, taken: list[Range], most: int) -> Stretch:
-    """The stretch with half of the silence on each side."""
-    before = max((end for _, end in taken if end <= stretch.start), default=-stretch.start)
+def _grown(stretch: Stretch, taken: list[Range], most: int, edge: int) -> Stretch:
+    """The stretch with half of the silence on each side, without the edge between two."""
+    before = max((end for _, end in taken if end <= stretch.start), default=None)
     after = min((start for start, _ in taken if start >= stretch.end), default=None)
-    low = max(stretch.start - most, (before + stretch.start + 1) // 2, 0)
-    high = stretch.end + most
-    return replace(
-        stretch, start=low, end=high if after is None else min(high, (stretch.end + after) // 2)
-    )
+    low, high = max(stretch.start - most, 0), stretch.end + most
+    if before is not None:
+        low = max(low, (before + stretch.start + 1) // 2 + edge)
+    if after is not None:
+        high = min(high, (stretch.end + after) // 2 - edge)
+    return replace(stretch, start=low, end=high)
 
 
 class AtTurns:
     """Runs a segmenter of its own on each stretch; `begin()` makes one."""
 
     def __init__(self, voices: Voices, rate: int, begin: Callable[[], Segmenter]) -> None:
-        kept, both, short = stretches(voices, rate)
-        self._waiting = deque(kept)
-        self._reasons = {"overlap": both, "short_turn": short}
+        found = stretches(voices, rate)
+        self._waiting = deque(found.kept)
+        self._reasons = {"overlap": found.both, "short_turn": found.short}
+        self._reasons["turn_edge"] = found.edges
         self._begin = begin
         self._inner: Segmenter | None = None
         self._stretch: Stretch | None = None

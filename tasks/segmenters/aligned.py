@@ -1,7 +1,8 @@
 """The sentences of the recording's text where they are spoken: an audiobook with its book.
 
 A recogniser hears the whole recording first (`hears`); its words are matched with the text
-(`_matching.py`), and each sentence that was said becomes an utterance with its own text
+(`_matching.py`), or the text with the scores of a CTC model (`_forced.py`), and each sentence that
+was said becomes an utterance with its own text
 (`_spoken.py`). Speech that is not in the text is `unsegmented` (`not_in_text`). Sentences that are
 not in the audio become one utterance of no samples where they are missing, which is dropped as
 `not_in_audio`.
@@ -10,17 +11,18 @@ not in the audio become one utterance of no samples where they are missing, whic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from tasks import plugins, recipe
+from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 from tasks.plugins.contracts.segmenters import Heard
 from tasks.recording import Segment
-from tasks.segmenters import Segmenter, Span, _spoken
+from tasks.segmenters import Segmenter, Span, _forced, _spoken
 from tasks.settings import Plugin, StageSettings
 from tasks.settings.base import Shelf
 
@@ -30,6 +32,11 @@ VERSION = 2  # edges by the level of the speech itself, letters count
 class Settings(StageSettings):
     """Who hears the recording."""
 
+    engine: Literal["by_recogniser", "ctc"] = Field(
+        "by_recogniser",
+        description="by_recogniser: by the words that a recogniser hears; ctc: by the scores of a "
+        "CTC model, the backend ctc, without a transcript.",
+    )
     backend: Annotated[Plugin, Shelf("asr", "recogniser")] = Field(
         Plugin.model_validate({"use": "faster_whisper", "word_timestamps": True}),
         description="Recogniser of the whole recording; it must give the times of words.",
@@ -48,6 +55,20 @@ def identity(settings: Settings) -> str:
     """Recipe of the recogniser, with its weights."""
     recogniser, own = plugins.resolve("asr", settings.backend)
     return recipe.digest(recipe.of_plugin("asr", settings.backend), recogniser.weights(own))
+
+
+def check_weights(settings: Settings) -> None:
+    """ConfigError when the recogniser cannot do what the engine asks for."""
+    recogniser, _ = plugins.resolve("asr", settings.backend)
+    if settings.engine == "ctc" and not hasattr(recogniser.Backend, "emissions"):
+        raise ConfigError(
+            "filter.segmenter.engine ctc needs the backend ctc, with a folder of a CTC model; "
+            f"{settings.backend.use} emits no scores of tokens"
+        )
+
+
+def wants_emissions(settings: Settings) -> bool:
+    return settings.engine == "ctc"
 
 
 def wants_gpu(settings: Settings) -> bool:
@@ -121,4 +142,5 @@ def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:
 
 
 def start_heard(settings: Settings, rate: int, text: str, heard: Heard) -> Segmenter:
-    return Aligned(_spoken.spoken(text, heard), rate, "not_in_text")
+    found = (_forced if settings.engine == "ctc" else _spoken).spoken(text, heard)
+    return Aligned(found, rate, "not_in_text")

@@ -192,7 +192,7 @@ def at_turns(
 
 
 def _at_emilia_turns(settings: Settings, rate: int, voices: Voices) -> Segmenter:
-    kept, _, _ = stretches(voices, rate)
+    kept = stretches(voices, rate).kept
     turns = [Segment(s.start / rate, s.end / rate, speaker=str(s.speaker)) for s in kept]
     if not turns:
         return Vad(settings, rate)

@@ -55,7 +55,8 @@ def voices(turns: Turns | None, job: Job) -> Callable[[int], Voices | None]:
     _, settings = plugins.resolve("diarizers", job.speakers)
     told = settings.model_dump()
     shortest, mixed = told.get("min_turn_seconds", 0.0), told.get("mixed", False)
-    return lambda rate: Voices(turns, round(shortest * rate), mixed)
+    edge = told.get("edge_seconds", 0.0)
+    return lambda rate: Voices(turns, round(shortest * rate), mixed, round(edge * rate))
 
 
 def segmenter(

@@ -62,6 +62,7 @@ class Conversation:
     asked: Asked
     samples: Floats
     truth: NDArray[np.bool_]
+    speakers: tuple[str, ...]
 
 
 def decoded(path: Path) -> Floats:
@@ -174,7 +175,7 @@ def made(asked: Asked, voices: dict[str, list[Piece]], beds: Sequence[Floats]) -
             speech / max(float(np.square(noise).mean()), 1e-12) / 10 ** (asked.snr / 10)
         )
     noise = rng.normal(0, 1e-4, len(samples)).astype(np.float32)  # of a room
-    return Conversation(asked, (samples + noise).astype(np.float32), truth)
+    return Conversation(asked, (samples + noise).astype(np.float32), truth, tuple(chosen))
 
 
 def _cycled(bed: Floats, size: int, rng: np.random.Generator) -> Floats:

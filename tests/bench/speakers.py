@@ -3,12 +3,12 @@
     UTTERMILL_CORPUS=… python -m tests.bench.speakers [--json] [--count 18] [--long MINUTES]
 
 Conversations of 2 to 6 of the corpus's 137 readers, 10 s to 4 min, with 0 to 20 % overlap, noise at
-10 dB, and music between turns (`_conversations.py`); one of `--long` minutes for memory. DER is
+10 dB, and music between turns (`_conversations.py`); one of `--long` minutes, without noise. DER is
 NIST's with 0.25 s on each side of a boundary (`_turn_scores.py`). Pieces are the stretches of one
 speaker that recordings are cut at, of 1 s and more; the guard leaves out pieces whose halves'
 cosine (`speaker_purity`) is below 0.3. EER: pairs of clips of the corpus's speakers, 2 s and 4 s
-from the middle of each. Speed is CPU time of one core, decoding not included; memory is what the
-process grows by over the long conversation.
+from the middle of each; across recordings: those clips as recordings (`across`). Speed is CPU time
+of one core, decoding not included; memory is what the process grows by over the long conversation.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audio import Clip
+from tasks.corpuswide import identities, voices
 from tasks.diarizers import Turn, segments
 from tasks.filters import speaker_purity
 from tasks.recording.turns import Voices
+from tasks.schema import SPEAKERS
 from tasks.segmenters._at_turns import stretches
 from tasks.speech import embedding
 from tasks.speech.fbank import RATE, fbank
@@ -37,7 +40,9 @@ from tests.bench._conversations import Asked, Conversation, Floats
 BEDS = ("sb_noise1.wav", "sb_noise2.wav", "sb_noise3.wav", "moh_manolo_camp.wav")
 FIRST_SEED = 100  # the settings were chosen on other ones
 GUARD = 0.3
+LEAST_S = 2.0  # of a clip whose voice is linked over all recordings
 BLOCK = 65_536
+EDGE = round(segments.Settings().edge_seconds * RATE)
 
 
 def asked(count: int) -> Iterator[Asked]:
@@ -62,7 +67,7 @@ def diarized(samples: Floats) -> tuple[tuple[Turn, ...], float]:
 def pieces(made: Conversation, turns: tuple[Turn, ...]) -> dict[str, NDArray[np.float64]]:
     """Frames of true speech in pieces of one speaker: [of the piece's voice, of others], of all
     pieces and of those that the guard lets through."""
-    kept, _, _ = stretches(Voices(turns, RATE), RATE)
+    kept = stretches(Voices(turns, RATE, edge=EDGE), RATE).kept
     found = {"all": np.zeros(2), "guarded": np.zeros(2)}
     for piece in kept:
         low, high = piece.start // 160, min(piece.end // 160, len(made.truth))
@@ -95,12 +100,45 @@ def error_rate(corpus: Path, seconds: float) -> tuple[float, int]:
     return float(np.maximum(missed, false).min()), len(names)
 
 
-def memory(voices: dict[str, list[_conversations.Piece]], minutes: float) -> dict[str, float]:
-    """What the process grows by in a long conversation, which is made minute by minute."""
+def across(corpus: Path) -> dict[str, Any]:
+    """Each clip of 2 s and more of the corpus's speakers as a recording: its voices, linked over
+    all recordings. Purity and coverage (of each speaker found the true speaker with most of it, and
+    the other way round) by how long they speak."""
+    rows, names = [], []
+    for speaker, clips in _conversations.clips(corpus).items():
+        for number, clip in enumerate(clips):
+            if len(clip) >= LEAST_S * RATE:
+                name = f"{speaker}/{number}"
+                told = {"recording": name, "content": name}
+                rows += voices.of_turns(told, diarized(clip)[0], RATE)
+                names.append(name)
+    table = pa.Table.from_pylist(rows, schema=voices.VOICES)
+    least = segments.Settings().threshold
+    found = identities.link(lambda: [table], SPEAKERS.empty_table(), least, "", refit=False)
+    shares: dict[tuple[str, str], float] = {}
+    for row in found.to_pylist():
+        pair = row["speaker"], row["recording"].partition("/")[0]
+        shares[pair] = shares.get(pair, 0.0) + row["seconds"]
+    whole = sum(shares.values())
+    most: tuple[dict[str, float], dict[str, float]] = ({}, {})
+    for pair, seconds in shares.items():
+        for side, best in zip(pair, most, strict=True):
+            best[side] = max(best.get(side, 0.0), seconds)
+    purity, coverage = (sum(best.values()) / whole for best in most)
+    return {"recordings": len(names), "speakers": len(most[1]), "found": len(most[0]),
+            "purity": purity, "coverage": coverage}  # fmt: skip
+
+
+def long(pieces: dict[str, list[_conversations.Piece]], minutes: float) -> dict[str, float]:
+    """A conversation of four people in one, which is made minute by minute: errors, speed, and what
+    the process grows by."""
+    people = {name: pieces[name] for name in sorted(pieces)[40:44]}
+    order = sorted(people)
     diarizer = segments.start(segments.Settings(), RATE, ())
-    before, most, cpu = _resident_mb(), 0.0, 0.0
+    before, most, cpu, truth = _resident_mb(), 0.0, 0.0, []
     for minute in range(round(minutes)):
-        made = _conversations.made(Asked(4, 60, 0.05, seed=9), voices, [])
+        made = _conversations.made(Asked(4, 60, 0.05, seed=FIRST_SEED + minute), people, [])
+        truth.append(made.truth[:, [made.speakers.index(name) for name in order]])
         began = time.process_time()
         for at in range(0, len(made.samples), BLOCK):
             diarizer.push(made.samples[at : at + BLOCK, None])
@@ -111,9 +149,12 @@ def memory(voices: dict[str, list[_conversations.Piece]], minutes: float) -> dic
     began = time.process_time()
     turns = diarizer.finish()
     cpu += time.process_time() - began
-    grown = max(most, _resident_mb()) - before
-    return {"minutes": minutes, "grown_mb": grown, "x_real_time": minutes * 60 / cpu,
-            "turns": len(turns)}  # fmt: skip
+    grown = max(most, _resident_mb()) - before - sum(part.nbytes for part in truth) / 2**20
+    whole = np.concatenate(truth)
+    frames = _turn_scores.frames_of(turns, RATE, len(whole))
+    return {"minutes": minutes, "der": _turn_scores.errors(whole, frames).der,
+            "speakers_found": frames.shape[1], "grown_mb": grown,
+            "x_real_time": minutes * 60 / cpu, "turns": len(turns)}  # fmt: skip
 
 
 def _resident_mb() -> float:
@@ -122,13 +163,13 @@ def _resident_mb() -> float:
 
 
 def measured(corpus: Path, count: int, minutes: float) -> dict[str, Any]:
-    voices = _conversations.load(corpus)
+    pieces_of = _conversations.load(corpus)
     beds = [_conversations.decoded(corpus / "noise" / name) for name in BEDS]
     total = {"all": np.zeros(4), "overlap": np.zeros(4), "alone": np.zeros(4)}
     both, cut = np.zeros(3), {"all": np.zeros(2), "guarded": np.zeros(2)}
     right, speech, cpu, seconds = 0, 0, 0.0, 0.0
     for wish in asked(count):
-        made = _conversations.made(wish, voices, beds)
+        made = _conversations.made(wish, pieces_of, beds)
         turns, spent = diarized(made.samples)
         found = _turn_scores.frames_of(turns, RATE, len(made.truth))
         own = _turn_scores.errors(made.truth, found)
@@ -160,7 +201,8 @@ def measured(corpus: Path, count: int, minutes: float) -> dict[str, Any]:
         "eer": {f"{short:.0f} s": rate for short, (rate, _) in rates.items()},
         "eer_clips": {f"{short:.0f} s": clips for short, (_, clips) in rates.items()},
         "x_real_time": seconds / cpu,
-        **({"long": memory(voices, minutes)} if minutes else {}),
+        "across_recordings": across(corpus),
+        **({"long": long(pieces_of, minutes)} if minutes else {}),
     }
 
 

@@ -108,6 +108,29 @@ class Backend(Protocol):
         that is gone, a key that is refused)."""
 
 
+#: Tokens that stand for the space between two words.
+SPACES = ("|", "▁", "<space>", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Alphabet:
+    """The tokens of a CTC model by number, and which of them is the blank."""
+
+    tokens: tuple[str, ...]
+    blank: int
+
+
+@runtime_checkable
+class EmittingBackend(Protocol):
+    """A backend of a CTC model, which gives the scores that its texts are made from."""
+
+    alphabet: Alphabet
+
+    def emissions(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Log-probabilities [T, V] of frames that part the clip, float32 [n] at the backend's RATE,
+        evenly. RuntimeError where the model refuses it."""
+
+
 @runtime_checkable
 class WarmedBackend(Protocol):
     """A backend that has work to do once, before the first shard."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from tasks.plugins.contracts.asr import Alphabet
     from tasks.recording import Segment, TimedWord
     from tasks.recording.turns import Voices
     from tasks.settings import Plugin
@@ -44,13 +45,24 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Emissions:
+    """What a CTC model makes of a recording: (start, s; length, s; float16 [T, V]) of each piece of
+    it, log-probabilities of frames that part the piece evenly."""
+
+    alphabet: Alphabet
+    pieces: tuple[tuple[float, float, NDArray[np.float16]], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Heard:
     """A whole recording as a recogniser heard it: words in order of time, spans of speech, both in
-    seconds of the recording; `language`: the one that was forced, else the one heard most."""
+    seconds of the recording; `language`: the one that was forced, else the one heard most.
+    `emissions` instead of words, where the segmenter wants them."""
 
     words: tuple[TimedWord, ...]
     speech: tuple[tuple[float, float], ...]
     language: str | None
+    emissions: Emissions | None = None
 
 
 class Segmenter(Protocol):
@@ -86,6 +98,10 @@ class SegmenterPlugin(SegmenterModule, LoadedPlugin, Protocol):
         """The recogniser that is to hear a recording with a text before it is cut, for
         `start_heard`; None: `start` is enough."""
         return None
+
+    def wants_emissions(self, settings: PluginSettings) -> bool:
+        """Whether `start_heard` takes what a CTC model emits, in place of words."""
+        return False
 
     def start_heard(
         self, settings: PluginSettings, rate: int, text: str, heard: Heard

@@ -1,0 +1,215 @@
+"""Any CTC model as an ONNX graph over samples: wav2vec 2.0, MMS, HuBERT and their like.
+
+A folder holds one graph (`model.onnx`), which takes float32 samples [1, N] at 16 kHz and gives
+scores [1, T, V], and the V tokens: `tokens.txt` (a token and its number a line) or `vocab.json`.
+Texts are the likeliest token of each frame, repetitions and blanks left out. The segmenter
+`aligned` takes the scores themselves (`engine: ctc`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
+from tasks.asr._pieces import Heard, Piece
+from tasks.asr._tokens import words
+from tasks.errors import ConfigError
+from tasks.plugins.contracts.asr import SPACES, Alphabet
+from tasks.settings import TRANSIENT, StageSettings
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+VERSION = 1
+RATE = 16000
+SHORTEST = RATE // 10  # samples; the convolutions of a graph need some, so clips are padded
+ENGINES = {"onnxruntime": "InferenceSession"}
+EXAMPLE = "onnx-community/wav2vec2-base-960h-ONNX"
+BLANKS = ("<blk>", "<blank>", "<pad>", "[PAD]", "<eps>", "blank")
+SPECIAL = ("<", "[")  # tokens that begin so are never written
+
+Floats = NDArray[np.float32]
+
+
+class Settings(StageSettings):
+    model: str | None = Field(
+        default=None,
+        json_schema_extra=TRANSIENT,
+        description="Folder of the model: model.onnx, and tokens.txt or vocab.json.",
+    )
+    max_seconds: float = Field(
+        default=30.0,
+        ge=1,
+        description="Most audio at once, s; longer clips are cut where it is quietest.",
+    )
+    word_timestamps: bool = Field(
+        default=False,
+        description="Also store when each word was said, in s: the column word_times.",
+    )
+    threads: int = Field(
+        default=1, ge=1, json_schema_extra=TRANSIENT, description="CPU threads of a worker."
+    )
+
+
+def abilities(settings: Settings) -> Abilities:
+    """The licence and the languages are those of the model card in its folder."""
+    licence, languages = _model_folder.card(settings.model)
+    return Abilities(languages, settings.max_seconds, ("avg_logprob", "word_times"), licence)
+
+
+def weights(settings: Settings) -> str:
+    """sha256 over the files that are used. ConfigError when one is missing."""
+    files = _files(settings)
+    alphabet(files[1])
+    return _model_folder.identity(files)
+
+
+def _files(settings: Settings) -> tuple[Path, Path, *tuple[Path, ...]]:
+    """Graph, tokens, and what says how samples are scaled, if it is there."""
+    folder = _model_folder.folder(settings.model, "ctc", EXAMPLE)
+    graph = folder / "model.onnx"
+    names = [folder / "tokens.txt", folder / "vocab.json"]
+    tokens = next((each for each in names if each.is_file()), None)
+    if not graph.is_file() or tokens is None:
+        raise ConfigError(
+            f"transcribe.backend.model {settings.model!r} lacks model.onnx, or the tokens that it "
+            "gives: tokens.txt or vocab.json"
+        )
+    scaling = folder / "preprocessor_config.json"
+    return (graph, tokens, scaling) if scaling.is_file() else (graph, tokens)
+
+
+def alphabet(path: Path) -> Alphabet:
+    """ConfigError when the file names no tokens, or no blank."""
+    try:
+        text = path.read_text("utf-8")
+        if path.suffix == ".json":
+            numbers = {str(token): int(number) for token, number in json.loads(text).items()}
+        else:
+            lines = (line.rsplit(maxsplit=1) for line in text.splitlines() if line.strip())
+            numbers = {(parts[0] if len(parts) > 1 else " "): int(parts[-1]) for parts in lines}
+        if sorted(numbers.values()) != list(range(len(numbers))) or not numbers:
+            raise ValueError("its numbers are not 0 to the number of tokens")
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise ConfigError(f"{path} holds no tokens: {error}") from error
+    blank = next((numbers[name] for name in BLANKS if name in numbers), None)
+    if blank is None:
+        raise ConfigError(f"{path} names no blank: one of {', '.join(BLANKS)}")
+    return Alphabet(tuple(sorted(numbers, key=lambda token: numbers[token])), blank)
+
+
+class Backend:
+    RATE = RATE
+
+    def __init__(self, settings: Settings) -> None:
+        weights(settings)
+        graph, tokens, *scaling = _files(settings)
+        self.alphabet = alphabet(tokens)
+        self._scaled = bool(scaling) and bool(
+            json.loads(scaling[0].read_text("utf-8")).get("do_normalize", True)
+        )
+        self._session = _load(graph, settings.threads)
+        self._input = self._session.get_inputs()[0].name
+        self._engine = _pieces.Engine(
+            self._hear, round(settings.max_seconds * RATE), 1, settings.word_timestamps
+        )
+
+    def emissions(self, samples: Floats) -> Floats:
+        """Log-probabilities [T, V] of frames that part the clip evenly. RuntimeError where the
+        graph refuses the clip, or gives something else."""
+        wide = np.pad(samples, (0, max(SHORTEST - len(samples), 0))).astype(np.float32)
+        if self._scaled:  # as in the training of such models: mean 0, variance 1
+            wide = (wide - wide.mean()) / np.sqrt(wide.var() + 1e-7)
+        try:
+            given = self._session.run(None, {self._input: wide[None]})[0]
+        except Exception as error:  # ONNX Runtime's are bare
+            raise RuntimeError(f"ONNX Runtime: {error}") from error
+        scores = np.asarray(given, np.float32)
+        if scores.ndim != 3 or scores.shape[2] != len(self.alphabet.tokens):
+            raise RuntimeError(
+                f"the graph gives {scores.shape}, and there are {len(self.alphabet.tokens)} tokens"
+            )
+        scores = scores[0] - scores[0].max(axis=1, keepdims=True)
+        found: Floats = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+        return found
+
+    def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
+        """One transcript a clip, in order."""
+        languages = [clip.language for clip in clips]
+        return self._engine.transcripts(clips, languages, [*map(_pieces.fault, clips)])
+
+    def _hear(self, pieces: list[Piece]) -> list[Heard]:
+        return [self._read(samples) for samples, _ in pieces]
+
+    def _read(self, samples: Floats) -> Heard:
+        emissions = self.emissions(samples)
+        seconds = len(samples) / RATE
+        best = emissions.argmax(axis=1)
+        new = np.flatnonzero(np.diff(best, prepend=-1))  # the first frame of each run
+        step = seconds / max(len(best), 1)
+        tokens: list[str] = []
+        starts: list[float] = []
+        sure: list[float] = []
+        for at in new.tolist():
+            if (written := self._written[best[at]]) is not None:
+                tokens.append(written)
+                starts.append(at * step)
+                sure.append(float(emissions[at, best[at]]))
+        joined = _words_of(tokens, starts, sure)
+        text = "".join(each for each, _, _ in joined).strip()
+        names = [name for name, _, _ in joined]
+        begins = [begin for _, begin, _ in joined]
+        known = [logprob for _, _, logprob in joined]
+        timed = words(text, names, begins, known, step, seconds)
+        return Heard(text, timed, tuple(known))
+
+    @cached_property
+    def _written(self) -> list[str | None]:
+        """How each token is written; None: not at all."""
+        found: list[str | None] = []
+        for number, token in enumerate(self.alphabet.tokens):
+            if token in SPACES:
+                found.append(" ")
+            elif number == self.alphabet.blank or token.startswith(SPECIAL):
+                found.append(None)
+            else:
+                found.append(token.replace("▁", " "))
+        return found
+
+
+def _words_of(
+    tokens: Sequence[str], starts: Sequence[float], sure: Sequence[float]
+) -> list[tuple[str, float, float]]:
+    """(token, start, log-probability) with a space that stands alone before the token after it."""
+    found: list[tuple[str, float, float]] = []
+    space = ""
+    for token, start, logprob in zip(tokens, starts, sure, strict=True):
+        if token == " ":
+            space = " "
+            continue
+        found.append((token if token.startswith(" ") else space + token, start, logprob))
+        space = ""
+    return found
+
+
+def _load(graph: Path, threads: int) -> InferenceSession:
+    """ConfigError when ONNX Runtime cannot load it."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = 4
+    try:
+        return onnxruntime.InferenceSession(
+            str(graph), sess_options=options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:  # ONNX Runtime's are bare
+        raise ConfigError(f"the model {str(graph)!r} cannot be loaded: {error}") from error

@@ -1,0 +1,127 @@
+"""Where each sentence of a text is spoken, by the emissions of a CTC model.
+
+The likeliest path of the whole text through them (`_viterbi.py`) says when each token is heard,
+which sentences are passed over, and what is not in the text. How sure that is, is the geometric
+mean of the probabilities of a sentence's tokens, each where it is likeliest. A sentence begins and
+ends in the pause beside it, as by a recogniser (`_spoken.py`); frames in which something else is
+heard are words, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from tasks import scoring
+from tasks.plugins.contracts.asr import SPACES, Alphabet
+from tasks.plugins.contracts.segmenters import Emissions, Heard
+from tasks.recording import TimedWord
+from tasks.segmenters import _spoken, _viterbi
+from tasks.segmenters._spoken import Sentence
+
+LEAST_SURE = 0.3  # below, a sentence was not said
+
+
+def spoken(text: str, heard: Heard) -> list[Sentence]:
+    """All sentences of the text in order; the spans of those that were found ascend and do not
+    overlap."""
+    written = _spoken.sentences(text)
+    emissions = heard.emissions
+    if emissions is None or not emissions.pieces:
+        return [Sentence(each, None, 0.0) for each in written]
+    spelling = _Spelling(emissions.alphabet)
+    spelled = [spelling.words(each, heard.language or "") for each in written]
+    tokens = [[n for word in words for n in word] for words in spelled]
+    places = [n for n, some in enumerate(tokens) if some]
+    whole = np.array([n for some in tokens for n in some], np.int64)
+    firsts = np.cumsum([0, *(len(tokens[n]) for n in places)])
+    frames = np.concatenate([scores for _, _, scores in emissions.pieces])
+    path = _viterbi.align(frames, whole, firsts[:-1], emissions.alphabet.blank)
+    sure = list(_viterbi.confidence(frames, whole, path))
+    clock = _Clock(emissions)
+    found = [Sentence(each, None, 0.0) for each in written]
+    words: list[TimedWord] = []
+    own: dict[int, tuple[TimedWord, TimedWord]] = {}  # first and last word of a sentence
+    beside = ~np.isin(frames.argmax(axis=1), spelling.silent)
+    for n, low, high in zip(places, firsts[:-1].tolist(), firsts[1:].tolist(), strict=True):
+        logs = np.log(np.maximum(sure[low:high], 1e-9))
+        found[n] = replace(found[n], match=float(np.exp(logs.mean())))
+        if found[n].match < LEAST_SURE:
+            continue
+        beside[path.starts[low] : path.ends[high - 1]] = False
+        begin, at = len(words), low
+        for word in spelled[n]:
+            start, end = path.starts[at], path.ends[at + len(word) - 1]
+            words.append(TimedWord("", clock.at(int(start)), clock.until(int(end))))
+            at += len(word)
+        own[n] = words[begin], words[-1]
+    edges = [edge for span in heard.speech for edge in span]
+    beside &= np.searchsorted(edges, clock.starts, "right") % 2 == 1  # in a pause nobody speaks
+    strange = np.flatnonzero(beside).tolist()
+    words += [TimedWord("", clock.at(at), clock.until(at + 1)) for at in strange]
+    words.sort(key=lambda word: word.start)
+    order = {id(word): at for at, word in enumerate(words)}
+    pauses = _spoken.Pauses(replace(heard, words=tuple(words)))
+    for n, (first, last) in own.items():
+        span = pauses.around(order[id(first)], order[id(last)])
+        found[n] = replace(found[n], span=span if span[1] > span[0] else None)
+    return found
+
+
+class _Clock:
+    """When frames are heard, s; pieces of the recording follow each other without their pauses."""
+
+    def __init__(self, emissions: Emissions) -> None:
+        spans = [
+            np.linspace(start, start + seconds, len(scores) + 1)
+            for start, seconds, scores in emissions.pieces
+        ]
+        self.starts = np.concatenate([span[:-1] for span in spans])
+        self._ends = np.concatenate([span[1:] for span in spans])
+
+    def at(self, frame: int) -> float:
+        """Begin of a frame."""
+        return float(self.starts[frame])
+
+    def until(self, frame: int) -> float:
+        """End of the frame before `frame`."""
+        return float(self._ends[frame - 1])
+
+
+class _Spelling:
+    """Words as tokens of an alphabet: of letters, or of pieces that begin words with `▁`."""
+
+    def __init__(self, alphabet: Alphabet) -> None:
+        self._numbers = {token: n for n, token in enumerate(alphabet.tokens)}
+        #: Tokens that are no sound.
+        self.silent = [alphabet.blank, *(n for t, n in self._numbers.items() if t in SPACES)]
+        own = {t for n, t in enumerate(alphabet.tokens) if n != alphabet.blank}
+        self._upper = not any(t.islower() for t in own if not t.startswith(("<", "[")))
+        self._pieces = any(len(t) > 1 and t.startswith("▁") for t in own)
+        self._space = None if self._pieces else next((t for t in SPACES if t in own), None)
+        self._longest = max(map(len, own), default=1)
+
+    def words(self, sentence: str, language: str) -> list[list[int]]:
+        """Tokens of each word, none empty; all but the last with the space behind it."""
+        plain = scoring.training_text(sentence, language)
+        plain = plain.upper() if self._upper else plain
+        found = [[*self._word(word)] for word in plain.split()]
+        found = [word for word in found if word]
+        if self._space is not None:
+            for word in found[:-1]:
+                word.append(self._numbers[self._space])
+        return found
+
+    def _word(self, word: str) -> Iterator[int]:
+        """The longest token at each place; what no token has is left out."""
+        rest = f"▁{word}" if self._pieces else word
+        while rest:
+            length = next(
+                (n for n in range(min(self._longest, len(rest)), 0, -1)
+                 if rest[:n] in self._numbers), 0,
+            )  # fmt: skip
+            if length:
+                yield self._numbers[rest[:length]]
+            rest = rest[max(length, 1) :]

@@ -1,0 +1,203 @@
+"""The likeliest path of a text through the emissions of a CTC model, over hours.
+
+States are those of CTC (Graves et al. 2006, "Connectionist Temporal Classification"): a blank
+before, between and behind the tokens, which may be passed over between two that differ. The blank
+between two sentences is a *star* (after Pratap et al. 2023, "Scaling Speech Technology to 1,000+
+Languages"): it also takes any other sound, at `STAR` a frame, so that it absorbs what is not in the
+text. From a star to a later one is a step without a frame, at `SKIP` a sentence: what is not in the
+audio is passed over.
+
+Only states within `BEAM` of the best are followed, a window that moves along the text, so time
+grows with the audio. Memory does with a small factor: scores are kept every `BLOCK` frames, and the
+choices of a block are made again from them on the way back (Grice et al. 1997, "Reduced space
+sequence alignment").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+STAR = 1.0  # nats a frame, beside the likeliest token
+SKIP = 1.0  # nats a sentence
+BEAM = 150.0  # nats
+STRIDE = 32  # frames between two moves of the window
+BLOCK = 32 * STRIDE
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """Frames [start, end) of each token, both -1 where its sentence is passed over."""
+
+    starts: Ints
+    ends: Ints
+
+
+def align(emissions: NDArray[np.floating], tokens: Ints, firsts: Ints, blank: int) -> Path:
+    """The path of `tokens` [L] through log-probabilities [T, V]; `firsts`: index of each sentence's
+    first token, ascending from 0; no sentence is empty."""
+    lattice = _Lattice(tokens, np.append(firsts, len(tokens)), blank)
+    path = Path(np.full(len(tokens), -1), np.full(len(tokens), -1))
+    if not len(tokens) or not len(emissions):
+        return path
+    kept = []
+    for begin in range(0, len(emissions), BLOCK):
+        kept.append(lattice.snapshot())
+        for frame in emissions[begin : begin + BLOCK]:
+            lattice.step(frame)
+    blank_state, index = lattice.last()
+    for number in reversed(range(len(kept))):
+        begin = number * BLOCK
+        lattice.restore(kept.pop())
+        choices = [lattice.step(frame, True) for frame in emissions[begin : begin + BLOCK]]
+        for frame in reversed(range(begin, begin + len(choices))):
+            choice = choices[frame - begin]
+            assert choice is not None
+            if not blank_state:
+                path.starts[index] = frame
+                path.ends[index] = max(path.ends[index], frame + 1)
+            blank_state, index = choice.before(blank_state, index)
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Where the states of a window came from in one frame. `token`: 0 itself, 1 the blank before
+    it, 2 the token before it; `blank`: from the token before it; `stars`: indices of the window's
+    stars, and for each the place among them of the one it came from after the frame."""
+
+    low: int
+    token: NDArray[np.uint8]
+    blank: NDArray[np.bool_]
+    stars: Ints
+    origin: Ints
+
+    def before(self, is_blank: bool, index: int) -> tuple[bool, int]:
+        """The state of the frame before, of (whether it is a blank, its index) after this one."""
+        if not is_blank:
+            came = int(self.token[index - self.low])
+            return (True, index) if came == 1 else (False, index - came // 2)
+        place = int(np.searchsorted(self.stars, index))
+        if place < len(self.stars) and self.stars[place] == index:
+            index = int(self.stars[self.origin[place]])
+        return (False, index - 1) if self.blank[index - self.low] else (True, index)
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    low: int
+    high: int
+    frame: int
+    blanks: Floats
+    tokens: Floats
+
+
+class _Lattice:
+    """Scores of all states after a frame; those outside of the window are -inf.
+
+    Blank i stands before token i, so of L tokens there are L + 1; the window has tokens
+    [low, high), and blanks [low, high].
+    """
+
+    def __init__(self, tokens: Ints, firsts: Ints, blank: int) -> None:
+        self._ids, self._stars, self._blank = tokens, firsts, blank
+        equal = np.concatenate(([True], tokens[1:] == tokens[:-1]))
+        self._twice = np.where(equal, -np.inf, 0.0).astype(np.float32)  # no step over the blank
+        self._tokens = np.full(len(tokens), -np.inf, np.float32)
+        self._blanks = np.full(len(tokens) + 1, -np.inf, np.float32)
+        self._blanks[0] = 0.0
+        self._low, self._high, self._frame = 0, min(1, len(tokens)), 0
+        self._prepare(self._low, self._high)
+
+    def snapshot(self) -> _Snapshot:
+        low, high = self._low, self._high
+        scores = self._blanks[low : high + 1].copy(), self._tokens[low:high].copy()
+        return _Snapshot(low, high, self._frame, *scores)
+
+    def restore(self, kept: _Snapshot) -> None:
+        self._blanks[:], self._tokens[:] = -np.inf, -np.inf
+        self._low, self._high, self._frame = kept.low, kept.high, kept.frame
+        self._blanks[kept.low : kept.high + 1] = kept.blanks
+        self._tokens[kept.low : kept.high] = kept.tokens
+
+    def step(self, frame: NDArray[np.floating], choosing: bool = False) -> _Choice | None:
+        """Take a frame of log-probabilities [V]; `choosing`: say where states came from."""
+        if self._frame % STRIDE == 0:
+            self._move()
+        self._frame += 1
+        heard = frame.astype(np.float32)
+        low, high = self._low, self._high
+        token, blank = self._tokens[low:high], self._blanks[low : high + 1]
+        passed = token[:-1] + self._apart  # from the token before, over the blank
+        after = np.maximum(token, blank[:-1])
+        came = None
+        if choosing:
+            came = (blank[:-1] > token).astype(np.uint8)
+            came[1:][passed > after[1:]] = 2
+        np.maximum(after[1:], passed, out=after[1:])
+        after += heard[self._heard]
+        moved = token > blank[1:] if choosing else None
+        np.maximum(blank[1:], token, out=blank[1:])
+        blank += heard[self._blank]
+        rest = blank[self._places]
+        rest += max(float(heard.max()) - STAR - float(heard[self._blank]), 0.0) + self._cost
+        best = np.maximum.accumulate(rest)
+        blank[self._places] = best - self._cost
+        token[:] = after
+        if came is None or moved is None:
+            return None
+        own = np.maximum.accumulate(np.where(rest == best, np.arange(len(rest)), 0))
+        return _Choice(low, came, np.concatenate(([False], moved)), self._places + low, own)
+
+    def _move(self) -> None:
+        """The window for the next frames: what is within `BEAM` of the best, and what that can
+        reach. The best score becomes 0, which keeps float32 exact enough over hours."""
+        low, high = self._low, self._high
+        token, blank = self._tokens[low:high], self._blanks[low : high + 1]
+        best = max(token.max(initial=-np.inf), blank.max())
+        token -= best
+        blank -= best
+        live = np.flatnonzero((blank > -BEAM) | np.append(token > -BEAM, False))
+        self._low = low + int(live[0])
+        self._tokens[low : self._low] = -np.inf
+        self._blanks[low : self._low] = -np.inf
+        first, last = np.searchsorted(self._stars, (self._low, high + 1))
+        reach = low + int(live[-1])
+        scores = self._blanks[self._stars[first:last]]
+        if len(scores) and scores.max() > -BEAM:
+            far = np.arange(first, last) + (scores + BEAM) / SKIP
+            star = min(int(far.max()), len(self._stars) - 1)
+            reach = max(reach, int(self._stars[star]))
+        self._high = max(high, min(reach + STRIDE + 1, len(self._ids)))
+        self._low = min(self._low, self._high - 1)
+        self._prepare(self._low, self._high)
+
+    def _prepare(self, low: int, high: int) -> None:
+        """What a step needs of a window."""
+        self._heard = self._ids[low:high]
+        self._apart = self._twice[low + 1 : high]
+        first, last = np.searchsorted(self._stars, (low, high + 1))
+        self._places = self._stars[first:last] - low
+        self._cost = np.float32(SKIP) * np.arange(last - first, dtype=np.float32)
+
+    def last(self) -> tuple[bool, int]:
+        """The best state to end in: a star, or the last token of a sentence."""
+        ends = self._stars[1:] - 1
+        tokens = self._tokens[ends]
+        stars = self._blanks[self._stars]
+        if tokens.max() > stars.max():
+            return False, int(ends[tokens.argmax()])
+        return True, int(self._stars[stars.argmax()])
+
+
+def confidence(emissions: NDArray[np.floating], tokens: Ints, path: Path) -> Iterator[float]:
+    """The probability of each token where it is likeliest within its frames; 0 of those that are
+    passed over."""
+    for token, start, end in zip(tokens, path.starts, path.ends, strict=True):
+        yield float(np.exp(emissions[start:end, token].max())) if start >= 0 else 0.0

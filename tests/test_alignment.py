@@ -155,6 +155,65 @@ def test_a_sentence_whose_end_was_not_heard_is_doubtful() -> None:
     assert [s.match <= _spoken.DOUBTFUL for s in found] == [n == 2 for n in range(6)]
 
 
+def test_edges_of_speech_go_by_its_own_level() -> None:
+    """The detector's region is late at its begin, and at its end noise of the recording follows
+    before a silence that was put there."""
+    chance = np.random.default_rng(0)
+    levels = [
+        (0.5, 1e-3),
+        (0.3, 1e-2),
+        (1.0, 0.2),
+        (0.1, 1e-2),
+        (0.9, 0.2),
+        (0.5, 1e-2),
+        (0.5, 1e-3),
+    ]
+    pieces = [level * chance.standard_normal(round(s * RATE)) for s, level in levels]
+    samples = np.concatenate(pieces).astype(np.float32)
+    ((start, end),) = hearing._edges(samples, ((0.86, 3.06),))
+    assert start == pytest.approx(0.8, abs=0.021)
+    assert end == pytest.approx(2.8, abs=0.021)
+    # A whisper between pauses stays whole, and so does what is too short to have any.
+    quiet = (1e-2 * chance.standard_normal(RATE)).astype(np.float32)
+    ((start, end),) = hearing._edges(quiet, ((0.2, 0.8),))
+    assert end - start >= 0.6 * 2 / 3 - 0.04
+    assert hearing._edges(quiet[:100], ((0.0, 0.006),)) == [(0.0, 0.006)]
+
+
+def test_no_word_is_taken_from_beyond_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first word of the second sentence was lost; the first was misheard as a whole."""
+    text = "Let us dare to do our duty. The Egyptian background of the bondage."
+    said = ["bananas and apples grow on other planets Nathan", "egyptian background of the bondage"]
+    heard, speech = timed(said)
+    found = _spoken.spoken(text, heard)
+    assert found[1].match <= _spoken.DOUBTFUL
+    assert found[1].span
+    assert found[1].span[0] >= speech[0][1]
+    monkeypatch.setattr(_spoken, "FAR", 10.0)
+    found = _spoken.spoken(text, heard)
+    assert found[1].span
+    assert found[1].span[0] < speech[0][1], "control"
+    monkeypatch.undo()
+    near, speech = timed([said[0], "Thee egyptian background of the bondage"])
+    found = _spoken.spoken(text, near)
+    assert found[1].match > 0.7
+    assert found[1].span == pytest.approx((speech[1][0] - _spoken.PAD, speech[1][1] + _spoken.PAD))
+
+
+def test_a_word_misheard_shares_its_letters() -> None:
+    heard, _ = timed(["First comes this one", "Lobster Allen Newberg", "Last comes that one"])
+    found = _spoken.spoken(
+        "First comes this one. Lobster a la Newberg. Last comes that one.", heard
+    )
+    assert found[1].match > 0.75
+    assert found[0].match == found[2].match == 1.0
+    other, _ = timed(["First comes this one", "Hamster Alien Iceberg", "Last comes that one"])
+    found = _spoken.spoken(
+        "First comes this one. Lobster a la Newberg. Last comes that one.", other
+    )
+    assert found[1].match < 0.7
+
+
 def recorded(folder: Path) -> tuple[Path, list[str]]:
     """Ten spoken sentences in a recording, with what the oracle knows of it."""
     said = list(ENGLISH[:10])

@@ -13,6 +13,7 @@ import pytest
 
 from flows import settings
 from tasks import recipe
+from tasks.checkpoints import manifest
 from tasks.dataset import versions
 from tasks.errors import ConfigError, RunError
 from tasks.estimating import planning
@@ -280,6 +281,18 @@ def test_texts_are_packaged_as_the_model_writes_them(home: Path, model: ChatServ
     _, counts = corpus.run(job(home, model))
     assert counts["transcribe"][0] == 0
     assert len(model.asked) == 4  # a second run asks nothing
+
+
+def test_an_answer_is_no_transcript(home: Path, model: ChatServer) -> None:
+    """It belongs to a text: who looks for what was heard of some audio does not find it."""
+    chosen = job(home, model)
+    corpus.run(chosen)
+    (shard,) = manifest.shards(chosen.out)
+    parts = manifest.read(chosen.out, "transcribe", shard)
+    stored = [row for part in parts for row in part.table.to_pylist()]
+    answers = [row for row in stored if row["audio"] is None]
+    assert len(stored) == 8
+    assert {row["text"] for row in answers} == {row["text"] for row in rows(chosen.out)}
 
 
 def test_the_text_stays_where_words_change(home: Path, model: ChatServer) -> None:

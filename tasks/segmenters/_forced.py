@@ -57,6 +57,8 @@ def spoken(text: str, heard: Heard) -> list[Sentence]:
             words.append(TimedWord("", clock.at(int(start)), clock.until(int(end))))
             at += len(word)
         own[n] = words[begin], words[-1]
+    edges = [edge for span in heard.speech for edge in span]
+    beside &= np.searchsorted(edges, clock.starts, "right") % 2 == 1  # in a pause nobody speaks
     strange = np.flatnonzero(beside).tolist()
     words += [TimedWord("", clock.at(at), clock.until(at + 1)) for at in strange]
     words.sort(key=lambda word: word.start)
@@ -76,12 +78,12 @@ class _Clock:
             np.linspace(start, start + seconds, len(scores) + 1)
             for start, seconds, scores in emissions.pieces
         ]
-        self._starts = np.concatenate([span[:-1] for span in spans])
+        self.starts = np.concatenate([span[:-1] for span in spans])
         self._ends = np.concatenate([span[1:] for span in spans])
 
     def at(self, frame: int) -> float:
         """Begin of a frame."""
-        return float(self._starts[frame])
+        return float(self.starts[frame])
 
     def until(self, frame: int) -> float:
         """End of the frame before `frame`."""

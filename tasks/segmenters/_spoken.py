@@ -28,6 +28,7 @@ DOUBTFUL = 0.6  # most match of a sentence of which an end was not heard
 SIMILAR = 0.6  # share of letters that lost words and what was heard in their place have in common
 EDGE = 2  # words at an end that may have been misheard
 PAD = 0.1  # s of a pause that stay on each side, at most half of it
+FAR = 0.7  # s of a pause, beyond which no word is of the same sentence that was misheard
 MOST_WORDS = 40  # of a sentence; a longer one is divided
 _WORD = re.compile(r"\S+\s*")
 _UNSPACED_END = re.compile(r"(?<=[。！？])(?=\S)")
@@ -89,10 +90,17 @@ def spoken(text: str, heard: Heard) -> list[Sentence]:
         places.append(_place(words, tokens, _together(_together(own)[::-1])[::-1]))
         first += len(words)
     good = [place for place in places if place.match >= LEAST_MATCH]
-    for before, place, after in zip([None, *good], good, [*good[1:], None], strict=False):
-        low = before.last + 1 if before else 0
-        place.recover(tokens, low, after.first if after else len(tokens))
     pauses = Pauses(heard)
+    for before, place, after in zip([None, *good], good, [*good[1:], None], strict=False):
+        low = max(before.last + 1 if before else 0, place.first - MOST_WORDS)
+        high = min(after.first if after else len(tokens), place.last + 1 + MOST_WORDS)
+        while low < place.first and pauses.longest(times[low][1], times[place.first][1]) > FAR:
+            low += 1
+        while high > place.last + 1 and (
+            pauses.longest(times[place.last][1], times[high - 1][1]) > FAR
+        ):
+            high -= 1
+        place.recover(tokens, low, high)
     found = []
     for sentence, words, place in zip(written, said, places, strict=True):
         span = None
@@ -130,13 +138,13 @@ class _Place:
         word."""
         if self.head:
             near = _resembling(self.head[::-1], heard[low : self.first][::-1])
-            count = near or self.replaced[0]
-            self.first = max(low, self.first - count)
+            count = min(near or self.replaced[0], self.first - low)
+            self.first -= count
             self.doubtful |= not count
         if self.tail:
             near = _resembling(self.tail, heard[self.last + 1 : high])
-            count = near or self.replaced[1]
-            self.last = min(high - 1, self.last + count)
+            count = min(near or self.replaced[1], high - 1 - self.last)
+            self.last += count
             self.doubtful |= not count
         if self.doubtful:
             self.match = min(self.match, DOUBTFUL)
@@ -194,6 +202,11 @@ class Pauses:
     def around(self, first: int, last: int) -> tuple[float, float]:
         """The span of words `first` to `last`: s."""
         return self._bound(first)[1], self._bound(last + 1)[0]
+
+    def longest(self, first: int, last: int) -> float:
+        """The longest pause between two words, s."""
+        low, high = ((self._words[n].start + self._words[n].end) / 2 for n in (first, last))
+        return max((end - start for start, end in self._within(low, high)), default=0.0)
 
     def _bound(self, index: int) -> tuple[float, float]:
         """Between two words: where the one before ends and where word `index` begins, in s."""

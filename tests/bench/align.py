@@ -68,12 +68,12 @@ class Line:
     audible: tuple[float, float] | None = None
 
 
-def book(corpus: Path, minutes: float, seed: int) -> tuple[Floats, list[Line]]:
-    """Samples at `RATE`, and the lines in order."""
+def book(corpus: Path, minutes: float, seed: int, path: Path) -> tuple[int, list[Line]]:
+    """Writes the audiobook at `RATE`; its number of samples, and the lines in order."""
     rows = [r for r in corpus_speech.transcribed(corpus) if r["path"].startswith(SETS)]
     chance = np.random.default_rng(seed)
-    pieces: list[Floats] = []
     lines: list[Line] = []
+    file = sf.SoundFile(path, "w", RATE, 1, "PCM_16")
     at = number = 0
     while at < minutes * 60 * RATE:
         row = rows[number % len(rows)]
@@ -92,10 +92,11 @@ def book(corpus: Path, minutes: float, seed: int) -> tuple[Floats, list[Line]]:
             audible = at / RATE + heard[0] / 100, at / RATE + (heard[-1] + 1) / 100
         lines.append(Line(text, (at + first) / RATE, (at + last) / RATE, written, audible))
         pause = round(chance.uniform(0.3, 1.2) * RATE)
-        pieces += [clip, np.zeros(pause, np.float32)]
-        at += len(clip) + pause
-    samples = np.concatenate(pieces)
-    return samples + NOISE * chance.standard_normal(len(samples), np.float32), lines
+        piece = np.concatenate([clip, np.zeros(pause, np.float32)])
+        file.write(piece + NOISE * chance.standard_normal(len(piece), np.float32))
+        at += len(piece)
+    file.close()
+    return at, lines
 
 
 def _speech(clip: Floats) -> tuple[int, int]:
@@ -109,18 +110,18 @@ def _speech(clip: Floats) -> tuple[int, int]:
 
 
 def aligned_book(corpus: Path, minutes: float, seed: int) -> JsonObject:
-    samples, lines = book(corpus, minutes, seed)
-    text = "\n".join(line.text for line in lines if line.written)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "book.flac"
-        sf.write(path, samples, RATE, "PCM_16")
+        samples, lines = book(corpus, minutes, seed, path)
+        text = "\n".join(line.text for line in lines if line.written)
         began = time.process_time()
         heard = hearing.heard(Locator(str(path)), Settings().backend, "en")
         hearing_seconds = time.process_time() - began
     began = time.process_time()
     segmenter = start_heard(Settings(), RATE, text, heard)
     matching_seconds = time.process_time() - began
-    spans = segmenter.push(np.zeros((len(samples), 1), np.float32)) + segmenter.finish()
+    spans = segmenter.push(np.broadcast_to(np.zeros((1, 1), np.float32), (samples, 1)))
+    spans += segmenter.finish()
     least = alignment.Settings().min or 0.0
     found = [s for s in spans if s.text and s.end > s.start and (s.match or 0.0) >= least]
     both = [line for line in lines if line.written and line.start is not None]
@@ -146,7 +147,7 @@ def aligned_book(corpus: Path, minutes: float, seed: int) -> JsonObject:
                 edges.append(max(low - edge, edge - high, 0.0))
     near = np.array(edges)
     return {
-        "minutes": round(len(samples) / RATE / 60, 1),
+        "minutes": round(samples / RATE / 60, 1),
         "sentences_in_both": len(both),
         "only_in_text": sum(line.start is None for line in lines),
         "only_in_audio": sum(not line.written for line in lines),

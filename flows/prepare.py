@@ -148,7 +148,7 @@ class TaskRuns(Shown):
         if each == 1:
             return over_shards(list(shards), chain, self.caller)
         groups = Groups(shards, each, self._task_run)
-        log.info("%d shards share the task runs of %d groups", len(shards), len(groups.all))
+        log.info("Prefect shows the %d shards in %d groups", len(shards), len(groups.all))
         caller, dispatcher = self.caller, self.caller.dispatcher
         with Boards(groups.all), groups:
             self._groups = groups

@@ -133,3 +133,14 @@ def test_the_report_names_them(tmp_path: Path) -> None:
     assert table.count("shard.unreadable") == broken.FIRST
     assert f"{tmp_path}/in/x11.wav" not in table
     assert f"The first {broken.FIRST};" in table
+
+
+def test_without_recogniser_and_texts_the_remedy_is_named(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 2)
+    for sidecar in (tmp_path / "in").glob("*.txt"):
+        sidecar.unlink()
+    heard = {"backend": {"use": "none"}, "verdicts": ({"use": "empty_text"},)}
+    with pytest.raises(NothingLeft, match=r"set transcribe\.verdicts: \[\] to package clips"):
+        corpus.run(corpus.job(tmp_path, transcribe=heard))
+    published, _ = corpus.run(corpus.job(tmp_path, transcribe={**heard, "verdicts": ()}))
+    assert published.summary["utterances"]["packaged"] == 2

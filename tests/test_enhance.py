@@ -1,29 +1,25 @@
-"""The step enhance: models on clips of every kind, and runs with it."""
+"""The step enhance: its models, and clips of every kind; `test_enhance_runs.py` has the runs."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 import soxr
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from flows import settings
 from tasks import plugins
 from tasks.audio import Clip
-from tasks.checkpoints import enhanced
 from tasks.enhance import Enhancer, deepfilter, gtcrn, separator_onnx
 from tasks.errors import ConfigError, ItemError
 from tasks.job import Job
-from tasks.settings import Plugin, ResampleSettings
+from tasks.settings import Plugin
 from tasks.stages import enhancing, pcm
 from tests import corpus, tiny_onnx
 from tests.fetched import needs_gtcrn
@@ -34,19 +30,12 @@ needs_corpus = pytest.mark.skipif(
     "UTTERMILL_CORPUS" not in os.environ, reason="UTTERMILL_CORPUS is not set"
 )
 QUIETER = "tests.plugins.quieter"
-DIM_F, DIM_T, N_FFT, HOP = 65, 8, 128, 32
+SHAPE, N_FFT, HOP = (1, 4, 65, 8), 128, 32  # of a separator
 
 
 def separator(home: Path, gain: float = 0.5) -> separator_onnx.Settings:
     """Settings of a separator whose graph gives `gain` of what it hears."""
-    shape = (1, 4, DIM_F, DIM_T)
-    tiny_onnx.save(
-        home / "half.onnx",
-        [tiny_onnx.node("Mul", ["input", "gain"], ["output"])],
-        {"input": (TensorProto.FLOAT, shape)},
-        {"output": (TensorProto.FLOAT, shape)},
-        {"gain": np.float32(gain).reshape(1)},
-    )
+    tiny_onnx.separator(home / "half.onnx", SHAPE, gain)
     return separator_onnx.Settings(path=str(home), n_fft=N_FFT, hop=HOP)
 
 
@@ -151,12 +140,11 @@ def test_separator_takes_away_what_the_graph_gives(tmp_path: Path) -> None:
 
 
 def test_denoise_hears_each_window_twice(tmp_path: Path) -> None:
-    shape = (1, 4, DIM_F, DIM_T)
     tiny_onnx.save(  # it is not odd: turning the sign shows that
         tmp_path / "relu.onnx",
         [tiny_onnx.node("Relu", ["input"], ["output"])],
-        {"input": (TensorProto.FLOAT, shape)},
-        {"output": (TensorProto.FLOAT, shape)},
+        {"input": (TensorProto.FLOAT, SHAPE)},
+        {"output": (TensorProto.FLOAT, SHAPE)},
         {},
     )
     chosen = separator_onnx.Settings(path=str(tmp_path), n_fft=N_FFT, hop=HOP, gives="voice")
@@ -293,194 +281,3 @@ def test_scores_before_and_after(tmp_path: Path) -> None:
     known = tuple(dict.fromkeys(before, 1.0).items())
     _, again = enhancing.of_clip(Clip.of(samples, 16_000), job_of(tmp_path, gain=0.1), known)
     assert dict(again) == {**scores, **dict(known)}
-
-
-# --- runs -----------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four recordings, and a version of them that nothing was enhanced in."""
-    tmp = tmp_path_factory.mktemp("enhance")
-    corpus.make(tmp / "in", 4)
-    corpus.run(corpus.job(tmp))
-    return tmp
-
-
-def enhancing_job(base: Path, out: Path, hear: str = "original", **options: Any) -> Job:
-    package = {name: options.pop(name) for name in ("audio", "formats") if name in options}
-    enhance = Plugin.model_validate({"use": QUIETER, **options})
-    return corpus.job(base, out=out, enhance=enhance, transcribe={"hear": hear}, package=package)
-
-
-def table(version: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(version / "utterances.parquet").to_pylist()
-    return rows
-
-
-def test_a_run_with_it_and_back(base: Path, tmp_path: Path) -> None:
-    """Only what follows from it is computed; without it, the bytes are those of before."""
-    plain, _ = corpus.run(corpus.job(base, out=tmp_path / "out"))
-    with_it = enhancing_job(base, tmp_path / "out")
-    done, counts = corpus.run(with_it)
-    assert counts["filter"] == (0, 4)
-    assert counts["resample"] == (4, 4)
-    assert counts["transcribe"] == (0, 4)  # the original is heard
-    old, new = ({r["id"]: r for r in table(v.path)} for v in (plain, done))
-    assert {k: r["sha256"] for k, r in old.items()} != {k: r["sha256"] for k, r in new.items()}
-    for key, row in new.items():
-        assert row["num_samples"] == old[key]["num_samples"]
-        assert row["text"] == old[key]["text"]
-        assert row["dnsmos_ovrl_enhanced"] is not None
-        assert row["dnsmos_ovrl"] is not None
-    told = json.loads((done.path / "dataset.json").read_text())
-    assert told["settings"]["enhance"]["use"] == QUIETER
-    assert corpus.run(with_it)[1]["resample"] == (0, 8)
-    back, counts = corpus.run(corpus.job(base, out=tmp_path / "out"))
-    assert all(computed == 0 for name, (computed, _) in counts.items() if name != "package")
-    for name, data in corpus.content(plain.path).items():
-        if name.startswith("wenet/") or name == "ledger.parquet":
-            assert corpus.content(back.path)[name] == data, name
-
-
-def test_what_changes_cost(base: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    corpus.run(enhancing_job(base, out))
-
-    def cost(**options: Any) -> dict[str, int]:
-        counts = corpus.run(enhancing_job(base, out, **options))[1]
-        return {n: counts[n][0] for n in ("shard", "filter", "resample", "transcribe")}
-
-    nothing = {"shard": 0, "filter": 0, "resample": 0, "transcribe": 0}
-    assert cost(keep_if_better=True) == nothing
-    assert cost(min_ovrl=0.1) == nothing
-    assert cost(audio="original") == nothing
-    assert cost(hear="enhanced") == {**nothing, "transcribe": 4}
-    assert cost(gain=0.25) == {**nothing, "resample": 4}
-    assert cost(gain=0.25, hear="enhanced") == {**nothing, "transcribe": 4}
-
-
-def test_the_better_clip_is_taken(base: Path, tmp_path: Path) -> None:
-    always, _ = corpus.run(enhancing_job(base, tmp_path / "out"))
-    better, _ = corpus.run(enhancing_job(base, tmp_path / "out", keep_if_better=True))
-    original, _ = corpus.run(enhancing_job(base, tmp_path / "out", audio="original"))
-    rows = [{r["id"]: r for r in table(v.path)} for v in (always, better, original)]
-    assert len(rows[0]) == 4
-    for key, row in rows[1].items():
-        won = row["dnsmos_ovrl_enhanced"] > row["dnsmos_ovrl"]
-        assert row["sha256"] == rows[0 if won else 2][key]["sha256"]
-        assert rows[0][key]["sha256"] != rows[2][key]["sha256"]
-
-
-def test_min_ovrl_drops_what_neither_clip_reaches(base: Path, tmp_path: Path) -> None:
-    rows = table(corpus.run(enhancing_job(base, tmp_path / "out"))[0].path)
-    limit = float(np.median([row["dnsmos_ovrl_enhanced"] for row in rows]))
-    strict = enhancing_job(base, tmp_path / "out", min_ovrl=limit)
-    kept = {row["id"] for row in table(corpus.run(strict)[0].path)}
-    assert kept == {row["id"] for row in rows if row["dnsmos_ovrl_enhanced"] >= limit}
-    assert 0 < len(kept) < 4
-    [ledger] = [pq.read_table(tmp_path / "out/datasets/latest/ledger.parquet").to_pylist()]
-    gone = [row for row in ledger if row["outcome"] == "dropped"]
-    assert {(r["stage"], r["reason"], r["threshold"]) for r in gone} == {
-        ("enhance", "low_dnsmos_ovrl", limit)
-    }
-    assert sum(row["samples"] for row in ledger) == sum(
-        round(corpus.seconds_of(n) * corpus.RATES[n]) for n in range(4)
-    )
-    either = enhancing_job(base, tmp_path / "out", min_ovrl=limit, keep_if_better=True)
-    best = {r["id"]: max(r["dnsmos_ovrl"], r["dnsmos_ovrl_enhanced"]) for r in rows}
-    kept = {row["id"] for row in table(corpus.run(either)[0].path)}
-    assert kept == {name for name, score in best.items() if score >= limit}
-
-
-@pytest.mark.parametrize("use", ["hf_parquet", "webdataset"])
-def test_both_clips_in_one_row(base: Path, tmp_path: Path, use: str) -> None:
-    out = tmp_path / "out"
-    ways = {
-        audio: table(corpus.run(enhancing_job(base, out, audio=audio, formats=[use]))[0].path)
-        for audio in ("original", "enhanced", "both")
-    }
-    shas = {audio: {r["id"]: r["sha256"] for r in rows} for audio, rows in ways.items()}
-    assert shas["both"] == shas["original"]
-    assert {r["id"]: r["sha256_enhanced"] for r in ways["both"]} == shas["enhanced"]
-    assert "sha256_enhanced" not in ways["enhanced"][0]
-
-
-def test_growth_costs_what_is_new(base: Path, tmp_path: Path) -> None:
-    corpus.make(tmp_path / "in", 3)
-    heard = tmp_path / "heard"
-    job = enhancing_job(tmp_path, tmp_path / "out", heard=str(heard))
-    corpus.run(job)
-    corpus.add(tmp_path / "in", 3)
-    _, counts = corpus.run(job)
-    assert counts["resample"] == (2, 6)
-    assert len(heard.read_text().splitlines()) == 4
-
-
-def test_two_outs_are_equal(base: Path, tmp_path: Path) -> None:
-    first, second = (
-        corpus.run(enhancing_job(base, tmp_path / name, keep_if_better=True))[0].path
-        for name in ("a", "b")
-    )
-    assert corpus.content(first) == corpus.content(second)
-
-
-def test_a_clip_that_kills_the_enhancer_falls_alone(base: Path, tmp_path: Path) -> None:
-    from tasks import pipeline
-    from tasks.callers import Here
-    from tasks.stages import stage
-
-    job = enhancing_job(base, tmp_path / "out", how="segv", seconds=corpus.seconds_of(2))
-    pipeline.run_shard_stage(job, Here(), job.out / "scratch")
-    stage.run("filter", job, "shard-000000")
-    stage.run("resample", job, "shard-000000", isolate=True)
-    stage.run("transcribe", job, "shard-000000")
-    found = {
-        u.recording["path"]: (u.outcome.outcome, u.outcome.stage, u.outcome.reason)
-        for u in stage.view_of(job, "shard-000000").decided()
-    }
-    assert found.pop("r02.wav") == ("failed", "enhance", "crashed")
-    assert set(found.values()) == {("packaged", "package", "packaged")}
-
-
-# --- settings -------------------------------------------------------------------------------------
-
-
-def read(base: Path, *sets: str) -> Job:
-    found = settings.read(None, [str(base / "in")], str(base / "out"), list(sets))
-    return settings.check_wishes(found)
-
-
-@pytest.mark.parametrize(
-    ("sets", "words"),
-    [
-        (["transcribe.hear=enhanced"], "transcribe.hear=enhanced needs enhanced clips"),
-        (["package.audio=both"], "package.audio=both: the format wenet has one field of audio"),
-        (["package.audio=both", "package.formats=[webdataset]"], "choose an enhancer"),
-        (["enhance.use=separator_onnx"], "--set enhance.path=FILE"),
-        (["enhance.use=deepfilter", "enhance.path=/nowhere"], "pip install"),
-        (["enhance.use=gtcrn", "enhance.path=/nowhere"], "uttermill models fetch gtcrn"),
-        (["enhance.use=denoise"], "on the shelf enhance"),
-        (["enhance.use=deepfilter", "enhance.limit=3"], "limit_db"),
-    ],
-)
-def test_what_is_refused_before_a_worker_starts(base: Path, sets: list[str], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        read(base, "transcribe.backend.use=fake", *sets)
-
-
-def test_the_data_card_names_the_model(tmp_path: Path) -> None:
-    from tasks.dataset import datacard
-
-    chosen = separator(tmp_path).model_copy(update={"licence": "CC-BY-NC-4.0"})
-    options = chosen.model_dump(exclude_defaults=True)
-    job = corpus.job(tmp_path, enhance=Plugin.model_validate({"use": "separator_onnx", **options}))
-    told = {m["name"]: m for m in datacard._models(job)["models"]}
-    assert told["half"]["licence"] == "CC-BY-NC-4.0"
-    assert not told["half"]["commercial"]
-    assert "dnsmos-p835" in told
-    job = corpus.job(tmp_path, enhance=Plugin(use="deepfilter"))
-    names = [m["name"] for m in datacard._models(job)["models"]]
-    assert names == ["dnsmos-p835", "deepfilternet-3"]
-    assert enhanced.columns(corpus.job(tmp_path)) == {}
-    assert ResampleSettings().mono == "mean"

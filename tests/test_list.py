@@ -77,3 +77,11 @@ def test_what_is_not_there_is_said(
 ) -> None:
     assert cli.main(["list", str(version), *words]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_a_folder_that_is_no_version_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in ("list", "verify"):
+        assert cli.main([command, str(tmp_path / "datasets/latest")]) == 2
+        assert "holds no dataset.json; give a folder like" in capsys.readouterr().err

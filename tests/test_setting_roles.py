@@ -47,7 +47,7 @@ STAGES: dict[str, Entry] = {
     # These say something only where there are several; `test_agreement.py` has both.
     "transcribe.when": Entry(THRESHOLD),
     "transcribe.asr": Entry(THRESHOLD),
-    # These choose between two clips; `test_enhance.py` has both.
+    # These choose between two clips; `test_enhance_runs.py` has both.
     "transcribe.hear": Entry(THRESHOLD),
     "package.audio": Entry(THRESHOLD),
     "transcribe.llm_text": Entry(RECIPE),  # `test_llm_text.py` has a server
@@ -300,7 +300,7 @@ TLS = {"ca_file", "cert", "key"}
 
 #: No rule on one clip: `test_duplicates.py` sees that these thresholds decide.
 CORPUS_WIDE = {"filters.duplicate", "text.char_duration"}
-#: `test_formats.py` writes those, `test_speakers.py` cuts at turns, `test_enhance.py` enhances.
+#: `test_formats.py`, `test_speakers.py` and `test_enhance_runs.py` use those.
 NO_RULES = ("formats.", "diarizers.", "enhance.")
 PLUGIN_FIELDS = [(name, field) for name, fields in SHELVES.items() for field in fields]
 

@@ -51,6 +51,13 @@ def ints(*values: int) -> np.ndarray[Any, Any]:
 node = helper.make_node
 
 
+def separator(path: Path, shape: Shape, gain: float) -> None:
+    """A graph with the interface of UVR-MDX's, [1, 4, dim_f, dim_t]: `gain` of what it hears."""
+    nodes = [node("Mul", ["input", "gain"], ["output"])]
+    held = {"gain": np.float32(gain).reshape(1)}
+    save(path, nodes, {"input": (T.FLOAT, shape)}, {"output": (T.FLOAT, shape)}, held)
+
+
 def _vocabulary(path: Path, pieces: Sequence[str] = (*PIECES, "<blk>")) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{piece} {i}\n" for i, piece in enumerate(pieces)), "utf-8")

@@ -115,8 +115,7 @@ def data_list(
 
     `paths` are absolute, or relative ones after `prefix`; `others`: splits that are left out.
     """
-    is_version = storage.exists(dataset / "dataset.json")
-    described = versions.described(dataset) if is_version else {"formats": (), "splits": {}}
+    described = versions.described(dataset)
     formats = datacard.formats_of(described)
     chosen = _listed_format(dataset, list(formats), use)
     wanted = TRAIN if split is None else split

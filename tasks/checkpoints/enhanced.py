@@ -11,10 +11,11 @@ from functools import lru_cache
 
 from tasks import plugins, recipe, shelves
 from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.utterance import Outcome, Utterance, failed
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.plugins.contracts import Columns
-from tasks.plugins.rules import Limit, Rule, Within
+from tasks.plugins.rules import Limit, Rule, Within, judge
 from tasks.settings import Plugin
 
 OVRL = "dnsmos_ovrl"
@@ -82,6 +83,37 @@ def check(job: Job) -> None:
     if both or job.transcribe.hear == "enhanced":
         setting = "package.audio=both" if both else "transcribe.hear=enhanced"
         raise ConfigError(f"{setting} needs enhanced clips: choose an enhancer by enhance.use")
+
+
+def heard(job: Job) -> bool:
+    """Whether recognisers hear enhanced clips."""
+    return recipe.enhancing(job) and job.transcribe.hear == "enhanced"
+
+
+def recipe_of(job: Job, audio: str) -> str:
+    """Recipe of an utterance's enhanced PCM; `audio`: of its PCM as it is."""
+    return recipe.of_enhanced(job.enhance, scorer(job), audio)
+
+
+def attach(job: Job, utterance: Utterance, row: Row | None) -> None:
+    """Take the enhanced clip's row into account: its scores, the verdict on them, and which of the
+    two clips is heard and packaged."""
+    if utterance.outcome != Outcome("pending", "transcribe"):
+        return
+    if row is None or row["error_code"]:
+        pending = Outcome("pending", "resample")
+        utterance.outcome = pending if row is None else failed("enhance", row)
+        return
+    utterance.measures = {**dict(row["measures"]), **utterance.measures}
+    if not utterance.spared and (no := judge(utterance.measures, rules(job))):
+        utterance.outcome = Outcome("dropped", "enhance", no.reason, no.value, no.threshold)
+    if job.package.audio == "both":
+        utterance.beside = row
+    if counts(job, row):
+        if job.package.audio == "enhanced":
+            utterance.packed = row
+        if heard(job):
+            utterance.pcm, utterance.hears = row, row["audio"]
 
 
 def counts(job: Job, row: Row) -> bool:

@@ -26,6 +26,11 @@ class Outcome:
     detail: str = ""
 
 
+def failed(stage: str, row: Row) -> Outcome:
+    """Of the row of an item that cannot be used."""
+    return Outcome("failed", stage, row["error_code"], detail=row["error_detail"] or "")
+
+
 @dataclass
 class Utterance:
     """An utterance: samples [start, end) of a recording at `rate` Hz, its native sample rate."""

@@ -25,7 +25,7 @@ from tasks.checkpoints.cuts import Cut, segments_of, speakers_of
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.sharing import Company
 from tasks.checkpoints.texts import text_values
-from tasks.checkpoints.utterance import Outcome, Utterance
+from tasks.checkpoints.utterance import Outcome, Utterance, failed
 from tasks.checkpoints.verdicts import filter_rules, rules_of
 from tasks.job import Job
 from tasks.plugins.contracts import TextVerdict
@@ -148,9 +148,6 @@ class ShardView:
         audio = utterance.hears or utterance.audio
         return recipe.of_transcript(self.job.transcribe, weights, audio, utterance.forced, company)
 
-    def enhanced_recipe(self, audio: str) -> str:
-        return recipe.of_enhanced(self.job.enhance, enhanced.scorer(self.job), audio)
-
     def further_recipes(self, utterance: Utterance) -> tuple[str, ...]:
         """Recipes of what further recognisers hear of it, where they are asked."""
         if not self.job.transcribe.backends:
@@ -191,14 +188,10 @@ class ShardView:
         recogniser, settings = plugins.resolve("asr", self.job.transcribe.backend)
         return float(recogniser.shared_seconds(settings))
 
-    @property
-    def _hears_enhanced(self) -> bool:
-        return recipe.enhancing(self.job) and self.job.transcribe.hear == "enhanced"
-
     def _companies(self, recording: Row, cut: Cut) -> dict[tuple[int, int], Company]:
         """Windows of several utterances, by each of their spans. Segments of the source are heard
         one by one."""
-        if not self._shared_seconds or self._hears_enhanced:
+        if not self._shared_seconds or enhanced.heard(self.job):
             return {}
         spans = (span for span in cut.spans if span["kind"] == "utterance")
         free = [
@@ -234,7 +227,7 @@ class ShardView:
             index is None and start == 0 and end == cut.decoded,
         )
         if recipe.enhancing(self.job):
-            utterance.enhanced = self.enhanced_recipe(utterance.audio)
+            utterance.enhanced = enhanced.recipe_of(self.job, utterance.audio)
         utterance.voice = self._voice(recording, span)
         if self.people:
             utterance.person = self.people.get(utterance.id)
@@ -286,31 +279,11 @@ class ShardView:
                     if kept and row:
                         error = row["error_code"]
                         utterance.outcome = (
-                            _failed("resample", row) if error else Outcome("pending", "transcribe")
+                            failed("resample", row) if error else Outcome("pending", "transcribe")
                         )
                     if kept and utterance.enhanced:
-                        self._enhance(utterance, self.audio.get(utterance.enhanced))
+                        enhanced.attach(self.job, utterance, self.audio.get(utterance.enhanced))
                 yield utterance
-
-    def _enhance(self, utterance: Utterance, row: Row | None) -> None:
-        """Take the enhanced clip's row into account: its scores, the verdict on them, and which
-        of the two clips is heard and packaged."""
-        if utterance.outcome != Outcome("pending", "transcribe"):
-            return
-        if row is None or row["error_code"]:
-            pending = Outcome("pending", "resample")
-            utterance.outcome = pending if row is None else _failed("enhance", row)
-            return
-        utterance.measures = {**dict(row["measures"]), **utterance.measures}
-        if not utterance.spared and (no := judge(utterance.measures, enhanced.rules(self.job))):
-            utterance.outcome = Outcome("dropped", "enhance", no.reason, no.value, no.threshold)
-        if self.job.package.audio == "both":
-            utterance.beside = row
-        if enhanced.counts(self.job, row):
-            if self.job.package.audio == "enhanced":
-                utterance.packed = row
-            if self._hears_enhanced:
-                utterance.pcm, utterance.hears = row, row["audio"]
 
     @cached_property
     def text_measures(self) -> tuple[tuple[TextVerdict, StageSettings], ...]:
@@ -331,7 +304,7 @@ class ShardView:
             for utterance in utterances:
                 row = utterance.heard
                 if row and row["error_code"]:
-                    utterance.outcome = _failed("transcribe", row)
+                    utterance.outcome = failed("transcribe", row)
                 elif row and not self._awaited(utterance, row):
                     utterance.outcome = self._verdict_on_text(utterance, rules)
                     if utterance.outcome.outcome == "packaged":
@@ -359,10 +332,6 @@ class ShardView:
         if person is not None and person.decision == "drop":
             return Outcome("dropped", "package", PERSON, detail=person.words)
         return Outcome("packaged", "package", "packaged", detail=person.words if person else "")
-
-
-def _failed(stage: str, row: Row) -> Outcome:
-    return Outcome("failed", stage, row["error_code"], detail=row["error_detail"] or "")
 
 
 def _segment(span: Row, rate: int, given: Sequence[Segment] | None) -> Segment | None:

@@ -110,7 +110,7 @@ def _measuring(job: Job) -> JsonObject:
     # These choose the text that the verdicts judge.
     transcribe = job.transcribe
     found["text"] = [transcribe.text, transcribe.close_wer, transcribe.language_by]
-    if recipe.enhancing(job) and transcribe.hear == "enhanced":
+    if enhanced.heard(job):
         found["text"] += [transcribe.hear, recipe.settings_of_plugin("enhance", job.enhance)]
     if transcribe.backends:
         found["text"] += [transcribe.asr, transcribe.model_dump(mode="json")["when"]]

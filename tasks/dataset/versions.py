@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tasks import storage
 from tasks.dataset import publication
+from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 
 
@@ -46,9 +47,18 @@ def _published(out: Path) -> Iterator[Path]:
 
 
 def described(version: Path) -> JsonObject:
-    """dataset.json of a version."""
-    data: JsonObject = json.loads(storage.read(version / "dataset.json"))
+    """dataset.json of a version; ConfigError when the folder is none."""
+    data: JsonObject = json.loads(text_of(version))
     return data
+
+
+def text_of(version: Path) -> bytes:
+    try:
+        return storage.read(version / "dataset.json")
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{version} holds no dataset.json; give a folder like OUT/datasets/latest"
+        ) from None
 
 
 def latest(out: Path) -> Path | None:

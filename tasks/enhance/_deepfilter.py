@@ -23,6 +23,8 @@ import scipy.fft
 import scipy.signal
 from numpy.typing import NDArray
 
+from tasks.enhance import _onnx
+
 if TYPE_CHECKING:
     import onnxruntime
 
@@ -44,16 +46,10 @@ _BAND_OF_BIN = np.repeat(np.arange(len(BANDS)), BANDS)
 @lru_cache(maxsize=2)
 def sessions(archive: Path) -> tuple[onnxruntime.InferenceSession, ...]:
     """The three graphs of the archive; one of each per process."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
     with tarfile.open(archive) as tar:
         found = {Path(member.name).stem: tar.extractfile(member) for member in tar}
         models = [handle.read() for name in GRAPHS if (handle := found[name]) is not None]
-    how = {"sess_options": options, "providers": ["CPUExecutionProvider"]}
-    return tuple(onnxruntime.InferenceSession(model, **how) for model in models)
+    return tuple(map(_onnx.session, models))
 
 
 class Stream:

@@ -16,7 +16,7 @@ import scipy.fft
 from numpy.typing import NDArray
 from pydantic import Field
 
-from tasks.enhance import Enhancer
+from tasks.enhance import Enhancer, _onnx
 from tasks.enhance._settings import EnhancerSettings
 from tasks.settings import TRANSIENT
 from tasks.weights import finding, registry
@@ -64,14 +64,7 @@ def check_weights(settings: Settings) -> None:
 
 @lru_cache(maxsize=2)
 def _session(path: Path) -> onnxruntime.InferenceSession:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    return onnxruntime.InferenceSession(
-        str(path), sess_options=options, providers=["CPUExecutionProvider"]
-    )
+    return _onnx.session(path.read_bytes())
 
 
 class Stream:

@@ -18,7 +18,7 @@ import scipy.fft
 from numpy.typing import NDArray
 from pydantic import Field
 
-from tasks.enhance import Enhancer
+from tasks.enhance import Enhancer, _onnx
 from tasks.enhance._settings import EnhancerSettings
 from tasks.errors import ConfigError
 from tasks.settings import THRESHOLD, TRANSIENT
@@ -91,15 +91,8 @@ def _graph(settings: Settings) -> Path:
 
 @lru_cache(maxsize=2)
 def _session(path: Path) -> onnxruntime.InferenceSession:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
     try:
-        return onnxruntime.InferenceSession(
-            str(path), sess_options=options, providers=["CPUExecutionProvider"]
-        )
+        return _onnx.session(path.read_bytes())
     except Exception as error:  # its errors have no base class of their own
         raise ConfigError(f"{ASKED_BY}: {path} is no ONNX graph: {error}") from error
 

@@ -25,10 +25,20 @@ def check(
     _check_failed(job, totals, portions)
     if not packaged:
         raise NothingLeft(
-            "nothing is left to package: every recording was dropped or failed; see the ledger's "
-            "reasons, and loosen filter.filters or transcribe.verdicts",
+            f"nothing is left to package: every recording was dropped or failed; {_remedy(job)}",
             summary.reasons(totals.sums),
         )
+
+
+def _remedy(job: Job) -> str:
+    if job.transcribe.backend.use == "none" and any(
+        verdict.use == "empty_text" for verdict in job.transcribe.verdicts
+    ):
+        return (
+            "without a recogniser (transcribe.backend) only a source's own texts pass the verdict "
+            "empty_text; set transcribe.verdicts: [] to package clips without text"
+        )
+    return "see the ledger's reasons, and loosen filter.filters or transcribe.verdicts"
 
 
 def _check_removed(job: Job, portions: Sequence[Portion], newest: Path) -> None:

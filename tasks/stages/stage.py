@@ -99,7 +99,8 @@ def _round(
                 progress(unit.seconds)
             if sink.held > COMMIT_BYTES or time.monotonic() - sink.since > COMMIT_EVERY:
                 sink.commit()
-            clock.start()
+            if job.only is not None:
+                clock.start()
         sink.commit()
     except CorruptManifest as fault:
         log.warning("%s; its contents are computed again", fault)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from tasks import plugins, recipe, storage
-from tasks.checkpoints import blobs, manifest, written
+from tasks.checkpoints import blobs, enhanced, manifest, written
 from tasks.checkpoints.cuts import TURNS
 from tasks.checkpoints.manifest import Part, Row
 from tasks.checkpoints.view import ShardView
@@ -92,7 +92,7 @@ class _View(ShardView):
         if not recipe.enhancing(self.job):
             return audio, texts
         clean = {u.enhanced for u in utterances if u.enhanced}
-        if self.job.transcribe.hear == "enhanced":
+        if enhanced.heard(self.job):
             for utterance in utterances:  # thresholds choose which of the two is heard
                 utterance.hears = utterance.enhanced
                 texts.add(self.transcript_recipe(utterance))

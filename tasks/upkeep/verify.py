@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from tasks import storage
 from tasks.accounting import summary
-from tasks.dataset import datacard
-from tasks.errors import ConfigError, RunError
+from tasks.dataset import datacard, versions
+from tasks.errors import RunError
 from tasks.json_types import JsonObject, PublishedEntry
 from tasks.packaging import seeded, splits
 from tasks.storage import tables
@@ -41,12 +41,7 @@ def _is_side_file(name: str) -> bool:
 
 def verify(version: Path) -> list[str]:
     """Faults in words, empty when the version is whole. ConfigError when it is no version."""
-    try:
-        text = storage.read(version / "dataset.json")
-    except FileNotFoundError:
-        raise ConfigError(
-            f"{version} holds no dataset.json; give a folder like OUT/datasets/latest"
-        ) from None
+    text = versions.text_of(version)
     try:
         described: JsonObject = json.loads(text)
         files: dict[str, PublishedEntry] = described["files"]

@@ -323,6 +323,12 @@ def test_a_source_that_names_speakers_is_believed(tmp_path: Path) -> None:
     known = pq.read_table(published.path / "speakers.parquet")["recording"].to_pylist()
     assert len(known) == 5
     assert not any("r01" in name for name in known)
+    # All are named: nothing is linked, and who was known before stays noted.
+    listed.write_text("".join(json.dumps({**x, "speaker": f"p{x['key']}"}) + "\n" for x in lines))
+    named, _ = corpus.run(asked)
+    assert {row["speaker"] for row in rows(named.path)} == {f"pk{n}" for n in PEOPLE}
+    assert pq.read_table(named.path / "speakers.parquet")["recording"].to_pylist() == known
+    assert verify.verify(named.path) == []
 
 
 def test_splits_and_hours_go_by_speakers_over_all_recordings(tmp_path: Path) -> None:

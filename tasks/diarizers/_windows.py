@@ -38,7 +38,7 @@ SETS = np.array(
 )
 LEAST_S = 0.8  # of a voice alone, for an embedding
 WEAK_S = 0.25  # of a voice at all, for one that is not sure
-MOST_S = 3.0  # of it are embedded
+MOST_S = 4.0  # of it are embedded
 PIECE_S = 0.5  # shorter runs are left out where there are longer ones
 SHA256 = registry.SEGMENTATION.files[0].sha256
 

@@ -30,7 +30,7 @@ from tasks.speech.embedding import unit
 from tasks.speech.stream16k import At16k
 from tasks.weights import registry
 
-VERSION = 2
+VERSION = 3
 ASKED_BY = "speakers.use=segments"
 LEAST_SPEAKER_S = 1.5  # of speech that makes a speaker, where there are others
 MOVE = 0.05  # cosine by which another speaker has to be nearer

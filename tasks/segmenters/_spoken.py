@@ -28,7 +28,7 @@ DOUBTFUL = 0.6  # most match of a sentence of which an end was not heard
 SIMILAR = 0.6  # share of letters that lost words and what was heard in their place have in common
 EDGE = 2  # words at an end that may have been misheard
 PAD = 0.1  # s of a pause that stay on each side, at most half of it
-FAR = 0.7  # s of a pause, beyond which no word is of the same sentence that was misheard
+FAR = 0.7  # s of a pause, beyond which a word that resembles none is not taken for one
 MOST_WORDS = 40  # of a sentence; a longer one is divided
 _WORD = re.compile(r"\S+\s*")
 _UNSPACED_END = re.compile(r"(?<=[。！？])(?=\S)")
@@ -92,15 +92,10 @@ def spoken(text: str, heard: Heard) -> list[Sentence]:
     good = [place for place in places if place.match >= LEAST_MATCH]
     pauses = Pauses(heard)
     for before, place, after in zip([None, *good], good, [*good[1:], None], strict=False):
-        low = max(before.last + 1 if before else 0, place.first - MOST_WORDS)
-        high = min(after.first if after else len(tokens), place.last + 1 + MOST_WORDS)
-        while low < place.first and pauses.longest(times[low][1], times[place.first][1]) > FAR:
-            low += 1
-        while high > place.last + 1 and (
-            pauses.longest(times[place.last][1], times[high - 1][1]) > FAR
-        ):
-            high -= 1
-        place.recover(tokens, low, high)
+        low = before.last + 1 if before else 0
+        high = after.first if after else len(tokens)
+        if place.head or place.tail:
+            place.recover(tokens, (low, high), pauses.near(times, place.first, place.last))
     found = []
     for sentence, words, place in zip(written, said, places, strict=True):
         span = None
@@ -132,18 +127,18 @@ class _Place:
             near = Levenshtein.normalized_similarity("".join(words), there)
             self.match = max(self.match, near)
 
-    def recover(self, heard: Sequence[str], low: int, high: int) -> None:
-        """Take up what was heard of the ends, within [low, high): what resembles them, else what an
-        edit set in their place. Without either the sentence is doubtful, since its span may lack a
-        word."""
+    def recover(self, heard: Sequence[str], within: _matching.Pair, near: _matching.Pair) -> None:
+        """Take up what was heard of the ends: what resembles them in the range `within`, else what
+        an edit set in their place in the range `near`. Without either the sentence is doubtful,
+        since its span may lack a word."""
         if self.head:
-            near = _resembling(self.head[::-1], heard[low : self.first][::-1])
-            count = min(near or self.replaced[0], self.first - low)
+            count = _resembling(self.head[::-1], heard[within[0] : self.first][::-1])
+            count = count or min(self.replaced[0], self.first - max(within[0], near[0]))
             self.first -= count
             self.doubtful |= not count
         if self.tail:
-            near = _resembling(self.tail, heard[self.last + 1 : high])
-            count = min(near or self.replaced[1], high - 1 - self.last)
+            count = _resembling(self.tail, heard[self.last + 1 : within[1]])
+            count = count or min(self.replaced[1], min(within[1], near[1]) - 1 - self.last)
             self.last += count
             self.doubtful |= not count
         if self.doubtful:
@@ -203,10 +198,21 @@ class Pauses:
         """The span of words `first` to `last`: s."""
         return self._bound(first)[1], self._bound(last + 1)[0]
 
-    def longest(self, first: int, last: int) -> float:
-        """The longest pause between two words, s."""
+    def near(self, words: Sequence[tuple[str, int]], first: int, last: int) -> _matching.Pair:
+        """The range of tokens, each with its word, around `first` to `last` that no long pause
+        parts from these; at most `MOST_WORDS` more on either side."""
+        low, high = first, last + 1
+        least, most = max(first - MOST_WORDS, 0), min(high + MOST_WORDS, len(words))
+        while low > least and not self._parted(words[low - 1][1], words[low][1]):
+            low -= 1
+        while high < most and not self._parted(words[high - 1][1], words[high][1]):
+            high += 1
+        return low, high
+
+    def _parted(self, first: int, last: int) -> bool:
+        """Whether a long pause lies between two words that follow each other."""
         low, high = ((self._words[n].start + self._words[n].end) / 2 for n in (first, last))
-        return max((end - start for start, end in self._within(low, high)), default=0.0)
+        return any(end - start > FAR for start, end in self._within(low, high))
 
     def _bound(self, index: int) -> tuple[float, float]:
         """Between two words: where the one before ends and where word `index` begins, in s."""

@@ -40,6 +40,7 @@ from tests.bench._conversations import Asked, Conversation, Floats
 BEDS = ("sb_noise1.wav", "sb_noise2.wav", "sb_noise3.wav", "moh_manolo_camp.wav")
 FIRST_SEED = 100  # the settings were chosen on other ones
 GUARD = 0.3
+ALONE_S = 2.0  # that somebody speaks alone, to be counted for `count_right_alone`
 LEAST_S = 2.0  # of a clip whose voice is linked over all recordings
 BLOCK = 65_536
 EDGE = round(segments.Settings().edge_seconds * RATE)
@@ -167,19 +168,21 @@ def measured(corpus: Path, count: int, minutes: float) -> dict[str, Any]:
     beds = [_conversations.decoded(corpus / "noise" / name) for name in BEDS]
     total = {"all": np.zeros(4), "overlap": np.zeros(4), "alone": np.zeros(4)}
     both, cut = np.zeros(3), {"all": np.zeros(2), "guarded": np.zeros(2)}
-    right, speech, cpu, seconds = 0, 0, 0.0, 0.0
+    right, heard, speech, cpu, seconds = 0, 0, 0, 0.0, 0.0
     for wish in asked(count):
         made = _conversations.made(wish, pieces_of, beds)
         turns, spent = diarized(made.samples)
         found = _turn_scores.frames_of(turns, RATE, len(made.truth))
         own = _turn_scores.errors(made.truth, found)
-        alone = _turn_scores.errors(made.truth, found, without_overlap=True)
-        for name, errors in {"all": own, "overlap": own, "alone": alone}.items():
+        single = _turn_scores.errors(made.truth, found, without_overlap=True)
+        for name, errors in {"all": own, "overlap": own, "alone": single}.items():
             if name != "overlap" or wish.overlap:
                 total[name] += (errors.speech, errors.missed, errors.false, errors.confused)
         both += _turn_scores.overlap(made.truth, found)
         true = int(made.truth.any(axis=0).sum())
         right += found.shape[1] == true
+        alone = (made.truth & (made.truth.sum(axis=1, keepdims=True) == 1)).sum(axis=0)
+        heard += int((alone >= ALONE_S * 100).sum()) <= found.shape[1] <= true
         for name, counts in pieces(made, turns).items():
             cut[name] += counts
         speech += int((made.truth.sum(axis=1) == 1).sum())
@@ -192,6 +195,7 @@ def measured(corpus: Path, count: int, minutes: float) -> dict[str, Any]:
         "der": {name: float(parts[1:].sum() / parts[0]) for name, parts in total.items()},
         "missed_false_confused": [float(v / total["all"][0]) for v in total["all"][1:]],
         "count_right": right / count,
+        "count_right_alone": heard / count,
         "overlap_precision": float(both[0] / max(both[1], 1)),
         "overlap_recall": float(both[0] / max(both[2], 1)),
         "pieces": {

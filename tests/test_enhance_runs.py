@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,18 @@ QUIETER = "tests.plugins.quieter"
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four recordings, and a version of them that nothing was enhanced in."""
+    """Four recordings, and an OUT of them that has their enhanced clips."""
     tmp = tmp_path_factory.mktemp("enhance")
     corpus.make(tmp / "in", 4)
-    corpus.run(corpus.job(tmp))
+    corpus.run(enhancing_job(tmp, tmp / "out"))
     return tmp
+
+
+@pytest.fixture
+def out(base: Path, tmp_path: Path) -> Path:
+    """A copy of that OUT."""
+    shutil.copytree(base / "out", tmp_path / "copy", symlinks=True)
+    return tmp_path / "copy"
 
 
 def enhancing_job(base: Path, out: Path, hear: str = "original", **options: Any) -> Job:
@@ -75,10 +83,7 @@ def test_a_run_with_it_and_back(base: Path, tmp_path: Path) -> None:
             assert corpus.content(back.path)[name] == data, name
 
 
-def test_what_changes_cost(base: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    corpus.run(enhancing_job(base, out))
-
+def test_what_changes_cost(base: Path, out: Path) -> None:
     def cost(**options: Any) -> dict[str, int]:
         counts = corpus.run(enhancing_job(base, out, **options))[1]
         return {n: counts[n][0] for n in ("shard", "filter", "resample", "transcribe")}
@@ -92,10 +97,10 @@ def test_what_changes_cost(base: Path, tmp_path: Path) -> None:
     assert cost(gain=0.25, hear="enhanced") == {**nothing, "transcribe": 4}
 
 
-def test_the_better_clip_is_taken(base: Path, tmp_path: Path) -> None:
-    always, _ = corpus.run(enhancing_job(base, tmp_path / "out"))
-    better, _ = corpus.run(enhancing_job(base, tmp_path / "out", keep_if_better=True))
-    original, _ = corpus.run(enhancing_job(base, tmp_path / "out", audio="original"))
+def test_the_better_clip_is_taken(base: Path, out: Path) -> None:
+    always, _ = corpus.run(enhancing_job(base, out))
+    better, _ = corpus.run(enhancing_job(base, out, keep_if_better=True))
+    original, _ = corpus.run(enhancing_job(base, out, audio="original"))
     rows = [{r["id"]: r for r in table(v.path)} for v in (always, better, original)]
     assert len(rows[0]) == 4
     for key, row in rows[1].items():
@@ -104,14 +109,14 @@ def test_the_better_clip_is_taken(base: Path, tmp_path: Path) -> None:
         assert rows[0][key]["sha256"] != rows[2][key]["sha256"]
 
 
-def test_min_ovrl_drops_what_neither_clip_reaches(base: Path, tmp_path: Path) -> None:
-    rows = table(corpus.run(enhancing_job(base, tmp_path / "out"))[0].path)
+def test_min_ovrl_drops_what_neither_clip_reaches(base: Path, out: Path) -> None:
+    rows = table(corpus.run(enhancing_job(base, out))[0].path)
     limit = float(np.median([row["dnsmos_ovrl_enhanced"] for row in rows]))
-    strict = enhancing_job(base, tmp_path / "out", min_ovrl=limit)
+    strict = enhancing_job(base, out, min_ovrl=limit)
     kept = {row["id"] for row in table(corpus.run(strict)[0].path)}
     assert kept == {row["id"] for row in rows if row["dnsmos_ovrl_enhanced"] >= limit}
     assert 0 < len(kept) < 4
-    [ledger] = [pq.read_table(tmp_path / "out/datasets/latest/ledger.parquet").to_pylist()]
+    [ledger] = [pq.read_table(out / "datasets/latest/ledger.parquet").to_pylist()]
     gone = [row for row in ledger if row["outcome"] == "dropped"]
     assert {(r["stage"], r["reason"], r["threshold"]) for r in gone} == {
         ("enhance", "low_dnsmos_ovrl", limit)
@@ -119,15 +124,14 @@ def test_min_ovrl_drops_what_neither_clip_reaches(base: Path, tmp_path: Path) ->
     assert sum(row["samples"] for row in ledger) == sum(
         round(corpus.seconds_of(n) * corpus.RATES[n]) for n in range(4)
     )
-    either = enhancing_job(base, tmp_path / "out", min_ovrl=limit, keep_if_better=True)
+    either = enhancing_job(base, out, min_ovrl=limit, keep_if_better=True)
     best = {r["id"]: max(r["dnsmos_ovrl"], r["dnsmos_ovrl_enhanced"]) for r in rows}
     kept = {row["id"] for row in table(corpus.run(either)[0].path)}
     assert kept == {name for name, score in best.items() if score >= limit}
 
 
 @pytest.mark.parametrize("use", ["hf_parquet", "webdataset"])
-def test_both_clips_in_one_row(base: Path, tmp_path: Path, use: str) -> None:
-    out = tmp_path / "out"
+def test_both_clips_in_one_row(base: Path, out: Path, use: str) -> None:
     ways = {
         audio: table(corpus.run(enhancing_job(base, out, audio=audio, formats=[use]))[0].path)
         for audio in ("original", "enhanced", "both")
@@ -150,11 +154,10 @@ def test_growth_costs_what_is_new(base: Path, tmp_path: Path) -> None:
 
 
 def test_two_outs_are_equal(base: Path, tmp_path: Path) -> None:
-    first, second = (
-        corpus.run(enhancing_job(base, tmp_path / name, keep_if_better=True))[0].path
-        for name in ("a", "b")
-    )
-    assert corpus.content(first) == corpus.content(second)
+    first, second = base / "out", tmp_path / "out"
+    corpus.run(enhancing_job(base, second))
+    versions = [corpus.content((out / "datasets" / "v0001").resolve()) for out in (first, second)]
+    assert versions[0] == versions[1]
 
 
 def test_a_clip_that_kills_the_enhancer_falls_alone(base: Path, tmp_path: Path) -> None:
@@ -229,15 +232,12 @@ def test_a_plan_counts_what_a_run_computes(base: Path, tmp_path: Path) -> None:
         before = job
 
 
-def test_prune_keeps_what_the_settings_need(base: Path, tmp_path: Path) -> None:
+def test_prune_keeps_what_the_settings_need(base: Path, out: Path) -> None:
     """The enhanced clips of settings of now stay, those of former ones go."""
-    out = tmp_path / "out"
-    corpus.run(corpus.job(base, out=out))
-    plain = {part.name for part in corpus.parts(out, "manifests/resample")}
+    earlier = {part.name for part in corpus.parts(out, "manifests/resample")}
     first, second = (enhancing_job(base, out, gain=gain) for gain in (0.3, 0.5))
     corpus.run(first)
-    former = {part.name for part in corpus.parts(out, "manifests/resample")} - plain
-    corpus.run(second)
+    former = {part.name for part in corpus.parts(out, "manifests/resample")} - earlier
     kept = [KeptSettings(job, stage.weights_of(job)) for job in (second, first)]
     assert {p.name for p in unneeded(out, "shard-000000", kept[:1], None).manifests} == former
     assert not unneeded(out, "shard-000000", kept, None).manifests

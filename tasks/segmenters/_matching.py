@@ -1,10 +1,12 @@
 """Words of a text set against the words that were heard, in order, where each list may hold much
 that the other lacks.
 
-The fewest edits (Levenshtein) pair them, in memory for the words only, and in time for the product
-of their numbers, 64 pairs at a time. Where that is too many, runs of words that occur once in both
-lists are anchors: the longest chain of them that ascends in both stands, and the edits are those
-between two of them. A long stretch in which little agrees is left alone.
+The longest common subsequence pairs equal words; between those, the fewest edits (Levenshtein) pair
+words that were misheard. Time is that of the product of their numbers, 64 pairs at a time, and
+memory a bit a pair up to `LCS_CELLS`; above, the edits do both, in memory for the words only. Where
+even that is too much, runs of words that occur once in both lists are anchors: the longest chain of
+them that ascends in both stands, and the rest is done between two of them. A long stretch in which
+little agrees is left alone.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from rapidfuzz.distance import Levenshtein
+from rapidfuzz.distance import LCSseq, Levenshtein
 
 RUNS = (5, 3, 2)  # words of an anchor
 MOST_CELLS = 15_000_000_000  # of a table of edits: 100,000 by 100,000 words in 2 s
+LCS_CELLS = 1_000_000_000  # of a longest common subsequence: 125 MB
 SMALL_CELLS = 4_000_000  # above, a fifth of the words must agree
 LEAST_AGREEING = 0.2
 SIMILAR = 0.75  # share of its letters that a word misheard, or spelt otherwise, has in common
@@ -87,16 +90,29 @@ def _once(words: Sequence[str], first: int, last: int, run: int) -> dict[tuple[s
 
 
 def _edited(text: Sequence[str], heard: Sequence[str], low: Pair) -> Iterator[Pair]:
-    """Pairs of the fewest edits that turn one list into the other."""
-    steps = Levenshtein.opcodes(text, heard)
+    """The most equal words in order; between them, pairs of the fewest edits."""
+    at = (0, 0)
+    same = _same(text, heard)
     if len(text) * len(heard) > SMALL_CELLS:
-        same = sum(step.src_end - step.src_start for step in steps if step.tag == "equal")
-        if same < LEAST_AGREEING * min(len(text), len(heard)):
+        count = sum(length for _, _, length in same)
+        if count < LEAST_AGREEING * min(len(text), len(heard)):
             return
-    for step in steps:
-        if step.tag in ("equal", "replace"):
-            for n in range(step.src_end - step.src_start):
-                yield low[0] + step.src_start + n, low[1] + step.dest_start + n
+    for one, other, length in [*same, (len(text), len(heard), 0)]:
+        if (one - at[0]) * (other - at[1]) <= SMALL_CELLS:
+            gap = text[at[0] : one], heard[at[1] : other]
+            for step in Levenshtein.opcodes(*gap):
+                for n in range(step.src_end - step.src_start if step.tag == "replace" else 0):
+                    yield low[0] + at[0] + step.src_start + n, low[1] + at[1] + step.dest_start + n
+        yield from ((low[0] + one + n, low[1] + other + n) for n in range(length))
+        at = one + length, other + length
+
+
+def _same(text: Sequence[str], heard: Sequence[str]) -> list[tuple[int, int, int]]:
+    """Runs of equal words, (index, index, length), ascending. Edits alone would set a sentence that
+    is only in the text against one that is only heard, over one that is in both."""
+    by = LCSseq if len(text) * len(heard) <= LCS_CELLS else Levenshtein
+    steps = by.opcodes(text, heard)
+    return [(s.src_start, s.dest_start, s.src_end - s.src_start) for s in steps if s.tag == "equal"]
 
 
 def alike(one: str, other: str) -> bool:

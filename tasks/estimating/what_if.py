@@ -131,6 +131,8 @@ def of_shards(job: Job) -> JsonObject:
         else:
             items, seconds = items - 1, seconds - clip["seconds"]
     found = _counted(items, seconds, waiting, waiting_seconds, unmeasured)
+    if recipe.across_recordings(job) is None:
+        return found
     return {**found, "speakers": len(pc.unique(components.speakers_in(kept).drop_null()))}
 
 

@@ -53,9 +53,9 @@ def _run(args: argparse.Namespace) -> Exit:
         facts = {"reasons": error.reasons, "ignored": error.ignored}
         return _fail(args, str(error), Exit.FAILED, facts)
     except TooManyFailed as error:
-        code = _fail(args, str(error.args[0]), Exit.FAILED, {"broken": list(error.broken)})
-        print(*(f"  {masking.sentence(each)}" for each in error.broken), sep="\n", file=sys.stderr)
-        return code
+        for each in error.broken:
+            print(f"  {masking.sentence(each)}", file=sys.stderr)
+        return _fail(args, str(error.args[0]), Exit.FAILED, {"broken": list(error.broken)})
     except MillError as error:
         return _fail(args, str(error), Exit.FAILED)
     except BrokenPipeError:  # `| head` has read enough

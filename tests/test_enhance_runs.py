@@ -13,10 +13,10 @@ import pytest
 import soundfile as sf
 
 from flows import settings
-from tasks import pipeline
+from tasks import pipeline, report
 from tasks.callers import Here
 from tasks.checkpoints import enhanced
-from tasks.dataset import datacard
+from tasks.dataset import datacard, versions
 from tasks.errors import ConfigError
 from tasks.estimating import planning
 from tasks.job import Job
@@ -124,6 +124,11 @@ def test_min_ovrl_drops_what_neither_clip_reaches(base: Path, out: Path) -> None
     assert sum(row["samples"] for row in ledger) == sum(
         round(corpus.seconds_of(n) * corpus.RATES[n]) for n in range(4)
     )
+    version = versions.newest(out)
+    assert version is not None
+    described = versions.described(version)
+    page = report.build(report.Request(strict, version / "ledger.parquet", described, "r", "v"))
+    assert page.count(b'data-reason="enhance.low_dnsmos_ovrl"') >= len(gone)
     either = enhancing_job(base, out, min_ovrl=limit, keep_if_better=True)
     best = {r["id"]: max(r["dnsmos_ovrl"], r["dnsmos_ovrl_enhanced"]) for r in rows}
     kept = {row["id"] for row in table(corpus.run(either)[0].path)}

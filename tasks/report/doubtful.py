@@ -23,7 +23,7 @@ CERTAINTY = (
     ("speech_after_text", "max"),
     ("language_probability", "min"),
 )
-_STAGES = {"filters": "filter", "text": "transcribe"}
+_STAGES = {"filters": "filter", "enhance": "enhance", "text": "transcribe"}  # by shelf
 
 Numbers = NDArray[np.float64]
 

@@ -25,7 +25,8 @@ from tasks.upkeep import prune
 from tasks.upkeep.needed import KeptSettings
 from tasks.upkeep.verify import verify
 from tests import corpus
-from tests.chat_server import Answer, ChatServer, serving
+from tests.chat_server import ChatServer, serving
+from tests.post_server import Answer
 
 SAID = "the bank is closed on mondays"
 KEY = "sk-hunter2-hunter2"

@@ -5,14 +5,11 @@ from __future__ import annotations
 import email
 import email.policy
 import io
-import json
 import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +32,7 @@ from tasks.errors import ConfigError, RunError
 from tasks.served import http
 from tasks.settings import Plugin
 from tests import corpus
+from tests.post_server import Answer, PostServer
 
 RATE = 16000
 KEY = "sk-hunter2-hunter2"
@@ -61,66 +59,25 @@ class Request:
         return not any(self.wav[44:])
 
 
-Answer = tuple[int, Any] | tuple[int, Any, dict[str, str]]
-
-
-class Stub:
-    """A transcription server whose answers a test decides: (status, JSON or bytes, headers)."""
+class Stub(PostServer):
+    """A transcription server whose answers a test decides."""
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         self.answer: Callable[[Request], Answer] = lambda _: (200, OK)
         self.seen: list[Request] = []
-        self.paths: set[str] = set()
-        self.busy = self.most = 0
-        lock = threading.Lock()
-        stub = self
+        super().__init__(host)
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+    def take(self, headers: Any, body: bytes) -> Request:
+        request = Request(headers, body)
+        self.seen.append(request)
+        return request
 
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                request = Request(self.headers, body)
-                with lock:
-                    stub.seen.append(request)
-                    stub.paths.add(self.path)
-                    stub.busy += 1
-                    stub.most = max(stub.most, stub.busy)
-                try:
-                    status, data, *headers = stub.answer(request)
-                finally:
-                    with lock:
-                        stub.busy -= 1
-                if not status:
-                    self.close_connection = True  # hangs up without an answer
-                    return
-                data = data if isinstance(data, bytes) else json.dumps(data).encode()
-                try:
-                    self.send_response(status)
-                    for name, value in (headers[0] if headers else {}).items():
-                        self.send_header(name, value)
-                    self.send_header("Content-Length", str(len(data)))
-                    self.end_headers()
-                    self.wfile.write(data)
-                except OSError:
-                    self.close_connection = True  # the client went away
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        self.http = ThreadingHTTPServer((host, 0), Handler)
-        self.url = f"http://{host}:{self.http.server_port}/v1"
-        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.02,))
-        self.thread.start()
+    def reply(self, request: Request) -> Answer:
+        return self.answer(request)
 
     def fails(self, count: int, *answer: Any) -> None:
         """The first `count` requests get this answer, the rest are heard."""
         self.answer = lambda _: answer if len(self.seen) <= count else (200, OK)
-
-    def close(self) -> None:
-        self.http.shutdown()
-        self.thread.join()
-        self.http.server_close()
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,8 @@ import pytest
 
 from tasks.asr import Transcript, openai_api
 from tasks.served.pace import FIRST, Pace
-from tests.test_openai_api import Answer, Request, Stub, clip, hear, options
+from tests.post_server import Answer
+from tests.test_openai_api import Request, Stub, clip, hear, options
 
 TEXT = "Well, hello there."
 

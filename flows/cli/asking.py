@@ -8,7 +8,7 @@ from rich.console import Console
 
 from flows.cli.show import plans as shown
 from flows.run import plans
-from flows.settings import PrepareSettings, check
+from flows.settings import PrepareSettings, check_wishes
 from tasks.errors import MillError
 from tasks.json_types import JsonObject
 
@@ -18,7 +18,7 @@ def agreed(settings: PrepareSettings, yes: bool) -> bool:
     than an hour of audio."""
     console = Console(stderr=True)
     try:
-        check(settings)  # no plan for what the run refuses
+        check_wishes(settings)  # no plan for what the run refuses
         plan = plans.of(settings)
     except (MillError, OSError):  # the run meets it too, and says what it means
         return True

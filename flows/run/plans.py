@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from flows.run import disk, runs
 from flows.settings import PrepareSettings, parse
-from tasks import masking, recipe, storage
+from tasks import masking, storage
 from tasks.accounting import metrics
 from tasks.dataset import versions
 from tasks.errors import ConfigError
@@ -38,8 +38,7 @@ def of(settings: PrepareSettings) -> JsonObject:
     known = [entry["seconds"] for entry in stages.values()]
     version = versions.newest(job.out)
     now, then = plan.clips
-    same = version and versions.described(version)["settings"] == recipe.settings_of(job)
-    new = not same or plan.stages["package"].compute or plan.removed or now != then
+    changes = plan.stages["package"].compute or plan.removed or now != then
     return {
         "stages": stages,
         "changes": [masking.value(change._asdict()) for change in plan.changes],
@@ -49,7 +48,7 @@ def of(settings: PrepareSettings) -> JsonObject:
             "newest": version.name if version else None,
             "clips": now,
             "clips_then": then,
-            "new": bool(new),
+            "new": bool(plan.other_settings or changes),
         },
         "removed": plan.removed,
         "ignored": plan.ignored,

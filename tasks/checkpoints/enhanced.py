@@ -14,6 +14,7 @@ from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Outcome, Utterance, failed
 from tasks.errors import ConfigError
 from tasks.job import Job
+from tasks.json_types import JsonObject
 from tasks.plugins.contracts import Columns
 from tasks.plugins.rules import Limit, Rule, Within, judge
 from tasks.settings import Plugin
@@ -59,11 +60,17 @@ def rules(job: Job) -> tuple[Rule, ...]:
 def _rules(enhancer: Plugin) -> tuple[Rule, ...]:
     if enhancer.use == "none":
         return ()
-    _, settings = plugins.resolve("enhance", enhancer)
-    told = settings.model_dump()
+    told = _settings(enhancer)
     least = told.get("min_ovrl")
     original = (Within(OVRL, least),) if told.get("keep_if_better") else ()
     return (Limit(after(OVRL), least, None, "low_dnsmos_ovrl", unless=original),)
+
+
+@lru_cache(maxsize=8)
+def _settings(enhancer: Plugin) -> JsonObject:
+    """With defaults filled in; asked for each utterance."""
+    _, settings = plugins.resolve("enhance", enhancer)
+    return settings.model_dump()
 
 
 def check(job: Job) -> None:
@@ -118,8 +125,7 @@ def attach(job: Job, utterance: Utterance, row: Row | None) -> None:
 
 def counts(job: Job, row: Row) -> bool:
     """Whether the enhanced clip is taken, of a row of it, and not the original."""
-    _, settings = plugins.resolve("enhance", job.enhance)
-    if not settings.model_dump().get("keep_if_better"):
+    if not _settings(job.enhance).get("keep_if_better"):
         return True
     scores = dict(row["measures"])
     old, new = scores.get(OVRL), scores.get(after(OVRL))

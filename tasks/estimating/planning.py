@@ -23,6 +23,7 @@ from tasks.estimating.changes import Change
 from tasks.estimating.expected import Expected, lengths
 from tasks.filter import todo as cuts_lacking
 from tasks.job import Job
+from tasks.json_types import JsonObject
 from tasks.listing.as_listed import AsListed
 from tasks.packaging import contents, weights
 from tasks.stages import contract, stage
@@ -61,6 +62,7 @@ class Plan:
     ignored: dict[str, int]  # files left aside, by reason
     shards: int
     clips: tuple[int, int]
+    other_settings: bool  # than those of the newest version, or there is none
 
     @property
     def again(self) -> float:
@@ -77,7 +79,9 @@ def plan(job: Job, before: Job | None) -> Plan:
         found = shard.survey(quick, index, Path(home))
         listed = AsListed(job.out, found)
     shards = manifest.shards(job.out)
-    causes = Causes.of(_changes(job, before))
+    newest = versions.newest(job.out)
+    described = versions.described(newest) if newest else None
+    causes = Causes.of(_changes(job, before, described))
     walk = _Walk(job, before, causes)
     state = UpToDate(job, shards, index)
     fresh = {row["recording"] for row in listed.fresh}
@@ -106,15 +110,15 @@ def plan(job: Job, before: Job | None) -> Plan:
     gone = listed.removed()
     clips = _package(walk, {*gone, *fresh})
     removed = gone - set(listed.moved.values())
-    return Plan(walk.stages, causes.all, len(removed), found.ignored, len(shards), clips)
+    other = described is None or described["settings"] != recipe.settings_of(job)
+    return Plan(walk.stages, causes.all, len(removed), found.ignored, len(shards), clips, other)
 
 
-def _changes(job: Job, before: Job | None) -> list[Change]:
+def _changes(job: Job, before: Job | None, described: JsonObject | None) -> list[Change]:
     """Of settings since the newest run, of models and code since the newest version."""
     found = changes.between(before, job) if before else []
-    newest = versions.newest(job.out)
     named = {change.setting for change in found}
-    models = changes.of_models(versions.described(newest), job) if newest else []
+    models = changes.of_models(described, job) if described else []
     return found + [change for change in models if change.setting not in named]
 
 

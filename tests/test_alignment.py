@@ -23,7 +23,7 @@ from tasks.errors import ItemError
 from tasks.job import Job
 from tasks.plugins.contracts.segmenters import Heard
 from tasks.recording import Locator, TimedWord
-from tasks.segmenters import _matching, _spoken, aligned
+from tasks.segmenters import _matching, _pauses, _spoken, aligned
 from tasks.settings import Plugin, Source
 from tasks.stages import hearing
 from tests import corpus
@@ -150,7 +150,7 @@ def test_sentences_are_cut_in_the_pauses_beside_them() -> None:
     places = [n for n in range(11) if n != 4]
     for sentence, place in zip([s for s in found if s.span], places, strict=True):
         assert sentence.span == pytest.approx(
-            (speech[place][0] - _spoken.PAD, speech[place][1] + _spoken.PAD)
+            (speech[place][0] - _pauses.PAD, speech[place][1] + _pauses.PAD)
         )
     assert {s.match for s in found if s.span and s.match < 1} != set(), "a word was misheard"
     assert min(s.match for s in found if s.span) > 0.7
@@ -197,7 +197,7 @@ def test_no_word_is_taken_from_beyond_a_pause(monkeypatch: pytest.MonkeyPatch) -
     assert found[1].match <= _spoken.DOUBTFUL
     assert found[1].span
     assert found[1].span[0] >= speech[0][1]
-    monkeypatch.setattr(_spoken, "FAR", 10.0)
+    monkeypatch.setattr(_pauses, "FAR", 10.0)
     found = _spoken.spoken(text, heard)
     assert found[1].span
     assert found[1].span[0] < speech[0][1], "control"
@@ -205,7 +205,7 @@ def test_no_word_is_taken_from_beyond_a_pause(monkeypatch: pytest.MonkeyPatch) -
     near, speech = timed([said[0], "Thee egyptian background of the bondage"])
     found = _spoken.spoken(text, near)
     assert found[1].match > 0.7
-    assert found[1].span == pytest.approx((speech[1][0] - _spoken.PAD, speech[1][1] + _spoken.PAD))
+    assert found[1].span == pytest.approx((speech[1][0] - _pauses.PAD, speech[1][1] + _pauses.PAD))
 
 
 def test_a_word_misheard_shares_its_letters() -> None:
@@ -220,6 +220,31 @@ def test_a_word_misheard_shares_its_letters() -> None:
         "First comes this one. Lobster a la Newberg. Last comes that one.", other
     )
     assert found[1].match < 0.7
+
+
+@pytest.mark.parametrize(
+    ("said", "sure"),
+    [
+        (["This comes first", "Lobster Newberg salad", "That comes last"], True),
+        (["This comes first Lobster Newberg salad That comes last"], True),
+        (["This comes first", "that Lobster Newberg salad reached it", "That comes last"], False),
+        (["This comes first", "Lobster Newberg salad reached its best", "That comes last"], False),
+        (["This comes first", "for it is Lobster Newberg salad", "That comes last"], False),
+        (["This comes first so then Lobster Newberg salad", "That comes last"], False),
+    ],
+)  # fmt: skip
+def test_a_part_of_a_longer_sentence_is_doubtful(said: list[str], sure: bool) -> None:
+    """Beside it somebody goes on speaking, and not the sentence before or behind it."""
+    heard, _ = timed(said)
+    found = _spoken.spoken("This comes first. Lobster Newberg salad. That comes last.", heard)
+    assert [s.match for s in found[1:]] == [1.0 if sure else _spoken.DOUBTFUL, 1.0]
+
+
+def test_a_sentence_does_not_take_the_first_words_of_the_next() -> None:
+    heard, _ = timed(["This comes first", "But by printers in many cities"])
+    found = _spoken.spoken("This comes first. But by. But by printers in many cities.", heard)
+    assert found[1].match <= _spoken.DOUBTFUL
+    assert found[0].match == 1.0
 
 
 def recorded(folder: Path) -> tuple[Path, list[str]]:

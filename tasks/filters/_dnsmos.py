@@ -1,29 +1,34 @@
 """DNSMOS P.835 by ONNX Runtime, computing each second once instead of in nine windows.
 
 The weights are in speechmos's wheel, which is located without being imported. A window is 9.01 s
-long and starts one second after the window before it, so most of the work repeats. Nearly all of
-it is in layers that see only 15 frames (10 ms each) of their input, and all windows start on the
-same grid of pooled frames. So the model is split in two at its second pooling:
+long and starts one second after the window before it, so most of the work repeats. All windows
+start on the same grid of pooled frames, so the model is split in four, and all parts but the last
+run once over the clip:
 
-    body   frames of 20 ms -> 32 channels x 40 bands for every 4 frames; run once over the clip
-    head   225 such columns of one window -> three raw scores
+    near     frames of 20 ms, one every 10 ms -> halves: 32 channels x 80 bands for 2 frames
+    far      halves -> columns: 32 channels x 40 bands for 4 frames
+    further  columns -> columns
+    head     225 such columns of one window -> three raw scores
+
+What they give is the same in every window except at a window's ends, where the network sees zeros
+instead of neighbours: two halves, two columns, then three on each side. These few are computed for
+each window, from its outermost frames and from what it shares.
 
 Of the 64 channels of the second layer, the heaviest, 23 never fire: not on 700 s of the corpus's
 speech, noise and damage, nor on 25 extreme signals (clicks, tones, full-scale squares, sparse
 spectra). The 16 that stay silent even for spectra that no signal has (searched by gradient: below
-0.1, where others reach 11) are left out of the weights, which makes the body a fifth faster.
+0.1, where others reach 11) are left out of the weights, which makes the model a fifth faster.
 
-A column is the same in every window except at a window's ends, where the network sees zeros instead
-of neighbours: two columns on each side, recomputed from 16 frames. Raw scores are within 5e-7 of
-the whole model's (measured).
+Raw scores are within 5e-7 of the whole model's (measured).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,12 +51,12 @@ INSTALL = "pip install 'uttermill[dnsmos]' (speechmos 0.0.1.1)"
 
 HOP, FRAME = 160, 320  # samples
 FRAMES = 900  # whole frames in a window
+HALVES, COLUMNS = FRAMES // 2, FRAMES // 4
 STEP = RATE // HOP  # frames from one window to the next
-POOL = 4  # frames per column
-COLUMNS = FRAMES // POOL
-AROUND = 8  # frames beside its own that a column sees on each side: 6, in whole columns
-EDGE, STRIP = 2, 16  # columns affected by a window's end; frames that they are computed from
-CHUNK = 75  # columns per run of the body: 26 MB in the widest layer; a third of a window
+STRIP = 8  # frames from which the halves at a window's end are computed
+#: Halves or columns at each end of a window that its end changes, after each part.
+NEAR_EDGE, FAR_EDGE, FURTHER_EDGE = 2, 2, 3
+CHUNK = 100  # halves per run of the first part: 17 MB in its widest layer
 GROUP = 8  # windows per run of the head
 
 #: Channels of `conv2d_1` that are left out. ONNX Runtime computes channels in blocks of 16.
@@ -59,7 +64,14 @@ SILENT = (2, 4, 8, 21, 22, 29, 30, 31, 34, 40, 41, 44, 46, 53, 56, 62)
 
 _FRAMES = "mos_estimator_logpow/concat:0"
 _POOLED = "mos_estimator_logpow/max_pooling2d/MaxPool_1_conv0"
-_SCORES = "Identity:0"
+#: The tensors between which the model is cut.
+_CUTS = (
+    _FRAMES,
+    "mos_estimator_logpow/conv2d_3/Relu:0_pooling0",
+    _POOLED,
+    "mos_estimator_logpow/conv2d_5/Relu:0",
+    "Identity:0",
+)
 
 
 def weights() -> Path:
@@ -80,9 +92,9 @@ PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
 @lru_cache(maxsize=2)
-def _sessions(device: str) -> tuple[onnxruntime.InferenceSession, onnxruntime.InferenceSession]:
-    """Body and head, one of each per process; threads may share them. RunError if a GPU is asked
-    for and cannot be used."""
+def _sessions(device: str) -> tuple[onnxruntime.InferenceSession, ...]:
+    """The parts in order, one of each per process; threads may share them. RunError if a GPU is
+    asked for and cannot be used."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -92,20 +104,20 @@ def _sessions(device: str) -> tuple[onnxruntime.InferenceSession, onnxruntime.In
     options.enable_mem_pattern = False
     options.log_severity_level = 4
     model = lean(weights().read_bytes())
-    body, head = (
+    parts = tuple(
         onnxruntime.InferenceSession(
             _onnx_cut.part(model, source, target),
             sess_options=options,
             providers=[PROVIDERS[device]],
         )
-        for source, target in ((_FRAMES, _POOLED), (_POOLED, _SCORES))
+        for source, target in pairwise(_CUTS)
     )
-    if PROVIDERS[device] not in body.get_providers():
+    if PROVIDERS[device] not in parts[0].get_providers():
         raise RunError(
             f"the filter dnsmos has device: {device}, but ONNX Runtime cannot use it; CUDA's or "
             "cuDNN's libraries may be missing: install them, or set device: cpu"
         )
-    return body, head
+    return parts
 
 
 def lean(model: bytes) -> bytes:
@@ -152,11 +164,19 @@ def windows(
 
 
 class _Stream:
-    """Scores groups of consecutive windows; shared columns are kept from one group to the next."""
+    """Scores groups of consecutive windows; what they share is kept from one group to the next: of
+    the group's first window on, the halves and columns [channels, n, bands] that no end changes."""
 
     def __init__(self, device: str) -> None:
-        self._body, self._head = _sessions(device)
-        self._columns: Floats | None = None  # [32, n, 40], from the next group's first frame
+        self._near, self._far, self._further, self._head = (
+            partial(_run, session, source)
+            for session, source in zip(_sessions(device), _CUTS, strict=False)
+        )
+        self._forget()
+
+    def _forget(self) -> None:
+        self._halves = np.empty((32, 0, 80), np.float32)
+        self._columns = self._last = np.empty((32, 0, 40), np.float32)
 
     def run(
         self, samples: Floats, count: int, keep: Callable[[int], bool] | None, index: int
@@ -167,50 +187,64 @@ class _Stream:
         """
         wanted = [keep is None or keep(index + i) for i in range(count)]
         if not any(wanted):
-            self._columns = None
+            self._forget()
             return np.empty((0, 3), np.float32)
         frames = np.lib.stride_tricks.sliding_window_view(samples, FRAME)[::HOP]
-        first = self._columns is None
-        columns = self._extended(frames)
-        sides = self._sides(frames, count)
-        stack = np.empty((count, columns.shape[0], COLUMNS, columns.shape[2]), np.float32)
-        for i in range(count):
-            at = i * STEP // POOL
-            stack[i] = columns[:, at : at + COLUMNS]
-            # The ends of the body's own input are ends of a window already.
-            if i or not first:
-                stack[i, :, :EDGE] = sides[2 * i][:, :EDGE]
-            if i < count - 1:
-                stack[i, :, -EDGE:] = sides[2 * i + 1][:, -EDGE:]
-        self._columns = columns[:, count * STEP // POOL : -EDGE].copy()
-        found: Floats = self._head.run(None, {_POOLED: stack})[0]
-        return found[wanted]
+        self._extend(frames, (count - 1) * STEP // 2 + HALVES - 2 * NEAR_EDGE)
+        stack = np.empty((count, 32, COLUMNS, 40), np.float32)
+        stack[:, :, :FURTHER_EDGE], stack[:, :, -FURTHER_EDGE:] = self._ends(frames, count)
+        step = STEP // 4
+        for i, inner in enumerate(_windows(self._last, count, step)):
+            stack[i, :, FURTHER_EDGE:-FURTHER_EDGE] = inner
+        self._halves = self._halves[:, 2 * count * step :].copy()
+        self._columns = self._columns[:, count * step :].copy()
+        self._last = self._last[:, count * step :].copy()
+        return self._head(stack)[wanted]
 
-    def _extended(self, frames: Floats) -> Floats:
-        """Columns of all frames: the known ones, and the rest in runs of at most CHUNK."""
-        known = [] if self._columns is None else [self._columns]
-        total = len(frames) // POOL
-        at = known[0].shape[1] if known else 0
+    def _extend(self, frames: Floats, total: int) -> None:
+        """Compute what is not known yet of what the windows share: so many halves in all."""
+        known = [self._halves]
+        at = self._halves.shape[1]
         while at < total:
             stop = min(at + CHUNK, total)
-            begin = max(POOL * at - AROUND, 0)
-            piece = frames[begin : POOL * stop + AROUND]
-            lead = at - begin // POOL
-            known.append(self._pooled(piece[None])[0][:, lead : lead + stop - at])
+            piece = frames[2 * at : 2 * (stop + 2 * NEAR_EDGE)]
+            known.append(self._near(piece[None])[0][:, NEAR_EDGE:-NEAR_EDGE])
             at = stop
-        return np.concatenate(known, axis=1)
+        self._halves = np.concatenate(known, axis=1)
+        # Each part takes what its first new column sees on the left; the run's ends are cut off.
+        new = self._far(self._halves[None, :, 2 * self._columns.shape[1] :])[0][:, 1:-1]
+        self._columns = np.concatenate([self._columns, new], axis=1)
+        new = self._further(self._columns[None, :, self._last.shape[1] :])[0][:, 1:-1]
+        self._last = np.concatenate([self._last, new], axis=1)
 
-    def _sides(self, frames: Floats, count: int) -> Floats:
-        """Columns [2 * count, 32, 4, 40] of the first and the last 16 frames of each window."""
-        if count == 1 and self._columns is None:
-            return np.empty((0, 0, 0, 0), np.float32)
-        strips = [
-            frames[at : at + STRIP]
-            for i in range(count)
-            for at in (i * STEP, i * STEP + FRAMES - STRIP)
-        ]
-        return self._pooled(np.stack(strips))
+    def _ends(self, frames: Floats, count: int) -> tuple[Floats, Floats]:
+        """The first and the last columns of each window: [count, 32, 3, 40]."""
+        starts = range(0, count * STEP, STEP)
+        begins = [*starts, *(at + FRAMES - STRIP for at in starts)]
+        found = self._near(np.stack([frames[at : at + STRIP] for at in begins]))
+        first, last = found[:count, :, :NEAR_EDGE], found[count:, :, -NEAR_EDGE:]
+        for part, shared, step, seen, edge in (
+            (self._far, self._halves, STEP // 2, 4, FAR_EDGE),
+            (self._further, self._columns, STEP // 4, 2, FURTHER_EDGE),
+        ):
+            inner = _windows(shared, count, step)
+            strips = [
+                np.concatenate([a, b[:, :seen]], 1) for a, b in zip(first, inner, strict=True)
+            ]
+            strips += [
+                np.concatenate([b[:, -seen:], a], 1) for a, b in zip(last, inner, strict=True)
+            ]
+            found = part(np.stack(strips))
+            first, last = found[:count, :, :edge], found[count:, :, -edge:]
+        return first, last
 
-    def _pooled(self, frames: Floats) -> Floats:
-        found: Floats = self._body.run(None, {_FRAMES: np.ascontiguousarray(frames)})[0]
-        return found
+
+def _windows(shared: Floats, count: int, step: int) -> list[Floats]:
+    """The part of each window in what they share: views."""
+    length = shared.shape[1] - (count - 1) * step
+    return [shared[:, i * step : i * step + length] for i in range(count)]
+
+
+def _run(session: onnxruntime.InferenceSession, source: str, given: Floats) -> Floats:
+    found: Floats = session.run(None, {source: np.ascontiguousarray(given)})[0]
+    return found

@@ -18,7 +18,7 @@ from tasks import scoring
 from tasks.plugins.contracts.asr import SPACES, Alphabet
 from tasks.plugins.contracts.segmenters import Emissions, Heard
 from tasks.recording import TimedWord
-from tasks.segmenters import _spoken, _viterbi
+from tasks.segmenters import _pauses, _spoken, _viterbi
 from tasks.segmenters._spoken import Sentence
 
 LEAST_SURE = 0.3  # below, a sentence was not said
@@ -63,7 +63,7 @@ def spoken(text: str, heard: Heard) -> list[Sentence]:
     words += [TimedWord("", clock.at(at), clock.until(at + 1)) for at in strange]
     words.sort(key=lambda word: word.start)
     order = {id(word): at for at, word in enumerate(words)}
-    pauses = _spoken.Pauses(replace(heard, words=tuple(words)))
+    pauses = _pauses.Pauses(replace(heard, words=tuple(words)))
     for n, (first, last) in own.items():
         span = pauses.around(order[id(first)], order[id(last)])
         found[n] = replace(found[n], span=span if span[1] > span[0] else None)

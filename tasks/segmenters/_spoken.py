@@ -3,13 +3,13 @@
 A sentence is found where enough of its words were heard in their order, some of them at its very
 beginning and end. It begins and ends in the pause beside those words: recognisers give a pause to
 one of the words at its ends, so pauses are those of the voice detector. Without a pause it begins
-halfway between two words.
+halfway between two words; and unless the word before it is the last one of another sentence of the
+text, it is doubtful: its words are then part of something longer that the text does not have.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -20,15 +20,13 @@ from rapidfuzz.distance import Levenshtein
 from tasks import scoring
 from tasks.plugins.contracts.segmenters import Heard
 from tasks.segmenters import _matching, _sentences
+from tasks.segmenters._pauses import Pauses
 
 LEAST_MATCH = 0.5  # of the words; below it, a sentence was not said
 NEAR = 6  # words from an even part at which a clause may end instead
-LONG_PAUSE = 60.0  # s; so is the one after the last word
 DOUBTFUL = 0.6  # most match of a sentence of which an end was not heard
 SIMILAR = 0.6  # share of letters that lost words and what was heard in their place have in common
 EDGE = 2  # words at an end that may have been misheard
-PAD = 0.1  # s of a pause that stay on each side, at most half of it
-FAR = 0.7  # s of a pause, beyond which a word that resembles none is not taken for one
 MOST_WORDS = 40  # of a sentence; a longer one is divided
 _WORD = re.compile(r"\S+\s*")
 _UNSPACED_END = re.compile(r"(?<=[。！？])(?=\S)")
@@ -96,6 +94,14 @@ def spoken(text: str, heard: Heard) -> list[Sentence]:
         high = after.first if after else len(tokens)
         if place.head or place.tail:
             place.recover(tokens, (low, high), pauses.near(times, place.first, place.last))
+    parts = [
+        place
+        for before, place, after in zip([None, *good], good, [*good[1:], None], strict=False)
+        if not (pauses.at(times, place.first) or (before and before.meets(place)))
+        or not (pauses.at(times, place.last + 1) or (after and after.meets(place)))
+    ]
+    for place in parts:
+        place.doubt()
     found = []
     for sentence, words, place in zip(written, said, places, strict=True):
         span = None
@@ -142,7 +148,15 @@ class _Place:
             self.last += count
             self.doubtful |= not count
         if self.doubtful:
-            self.match = min(self.match, DOUBTFUL)
+            self.doubt()
+
+    def doubt(self) -> None:
+        self.doubtful = True
+        self.match = min(self.match, DOUBTFUL)
+
+    def meets(self, other: _Place) -> bool:
+        """Whether all of this sentence was heard, right before or behind another one."""
+        return not self.doubtful and (self.last + 1 == other.first or other.last + 1 == self.first)
 
 
 def _resembling(lost: Sequence[str], heard: Sequence[str]) -> int:
@@ -183,60 +197,6 @@ def _words(text: str, language: str) -> list[str]:
 @lru_cache(maxsize=65_536)  # a book has that many different words
 def _word(word: str, language: str) -> tuple[str, ...]:
     return tuple(_words(word, language))
-
-
-class Pauses:
-    """Where nobody speaks, and the words that were heard."""
-
-    def __init__(self, heard: Heard) -> None:
-        self._words = heard.words
-        edges = [0.0, *(edge for span in heard.speech for edge in span), float("inf")]
-        self._pauses = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
-        self._ends = [end for _, end in self._pauses]
-
-    def around(self, first: int, last: int) -> tuple[float, float]:
-        """The span of words `first` to `last`: s."""
-        return self._bound(first)[1], self._bound(last + 1)[0]
-
-    def near(self, words: Sequence[tuple[str, int]], first: int, last: int) -> _matching.Pair:
-        """The range of tokens, each with its word, around `first` to `last` that no long pause
-        parts from these; at most `MOST_WORDS` more on either side."""
-        low, high = first, last + 1
-        least, most = max(first - MOST_WORDS, 0), min(high + MOST_WORDS, len(words))
-        while low > least and not self._parted(words[low - 1][1], words[low][1]):
-            low -= 1
-        while high < most and not self._parted(words[high - 1][1], words[high][1]):
-            high += 1
-        return low, high
-
-    def _parted(self, first: int, last: int) -> bool:
-        """Whether a long pause lies between two words that follow each other."""
-        low, high = ((self._words[n].start + self._words[n].end) / 2 for n in (first, last))
-        return any(end - start > FAR for start, end in self._within(low, high))
-
-    def _bound(self, index: int) -> tuple[float, float]:
-        """Between two words: where the one before ends and where word `index` begins, in s."""
-        words = self._words
-        before = words[index - 1] if index else None
-        after = words[index] if index < len(words) else None
-        low = (before.start + before.end) / 2 if before else 0.0
-        high = after.end if after else float("inf")  # it may hold the pause before it
-        best = max(self._within(low, high), key=lambda p: min(p[1], 1e9) - p[0], default=None)
-        if best is None:
-            at = ((before.end if before else 0.0) + (after.start if after else low)) / 2
-            if after is None:
-                at = before.end if before else 0.0
-            return at, at
-        middle = (best[0] + best[1]) / 2
-        return min(best[0] + PAD, middle), max(best[1] - PAD, middle)
-
-    def _within(self, low: float, high: float) -> Iterator[tuple[float, float]]:
-        for at in range(bisect_left(self._ends, low), len(self._pauses)):
-            start, end = self._pauses[at]
-            if start >= high:
-                return
-            if low < (start + min(end, start + LONG_PAUSE)) / 2 < high:
-                yield start, end
 
 
 def unsaid(sentences: Sequence[Sentence]) -> Iterator[tuple[int, str]]:

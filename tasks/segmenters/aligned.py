@@ -26,7 +26,7 @@ from tasks.segmenters import Segmenter, Span, _forced, _spoken
 from tasks.settings import Plugin, StageSettings
 from tasks.settings.base import Shelf
 
-VERSION = 2  # edges by the level of the speech itself, letters count
+VERSION = 3  # parts of what the text does not have are doubtful
 
 
 class Settings(StageSettings):

@@ -1,6 +1,7 @@
 """Audiobooks aligned with their books: sentences found, boundaries, wrong pairs, time, memory.
 
-    UTTERMILL_CORPUS=… python -m tests.bench.align [--minutes 120] [--words 100000] [--json]
+    UTTERMILL_CORPUS=… python -m tests.bench.align [--minutes 120] [--words 100000] [--seed 0]
+        [--heard FOLDER] [--json]
 
 A made audiobook has the LibriSpeech and LJ Speech clips of the corpus in their order, again
 and again with other noise until it is `--minutes` long, with pauses of 0.3 to 1.2 s. One sentence
@@ -14,6 +15,8 @@ Wrong: a sentence that was kept (alignment of at least 0.7) where another was sa
 
 A book longer than the corpus (8 minutes) repeats it word for word, which is harder than a real one:
 no run of words occurs only once.
+
+`--heard` keeps what was heard in a folder, and takes it from there the next time.
 
 Then a text of `--words` words against as many heard ones, a tenth of them wrong, without audio.
 """
@@ -37,11 +40,10 @@ from numpy.typing import NDArray
 from tasks.filters import alignment
 from tasks.json_types import JsonObject
 from tasks.plugins.contracts.segmenters import Heard
-from tasks.recording import Locator, TimedWord
+from tasks.recording import TimedWord
 from tasks.segmenters import aligned
 from tasks.segmenters.aligned import Settings, start_heard
-from tasks.stages import hearing
-from tests.bench import corpus_speech
+from tests.bench import _heard, corpus_speech
 from tests.bench._sentences import active_frames
 
 RATE = corpus_speech.RATE
@@ -109,13 +111,13 @@ def _speech(clip: Floats) -> tuple[int, int]:
     return int(loud[0]) * 320, (int(loud[-1]) + 1) * 320
 
 
-def aligned_book(corpus: Path, minutes: float, seed: int) -> JsonObject:
+def aligned_book(corpus: Path, minutes: float, seed: int, kept: Path | None) -> JsonObject:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "book.flac"
         samples, lines = book(corpus, minutes, seed, path)
         text = "\n".join(line.text for line in lines if line.written)
         began = time.process_time()
-        heard = hearing.heard(Locator(str(path)), Settings().backend, "en")
+        heard = _heard.heard(path, Settings().backend, "en", kept)
         hearing_seconds = time.process_time() - began
     began = time.process_time()
     segmenter = start_heard(Settings(), RATE, text, heard)
@@ -208,6 +210,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=120.0)
     parser.add_argument("--words", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--heard", type=Path, help="folder that keeps what was heard")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     found: JsonObject = {}
@@ -216,7 +219,7 @@ def main() -> None:
     if args.minutes:
         if args.corpus is None:
             parser.error("give UTTERMILL_CORPUS or --corpus, or --minutes 0")
-        found["book"] = aligned_book(args.corpus, args.minutes, args.seed)
+        found["book"] = aligned_book(args.corpus, args.minutes, args.seed, args.heard)
     print(json.dumps(found, indent=None if args.json else 2))
 
 

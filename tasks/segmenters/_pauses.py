@@ -1,0 +1,81 @@
+"""The pauses of a recording beside the words that were heard in it: where a sentence may be cut."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+from tasks.plugins.contracts.segmenters import Heard
+
+LONG_PAUSE = 60.0  # s; so is the one after the last word
+PAD = 0.1  # s of a pause that stay on each side, at most half of it
+FAR = 0.7  # s of a pause, beyond which a word that resembles none is not taken for one
+REACH = 40  # words around a sentence that may be its own
+
+Tokens = Sequence[tuple[str, int]]  # each with the number of the heard word that it is of
+
+
+class Pauses:
+    """Where nobody speaks, and the words that were heard."""
+
+    def __init__(self, heard: Heard) -> None:
+        self._words = heard.words
+        edges = [0.0, *(edge for span in heard.speech for edge in span), float("inf")]
+        self._pauses = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
+        self._ends = [end for _, end in self._pauses]
+
+    def around(self, first: int, last: int) -> tuple[float, float]:
+        """The span of words `first` to `last`: s."""
+        return self._bound(first)[1], self._bound(last + 1)[0]
+
+    def at(self, words: Tokens, token: int) -> bool:
+        """Whether there is a pause, or no word, before a token."""
+        if not 0 < token < len(words):
+            return True
+        return words[token - 1][1] != words[token][1] and self._best(words[token][1]) is not None
+
+    def near(self, words: Tokens, first: int, last: int) -> tuple[int, int]:
+        """The range of tokens, each with its word, around `first` to `last` that no long pause
+        parts from these; at most `REACH` more on either side."""
+        low, high = first, last + 1
+        least, most = max(first - REACH, 0), min(high + REACH, len(words))
+        while low > least and not self._parted(words[low - 1][1], words[low][1]):
+            low -= 1
+        while high < most and not self._parted(words[high - 1][1], words[high][1]):
+            high += 1
+        return low, high
+
+    def _parted(self, first: int, last: int) -> bool:
+        """Whether a long pause lies between two words that follow each other."""
+        low, high = ((self._words[n].start + self._words[n].end) / 2 for n in (first, last))
+        return any(end - start > FAR for start, end in self._within(low, high))
+
+    def _bound(self, index: int) -> tuple[float, float]:
+        """Between two words: where the one before ends and where word `index` begins, in s."""
+        words = self._words
+        before = words[index - 1] if index else None
+        after = words[index] if index < len(words) else None
+        best = self._best(index)
+        if best is None:
+            low = (before.start + before.end) / 2 if before else 0.0
+            at = ((before.end if before else 0.0) + (after.start if after else low)) / 2
+            if after is None:
+                at = before.end if before else 0.0
+            return at, at
+        middle = (best[0] + best[1]) / 2
+        return min(best[0] + PAD, middle), max(best[1] - PAD, middle)
+
+    def _best(self, index: int) -> tuple[float, float] | None:
+        """The longest pause between word `index` and the one before it."""
+        words = self._words
+        low = (words[index - 1].start + words[index - 1].end) / 2 if index else 0.0
+        high = words[index].end if index < len(words) else float("inf")  # it may hold the pause
+        return max(self._within(low, high), key=lambda p: min(p[1], 1e9) - p[0], default=None)
+
+    def _within(self, low: float, high: float) -> Iterator[tuple[float, float]]:
+        for at in range(bisect_left(self._ends, low), len(self._pauses)):
+            start, end = self._pauses[at]
+            if start >= high:
+                return
+            if low < (start + min(end, start + LONG_PAUSE)) / 2 < high:
+                yield start, end

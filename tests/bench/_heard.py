@@ -1,0 +1,37 @@
+"""What was heard of a made recording, kept in a folder: two ways to align it are then compared on
+the same words, and hearing, which takes minutes, is paid once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from pathlib import Path
+
+from tasks.plugins.contracts.segmenters import Heard
+from tasks.recording import Locator, TimedWord
+from tasks.settings import Plugin
+from tasks.stages import hearing
+
+
+def heard(recording: Path, recogniser: Plugin, language: str, kept: Path | None) -> Heard:
+    """Everything heard, from the folder `kept` where it has the same bytes by the same settings."""
+    said = recogniser.model_dump_json().encode() + language.encode()
+    key = hashlib.sha256(recording.read_bytes() + said).hexdigest()[:16]
+    path = kept / f"{key}.json" if kept else None
+    if path is not None and path.is_file():
+        row = json.loads(path.read_text())
+        words = tuple(TimedWord(*word) for word in row["words"])
+        return Heard(words, tuple((a, b) for a, b in row["speech"]), row["language"])
+    began = time.process_time()
+    found = hearing.heard(Locator(str(recording)), recogniser, language)
+    if path is not None:
+        row = {
+            "cpu_seconds": round(time.process_time() - began, 1),
+            "language": found.language,
+            "speech": found.speech,
+            "words": [(w.word, w.start, w.end) for w in found.words],
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(row))
+    return found

@@ -17,7 +17,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 from tasks.corpuswide import identities
 from tasks.corpuswide.voices import VOICES
-from tasks.estimating import what_if
+from tasks.estimating import planning, what_if
 from tasks.packaging import speaker_hours
 from tasks.schema import SPEAKERS
 from tasks.settings import Plugin
@@ -329,6 +329,21 @@ def test_a_source_that_names_speakers_is_believed(tmp_path: Path) -> None:
     assert {row["speaker"] for row in rows(named.path)} == {f"pk{n}" for n in PEOPLE}
     assert pq.read_table(named.path / "speakers.parquet")["recording"].to_pylist() == known
     assert verify.verify(named.path) == []
+
+
+def test_a_plan_knows_the_most_hours_of_a_speaker(tmp_path: Path) -> None:
+    for number in range(12):
+        recording(tmp_path / "in", number, (number % 5, number % 5))
+    before = None
+    for most in (None, 2.5, 2.5, 3.5, None, 1.5):
+        hours = None if most is None else most / 3600
+        asked = job(tmp_path, package={"max_hours_per_speaker": hours})
+        plan = planning.plan(asked, before)
+        found, counts = corpus.run(asked)
+        assert plan.clips[1] == len(rows(found.path)), most
+        told = {name: (each.compute, each.reuse) for name, each in plan.stages.items()}
+        assert told == counts, most
+        before = asked
 
 
 def test_splits_and_hours_go_by_speakers_over_all_recordings(tmp_path: Path) -> None:

@@ -218,6 +218,9 @@ def test_portions_are_linked_to_those_before(monkeypatch: pytest.MonkeyPatch) ->
     assert len(set(found[0])) == 3
 
 
+HOP = _windows.samples_of(segments.Settings().hop_seconds)
+
+
 def window(number: int, *runs: tuple[int, int, int]) -> _windows.Window:
     """`runs`: local speaker, first frame, frame after the last."""
     activity = np.zeros((_windows.FRAMES, _windows.LOCAL), np.bool_)
@@ -227,13 +230,27 @@ def window(number: int, *runs: tuple[int, int, int]) -> _windows.Window:
 
 
 def test_tracks_join_windows() -> None:
-    second = _tracks.frame_of_window(1)
+    second = _tracks.frame_of_window(1, HOP)
     windows = [window(0, (0, 100, 589), (1, 350, 380)), window(1, (2, 0, 200), (0, 54, 84))]
-    found = _tracks.stretches(windows, {0: {0: 0, 1: 1}, 1: {2: 0, 0: 1}}, 2)
+    found = _tracks.stretches(windows, {0: {0: 0, 1: 1}, 1: {2: 0, 0: 1}}, 2, HOP)
     assert [(s.speaker, s.first, s.last) for s in found] == [
         (0, 100, second + 200),  # where windows disagree, the one with the nearer centre counts
         (1, 350, 380),
     ]
+
+
+@pytest.mark.parametrize("number", [0, 1, 577, 6000])
+def test_a_turn_has_the_voice_of_its_windows_even_after_hours(number: int) -> None:
+    raw = unit(np.arange(192, dtype=np.float32)).tobytes()
+    voice = _windows.Voice(0, (raw[:384], raw[384:]), 3.0, sure=True)
+    heard = replace(window(number, (0, 0, 589)), voices=(voice,))
+    first = _tracks.frame_of_window(number, HOP)
+    for low, high in ((0, 20), (200, 400), (560, 589)):
+        found = segments._Heard([heard], {number: {0: 7}}, HOP).of(
+            _tracks.Stretch(7, first + low, first + high)
+        )
+        assert found is not None
+        assert np.allclose(found, voice.vector, atol=1e-6)
 
 
 def test_fbank_hears_a_tone_in_its_band() -> None:

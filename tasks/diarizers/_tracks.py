@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.diarizers._windows import FIRST_S, FRAMES, HOP, LOCAL, RATE, STEP_S, Window
+from tasks.diarizers._windows import FIRST_S, FRAMES, LOCAL, RATE, STEP_S, Window
 
 AT_ONCE = 2  # most speakers of a frame
 LONGEST_GAP_S = 0.15  # in a turn
@@ -39,14 +39,14 @@ class Stretch:
 
 
 def stretches(
-    windows: Iterable[Window], owners: Mapping[int, Mapping[int, int]], speakers: int
+    windows: Iterable[Window], owners: Mapping[int, Mapping[int, int]], speakers: int, hop: int
 ) -> list[Stretch]:
     """Where each speaker speaks, in order of time. `owners`: of each window, the speaker of each
-    local speaker."""
+    local speaker; `hop`: samples from window to window."""
     open_runs: dict[int, Stretch] = {}
     found: list[Stretch] = []
     gap = round(LONGEST_GAP_S / STEP_S)
-    for at, who in enumerate(_speaking(windows, owners, speakers)):
+    for at, who in enumerate(_speaking(windows, owners, speakers, hop)):
         for speaker in who:
             run = open_runs.get(speaker)
             if run is not None and at - run.last < gap:
@@ -61,14 +61,14 @@ def stretches(
 
 
 def _speaking(
-    windows: Iterable[Window], owners: Mapping[int, Mapping[int, int]], speakers: int
+    windows: Iterable[Window], owners: Mapping[int, Mapping[int, int]], speakers: int, hop: int
 ) -> Iterator[tuple[int, ...]]:
     """The speakers of each frame of the recording."""
     votes = np.zeros((0, speakers))
     counts, weights = np.zeros(0), np.zeros(0)
     base = 0  # the frame of the recording that the arrays start with
     for window in windows:
-        first = frame_of_window(window.number)
+        first = frame_of_window(window.number, hop)
         if first > base and len(weights):
             final = first - base
             yield from _chosen(votes[:final], counts[:final], weights[:final])
@@ -89,9 +89,9 @@ def _speaking(
     yield from _chosen(votes, counts, weights)
 
 
-def frame_of_window(number: int) -> int:
+def frame_of_window(number: int, hop: int) -> int:
     """The frame of the recording that a window's first one is."""
-    return round(number * HOP / RATE / STEP_S)
+    return round(number * hop / RATE / STEP_S)
 
 
 def _chosen(

@@ -1,10 +1,11 @@
 """Windows of a recording through segmentation 3.0: up to three local speakers in each, and their
 voices.
 
-A window is 10 s and starts 5 s after the one before it; its middle half is its zone (the first's
-begins with the recording, the last's ends with it), so that zones share out the recording. A local
-speaker's voice is embedded from where it speaks alone in the zone, else in the whole window: so
-each second is embedded about once.
+A window is 10 s and starts `hop_seconds` after the one before it; its middle so long is its zone
+(the first's begins with the recording, the last's ends with it), so that zones share out the
+recording. A local speaker's voice is embedded from where it speaks alone in the zone, else in the
+whole window: so each second is embedded once at most. Log mel energies are computed once for the
+windows of a run.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.speech import embedding
-from tasks.speech.fbank import fbank
+from tasks.speech.fbank import BINS, fbank
+from tasks.speech.fbank import HOP as MEL_HOP
 from tasks.weights import finding, registry
 
 if TYPE_CHECKING:
@@ -28,17 +30,17 @@ Floats = NDArray[np.float32]
 Activity = NDArray[np.bool_]
 
 RATE = 16_000  # Hz
-WINDOW, HOP = 160_000, 80_000  # samples
+WINDOW = 160_000  # samples
 FRAMES, LOCAL = 589, 3  # of a window: frames, and speakers
-BESIDE = round(FRAMES * (WINDOW - HOP) / 2 / WINDOW)  # frames before a window's zone, and after
+MELS = 998  # of a window: frames of log mel energies, 10 ms each
 FIRST_S, STEP_S = 0.03097, 0.016875  # centre of the first frame, and from frame to frame
-BATCH = 8  # windows in a run; fixed, so that results do not depend on the blocks pushed
+BATCH = 4  # windows in a run; fixed, so that results do not depend on the blocks pushed
 SETS = np.array(
     [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1]], np.bool_
 )
 LEAST_S = 0.8  # of a voice alone, for an embedding
 WEAK_S = 0.25  # of a voice at all, for one that is not sure
-MOST_S = 4.0  # of it are embedded
+MOST_S = 3.0  # of it are embedded
 PIECE_S = 0.5  # shorter runs are left out where there are longer ones
 SHA256 = registry.SEGMENTATION.files[0].sha256
 
@@ -88,11 +90,18 @@ def _session(folder: str | None) -> onnxruntime.InferenceSession:
     return embedding.session(str(path))
 
 
-class Windows:
-    """Samples at 16 kHz in, windows out. Holds the samples of one batch."""
+def samples_of(hop_seconds: float) -> int:
+    """From window to window, in samples: whole frames of log mel energies."""
+    return round(hop_seconds * RATE / MEL_HOP) * MEL_HOP
 
-    def __init__(self, folder: str | None) -> None:
-        self._folder = folder
+
+class Windows:
+    """Samples at 16 kHz in, windows out, each `hop` samples after the one before. Holds the samples
+    of one batch."""
+
+    def __init__(self, folder: str | None, hop: int) -> None:
+        self._folder, self._hop = folder, hop
+        self._beside = round(FRAMES * (WINDOW - hop) / 2 / WINDOW)  # frames on each side of a zone
         _session(folder)  # fail before the first block if the model is missing
         self._held: list[Floats] = []
         self._count = 0  # samples held, from the start of window `_next` on
@@ -101,43 +110,46 @@ class Windows:
     def push(self, samples: Floats) -> Iterator[Window]:
         self._held.append(samples)
         self._count += len(samples)
-        whole = (BATCH - 1) * HOP + WINDOW
+        hop, whole = self._hop, (BATCH - 1) * self._hop + WINDOW
         while self._count > whole:  # more: so the last window is never in here
             held = np.concatenate(self._held)
             yield from self._run(held[:whole], last=False)
-            self._held, self._count = [held[BATCH * HOP :]], self._count - BATCH * HOP
+            self._held, self._count = [held[BATCH * hop :]], self._count - BATCH * hop
 
     def finish(self) -> Iterator[Window]:
         """The remaining windows; the last one is filled up with zeros."""
         held = np.concatenate(self._held) if self._held else np.empty(0, np.float32)
         if not len(held):
             return
-        count = 1 + max(-(-(len(held) - WINDOW) // HOP), 0)
+        count = 1 + max(-(-(len(held) - WINDOW) // self._hop), 0)
         yield from self._run(held, last=True, count=count)
 
     def _run(self, samples: Floats, last: bool, count: int = BATCH) -> Iterator[Window]:
-        length = (count - 1) * HOP + WINDOW
+        hop = self._hop
+        length = (count - 1) * hop + WINDOW
         padded = np.pad(samples, (0, length - len(samples)))
-        stack = np.stack([padded[i * HOP : i * HOP + WINDOW] for i in range(count)])
+        stack = np.stack([padded[i * hop : i * hop + WINDOW] for i in range(count)])
         found = _session(self._folder).run(None, {"x": stack[:, None]})[0]
         active: NDArray[np.bool_] = SETS[found.argmax(axis=-1)]  # [count, 589, 3]
+        features = fbank(padded) if active.any() else np.empty((0, BINS), np.float32)
         for i in range(count):
-            end = len(samples) - i * HOP if last and i == count - 1 else WINDOW
+            end = len(samples) - i * hop if last and i == count - 1 else WINDOW
             activity = active[i].copy()
             activity[frame_of(end / RATE) :] = False  # nobody speaks in the filling
-            voices = self._voices(stack[i], activity, self._next == 0, last and i == count - 1)
+            heard = features[i * hop // MEL_HOP :][:MELS]
+            voices = self._voices(heard, activity, self._next == 0, last and i == count - 1)
             packed = np.packbits(activity).tobytes()
             yield Window(self._next, packed, tuple(voices))
             self._next += 1
 
     def _voices(
-        self, samples: Floats, activity: Activity, first: bool, last: bool
+        self, features: Floats, activity: Activity, first: bool, last: bool
     ) -> Iterator[Voice]:
+        """`features`: log mel energies of the window, [998, 80]."""
         solo = activity & (activity.sum(axis=1, keepdims=True) == 1)
         if not solo.any():
             return
-        features = fbank(samples)
-        low, high = (0 if first else BESIDE), (FRAMES if last else FRAMES - BESIDE)
+        low, high = (0 if first else self._beside), (FRAMES if last else FRAMES - self._beside)
         for local in range(LOCAL):
             zone = solo[:, local].copy()
             zone[:low] = zone[high:] = False
@@ -164,7 +176,7 @@ def _feature_frames(where: NDArray[np.bool_]) -> NDArray[np.int64]:
         if taken and lengths[at] * STEP_S < PIECE_S and held >= LEAST_S * 100:
             break
         start, end = (int((FIRST_S + STEP_S * (e - 0.5)) * 100) for e in edges[at])
-        run = np.arange(max(start, 0), min(end, 998))[: most - held]
+        run = np.arange(max(start, 0), min(end, MELS))[: most - held]
         taken.append(run)
         held += len(run)
         if held >= most:

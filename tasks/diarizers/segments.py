@@ -30,7 +30,7 @@ from tasks.speech.embedding import unit
 from tasks.speech.stream16k import At16k
 from tasks.weights import registry
 
-VERSION = 3
+VERSION = 4
 ASKED_BY = "speakers.use=segments"
 LEAST_SPEAKER_S = 1.5  # of speech that makes a speaker, where there are others
 MOVE = 0.05  # cosine by which another speaker has to be nearer
@@ -39,8 +39,15 @@ MOVE = 0.05  # cosine by which another speaker has to be nearer
 class Settings(CuttingSettings):
     """How alike voices of one speaker are, and where the models lie."""
 
+    hop_seconds: float = Field(
+        6.25,
+        ge=2.5,
+        le=8,
+        description="From one window of 10 s to the next, s; in less, more of it is heard twice: "
+        "slower, and more often right.",
+    )
     cut: float = Field(
-        0.45,
+        0.5,
         gt=0,
         lt=1,
         description="Largest mean cosine distance of two groups of voices that become one speaker; "
@@ -95,7 +102,8 @@ class Segments:
     def __init__(self, settings: Settings, rate: int) -> None:
         self._settings, self._rate = settings, rate
         self._audio = At16k(rate)
-        self._model = Windows(settings.path)
+        self._hop = _windows.samples_of(settings.hop_seconds)
+        self._model = Windows(settings.path, self._hop)
         self._windows: list[Window] = []
         self._count = 0  # native samples pushed
 
@@ -110,7 +118,7 @@ class Segments:
         owners = {
             window.number: _owners(window, means) for window in self._windows if window.voices
         }
-        found = stretches(self._windows, owners, len(means))
+        found = stretches(self._windows, owners, len(means), self._hop)
         return self._turns(found, owners, means)
 
     def _turns(
@@ -119,7 +127,7 @@ class Segments:
         owners: dict[int, dict[int, int]],
         means: NDArray[np.float64],
     ) -> tuple[Turn, ...]:
-        heard = _Heard(self._windows, owners)
+        heard = _Heard(self._windows, owners, self._hop)
         numbers: dict[int, int] = {}
         turns = []
         for each in found:
@@ -175,19 +183,22 @@ class _Heard:
     """Embeddings of stretches: the mean of the windows' voices in them, by how long they last
     there."""
 
-    def __init__(self, windows: Sequence[Window], owners: dict[int, dict[int, int]]) -> None:
+    def __init__(
+        self, windows: Sequence[Window], owners: dict[int, dict[int, int]], hop: int
+    ) -> None:
         self._windows = {window.number: window for window in windows}
-        self._owners = owners
+        self._owners, self._hop = owners, hop
 
     def of(self, stretch: Stretch) -> NDArray[np.float32] | None:
         """Float32 [192] of length 1; None where no voice of it is sure."""
         total = np.zeros(embedding.SIZE)
-        step = frame_of_window(1)
-        for number in range(max(stretch.first - FRAMES, 0) // step, stretch.last // step + 1):
+        step = self._hop / _windows.RATE / _windows.STEP_S  # frames, not a whole number
+        before = max(int((stretch.first - FRAMES) / step), 0)
+        for number in range(before, int(stretch.last / step) + 2):
             window = self._windows.get(number)
             if window is None:
                 continue
-            first = frame_of_window(number)
+            first = frame_of_window(number, self._hop)
             low, high = max(stretch.first - first, 0), min(stretch.last - first, FRAMES)
             if low >= high:
                 continue

@@ -1,8 +1,9 @@
 """GTCRN takes noise out of speech up to 8 kHz with 48,000 weights (Rong et al. 2024).
 
-doi 10.1109/ICASSP48485.2024.10448310; its streaming graph takes one frame at a time and hands its
-state on. 16 kHz, frames of 512 samples every 256, square root of Hann's window in analysis and
-synthesis. What lies above 8 kHz comes from the original alone, `limit_db` below it.
+doi 10.1109/ICASSP48485.2024.10448310; its graph hands its states on from one run of CHUNK frames to
+the next (`tasks/weights/gtcrn.py`). 16 kHz, frames of 512 samples every 256, square root of Hann's
+window in analysis and synthesis. What lies above 8 kHz comes from the original alone, `limit_db`
+below it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tasks.weights import finding, registry
 if TYPE_CHECKING:
     import onnxruntime
 
-VERSION = 1
+VERSION = 2
 RATE = 16_000
 ENGINES = {"onnxruntime": "InferenceSession"}
 ASKED_BY = "enhance.use=gtcrn"
@@ -32,19 +33,14 @@ ASKED_BY = "enhance.use=gtcrn"
 Floats = NDArray[np.float32]
 FFT, HOP = 512, 256
 WINDOW = np.sin(np.pi * np.arange(FFT) / FFT).astype(np.float32)
-STATES = {
-    "conv_cache": (2, 1, 16, 16, 33),
-    "tra_cache": (2, 3, 1, 1, 16),
-    "inter_cache": (2, 1, 33, 16),
-}
+CHUNK = 64  # frames of a run; fixed, so that results do not depend on the blocks pushed
 
 
 class Settings(EnhancerSettings):
     path: str | None = Field(
         None,
         json_schema_extra=TRANSIENT,
-        description="Folder with gtcrn_simple.onnx; default: where `uttermill models fetch gtcrn` "
-        "put it.",
+        description="Folder with gtcrn.onnx; default: where `uttermill models fetch gtcrn` put it.",
     )
 
 
@@ -72,7 +68,8 @@ class Stream:
 
     def __init__(self, path: Path) -> None:
         self._model = _session(path)
-        self._states = {name: np.zeros(shape, np.float32) for name, shape in STATES.items()}
+        given = {each.name: each.shape for each in self._model.get_inputs() if each.name != "x"}
+        self._states = {name: np.zeros(shape, np.float32) for name, shape in given.items()}
         self._held = np.zeros(HOP, np.float32)  # from the next frame on
         self._count = self._given = 0  # samples
         self._tail: Floats | None = None  # second half of the last frame
@@ -81,32 +78,42 @@ class Stream:
         self._count += len(samples)
         self._held = np.concatenate([self._held, samples])
         made = []
-        while len(self._held) >= FFT:
-            frame = self._frame(self._held[:FFT])
-            self._held = self._held[HOP:]
-            if self._tail is not None:
-                made.append(self._tail + frame[:HOP])
-            self._tail = frame[HOP:]
+        while len(self._held) >= HOP * (CHUNK + 1):
+            made.append(self._run(CHUNK))
+        return self._joined(made)
+
+    def finish(self) -> Floats:
+        if not self._count:
+            return np.zeros(0, np.float32)
+        count, given = self._count, self._given
+        made = [self.push(np.zeros(2 * HOP, np.float32))]
+        if rest := len(self._held) // HOP - 1:
+            made.append(self._run(rest))
+        return np.concatenate(made)[: count - given]
+
+    def _joined(self, made: list[Floats]) -> Floats:
         found = np.concatenate(made) if made else np.zeros(0, np.float32)
         self._given += len(found)
         return found
 
-    def finish(self) -> Floats:
-        count, given = self._count, self._given
-        rest = self.push(np.zeros(2 * HOP, np.float32)) if count else np.zeros(0, np.float32)
-        return rest[: count - given]
-
-    def _frame(self, samples: Floats) -> Floats:
-        spectrum = scipy.fft.rfft(samples * WINDOW)
-        mix = np.stack([spectrum.real, spectrum.imag], axis=-1)[None, :, None]
-        clean, *states = self._model.run(
-            ["enh", *(f"{name}_out" for name in STATES)],
-            {"mix": mix.astype(np.float32), **self._states},
-        )
-        self._states = dict(zip(STATES, states, strict=True))
-        whole = scipy.fft.irfft(clean[0, :, 0, 0] + 1j * clean[0, :, 0, 1], FFT)
-        found: Floats = whole.astype(np.float32) * WINDOW
-        return found
+    def _run(self, count: int) -> Floats:
+        """Make the next `count` frames; the samples that become final."""
+        frames = np.lib.stride_tricks.sliding_window_view(self._held, FFT)[::HOP][:count]
+        self._held = self._held[HOP * count :]
+        spectra = scipy.fft.rfft(frames * WINDOW, axis=1)
+        given = np.stack([spectra.real, spectra.imag])[None].astype(np.float32)
+        names = [f"{name}_next" for name in self._states]
+        clean, *states = self._model.run(["y", *names], {"x": given, **self._states})
+        self._states = dict(zip(self._states, states, strict=True))
+        whole = scipy.fft.irfft(clean[0, 0] + 1j * clean[0, 1], FFT, axis=1)
+        whole = whole.astype(np.float32) * WINDOW
+        before = np.zeros(HOP, np.float32) if self._tail is None else self._tail
+        halves = np.concatenate([before[None], whole[:, HOP:]])
+        final: Floats = (halves[:-1] + whole[:, :HOP]).reshape(-1)
+        if self._tail is None:
+            final = final[HOP:]  # before the first sample
+        self._tail = halves[-1]
+        return final
 
 
 def start(settings: Settings) -> Enhancer:

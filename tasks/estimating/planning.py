@@ -18,12 +18,13 @@ from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.checkpoints.view import ShardView
 from tasks.dataset import versions
-from tasks.estimating import changes, rewriting
+from tasks.estimating import rewriting
+from tasks.estimating.capped import Clips
+from tasks.estimating.causes import Causes, found_since
 from tasks.estimating.changes import Change
 from tasks.estimating.expected import Expected, lengths
 from tasks.filter import todo as cuts_lacking
 from tasks.job import Job
-from tasks.json_types import JsonObject
 from tasks.listing.as_listed import AsListed
 from tasks.packaging import contents, weights
 from tasks.stages import contract, stage
@@ -81,12 +82,14 @@ def plan(job: Job, before: Job | None) -> Plan:
     shards = manifest.shards(job.out)
     newest = versions.newest(job.out)
     described = versions.described(newest) if newest else None
-    causes = Causes.of(_changes(job, before, described))
+    causes = Causes.of(found_since(job, before, described))
     walk = _Walk(job, before, causes)
+    capped = any(each and each.package.max_hours_per_speaker is not None for each in (job, before))
     state = UpToDate(job, shards, index)
     fresh = {row["recording"] for row in listed.fresh}
     for each in shards:
-        known = state.items(each) if each in listed.unchanged else None
+        # Who has too many hours is known only of all clips together.
+        known = state.items(each) if each in listed.unchanged and not capped else None
         if known is not None:
             for name, items in known.items():
                 walk.stages[name].reuse += items
@@ -107,53 +110,12 @@ def plan(job: Job, before: Job | None) -> Plan:
     if walk.walked and corpuswide.takes_part(job):
         for name in contents.corpus_verdicts(job, shards):
             walk.stay.pop(name, None)
+    walk.leave_out_over_hours()
     gone = listed.removed()
     clips = _package(walk, {*gone, *fresh})
     removed = gone - set(listed.moved.values())
     other = described is None or described["settings"] != recipe.settings_of(job)
     return Plan(walk.stages, causes.all, len(removed), found.ignored, len(shards), clips, other)
-
-
-def _changes(job: Job, before: Job | None, described: JsonObject | None) -> list[Change]:
-    """Of settings since the newest run, of models and code since the newest version."""
-    found = changes.between(before, job) if before else []
-    named = {change.setting for change in found}
-    models = changes.of_models(described, job) if described else []
-    return found + [change for change in models if change.setting not in named]
-
-
-@dataclass(frozen=True, slots=True)
-class Causes:
-    """Names of the changed settings, by the work that they make missing."""
-
-    all: list[Change]
-    measures: list[str]  # cuts and measures are made again
-    limits: list[str]  # other utterances pass the filters
-    pcm: list[str]
-    enhanced: list[str]
-    texts: list[str]
-    version: list[str]  # only what is published
-
-    @classmethod
-    def of(cls, found: list[Change]) -> Causes:
-        def named(*heads: str) -> list[str]:
-            return [c.setting for c in found if c.setting.startswith(heads)]
-
-        heard = named(
-            "transcribe.backend", "transcribe.llm_text", "transcribe.when", "transcribe.language_by"
-        )
-        spoken = [name for name in named("sources.") if name.endswith(".language")]
-        rest = [name for name in named("transcribe.", "package.") if name not in heard]
-        measures = [c.setting for c in changes.measuring(found)]
-        return cls(
-            found,
-            measures,
-            named("filter."),
-            named("resample."),
-            named("enhance"),
-            heard + spoken,
-            rest,
-        )
 
 
 class _Walk:
@@ -166,10 +128,12 @@ class _Walk:
         self.walked: set[str] = set()  # recordings
         self.stay: dict[str, float] = {}  # s of utterances that are packaged as they are, by id
         self.coming: dict[str, float] = {}  # s of those that are still to be heard, by id
+        self._clips = Clips(job)
 
     def shard(self, name: str, rows: list[Row]) -> None:
         """Count a shard that may lack something; `rows`: its known recordings."""
         view = ShardView(self.job, name, stage.weights_of(self.job), listed=rows)
+        self._clips.shard(view)
         self.walked |= {row["recording"] for row in rows}
         causes = self.causes.measures or self.causes.limits
         again = bool(causes) and bool(view.cuts)
@@ -234,8 +198,17 @@ class _Walk:
         compared |= utterance.unwritten
         if outcome.outcome == "packaged" or measured_only or compared:
             self.stay[utterance.id] = seconds
+            self._clips.add(utterance)
         elif outcome.outcome == "pending":
             self.coming[utterance.id] = seconds
+            self._clips.add(utterance)
+
+    def leave_out_over_hours(self) -> None:
+        """What their speakers have more than the most hours is not packaged."""
+        if self.job.package.max_hours_per_speaker is not None:
+            for clip in self._clips.within().over:
+                self.stay.pop(clip["id"], None)
+                self.coming.pop(clip["id"], None)
 
     def _was_converted(self, view: ShardView, utterance: Utterance) -> bool:
         """Whether the newest run's settings made the PCM of it."""

@@ -11,16 +11,13 @@ import pyarrow.compute as pc
 
 from tasks import corpuswide, recipe
 from tasks.checkpoints import manifest
-from tasks.checkpoints.manifest import Row
-from tasks.checkpoints.utterance import Utterance
 from tasks.checkpoints.verdicts import rules_of
-from tasks.corpuswide import decisions, voices
-from tasks.dataset import versions
+from tasks.corpuswide import decisions
+from tasks.estimating.capped import Clips
 from tasks.filter import todo as cuts_lacking
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import components, contents, selection, speakers, weights, whole
-from tasks.schema import UTTERANCES
+from tasks.packaging import components, contents, weights
 from tasks.stages.stage import view_of
 
 
@@ -98,11 +95,10 @@ def of_shards(job: Job) -> JsonObject:
     """The same from the manifests; `unmeasured` recordings lack a measure that the job needs."""
     items, seconds, waiting, waiting_seconds, unmeasured = 0, 0.0, 0, 0.0, 0
     verdicts = contents.corpus_verdicts(job, manifest.shards(job.out))
-    clips: list[JsonObject] = []
-    spoken: list[Row] = []
+    clips = Clips(job)
     for each in manifest.shards(job.out):
         view = view_of(job, each)
-        spoken += voices.rows(view) if recipe.across_recordings(job) is not None else []
+        clips.shard(view)
         unmeasured += sum(not unit.spared for unit in cuts_lacking(view)[0])
         for utterance in view.decided():
             if utterance.id in verdicts:
@@ -117,15 +113,9 @@ def of_shards(job: Job) -> JsonObject:
             elif outcome == "pending":
                 waiting, waiting_seconds = waiting + 1, waiting_seconds + utterance.seconds
             if outcome in ("packaged", "pending"):
-                clips.append(_clip(utterance))
-    rows = speakers.in_rows(
-        job,
-        pa.Table.from_pylist(clips, schema=CLIP),
-        [pa.Table.from_pylist(spoken, schema=voices.VOICES)],
-        versions.newest(job.out),
-    )
-    kept, out = selection.within_hours(job, rows, versions.newest(job.out))
-    for clip in out:
+                clips.add(utterance)
+    kept, over = clips.within()
+    for clip in over:
         if clip["pending"]:
             waiting, waiting_seconds = waiting - 1, waiting_seconds - clip["seconds"]
         else:
@@ -134,30 +124,6 @@ def of_shards(job: Job) -> JsonObject:
     if recipe.across_recordings(job) is None:
         return found
     return {**found, "speakers": len(pc.unique(components.speakers_in(kept).drop_null()))}
-
-
-CLIP = pa.schema(
-    [
-        *(UTTERANCES.field(name) for name in whole.SELECTING if name != "split"),
-        pa.field("seconds", pa.float64()),
-        pa.field("pending", pa.bool_()),
-    ]
-)
-
-
-def _clip(utterance: Utterance) -> JsonObject:
-    return {
-        "id": utterance.id,
-        "dataset": utterance.recording["dataset"],
-        "recording": utterance.recording["recording"],
-        "source_id": utterance.source_id,
-        "speaker": utterance.speaker,
-        "sha256": utterance.audio,
-        "num_samples": utterance.end - utterance.start,
-        "sample_rate": utterance.rate,
-        "seconds": utterance.seconds,
-        "pending": utterance.outcome.outcome == "pending",
-    }
 
 
 def _counted(

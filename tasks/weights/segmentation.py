@@ -47,7 +47,7 @@ def build(tensors: Tensors) -> bytes:
     for name in ("linear.0", "linear.1"):
         x = graph.op("LeakyRelu", [_linear(graph, x, tensors, name)], alpha=0.01)
     x = graph.op("LogSoftmax", [_linear(graph, x, tensors, "classifier")], axis=-1)
-    return graph.model(("x", ["N", 1, 160_000]), (x, "y", ["N", 589, 7]))
+    return graph.model([("x", ["N", 1, 160_000])], [(x, "y", ["N", 589, 7])])
 
 
 def band_passes(tensors: Tensors) -> NDArray[np.float32]:

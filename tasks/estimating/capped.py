@@ -1,0 +1,73 @@
+"""Which clips `package.max_hours_per_speaker` leaves out, as far as manifests tell."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from tasks import recipe
+from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.utterance import Utterance
+from tasks.checkpoints.view import ShardView
+from tasks.corpuswide import voices
+from tasks.dataset import versions
+from tasks.job import Job
+from tasks.json_types import JsonObject
+from tasks.packaging import selection, speakers, whole
+from tasks.schema import UTTERANCES
+
+CLIP = pa.schema(
+    [
+        *(UTTERANCES.field(name) for name in whole.SELECTING if name != "split"),
+        pa.field("seconds", pa.float64()),
+        pa.field("pending", pa.bool_()),  # it is still to be heard
+    ]
+)
+
+
+class Within(NamedTuple):
+    """The clips that fit, a table like CLIP with their speakers, and the others."""
+
+    kept: pa.Table
+    over: list[JsonObject]
+
+
+class Clips:
+    """Collects the clips of all shards that pass the verdicts, or may once they are heard."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._clips: list[JsonObject] = []
+        self._spoken: list[Row] = []
+
+    def shard(self, view: ShardView) -> None:
+        """Take the voices of a shard's recordings, where they are linked over all recordings."""
+        if recipe.across_recordings(self._job) is not None:
+            self._spoken += voices.rows(view)
+
+    def add(self, utterance: Utterance) -> None:
+        self._clips.append(
+            {
+                "id": utterance.id,
+                "dataset": utterance.recording["dataset"],
+                "recording": utterance.recording["recording"],
+                "source_id": utterance.source_id,
+                "speaker": utterance.speaker,
+                "sha256": utterance.audio,
+                "num_samples": utterance.end - utterance.start,
+                "sample_rate": utterance.rate,
+                "seconds": utterance.seconds,
+                "pending": utterance.outcome.outcome == "pending",
+            }
+        )
+
+    def within(self) -> Within:
+        newest = versions.newest(self._job.out)
+        rows = speakers.in_rows(
+            self._job,
+            pa.Table.from_pylist(self._clips, schema=CLIP),
+            [pa.Table.from_pylist(self._spoken, schema=voices.VOICES)],
+            newest,
+        )
+        return Within(*selection.within_hours(self._job, rows, newest))

@@ -1,0 +1,68 @@
+"""The weights of GTCRN's published graph, taken from its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.weights import onnx_reader
+
+Doubles = NDArray[np.float64]
+
+EPSILON = 1e-5  # of batch normalisation
+
+
+class Layers:
+    """Of each kind of layer the next one in the order in which it uses them."""
+
+    def __init__(self, model: onnx_reader.Model) -> None:
+        self._constants = model.constants
+        self._nodes = {
+            kind: iter(model.of_kind(kind))
+            for kind in ("Conv", "ConvTranspose", "PRelu", "GRU", "MatMul")
+        }
+        self._norms = {node.inputs[0]: node for node in model.of_kind("BatchNormalization")}
+        self._added = {name: node for node in model.of_kind("Add") for name in node.inputs}
+        names = [f"dpgrnn{n}.{way}_ln" for n in (1, 2) for way in ("intra", "inter")]
+        self.norms: Iterator[str] = iter(names)
+
+    def array(self, name: str) -> Doubles:
+        return self._constants[name].astype(np.float64)
+
+    def convolution(self) -> tuple[Doubles, Doubles]:
+        """Weights [out, in, h, w] and biases."""
+        _, weight, bias = next(self._nodes["Conv"]).inputs
+        return self.array(weight), self.array(bias)
+
+    def transposed(self, groups: int = 1) -> tuple[Doubles, Doubles]:
+        """Weights [in, out / groups, h, w] and biases of a transposed convolution, with the batch
+        normalisation behind it."""
+        node = next(self._nodes["ConvTranspose"])
+        weight, bias = (self.array(name) for name in node.inputs[1:])
+        norm = self._norms[node.outputs[0]].inputs[1:]
+        scale, offset, mean, var = (self.array(name) for name in norm)
+        factor = scale / np.sqrt(var + EPSILON)
+        inputs, outputs = weight.shape[:2]
+        per_group = weight.reshape(groups, inputs // groups, outputs, *weight.shape[2:])
+        per_group = per_group * factor.reshape(groups, 1, outputs, 1, 1)
+        return per_group.reshape(weight.shape), (bias - mean) * factor + offset
+
+    def slope(self) -> Doubles:
+        return self.array(next(self._nodes["PRelu"]).inputs[1])
+
+    def gates(self) -> tuple[Doubles, Doubles, Doubles]:
+        """Weights of the input and of the state, and biases, of a recurrent layer."""
+        weight, state, bias = next(self._nodes["GRU"]).inputs[1:4]
+        return self.array(weight), self.array(state), self.array(bias)
+
+    def matrix(self) -> tuple[Doubles, str]:
+        node = next(self._nodes["MatMul"])
+        return self.array(node.inputs[1]), node.outputs[0]
+
+    def linear(self) -> tuple[Doubles, Doubles]:
+        """A matrix, and what is added behind it."""
+        weight, output = self.matrix()
+        [bias] = [name for name in self._added[output].inputs if name != output]
+        return weight, self.array(bias)

@@ -1,9 +1,9 @@
 """Where sentences of a text were heard: which of the words heard are theirs, and how sure that is.
 
 A sentence is in doubt where the words at its ends were not heard; where its words are only a part
-of what is said there, since on one side somebody goes on speaking, without a pause, and what follows
-is no sentence of the text; and where its first or last words may have been said elsewhere, since
-they were set beyond a long pause, into speech of which the words were lost.
+of what is said there: on one side somebody goes on speaking, without a pause, and what follows is
+no sentence of the text; and where its first or last words may have been said elsewhere: they were
+set beyond a long pause, into speech of which the words were lost.
 """
 
 from __future__ import annotations

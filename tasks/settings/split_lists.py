@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tasks.errors import ConfigError
 from tasks.settings.portions import Split
-from tasks.settings.stages import PackageSettings
+from tasks.settings.package import PackageSettings
 
 
 @dataclass(frozen=True, slots=True)

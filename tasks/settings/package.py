@@ -99,7 +99,7 @@ class PackageSettings(StageSettings):
         "so many. null: all stay. Files that a newer version links stay with it.",
     )
     table_rows: int = Field(
-        100_000,
+        20_000,
         ge=1,
         json_schema_extra=THRESHOLD,
         description="A table with more rows than this is a folder of parts of about so many.",

@@ -112,7 +112,8 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "diarizers.segments": {
         "edge_seconds": Entry(THRESHOLD, 0.0),
         "across_recordings": Entry(THRESHOLD, False), "threshold": Entry(THRESHOLD, 0.6),
-        **_AT_TURNS, "cut": Entry(RECIPE, 0.5), "path": Entry(TRANSIENT, "/models"),
+        **_AT_TURNS, "cut": Entry(RECIPE, 0.6), "hop_seconds": Entry(RECIPE, 5.0),
+        "path": Entry(TRANSIENT, "/models"),
     },
     "filters.overlap": {"min": NUMBER, "max": Entry(THRESHOLD, 0.5)},
     "filters.speaker_purity": {

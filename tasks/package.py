@@ -2,8 +2,8 @@
 
     decide      decide the utterances of some work shards            \\
     choose      over the whole corpus: what is packaged, which split  |  one worker call each,
-    ledger      one portion of the ledger                             |  or one for each group,
-    plan        which clip lies in which tar                          |  portion or part
+    ledger      which rows lie in which part of it, and those parts   |  or one for each group,
+    plan        which clip lies in which tar                          |  or part
     scatter     put rows where the parts of the version find them     |
     part        the rows of a part, and what is written for it       /
     write       write an output shard, or link the previous version's
@@ -39,7 +39,6 @@ from tasks.packaging import (
     finish,
     layout,
     ledger_notes,
-    ledger_parts,
     parts,
     plan,
     published,
@@ -49,14 +48,13 @@ from tasks.packaging import (
     splits,
     whole,
 )
-from tasks.packaging.ledger_notes import Portion
 from tasks.packaging.published import Published
 from tasks.packaging.shards import check, write
 from tasks.reviews import applied
 
 __all__ = ["check", "gather", "publish", "write"]
 
-PACKAGE_VERSION = 3
+PACKAGE_VERSION = 4
 
 
 def gather(
@@ -64,20 +62,20 @@ def gather(
     scratch: Path,
     staging: Path,
     chosen: JsonObject,
-    portions: int,
+    digest: str,
     damaged: Sequence[str] = (),
 ) -> JsonObject:
     """Lay the next version out. RunError if the version is refused.
 
-    `chosen` is what `whole.choose` returned, `portions` the number of portions of the ledger;
-    `damaged` names tables of the newest version that cannot be read.
+    `chosen` is what `whole.choose` returned, `digest` a hash of all rows of the ledger; `damaged`
+    names tables of the newest version that cannot be read.
 
     Returns `{"fingerprint", "version", "new", "summary", "balance", "changed"}`, and of a new
     version its parts, the decided groups that they need rows of, and what its description says. If
     the newest version already holds exactly this, `new` is False.
     """
     groups = decided.listed(job, scratch)
-    ledger = ledger_notes.portions(scratch, portions)
+    ledger = ledger_notes.portions(job.out, scratch)
     found = whole.chosen(scratch)
     totals = summary.added(portion.totals for portion in ledger)
     newest = versions.newest(job.out)
@@ -92,7 +90,7 @@ def gather(
         more = parts.derived(job, groups, found.clips)
         content = content * np.uint64(0x9E3779B97F4A7C15) ^ canonical.of_rows(pa.table(more))
     gathered: JsonObject = {
-        "fingerprint": fingerprint(job, found, ledger, chosen),
+        "fingerprint": fingerprint(job, found, digest, chosen),
         "summary": summary.of_totals(totals),
         "totals": totals,
         "changed": chosen["changed"],
@@ -128,7 +126,8 @@ def gather(
         "version": version,
         "staging": str(staging),
         "new": True,
-        "tables": {ledger_parts.name_of(n, portions): each.file for n, each in enumerate(ledger)},
+        "tables": {each.name: each.file for each in ledger},
+        "ledger": [(each.name, each.told) for each in ledger],
         "parts": planned,
         "needed": needed,
         "balance": {
@@ -173,9 +172,7 @@ def _tables(scratch: Path, staging: Path, job: Job) -> None:
             pq.write_table(table, home / name, compression="zstd")
 
 
-def fingerprint(
-    job: Job, found: whole.Chosen, portions: Sequence[Portion], chosen: JsonObject
-) -> str:
+def fingerprint(job: Job, found: whole.Chosen, ledger: str, chosen: JsonObject) -> str:
     """Hash of everything a version is made of; with the previous versions, it fixes the layout."""
     state = hashlib.sha256()
     for codes in (found.clips.high, found.clips.low, found.clips.content):
@@ -183,14 +180,13 @@ def fingerprint(
     state.update(found.split.data)
     formats = {p.use: plugins.load("formats", p.use).VERSION for p in job.package.formats}
     settings = recipe.settings_of(job)
-    digests = [portion.digest for portion in portions]
     what: list[object] = [
         PACKAGE_VERSION,
         settings,
         formats,
         chosen["frozen"],
         chosen["split_lists"],
-        digests,
+        ledger,
         found.names,
     ]
     if reviews := applied.identity(job):
@@ -215,7 +211,7 @@ def publish(job: Job, gathered: JsonObject) -> Path:
         staged = {*hashes, *known, splits.FILE, speakers.FILE}
         version = versions.publish(job.out, staging, gathered["version"], home, staged)
     seal = versions.described(version)[datacard.SEAL]
-    published.save(job.out, told, seal, job.package.seed)
+    published.save(job.out, told, gathered["ledger"], seal, job.package.seed)
     published.save_guards(job.out, version)
     return version
 

@@ -15,7 +15,16 @@ from tasks.dataset import versions
 from tasks.errors import CorruptManifest, MillError
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
-from tasks.packaging import answers, decided, ledger_parts, part_writing, parts, plan, whole
+from tasks.packaging import (
+    answers,
+    decided,
+    ledger_layout,
+    ledger_parts,
+    part_writing,
+    parts,
+    plan,
+    whole,
+)
 from tasks.packaging import shards as output_shards
 from tasks.packaging.decided import Group
 from tasks.results import Published
@@ -109,17 +118,18 @@ def gather(job: Job, groups: Sequence[Group], caller: Caller, scratch: Path) -> 
     caller.call(answers.note, job, scratch, chosen["judged"])
     newest = versions.newest(job.out)
     staging = versions.stage(job.out, versions.number(newest) + 1 if newest else 1)
-    count = ledger_parts.count_for(chosen["ledger"], job.package.table_rows)
     judged = bool(chosen["judged"])
-    portions = ledger_parts.calls(count)
+    ledger = caller.call(ledger_layout.plan, job, scratch, judged)
     caller.map(
         ledger_parts.write,
-        [(job, scratch, some, count, judged, staging, newest) for some in portions],
+        [(job, scratch, some, judged, staging, newest) for some in ledger["calls"]],
     )
+    linked = enumerate(ledger_parts.linking(ledger["links"]))
+    caller.map(ledger_parts.link, [(job, scratch, *each, staging) for each in linked])
     damaged: list[str] = []
     while True:
         found: JsonObject = caller.call(
-            package.gather, job, scratch, staging, chosen, count, damaged
+            package.gather, job, scratch, staging, chosen, ledger["fingerprint"], damaged
         )
         if not found["new"]:
             return found

@@ -12,7 +12,7 @@ import pytest
 
 from tasks.checkpoints.manifest import shards
 from tasks.dataset import versions
-from tasks.packaging import decided, ledger_parts, parts, published
+from tasks.packaging import decided, ledger_layout, parts, published
 from tasks.settings import PackageSettings
 from tasks.upkeep.verify import verify
 from tests import corpus
@@ -165,8 +165,8 @@ def test_a_recording_that_left_stays_in_the_ledger(home: Path) -> None:
 
 
 def test_sizes() -> None:
-    assert [ledger_parts.count_for(n, 100) for n in (0, 100, 101, 200, 201, 801)] == [
+    assert [ledger_layout.count_for(n, 100) for n in (0, 100, 101, 200, 201, 801)] == [
         1, 1, 2, 2, 4, 16,
     ]  # fmt: skip
-    assert parts.groups_of_part(PackageSettings()) == 512
+    assert parts.groups_of_part(PackageSettings()) == 128
     assert parts.groups_of_part(PackageSettings(tar_hours=100.0)) == 1

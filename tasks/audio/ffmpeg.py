@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
 from typing import BinaryIO
 
 import av
@@ -54,8 +55,10 @@ class FFmpeg:
             raise
         self._before = gap
         early = bool(gap.said or gap.packets)
+        tick = stream.time_base or Fraction(1, self.header.rate)
         self._timeline = Timeline(
             self._name,
+            (tick.numerator, tick.denominator),
             self.header,
             self._checked,
             whole_frames=break_after is None,

@@ -57,7 +57,7 @@ class Md5:
         if not self.exact:
             return
         # A power of two and float32 hold every sample of up to 24 bits exactly.
-        whole = np.rint(block * np.float32(2 ** (self._info.bits - 1)))
+        whole = block * np.float32(2 ** (self._info.bits - 1))
         width = (self._info.bits + 7) // 8
         if width == 2:
             self._md5.update(np.ascontiguousarray(whole.astype("<i2")).data)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import av
 import numpy as np
+from numpy.typing import NDArray
 
 from tasks.audio.kinds import Samples
 from tasks.audio.like_first import LikeFirst
@@ -95,8 +97,19 @@ def grid(frame: av.AudioFrame, channels: int) -> Samples:
     planes = frame.planes[: channels if planar else 1]
     values = [np.frombuffer(memoryview(plane), kind, count) for plane in planes]
     samples = np.empty((frame.samples, channels), np.float32)
-    for channel in range(channels):
-        column = values[channel] if planar else values[0][channel::channels]
-        # In float64, so that 32-bit integers are rounded once.
-        samples[:, channel] = column if full == 1.0 else (column - zero) / full
+    if planar:
+        for channel, column in enumerate(values):
+            samples[:, channel] = _scaled(column, zero, full)
+    else:
+        samples[:] = _scaled(values[0].reshape(-1, channels), zero, full)
     return samples
+
+
+def _scaled(values: NDArray[Any], zero: float, full: float) -> NDArray[Any]:
+    """Values of a sample format in units of full scale, each rounded once: to float32, or in
+    float64 to be rounded to it."""
+    if full == 1.0:
+        return values
+    if values.dtype.itemsize in (2, 4) and not zero:  # a power of two scales float32 exactly
+        return np.multiply(values.astype(np.float32), np.float32(1 / full))
+    return (values - zero) / full

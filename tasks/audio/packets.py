@@ -25,6 +25,8 @@ _TAGS = (b"TAG", b"ID3", b"APETAGEX", b"LYRICSBEGIN")
 _BARE = {"mp3", "ac3", "eac3"}
 #: Length of a frame in bytes by its own header, for containers that are nothing but frames.
 _FRAME_BYTES = {"mp3": frame_bytes, "aac": adts.frame_bytes}
+#: Packets that are decoded at a time, and their bytes: a second of speech or less.
+_BATCH, _BATCH_BYTES = 32, 1 << 16
 
 
 @dataclass(slots=True)
@@ -42,6 +44,16 @@ class Gap:
         return "; ".join([*dict.fromkeys(self.said)][:3])
 
 
+@dataclass(slots=True)
+class _Decoded:
+    """A packet (None: the end), what it was decoded to, and FFmpeg's messages."""
+
+    packet: Packet[AudioStream] | None
+    frames: list[av.AudioFrame] = field(default_factory=list)
+    failed: av.FFmpegError | None = None
+    said: list[str] = field(default_factory=list)
+
+
 class Packets:
     """One stream of a container `name`. `break_after`: number of frames before an ADTS stream
     breaks, as `adts.first_break` finds it."""
@@ -55,38 +67,61 @@ class Packets:
 
     def frames(self) -> Iterator[tuple[av.AudioFrame | None, Gap]]:
         """(frame, what happened since the one before) in order; (None, …) at the end."""
-        packets = self._container.demux(self._stream)
         gap, done = Gap(), 0
         pcm = self._stream.codec_context.name.startswith("pcm_")
-        while True:
-            with _capture(gap.said):
-                try:
-                    packet = next(packets, None)
-                except IndexError:  # PyAV: a packet of a stream that began after the header
-                    packets = self._container.demux(self._stream)
-                    continue
-                if packet is None:
-                    break
-                frames: list[av.AudioFrame] = []
-                failed: av.FFmpegError | None = None
-                try:
-                    frames = packet.decode()
-                except MemoryError:  # PyAV's is an FFmpegError as well
-                    raise
-                except av.FFmpegError as error:
-                    failed = error
-            if failed is not None:
-                self._reject(packet, failed, gap)
+        for each in self._decoded():
+            gap.said += each.said
+            packet = each.packet
+            if packet is None:
+                break
+            if each.failed is not None:
+                self._reject(packet, each.failed, gap)
             if packet.size:
                 done += 1
                 gap.astray = gap.astray or done == self._break_after
             if packet.is_corrupt and not pcm:  # in PCM this marks the end of the file
                 gap.said.append("a corrupt packet")
-            for frame in frames:
+            for frame in each.frames:
                 self._usual = packet.size or self._usual
                 yield frame, gap
                 gap = Gap()
         yield None, gap
+
+    def _decoded(self) -> Iterator[_Decoded]:
+        """All packets in order, decoded; the end as one without a packet.
+
+        Several are decoded at a time, but for the first, as who reads a header wants no more:
+        catching FFmpeg's messages costs a fifth of decoding a short packet.
+        """
+        packets = self._container.demux(self._stream)
+        ended, most = False, 1
+        while not ended:
+            batch: list[_Decoded] = []
+            size = 0
+            with _heard() as heard:
+                while not ended and len(batch) < most and size < _BATCH_BYTES:
+                    try:
+                        packet = next(packets, None)
+                    except IndexError:  # PyAV: a packet of a stream that began after the header
+                        packets = self._container.demux(self._stream)
+                        continue
+                    each = _Decoded(packet)
+                    if packet is None:
+                        ended = True
+                    else:
+                        size += packet.size
+                        try:
+                            each.frames = packet.decode()
+                        except MemoryError:  # PyAV's is an FFmpegError as well
+                            raise
+                        except av.FFmpegError as error:
+                            each.failed = error
+                    if heard:
+                        each.said = _words(heard)
+                        heard.clear()
+                    batch.append(each)
+            yield from batch
+            most = min(2 * most, _BATCH)
 
     def _reject(self, packet: Packet[AudioStream], error: av.FFmpegError, gap: Gap) -> None:
         data = bytes(packet)
@@ -111,15 +146,17 @@ class Packets:
 
 
 @contextmanager
-def _capture(said: list[str]) -> Iterator[None]:
-    """Add FFmpeg's error messages to `said`, in its own words."""
+def _heard() -> Iterator[list[tuple[int, str, str]]]:
+    """The messages about errors that FFmpeg gives, as they come."""
     av.logging.set_level(av.logging.ERROR)
     av.logging.set_skip_repeated(False)
     try:
         with av.logging.Capture() as heard:
-            try:
-                yield
-            finally:
-                said += [f"{name}: {' '.join(words.split())}"[:100] for _, name, words in heard]
+            yield heard
     finally:
         av.logging.set_level(None)
+
+
+def _words(heard: list[tuple[int, str, str]]) -> list[str]:
+    """FFmpeg's messages in its own words."""
+    return [f"{name}: {' '.join(words.split())}"[:100] for _, name, words in heard]

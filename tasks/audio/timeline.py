@@ -27,6 +27,7 @@ class Timeline:
     """Counts in samples at the header's rate. `at`: samples delivered so far, silence included."""
 
     name: str  # of the container
+    tick: tuple[int, int]  # unit of its times, a fraction of a second
     header: Header
     checked: bool  # every frame has a checksum
     whole_frames: bool  # no break in the frames of an ADTS stream
@@ -47,7 +48,7 @@ class Timeline:
             self.expected = None
             return None
         missing, self.expected = timestamps.missing_before(
-            self.name, frame, self.expected, self.complained
+            self.name, frame, self.tick, self.expected, self.complained
         )
         if frame.pts is not None:
             self.complained = False

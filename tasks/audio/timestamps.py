@@ -24,19 +24,25 @@ _SPLICED, _SPLICE = {"mpegts", "asf"}, 10.0  # s
 
 
 def missing_before(
-    name: str, frame: av.AudioFrame, expected: float | None, complained: bool
+    name: str,
+    frame: av.AudioFrame,
+    tick: tuple[int, int],
+    expected: float | None,
+    complained: bool,
 ) -> tuple[int | None, float | None]:
     """(samples missing before a frame, time after it in samples).
 
     The first is negative where time goes back, and None where timestamps tell nothing. `name` is
-    the container's; `expected` is the time after the frame before, in samples; `complained` says
-    whether FFmpeg reported an error since then.
+    the container's; `tick` is the unit of its times, a fraction of a second; `expected` is the
+    time after the frame before, in samples; `complained` says whether FFmpeg reported an error
+    since then.
     """
     if name not in _CLOCKED and name not in _ROUNDING:
         return None, None
-    if frame.pts is None or frame.time_base is None:  # after damage; the next frame has a time
+    pts = frame.pts
+    if pts is None:  # after damage; the next frame has a time
         return 0, None if expected is None else expected + frame.samples
-    now = float(frame.pts * frame.time_base * frame.sample_rate)
+    now = pts * tick[0] * frame.sample_rate / tick[1]  # rounded once
     # A FLAC frame holds its number; that is a time only if the header states the right frame size.
     sure = complained or (name in _ROUNDING and name != "flac")
     ahead = 0.0 if expected is None or not sure else now - expected

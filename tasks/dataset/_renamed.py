@@ -46,7 +46,9 @@ class Renamed:
     ) -> None:
         for folder, _, names in os.walk(staging):
             for name in names:
-                fsync(Path(folder) / name)
+                path = Path(folder) / name
+                if path.stat().st_nlink == 1:  # else it is a published version's, and durable
+                    fsync(path)
             fsync(Path(folder))
         os.rename(staging, version)
         fsync(version.parent)

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from tasks.dataset import versions
 from tasks.errors import RunError
-from tasks.json_types import PublishedEntry
 from tasks.storage import tables
 
 PIECE = 1 << 20  # bytes
@@ -26,7 +25,7 @@ class Proved:
 
     def __init__(self, version: Path) -> None:
         self.version = version
-        self.files: dict[str, PublishedEntry] = versions.described(version)["files"]
+        self.files = versions.files(version)
 
     def __call__(self, path: Path) -> AbstractContextManager[pa.NativeFile]:
         return self._opened(path)
@@ -35,7 +34,7 @@ class Proved:
     def _opened(self, path: Path) -> Iterator[pa.NativeFile]:
         with tables.arrow(path) as file:
             if not self._is_whole(path, file):
-                raise RunError(_sentence(self.version, self.name_of(path)))
+                raise RunError(differs(self.version, self.name_of(path)))
             yield file
 
     def is_whole(self, path: Path) -> bool:
@@ -58,7 +57,8 @@ class Proved:
         return state.hexdigest() == entry["sha256"]
 
 
-def _sentence(version: Path, name: str) -> str:
+def differs(version: Path, name: str) -> str:
+    """What a run says where a file of a version is not what was published."""
     return (
         f"{name} of {version.name} is not the file that was published (size or hash differs), so "
         f"no version can follow on it: put back a copy of it, or remove {version}, then the next "

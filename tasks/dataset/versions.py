@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from pathlib import Path
 
 from tasks import storage
 from tasks.dataset import publication
 from tasks.errors import ConfigError
-from tasks.json_types import JsonObject
+from tasks.json_types import JsonObject, PublishedEntry
 
 
 def home(out: Path) -> Path:
@@ -49,6 +50,19 @@ def _published(out: Path) -> Iterator[Path]:
 def described(version: Path) -> JsonObject:
     """dataset.json of a version; ConfigError when the folder is none."""
     data: JsonObject = json.loads(text_of(version))
+    return data
+
+
+def files(version: Path) -> Mapping[str, PublishedEntry]:
+    """Hash and size of each file of a version, by its name. Not to be changed: a process parses
+    the text of many thousand files once."""
+    found: Mapping[str, PublishedEntry] = _parsed(text_of(version))["files"]
+    return found
+
+
+@lru_cache(maxsize=1)
+def _parsed(text: bytes) -> JsonObject:
+    data: JsonObject = json.loads(text)
     return data
 
 

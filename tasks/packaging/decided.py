@@ -6,7 +6,8 @@
         decisions.parquet    all utterances with their measures
         heard.arrow          what corpus-wide verdicts are based on, where any is asked for
         voices.arrow         the voices of its recordings, where they are linked over all
-        digests.arrow        what the whole corpus is put together by: 44 bytes a row
+        digests.arrow        what the whole corpus is put together by: 56 bytes a row
+        accounts.arrow       the same of the ledger: 22 bytes a recording
         facts.json           hash of each of them, and counts; written last, so it is the seal
 
 The key is a hash of all that the decisions follow from (`tasks.up_to_date`). Once the groups are
@@ -34,19 +35,19 @@ from numpy.typing import NDArray
 from tasks import corpuswide, recipe, storage
 from tasks.errors import CorruptManifest
 from tasks.job import Job
-from tasks.packaging import canonical, seeded, shard_decisions, speakers
+from tasks.packaging import accounts, canonical, seeded, shard_decisions, speakers
+from tasks.packaging.accounts import ACCOUNT, ACCOUNTED, KEY
 from tasks.packaging.plan import BESIDE_COLUMNS, LAYOUT_COLUMNS, SOURCE_COLUMNS
 from tasks.recipe import digest
 from tasks.schema import LEDGER
 
-FORMAT = 1  # of these files
+FORMAT = 2  # of these files
 AT_ONCE = 8  # shards of a group
 SLICES = 64  # of a ledger
 LIST = "groups.json"
 #: Columns of a row that are not part of its content: where it lies, and its split.
 PLACES = (*(n for n, _ in (*SOURCE_COLUMNS, *BESIDE_COLUMNS)), *LAYOUT_COLUMNS, "split")
-SLOT = "slot"  # high 32 bits of the hash of a row's recording
-SLOTTED = pa.schema([*LEDGER, pa.field(SLOT, pa.uint32())])
+KEYED = pa.schema([*LEDGER, pa.field(KEY, pa.uint64())])
 DIGESTS = pa.schema(
     {
         "high": pa.uint64(),  # of the seeded hash of the id: the order of clips, and who it is
@@ -54,26 +55,20 @@ DIGESTS = pa.schema(
         "content": pa.uint64(),
         "samples": pa.int64(),
         "rate": pa.int32(),
-        SLOT: pa.uint32(),
+        ACCOUNT: pa.uint64(),
+        ACCOUNTED: pa.uint64(),
         "dataset": pa.dictionary(pa.int32(), pa.string()),
     }
 )
 VOICE = "voice"  # column of DIGESTS where voices are linked: hash of the voice, as it is named
 
-Slots = NDArray[np.uint32]
+Codes = NDArray[np.uint64]
 
 
-def slots(recordings: pa.ChunkedArray) -> Slots:
-    """High 32 bits of the hash of each row's recording; uint32 [rows]."""
-    coded = recordings.combine_chunks().dictionary_encode()
-    hashes = seeded.draws("recording", coded.dictionary.to_pylist()) >> np.uint64(32)
-    found: Slots = hashes.astype(np.uint32)[coded.indices.to_numpy(zero_copy_only=False)]
-    return found
-
-
-def slice_of(slots: Slots, count: int) -> NDArray[np.int64]:
+def slice_of(keys: Codes, count: int) -> NDArray[np.int64]:
     """Which of `count` equal portions of all hashes each row falls into."""
-    return ((slots.astype(np.uint64) * np.uint64(count)) >> np.uint64(32)).astype(np.int64)
+    high = keys >> np.uint64(32)
+    return ((high * np.uint64(count)) >> np.uint64(32)).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -111,10 +106,10 @@ class Group:
         ).read_all()
 
     def ledger(self, slices: range) -> pa.Table:
-        """Rows (SLOTTED) of some of the SLICES, each recording's together."""
+        """Rows (KEYED) of some of the SLICES, each recording's together."""
         spans = [span for span in self.facts["slices"][slices.start : slices.stop] if span[1]]
         if not spans:
-            return SLOTTED.empty_table()
+            return KEYED.empty_table()
         low, high = spans[0][0], spans[-1][0] + spans[-1][1]
         with storage.of(self.home).spans(self.home, [("ledger.bin", low, high)]) as read:
             data = read(("ledger.bin", low, high)) or b""
@@ -175,7 +170,8 @@ def save(job: Job, group: Group) -> None:
     data = {
         "rows.arrow": arrow_bytes(rows),
         "decisions.parquet": _parquet(pa.concat_tables([each.utterances for each in parts])),
-        "digests.arrow": arrow_bytes(_digests(job, rows)),
+        "digests.arrow": arrow_bytes(_digests(job, rows, ledger)),
+        "accounts.arrow": arrow_bytes(accounts.of_ledger(ledger)),
     }
     if recipe.across_recordings(job) is not None:
         data["voices.arrow"] = arrow_bytes(pa.concat_tables([each.voices for each in parts]))
@@ -220,16 +216,18 @@ def forget(out: Path, kept: Sequence[Group], changed: Collection[str]) -> None:
             store.remove_tree(home(out) / name)
 
 
-def _digests(job: Job, rows: pa.Table) -> pa.Table:
+def _digests(job: Job, rows: pa.Table, ledger: pa.Table) -> pa.Table:
     keys = seeded.keys(str(job.package.seed), rows["id"].to_pylist())
     content = canonical.of_rows(rows.drop_columns([n for n in PLACES if n in rows.column_names]))
+    account, accounted = accounts.of_clips(rows["id"], ledger)
     columns = {
         "high": keys[:, 0],
         "low": keys[:, 1],
         "content": content,
         "samples": rows["num_samples"],
         "rate": rows["sample_rate"],
-        SLOT: slots(rows["recording"]),
+        ACCOUNT: account,
+        ACCOUNTED: accounted,
         "dataset": rows["dataset"].dictionary_encode(),
     }
     table = pa.table(columns, schema=DIGESTS)
@@ -240,8 +238,8 @@ def _digests(job: Job, rows: pa.Table) -> pa.Table:
 
 def _sliced(ledger: pa.Table) -> tuple[bytes, list[tuple[int, int, int]]]:
     """The ledger in portions, each a stream of its own: (first byte, bytes, CRC-32) of each."""
-    found = slots(ledger["recording"]) if ledger.num_rows else np.zeros(0, np.uint32)
-    ledger = ledger.append_column(SLOTTED.field(SLOT), pa.array(found))
+    found = accounts.keys_of(ledger["recording"])
+    ledger = ledger.append_column(KEYED.field(KEY), pa.array(found))
     order = np.argsort(found, kind="stable")
     ledger = ledger.take(order).combine_chunks()
     edges = np.searchsorted(slice_of(found[order], SLICES), np.arange(SLICES + 1))

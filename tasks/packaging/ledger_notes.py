@@ -1,56 +1,130 @@
-"""What the workers note of the portions of a ledger, for the process that puts them together."""
+"""What is known of the parts of a ledger: of those being written, and of the newest version's.
+
+    OUT/manifests/package/published/<sha256[:16]>.arrow
+                            of a part: ACCOUNTS of its recordings, its totals, and who failed
+
+Only a help, as what `published.py` keeps: where it is gone, it is made from the ledger itself.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tasks import storage
-from tasks.accounting import summary
+from tasks.accounting import broken, summary
 from tasks.accounting.broken import Broken
 from tasks.accounting.summary import Totals
+from tasks.dataset import datacard
+from tasks.dataset.proved import Proved
+from tasks.json_types import JsonObject
+from tasks.packaging import accounts, decided, published
+from tasks.schema import LEDGER
+from tasks.storage import tables
+
+FILE = "ledger.parquet"
+
+
+class Written(NamedTuple):
+    """A part of the next version's ledger as a worker notes it."""
+
+    name: str  # of its file in the version
+    file: tuple[str, int]  # sha256 and bytes
+    told: str  # name of the file that tells of it
+    gone: list[str]  # recordings that have left the sources since the version before
 
 
 class Portion(NamedTuple):
-    """What became of one portion."""
+    """The same, with what is told of it."""
 
+    name: str
+    file: tuple[str, int]
+    told: str
+    gone: list[str]
     totals: Totals
-    digest: str  # of all values
-    before: int  # recordings that the previous version's ledger has here
-    gone: list[str]  # those of them that have left the sources
-    broken: list[Broken]  # the first recordings that failed, of datasets that are not exempt
-    file: tuple[str, int]  # sha256 and bytes
+    broken: dict[str, list[Broken]]  # by dataset, the first recordings that failed
 
 
-def portions(scratch: Path, count: int) -> list[Portion]:
-    """What `write` noted of all portions."""
-    found = []
-    for number in range(count):
-        told = json.loads(storage.read(_noted(scratch, number)))
-        sums = pa.Table.from_pylist(told["sums"], schema=summary.SUMS)
-        counts = {name: (live, failed) for name, (live, failed) in told["recordings"].items()}
-        file = (told["file"][0], told["file"][1])
-        first = [Broken(*each) for each in told["broken"]]
-        known = told["digest"], told["before"], told["gone"], first, file
-        found.append(Portion(Totals(sums, counts), *known))
-    return found
+class Told(NamedTuple):
+    """A part of the newest version's ledger."""
+
+    name: str
+    file: str  # that tells of it; empty: none does
+    table: pa.Table  # ACCOUNTS
 
 
-def note(scratch: Path, number: int, portion: Portion) -> None:
-    told = {
-        "sums": portion.totals.sums.to_pylist(),
-        "recordings": portion.totals.recordings,
-        "digest": portion.digest,
-        "before": portion.before,
-        "gone": portion.gone,
-        "broken": portion.broken,
-        "file": portion.file,
+def tell(ledger: pa.Table) -> pa.Table:
+    """ACCOUNTS of a part, with its totals and failures as metadata."""
+    totals = summary.totals(ledger)
+    failed = ledger.filter(pc.equal(ledger["outcome"], "failed"))
+    first = {
+        name: broken.of_ledger(ledger.filter(pc.equal(ledger["dataset"], name)))
+        for name in pc.unique(failed["dataset"]).to_pylist()
     }
-    storage.of(scratch).write(_noted(scratch, number), json.dumps(told).encode())
+    told = {"sums": totals.sums.to_pylist(), "recordings": totals.recordings, "broken": first}
+    return accounts.of_ledger(ledger).replace_schema_metadata({"told": json.dumps(told)})
 
 
-def _noted(scratch: Path, number: int) -> Path:
-    return scratch / "portions" / f"{number}.json"
+def save(out: Path, told: pa.Table) -> str:
+    """Keep what is told of a part; returns the name of its file. Only while holding OUT's lock."""
+    data = decided.arrow_bytes(told)
+    name = f"{hashlib.sha256(data).hexdigest()[:16]}.arrow"
+    storage.write_atomic(published.home(out) / name, data)
+    return name
+
+
+def of_version(out: Path, newest: Path, described: JsonObject) -> list[Told]:
+    """The parts of the newest version's ledger, in order. RunError where nothing is noted of it,
+    and a part is damaged."""
+    try:
+        known = json.loads(storage.read(published.home(out) / "version.json"))
+        if known["sealed"] == described[datacard.SEAL]:
+            return [Told(n, file, published.read(out, file)) for n, file in known["ledger"]]
+    except (OSError, ValueError, KeyError, pa.ArrowException):
+        pass
+    proved = Proved(newest)
+    parts = tables.parts(newest / FILE)
+    return [
+        Told(proved.name_of(part), "", tell(as_ledger(tables.read(part, opened=proved))))
+        for part in parts
+    ]
+
+
+def as_ledger(table: pa.Table) -> pa.Table:
+    """A published ledger, which another release may have written, with today's columns."""
+    columns = [
+        table[field.name].cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(len(table), field.type)
+        for field in LEDGER
+    ]
+    return pa.table(columns, schema=LEDGER)
+
+
+def note(scratch: Path, number: int, written: Sequence[Written]) -> None:
+    """Note the parts that one worker call has written or linked."""
+    path = scratch / f"ledger/noted-{number:06d}.json"
+    storage.of(scratch).write(path, json.dumps(written).encode())
+
+
+def portions(out: Path, scratch: Path) -> list[Portion]:
+    """All parts that were noted, in the order of their names."""
+    found = []
+    for path in storage.names(scratch / "ledger", ".json"):
+        if path.name.startswith("noted-"):
+            found += [_portion(out, *each) for each in json.loads(storage.read(path))]
+    return sorted(found, key=lambda each: each.name)
+
+
+def _portion(out: Path, name: str, file: list[Any], told: str, gone: list[str]) -> Portion:
+    known = json.loads(published.read(out, told).schema.metadata[b"told"])
+    counts = {key: (live, failed) for key, (live, failed) in known["recordings"].items()}
+    totals = Totals(pa.Table.from_pylist(known["sums"], schema=summary.SUMS), counts)
+    first = {key: [Broken(*each) for each in some] for key, some in known["broken"].items()}
+    return Portion(name, (file[0], file[1]), told, gone, totals, first)

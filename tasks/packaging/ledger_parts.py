@@ -1,114 +1,143 @@
-"""The ledger of a version, portion by portion: recordings whose hashes lie in one range.
+"""Writes and links the parts of a version's ledger on the workers (`ledger_layout.py` plans them).
 
-A portion never depends on work shards, so a version has the same bytes however they were grouped. A
-ledger of one portion is the file `ledger.parquet`; of several, a folder of parts of that name.
+Rows of a part are sorted by recording, start, end and utterance.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from tasks import storage
-from tasks.accounting import broken, summary
-from tasks.accounting import ledger as accounts
-from tasks.accounting.broken import Broken
-from tasks.accounting.summary import REMOVED
-from tasks.corpuswide import outcomes
+from tasks.dataset import proved, versions
 from tasks.dataset.proved import Proved
+from tasks.errors import RunError
 from tasks.job import Job
-from tasks.packaging import canonical, decided, ledger_notes, safeguards, whole
-from tasks.packaging.decided import SLOT
-from tasks.packaging.ledger_notes import Portion
+from tasks.packaging import accounts, decided, ledger_notes, ledger_rows, published, whole
+from tasks.packaging.accounts import KEY
+from tasks.packaging.decided import KEYED
+from tasks.packaging.ledger_layout import Task
+from tasks.packaging.ledger_notes import Written
 from tasks.schema import LEDGER
 from tasks.storage import tables
 from tasks.storage.atomic import HashedFile
 
-FILE = "ledger.parquet"
-
-
-def count_for(rows: int, most: int) -> int:
-    """Portions of a ledger with so many rows: a power of two, each of about `most` rows."""
-    return 1 if rows <= most else 1 << (-(-rows // most) - 1).bit_length()
-
-
-def name_of(number: int, count: int) -> str:
-    """The file of a portion, in the version."""
-    return FILE if count == 1 else f"{FILE}/part-{number:05d}.parquet"
-
-
-def calls(count: int) -> list[range]:
-    """The portions that each worker call writes: those of one slice of what was decided, so that
-    each slice is read once."""
-    each = max(count // decided.SLICES, 1)
-    return [range(first, first + each) for first in range(0, count, each)]
+LINKED = 64  # parts that one call links
 
 
 def write(
     job: Job,
     scratch: Path,
-    numbers: range,
-    count: int,
+    numbers: Sequence[int],
     judged: bool,
     staging: Path,
     newest: Path | None,
 ) -> None:
-    """On a worker: write these portions of `count` into the staging folder, and note in `scratch`
-    what became of them. `judged`: there are corpus-wide verdicts."""
-    slices = range(
-        numbers.start * decided.SLICES // count, max(numbers.stop * decided.SLICES // count, 1)
-    )
-    groups = decided.listed(job, scratch)
-    found = pa.concat_tables([SLOTTED_EMPTY, *(each.ledger(slices) for each in groups)])
-    if judged:
-        found = _judged(found, _verdicts(scratch / whole.JUDGED, slices))
-    found = in_order(found)
-    portion = decided.slice_of(found[SLOT].to_numpy(), count)
-    found = found.drop_columns([SLOT])
-    for number in numbers:
-        own = found if len(numbers) == 1 else found.filter(pa.array(portion == number))
-        _write(job, scratch, number, count, own, staging, newest)
+    """On a worker: write these parts into the staging folder, and note in `scratch` what became of
+    them. `judged`: there are corpus-wide verdicts. Parts of one call read one portion of what was
+    decided."""
+    plan = json.loads(storage.read(scratch / "ledger/plan.json"))
+    tasks = [_task(**plan["tasks"][number]) for number in numbers]
+    found = KEYED.empty_table()
+    if tasks[0].portion is not None:
+        first, (last, count) = tasks[0].portion[0], tasks[-1].portion or (0, 1)
+        size = decided.SLICES
+        slices = range(first * size // count, max(-(-(last + 1) * size // count), 1))
+        groups = decided.listed(job, scratch)
+        wanted = None if plan["anew"] else _keys(scratch / "ledger/wanted.arrow")
+        pieces = [groups[number].ledger(slices) for number in plan["groups"]]
+        if wanted is not None:
+            pieces = [each.filter(pc.is_in(each[KEY], wanted)) for each in pieces]
+        found = pa.concat_tables([found, *pieces])
+        if judged:
+            verdicts = _verdicts(scratch / whole.JUDGED, slices)
+            found = ledger_rows.judged(found, verdicts)
+    written = []
+    for number, task in zip(numbers, tasks, strict=True):
+        own = found.slice(0, 0)
+        if task.portion is not None:
+            at, count = task.portion
+            inside = decided.slice_of(found[KEY].to_numpy(), count) == at
+            own = found if inside.all() else found.filter(pa.array(inside))
+        own = own.drop_columns([KEY])
+        gone: list[str] = []
+        if task.before:
+            assert newest is not None
+            kept, left = _before(newest, task, scratch / f"ledger/{number}.arrow")
+            gone = left["recording"].to_pylist()
+            own = pa.concat_tables([own, kept, left])
+        written.append(_write(job, task.name, ledger_rows.in_order(own), staging, gone))
+    ledger_notes.note(scratch, numbers[0], written)
 
 
-def _write(
-    job: Job,
-    scratch: Path,
-    number: int,
-    count: int,
-    found: pa.Table,
-    staging: Path,
-    newest: Path | None,
+def link(
+    job: Job, scratch: Path, number: int, some: Sequence[tuple[str, str]], staging: Path
 ) -> None:
-    left = _removed(found, number, count, newest) if newest else Left(0, [], LEDGER.empty_table())
-    whole_table = pa.concat_tables([found, left.rows])
-    name = name_of(number, count)
+    """On a worker: link parts of the newest version: (name, file that tells of it) of each.
+    RunError where one is not what was published."""
+    newest = versions.newest(job.out)
+    assert newest is not None
+    files = versions.files(newest)
+    written = []
+    for name, told in some:
+        storage.of(staging).detach(staging / name)
+        sha256, size = files[name]["sha256"], files[name]["bytes"]
+        guard = published.guard(job.out, newest, name)
+        if not versions.link(newest / name, staging / name, sha256, size, guard):
+            raise RunError(proved.differs(newest, name))
+        written.append(Written(name, (sha256, size), told, []))
+    ledger_notes.note(scratch, 900_000 + number, written)
+
+
+def linking(links: Sequence[tuple[str, str]]) -> list[Sequence[tuple[str, str]]]:
+    """The parts that each call of `link` links."""
+    return [links[low : low + LINKED] for low in range(0, len(links), LINKED)]
+
+
+def _task(name: str, before: Sequence[str], portion: Sequence[int] | None) -> Task:
+    return Task(name, tuple(before), None if portion is None else (portion[0], portion[1]))
+
+
+def _write(job: Job, name: str, ledger: pa.Table, staging: Path, gone: list[str]) -> Written:
+    # What a dead worker left may be a link into a published version.
+    storage.of(staging).detach(staging / name)
     with storage.of(staging).writing(staging, job.scratch) as home:
         target = home / name
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as raw:
             file = HashedFile(raw)
-            pq.write_table(whole_table, file, compression="zstd")
-    digest = canonical.of_table(whole_table)
-    file_is = (file.sha.hexdigest(), file.size)
-    totals = summary.totals(whole_table)
-    first = _broken(job, whole_table)
-    told = Portion(totals, digest, left.before, left.gone, first, file_is)
-    ledger_notes.note(scratch, number, told)
+            pq.write_table(ledger, file, compression="zstd")
+    told = ledger_notes.save(job.out, ledger_notes.tell(ledger))
+    return Written(name, (file.sha.hexdigest(), file.size), told, gone)
 
 
-def _broken(job: Job, ledger: pa.Table) -> list[Broken]:
-    free = pa.array(safeguards.exempt(job), pa.string())
-    return broken.of_ledger(ledger.filter(pc.invert(pc.is_in(ledger["dataset"], free))))
+def _before(newest: Path, task: Task, kept: Path) -> tuple[pa.Table, pa.Table]:
+    """Rows of the newest version that stay, and those of recordings that have left since."""
+    with tables.arrow(kept) as file:
+        known = pa.ipc.open_file(file).read_all()
+    if not len(known):
+        return LEDGER.empty_table(), LEDGER.empty_table()
+    stays, gone = (known[KEY].filter(each) for each in (pc.invert(known["gone"]), known["gone"]))
+    opened, rows, left = Proved(newest), [], []
+    for name in task.before:
+        for table in tables.row_groups(newest / name, opened=opened):
+            ledger = ledger_notes.as_ledger(table)
+            keys = pa.array(accounts.keys_of(ledger["recording"]))
+            rows.append(ledger.filter(pc.is_in(keys, stays)))
+            if len(gone):
+                left.append(ledger.filter(pc.is_in(keys, gone)))
+    empty = LEDGER.empty_table()
+    return pa.concat_tables([empty, *rows]), ledger_rows.removed(pa.concat_tables([empty, *left]))
 
 
-SLOTTED_EMPTY = decided.SLOTTED.empty_table()
+def _keys(path: Path) -> pa.Array:
+    with tables.arrow(path) as file:
+        return pa.ipc.open_file(file).read_all()[KEY].combine_chunks()
 
 
 def _verdicts(path: Path, slices: range) -> pa.Table:
@@ -118,116 +147,7 @@ def _verdicts(path: Path, slices: range) -> pa.Table:
         found = [held.schema.empty_table()]
         for number in range(held.num_record_batches):
             batch = held.get_batch(number)
-            own = decided.slice_of(batch[SLOT].to_numpy(), decided.SLICES)
+            own = decided.slice_of(batch[KEY].to_numpy(), decided.SLICES)
             inside = (own >= slices.start) & (own < slices.stop)
             found.append(pa.Table.from_batches([batch.filter(pa.array(inside))]))
     return pa.concat_tables(found)
-
-
-def _judged(table: pa.Table, verdicts: pa.Table) -> pa.Table:
-    """The ledger with verdicts entered. Where spans overlap, samples move to another span."""
-    if not verdicts.num_rows:
-        return table
-    overlapping = outcomes.overlapping(table)
-    hit = pc.is_in(table["utterance"], verdicts["id"])
-    moved = pc.unique(
-        table["recording"].filter(pc.and_(hit, pc.is_in(table["recording"], overlapping)))
-    )
-    table = outcomes.entered(table, "utterance", verdicts)
-    if not len(moved):
-        return table
-    inside = pc.is_in(table["recording"], moved)
-    by_recording: dict[str, list[dict[str, Any]]] = {}
-    for row in table.filter(inside).to_pylist():
-        by_recording.setdefault(row["recording"], []).append(row)
-    rows = [row for some in by_recording.values() for row in accounts.assigned_again(some)]
-    again = pa.Table.from_pylist(rows, schema=table.schema)
-    return pa.concat_tables([table.filter(pc.invert(inside)), again])
-
-
-def in_order(table: pa.Table) -> pa.Table:
-    """A ledger by recording, start, end and utterance."""
-    if not table.num_rows:
-        return table
-    rank = _rank(table["recording"])
-    start, end = table["start"].to_numpy(), table["end"].to_numpy()
-    order = np.lexsort((end, start, rank))
-    columns = [column[order] for column in (rank, start, end)]
-    same = np.logical_and.reduce([column[1:] == column[:-1] for column in columns])
-    if same.any():  # then the utterances decide
-        by = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
-        return table.take(pc.sort_indices(table, sort_keys=by))
-    return table.take(order)
-
-
-def _rank(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """The place of each row's value among all values, sorted."""
-    coded = column.combine_chunks().dictionary_encode()
-    order = pc.sort_indices(coded.dictionary).to_numpy()
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    found: NDArray[np.int64] = rank[coded.indices.to_numpy(zero_copy_only=False)]
-    return found
-
-
-class Left(NamedTuple):
-    """Recordings of the previous ledger that the sources no longer have."""
-
-    before: int  # recordings that it has, without those that had left by then
-    gone: list[str]  # those of them that have left since
-    rows: pa.Table  # a row of no seconds for each that has ever left
-
-
-def _removed(now: pa.Table, number: int, count: int, newest: Path) -> Left:
-    """What one portion of the previous ledger has, and the sources no longer have."""
-    there = pa.array(pc.unique(now["recording"]))
-    live, gone = 0, list[pa.Table]()
-    for table in portion_of(newest, number, count, ("recording", "reason")):
-        first = table.filter(pa.array(_first_of_each(table["recording"])))
-        live += int(pc.sum(pc.fill_null(pc.not_equal(first["reason"], REMOVED), True)).as_py() or 0)
-        gone.append(first["recording"].filter(pc.invert(pc.is_in(first["recording"], there))))
-    names = pa.chunked_array([chunk for each in gone for chunk in each.chunks], pa.string())
-    if not len(names):
-        return Left(live, [], LEDGER.empty_table())
-    wanted = ("recording", "source_path", "dataset", "sample_rate", "reason")
-    found = pa.concat_tables(
-        table.filter(pc.is_in(table["recording"], pa.array(names)))
-        for table in portion_of(newest, number, count, wanted)
-    )
-    found = found.filter(pa.array(_first_of_each(found["recording"])))
-    found = found.take(pc.sort_indices(found["recording"]))
-    nothing = {"start": 0.0, "end": 0.0, "samples": 0, "seconds": 0.0, "overlap_samples": 0}
-    outcome = {"outcome": "dropped", "stage": "shard", "reason": REMOVED}
-    rows = [{**row, **nothing, **outcome} for row in found.drop_columns(["reason"]).to_pylist()]
-    fresh = found.filter(pc.fill_null(pc.not_equal(found["reason"], REMOVED), True))
-    left: list[str] = fresh["recording"].to_pylist()
-    return Left(live, left, pa.Table.from_pylist(rows, schema=LEDGER))
-
-
-def _first_of_each(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Whether a row is the first with its value, where equal ones stand together."""
-    first = np.ones(len(column), bool)
-    whole = column.combine_chunks()
-    first[1:] = pc.not_equal(whole[1:], whole[:-1]).to_numpy(zero_copy_only=False)
-    return first
-
-
-def portion_of(version: Path, number: int, count: int, columns: Sequence[str]) -> list[pa.Table]:
-    """Rows of one portion of `count`, of a published ledger with any number of portions. RunError
-    where it is damaged."""
-    proved = Proved(version)
-    parts = tables.parts(version / FILE)
-    held = len(parts)
-    first, end = (
-        number * held // count,
-        max(-(-(number + 1) * held // count), number * held // count + 1),
-    )
-    found = []
-    for part in parts[first:end]:
-        for table in tables.row_groups(part, columns, proved):
-            if held != count:
-                inside = decided.slice_of(decided.slots(table["recording"]), count) == number
-                table = table.filter(pa.array(inside))
-            if table.num_rows:
-                found.append(table)
-    return found

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,13 +97,14 @@ def _link(
 ) -> tuple[str, int] | Damaged:
     """The part as it was, and its output shards, whose files are linked."""
     assert newest is not None
-    described = versions.described(newest)
-    entry = described["files"].get(part.name)
+    files = versions.files(newest)
+    entry = files.get(part.name)
+    guard = published.guard(job.out, newest, part.name)
     if entry is None or not versions.link(
-        newest / part.name, staging / part.name, entry["sha256"], entry["bytes"]
+        newest / part.name, staging / part.name, entry["sha256"], entry["bytes"], guard
     ):
         return Damaged((part.name,))
-    previous = PreviousVersion(newest, described, ())
+    previous = PreviousVersion(newest, {"files": files}, ())
     shards = []
     for shard in published.shards(job.out, part.file):
         unchanged: tuple[PublishedFile, ...] = previous.files(shard.files)
@@ -159,17 +160,20 @@ def _rows(
     """All rows of a part, in the order of its groups."""
     schema = shard_decisions.row_schema(job)
     pieces, at = [], 0
-    for each in members:
-        if each.fresh:
+    for is_fresh, some in groupby(members, lambda each: each.fresh):
+        run = [*some]
+        count = sum(each.count for each in run)
+        if is_fresh:
             assert fresh is not None
-            piece = fresh.slice(at, each.count)
-            at += each.count
-            piece = _in_split(piece, each.split)
-        else:
+            splits = np.repeat([each.split for each in run], [each.count for each in run])
+            piece = _in_splits(fresh.slice(at, count), pa.array(splits, pa.string()))
+            at += count
+        else:  # one after the other in the previous version, too
             assert previous is not None
             assert previous.rows is not None
-            first, count = previous.places[each.split, each.before or 0]
-            piece = previous.rows.slice(first, count)
+            firsts = [previous.places[each.split, each.before or 0][0] for each in run]
+            slices = zip(firsts, (each.count for each in run), strict=True)
+            piece = pa.concat_tables(previous.rows.slice(*each) for each in _runs(slices))
             for field in schema:
                 if field.name not in piece.column_names:
                     piece = piece.append_column(field, pa.nulls(count, field.type))
@@ -178,8 +182,20 @@ def _rows(
     return pa.concat_tables(pieces).combine_chunks().cast(schema)
 
 
-def _in_split(rows: pa.Table, split: str) -> pa.Table:
+def _runs(slices: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """(first row, rows), with neighbours put together: each slice costs some time for a column."""
+    held: tuple[int, int] | None = None
+    for first, count in slices:
+        if held is not None and sum(held) == first:
+            held = held[0], held[1] + count
+            continue
+        if held is not None:
+            yield held
+        held = first, count
+    if held is not None:
+        yield held
+
+
+def _in_splits(rows: pa.Table, splits: pa.Array) -> pa.Table:
     at = rows.column_names.index("split")
-    return rows.set_column(
-        at, rows.schema.field("split"), pa.array([split] * len(rows), pa.string())
-    )
+    return rows.set_column(at, rows.schema.field("split"), splits)

@@ -83,7 +83,8 @@ def rule(settings: PackageSettings) -> JsonObject:
     return {
         "one_file_up_to_rows": settings.table_rows,
         "utterances.parquet": f"a part for every {groups_of_part(settings)} tars of a split",
-        "ledger.parquet": "the fewest parts, a power of two, by hash of the recording",
+        "ledger.parquet": "the fewest parts, a power of two, by hash of the recording; what is new "
+        "since then in parts of its own, joined eight at a time",
     }
 
 

@@ -4,7 +4,8 @@
     OUT/manifests/package/published/guards.json      size, time and inode of its files
     OUT/manifests/package/published/<sha256[:16]>.arrow
                                                      of a part: DIGESTS of its clips in order, and
-                                                     its groups and output shards
+                                                     its groups and output shards; and what
+                                                     `ledger_notes.py` keeps of the ledger
 
 Only a help: where it is gone or of another version, it is made again from `utterances.parquet`.
 """
@@ -15,7 +16,8 @@ import hashlib
 import io
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +28,7 @@ from numpy.typing import NDArray
 
 from tasks import storage
 from tasks.checkpoints.manifest import Row
-from tasks.dataset import datacard
+from tasks.dataset import datacard, versions
 from tasks.dataset.proved import Proved
 from tasks.formats import OutputShard
 from tasks.json_types import JsonObject
@@ -171,13 +173,27 @@ def _bare(shard: OutputShard) -> OutputShard:
     )
 
 
-def guards(out: Path, version: Path) -> dict[str, str]:
-    """Guards of the version's files, by their names in it, as they were when it was published."""
+def guards(out: Path, version: Path) -> Mapping[str, str]:
+    """Guards of the version's files, by their names in it, as they were when it was published. Not
+    to be changed: a process parses them once."""
     try:
-        told = json.loads(storage.read(home(out) / GUARDS))
+        told = _parsed(storage.read(home(out) / GUARDS))
     except (OSError, ValueError):
         return {}
-    return dict(told["guards"]) if told.get("version") == version.name else {}
+    found: Mapping[str, str] = told["guards"] if told.get("version") == version.name else {}
+    return found
+
+
+@lru_cache(maxsize=1)
+def _parsed(text: bytes) -> JsonObject:
+    told: JsonObject = json.loads(text)
+    return told
+
+
+def guard(out: Path, version: Path, name: str) -> str:
+    """The guard of one file; empty where this version is to read it."""
+    again = read_again(name, versions.number(version))
+    return "" if again else guards(out, version).get(name, "")
 
 
 def save_guards(out: Path, version: Path) -> None:
@@ -192,18 +208,24 @@ def read_again(name: str, version: int) -> bool:
     return (zlib.crc32(name.encode()) + version) % EVERY == 0
 
 
-def save(out: Path, parts: Sequence[tuple[str, str | bytes]], seal: str, seed: int) -> None:
-    """Note the newest version: (name, file or its bytes) of each part. Only while holding OUT's
-    lock."""
+def save(
+    out: Path,
+    parts: Sequence[tuple[str, str | bytes]],
+    ledger: Sequence[tuple[str, str]],
+    seal: str,
+    seed: int,
+) -> None:
+    """Note the newest version: (name, file or its bytes) of each part, (name, file) of each of the
+    ledger. Only while holding OUT's lock."""
     names = []
     for name, file in parts:
         if isinstance(file, bytes):
             data, file = file, f"{hashlib.sha256(file).hexdigest()[:16]}.arrow"
             storage.write_atomic(home(out) / file, data)
         names.append([name, file])
-    noted = {"sealed": seal, "seed": seed, "parts": names}
+    noted = {"sealed": seal, "seed": seed, "parts": names, "ledger": ledger}
     storage.write_atomic(home(out) / "version.json", json.dumps(noted).encode())
-    kept = {file for _, file in names}
+    kept = {file for _, file in (*names, *ledger)}
     for path in storage.names(home(out), ".arrow"):
         if path.name not in kept:
             storage.remove(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import nsmallest
 from pathlib import Path
 
 from tasks import plugins
@@ -10,6 +11,7 @@ from tasks.accounting import broken, summary
 from tasks.accounting.broken import Broken, Listed
 from tasks.accounting.summary import Totals
 from tasks.checkpoints import manifest
+from tasks.dataset import versions
 from tasks.errors import NothingLeft, RunError, TooManyFailed
 from tasks.job import Job
 from tasks.packaging.ledger_notes import Portion
@@ -42,7 +44,7 @@ def _remedy(job: Job) -> str:
 
 
 def _check_removed(job: Job, portions: Sequence[Portion], newest: Path) -> None:
-    before = sum(portion.before for portion in portions)
+    before: int = versions.described(newest)["recordings"]["in"]
     gone = sum(len(portion.gone) for portion in portions)
     limit = job.package.max_removed_fraction
     if before and gone / before > limit:
@@ -84,7 +86,14 @@ def _check_failed(job: Job, totals: Totals, portions: Sequence[Portion]) -> None
     free = exempt(job)
     strict = [counts for name, counts in totals.recordings.items() if name not in free]
     count, failed = (sum(column) for column in zip((0, 0), *strict, strict=True))
-    first = sorted(each for portion in portions for each in portion.broken)[: broken.FIRST]
+    named = (
+        each
+        for portion in portions
+        for dataset, some in portion.broken.items()
+        for each in some
+        if dataset not in free
+    )
+    first = nsmallest(broken.FIRST, named)
     _check_fraction(job, count, failed, first)
 
 

@@ -21,8 +21,9 @@ from tasks.dataset import versions
 from tasks.errors import RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import decided, seeded, selection, speakers, splits
-from tasks.packaging.decided import SLOT, VOICE, Group
+from tasks.packaging import accounts, decided, seeded, selection, speakers, splits
+from tasks.packaging.accounts import ACCOUNT, ACCOUNTED, KEY
+from tasks.packaging.decided import VOICE, Group
 from tasks.packaging.speakers import Numbers, Speakers
 from tasks.schema import UTTERANCES
 from tasks.settings.portions import REST
@@ -31,8 +32,8 @@ from tasks.storage import tables
 Ints = NDArray[np.int64]
 Codes = NDArray[np.uint64]
 
-#: Verdicts that come last, with the slots of their recordings.
-VERDICTS = pa.schema([*outcomes.SCHEMA, pa.field(SLOT, pa.uint32())])
+#: Verdicts that come last, with what the ledger knows their clips by.
+VERDICTS = pa.schema([*outcomes.SCHEMA, *((n, pa.uint64()) for n in (KEY, ACCOUNT, ACCOUNTED))])
 JUDGED, CHOSEN = "verdicts.arrow", "chosen.arrow"
 #: Columns of a row that splits and weights go by.
 SELECTING = (
@@ -123,9 +124,8 @@ def _check_ids(groups: Sequence[Group], clips: Clips) -> None:
 def choose(job: Job, scratch: Path) -> JsonObject:
     """Which clips are packaged: their table is saved in `scratch`, and that of the verdicts.
 
-    Returns `{"frozen", "split_lists", "judged", "changed", "ledger"}`: bounds and lists for
-    dataset.json, groups with a verdict by their numbers, shards with recordings that changed during
-    the run, and rows of the ledger.
+    Returns `{"frozen", "split_lists", "judged", "changed"}`: bounds and lists for dataset.json,
+    groups with a verdict by their numbers, and shards with recordings that changed during the run.
     """
     groups = decided.listed(job, scratch)
     newest = versions.newest(job.out)
@@ -170,7 +170,6 @@ def choose(job: Job, scratch: Path) -> JsonObject:
         "split_lists": lists,
         "judged": pc.unique(whole["group"]).to_pylist(),
         "changed": [shard for each in groups for shard in each.facts["changed"]],
-        "ledger": sum(each.facts["ledger"] for each in groups),
     }
 
 
@@ -258,20 +257,26 @@ def _table(
     some = clips.take(places)
     rows = rows_of(groups, some, ("id", "recording"))
     table = outcomes.as_table(dict(zip(rows["id"].to_pylist(), said, strict=True)))
-    table = table.append_column(VERDICTS.field(SLOT), pa.array(decided.slots(rows["recording"])))
+    table = table.append_column(KEY, pa.array(accounts.keys_of(rows["recording"])))
+    told = rows_of(groups, some, (ACCOUNT, ACCOUNTED), "digests.arrow")
+    for name in told.column_names:
+        table = table.append_column(name, told[name])
     return table.append_column("group", pa.array(some.group))
 
 
-def rows_of(groups: Sequence[Group], clips: Clips, columns: Sequence[str]) -> pa.Table:
-    """These columns of the rows of some clips, in their order."""
+def rows_of(
+    groups: Sequence[Group], clips: Clips, columns: Sequence[str], name: str = "rows.arrow"
+) -> pa.Table:
+    """These columns of the rows of some clips, in their order; of the table `name`."""
     order = np.argsort(clips.group, kind="stable")
     found = []
     edges = np.searchsorted(clips.group[order], np.arange(len(groups) + 1))
     for number in np.unique(clips.group).tolist():
         rows = clips.row[order[edges[number] : edges[number + 1]]]
-        found.append(groups[number].table("rows.arrow", columns).select(columns).take(rows))
+        found.append(groups[number].table(name, columns).select(columns).take(rows))
     if not found:
-        return pa.schema([UTTERANCES.field(name) for name in columns]).empty_table()
+        schema = UTTERANCES if name == "rows.arrow" else decided.DIGESTS
+        return pa.schema([schema.field(name) for name in columns]).empty_table()
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     return pa.concat_tables(found).take(back)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tasks import plugins
 from tasks.audio import Clip
 from tasks.checkpoints import verdicts
+from tasks.plugins.contracts import Filter
 from tasks.plugins.rules import judge
 from tasks.recording import turns
 from tasks.recording.faults import Fault, touching
 from tasks.recording.turns import Turn
 from tasks.schema import Row
-from tasks.settings import Plugin
+from tasks.settings import Plugin, StageSettings
 
 
 class WholeRecording(NamedTuple):
@@ -43,8 +44,7 @@ def after_all(
         turns=None if whole.turns is None else turns.within(whole.turns, start, end),
     )
     found: dict[str, float | None] = {}
-    for plugin in filters:
-        module, settings = plugins.resolve("filters", plugin)
+    for _, module, settings in _resolved(tuple(filters)):
         if module.AFTER_ALL:
             found.update(module.measure(clip, settings))
     return found
@@ -67,11 +67,11 @@ def measured(
 
     `read`: what `reading` has found of it already."""
     found = Measured({}, {})
-    rules = verdicts.cheap_rules(tuple(filters))
-    for plugin in sorted(filters, key=verdicts.costly):
-        if verdicts.costly(plugin) and not measure_all and judge(found.measures, rules) is not None:
-            break
-        module, settings = plugins.resolve("filters", plugin)
+    for plugin, module, settings in _resolved(tuple(filters)):
+        if module.COSTLY and not measure_all:
+            rules = verdicts.cheap_rules(tuple(filters))
+            if judge(found.measures, rules) is not None:
+                break
         known = read.get(f"measure {plugin.use}")
         found.measures.update(module.measure(clip, settings) if known is None else known)
         if module.fingerprint:
@@ -84,13 +84,19 @@ def measured(
 def reading(filters: Sequence[Plugin]) -> dict[str, Callable[[Clip], Any]]:
     """What cheap filters do with a clip, for `Readers`."""
     works: dict[str, Callable[[Clip], Any]] = {}
-    for plugin in filters:
-        module, settings = plugins.resolve("filters", plugin)
-        if not verdicts.costly(plugin):
+    for plugin, module, settings in _resolved(tuple(filters)):
+        if not module.COSTLY:
             works[f"measure {plugin.use}"] = partial(_with, settings, module.measure)
             if module.fingerprint:
                 works[f"fingerprint {plugin.use}"] = partial(_with, settings, module.fingerprint)
     return works
+
+
+@lru_cache(maxsize=64)  # checking settings takes as long as a measure of a short clip
+def _resolved(filters: tuple[Plugin, ...]) -> tuple[tuple[Plugin, Filter, StageSettings], ...]:
+    """Filters with their settings, cheap ones first."""
+    ordered = sorted(filters, key=verdicts.costly)
+    return tuple((plugin, *plugins.resolve("filters", plugin)) for plugin in ordered)
 
 
 def _with(settings: Any, work: Callable[[Clip, Any], Any], clip: Clip) -> Any:

@@ -77,11 +77,11 @@ def shards_for(utterances: int) -> int:
     return -(-utterances // (SHARD * UTTERANCES))
 
 
-def make(job: Job, number: int) -> str:
-    """Commit all checkpoints of one shard; returns its name."""
+def make(job: Job, number: int, size: int = SHARD) -> str:
+    """Commit all checkpoints of one shard of `size` recordings; returns its name."""
     chance = np.random.default_rng(number)
     name = f"shard-{number:06d}"
-    recordings = [_recording(number, at, chance) for at in range(SHARD)]
+    recordings = [_recording(number, at, chance) for at in range(size)]
     manifest.commit(job.out, "shard", name, recordings, RECORDINGS, {})
     cuts = [row for each in recordings for row in _cuts(job, each, chance)]
     _commit(job, "filter", name, cuts)

@@ -1,11 +1,11 @@
-"""The two calls of package that hold something of every clip: CPU seconds, memory.
+"""The calls of package that hold something of every clip, or recording: CPU seconds, memory.
 
     python -m tests.bench.whole_corpus [10000000] [--json]
 
-`whole.choose` and `package.gather` of a first version, then of a night in which every 300th group
-of work shards is new, each in a process of its own. What they read is made here: digests of clips
-of 1 to 9 s, as workers would have decided them, and the notes on the version before. No row is
-made, and nothing is published.
+`whole.choose`, `ledger_layout.plan` and `package.gather` of a first version, then of a night in
+which every 300th group of work shards is new, each in a process of its own. What they read is made
+here: digests of clips of 1 to 9 s and of recordings of ten clips, as workers would have decided
+them, and the notes on the version before. No row is made, and nothing is published.
 """
 
 from __future__ import annotations
@@ -22,13 +22,11 @@ import numpy as np
 import pyarrow as pa
 
 from tasks import package, recipe
-from tasks.accounting import summary
-from tasks.accounting.summary import Totals
 from tasks.dataset import datacard
 from tasks.job import Job
-from tasks.packaging import decided, ledger_notes, published, whole
+from tasks.packaging import accounts, decided, ledger_layout, ledger_notes, published, whole
 from tasks.packaging.decided import DIGESTS, Group
-from tasks.packaging.ledger_notes import Portion
+from tasks.packaging.ledger_notes import Written
 from tests.bench import _scale_out
 from tests.bench._measured import MIB
 from tests.bench.scale import in_process
@@ -49,25 +47,47 @@ def make(job: Job, number: int) -> Group:
         **codes,
         "samples": chance.integers(RATE, 9 * RATE, CLIPS),
         "rate": np.full(CLIPS, RATE, np.int32),
-        decided.SLOT: chance.integers(0, 2**32, CLIPS, np.uint32),
+        "account": codes["low"],
+        "accounted": codes["low"],
         "dataset": pa.array(["c"] * CLIPS).dictionary_encode(),
     }
-    data = decided.arrow_bytes(pa.table(columns, schema=DIGESTS))
-    (home / "digests.arrow").write_bytes(data)
-    files = {"digests.arrow": hashlib.sha256(data).hexdigest()[:16]}
+    tables = {
+        "digests.arrow": pa.table(columns, schema=DIGESTS),
+        "accounts.arrow": _accounts(chance),
+    }
+    files = {}
+    for name, table in tables.items():
+        data = decided.arrow_bytes(table)
+        (home / name).write_bytes(data)
+        files[name] = hashlib.sha256(data).hexdigest()[:16]
     facts = {"files": files, "rows": CLIPS, "ledger": 2 * CLIPS, "changed": [], "slices": []}
     (home / "facts.json").write_text(json.dumps(facts))
     return Group(home, (f"shard-{number:06d}",))
 
 
-def gather(job: Job, scratch: Path, version: int) -> dict[str, Any]:
-    """`package.gather` after `choose`, with the counts of a ledger of one portion."""
-    counts = {"c": (CLIPS, 0)}
-    nothing = Portion(Totals(summary.SUMS.empty_table(), counts), str(version), 0, [], [], ("", 0))
-    ledger_notes.note(scratch, 0, nothing)
-    chosen = {"frozen": {}, "split_lists": {}, "changed": [], "ledger": 0}
-    found = package.gather(job, scratch, scratch.parent / "staging", chosen, 1)
-    return {name: found[name] for name in ("fingerprint", "parts", "needed", "balance")}
+def _accounts(chance: np.random.Generator) -> pa.Table:
+    count = CLIPS // 10
+    keys, digests = chance.integers(0, 2**64, (2, count), np.uint64)
+    columns = [np.sort(keys), digests, np.full(count, 20), np.zeros(count, bool)]
+    return pa.table([*columns, columns[-1]], schema=accounts.ACCOUNTS)
+
+
+def plan(job: Job, scratch: Path) -> dict[str, Any]:
+    """`ledger_layout.plan` after `choose`."""
+    return ledger_layout.plan(job, scratch, judged=False)
+
+
+def gather(job: Job, scratch: Path, digest: str) -> dict[str, Any]:
+    """`package.gather` after these, with the counts of a ledger of one part."""
+    told = {"sums": [], "recordings": {"c": (CLIPS, 0)}, "broken": {}}
+    every = (each.table("accounts.arrow") for each in decided.listed(job, scratch))
+    table = pa.concat_tables(every).replace_schema_metadata({"told": json.dumps(told)})
+    name = f"{ledger_notes.FILE}/part-00000.parquet"
+    noted = Written(name, ("", 0), ledger_notes.save(job.out, table), [])
+    ledger_notes.note(scratch, 0, [noted])
+    chosen: dict[str, Any] = {"frozen": {}, "split_lists": {}, "changed": []}
+    found = package.gather(job, scratch, scratch.parent / "staging", chosen, digest)
+    return {name: found[name] for name in ("fingerprint", "parts", "needed", "balance", "ledger")}
 
 
 def publish(job: Job, scratch: Path, gathered: dict[str, Any]) -> None:
@@ -87,11 +107,12 @@ def publish(job: Job, scratch: Path, gathered: dict[str, Any]) -> None:
         "settings": recipe.settings_of(job),
         "formats": {"tests.bench._scale_format": 1},
         "frozen": {},
+        "recordings": {"in": 1},
         "files": {},
     }
     (version / "dataset.json").write_bytes(datacard.sealed(described))
     seal = json.loads((version / "dataset.json").read_text())[datacard.SEAL]
-    published.save(job.out, told, seal, job.package.seed)
+    published.save(job.out, told, gathered["ledger"], seal, job.package.seed)
 
 
 def steps(job: Job, scratch: Path, clips: int) -> Iterator[tuple[str, int, float, int]]:
@@ -102,7 +123,9 @@ def steps(job: Job, scratch: Path, clips: int) -> Iterator[tuple[str, int, float
         count = CLIPS * len(groups)
         _, cpu, rss = in_process(whole.choose, job, scratch)
         yield f"{name}: choose", count, cpu, rss
-        gathered, cpu, rss = in_process(gather, job, scratch, name == "night")
+        planned, cpu, rss = in_process(plan, job, scratch)
+        yield f"{name}: ledger", count, cpu, rss
+        gathered, cpu, rss = in_process(gather, job, scratch, planned["fingerprint"])
         yield f"{name}: gather", count, cpu, rss
         if name == "first version":
             publish(job, scratch, gathered)

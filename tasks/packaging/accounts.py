@@ -1,0 +1,81 @@
+"""The ledger in some bytes a recording: by these a new version knows what it need not write again.
+
+A recording's digest is the sum of those of its rows, so that a verdict on one clip changes it
+without the others being read.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tasks.accounting.summary import REMOVED
+from tasks.corpuswide import outcomes
+from tasks.packaging import canonical, seeded
+from tasks.schema import LEDGER
+
+KEY = "key"  # hash of a row's recording
+ACCOUNT, ACCOUNTED = "account", "accounted"  # of a clip's row, before its outcome and with it
+ACCOUNTS = pa.schema(
+    {
+        KEY: pa.uint64(),
+        "digest": pa.uint64(),
+        "rows": pa.int32(),
+        "overlaps": pa.bool_(),  # spans of the recording overlap
+        "removed": pa.bool_(),  # it has left its source
+    }
+)
+BEFORE = [name for name in LEDGER.names if name not in outcomes.COLUMNS]
+
+Codes = NDArray[np.uint64]
+
+
+def keys_of(recordings: pa.ChunkedArray) -> Codes:
+    """The hash of each row's recording; uint64 [rows]."""
+    coded = recordings.combine_chunks().dictionary_encode()
+    hashes = seeded.draws("recording", coded.dictionary.to_pylist())
+    found: Codes = hashes[coded.indices.to_numpy(zero_copy_only=False)]
+    return found
+
+
+def of_ledger(ledger: pa.Table) -> pa.Table:
+    """ACCOUNTS of the recordings of a ledger, or of a portion of it, sorted by key."""
+    keys, at = np.unique(keys_of(ledger["recording"]), return_inverse=True)
+    digest = np.zeros(len(keys), np.uint64)
+    np.add.at(digest, at, _with_outcome(_before_outcome(ledger), ledger))
+    overlaps = pc.greater(ledger["overlap_samples"], 0).to_numpy()
+    removed = pc.fill_null(pc.equal(ledger["reason"], REMOVED), False).to_numpy()
+    columns = [
+        keys,
+        digest,
+        np.bincount(at, minlength=len(keys)),
+        np.bincount(at, overlaps, len(keys)) > 0,
+        np.bincount(at, removed, len(keys)) > 0,
+    ]
+    return pa.table(columns, schema=ACCOUNTS)
+
+
+def of_clips(ids: pa.ChunkedArray, ledger: pa.Table) -> tuple[Codes, Codes]:
+    """ACCOUNT and ACCOUNTED of the ledger's rows of packaged clips."""
+    rows = ledger.filter(pc.equal(ledger["outcome"], "packaged"))
+    rows = rows.take(pc.index_in(ids, rows["utterance"]))
+    before = _before_outcome(rows)
+    return before, _with_outcome(before, rows)
+
+
+def changes(verdicts: pa.Table) -> Codes:
+    """What verdicts (of outcomes.COLUMNS, with ACCOUNT and ACCOUNTED of their clips) add to the
+    digests of their recordings, where spans do not overlap."""
+    then, before = (verdicts[name].to_numpy() for name in (ACCOUNTED, ACCOUNT))
+    found: Codes = _with_outcome(before, verdicts) - then
+    return found
+
+
+def _before_outcome(rows: pa.Table) -> Codes:
+    return canonical.folded(np.zeros(len(rows), np.uint64), rows, BEFORE)
+
+
+def _with_outcome(before: Codes, rows: pa.Table) -> Codes:
+    return canonical.folded(before, rows, outcomes.COLUMNS)

@@ -1,0 +1,81 @@
+"""Rows of a ledger: their order, and what corpus-wide verdicts make of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tasks.accounting import ledger as accounts
+from tasks.accounting.summary import REMOVED
+from tasks.corpuswide import outcomes
+from tasks.schema import LEDGER
+
+#: What the row of a recording that has left its source keeps.
+NAMES = ("recording", "source_path", "dataset", "sample_rate")
+
+
+def judged(table: pa.Table, verdicts: pa.Table) -> pa.Table:
+    """The ledger with verdicts entered. Where spans overlap, samples move to another span."""
+    if not verdicts.num_rows:
+        return table
+    overlapping = outcomes.overlapping(table)
+    hit = pc.is_in(table["utterance"], verdicts["id"])
+    moved = pc.unique(
+        table["recording"].filter(pc.and_(hit, pc.is_in(table["recording"], overlapping)))
+    )
+    table = outcomes.entered(table, "utterance", verdicts)
+    if not len(moved):
+        return table
+    inside = pc.is_in(table["recording"], moved)
+    by_recording: dict[str, list[dict[str, Any]]] = {}
+    for row in table.filter(inside).to_pylist():
+        by_recording.setdefault(row["recording"], []).append(row)
+    rows = [row for some in by_recording.values() for row in accounts.assigned_again(some)]
+    again = pa.Table.from_pylist(rows, schema=table.schema)
+    return pa.concat_tables([table.filter(pc.invert(inside)), again])
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """A ledger by recording, start, end and utterance."""
+    if not table.num_rows:
+        return table
+    rank = _rank(table["recording"])
+    start, end = table["start"].to_numpy(), table["end"].to_numpy()
+    order = np.lexsort((end, start, rank))
+    columns = [column[order] for column in (rank, start, end)]
+    same = np.logical_and.reduce([column[1:] == column[:-1] for column in columns])
+    if same.any():  # then the utterances decide
+        by = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
+        return table.take(pc.sort_indices(table, sort_keys=by))
+    return table.take(order)
+
+
+def _rank(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    """The place of each row's value among all values, sorted."""
+    coded = column.combine_chunks().dictionary_encode()
+    order = pc.sort_indices(coded.dictionary).to_numpy()
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    found: NDArray[np.int64] = rank[coded.indices.to_numpy(zero_copy_only=False)]
+    return found
+
+
+def removed(table: pa.Table) -> pa.Table:
+    """A row of no seconds for each recording of a ledger, as it has left its source."""
+    rows = table.filter(pa.array(_first_of_each(table["recording"]))).select(NAMES)
+    nothing = {"start": 0.0, "end": 0.0, "samples": 0, "seconds": 0.0, "overlap_samples": 0}
+    outcome = {"outcome": "dropped", "stage": "shard", "reason": REMOVED}
+    told = [{**row, **nothing, **outcome} for row in rows.to_pylist()]
+    return pa.Table.from_pylist(told, schema=LEDGER)
+
+
+def _first_of_each(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Whether a row is the first with its value, where equal ones stand together."""
+    first = np.ones(len(column), bool)
+    whole = column.combine_chunks()
+    first[1:] = pc.not_equal(whole[1:], whole[:-1]).to_numpy(zero_copy_only=False)
+    return first

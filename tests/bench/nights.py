@@ -1,0 +1,170 @@
+"""Many small nights: what package costs on each of them, and what it leaves on disk.
+
+    python -m tests.bench.nights [--start 10000] [--nights 365] [--recordings 6] [--shards 1]
+                                 [--profile NIGHT ...] [--json]
+
+A synthetic OUT (`_scale_out.py`) of `start` utterances is published; then each night adds so many
+recordings in so many new shards, and publishes again. A night is a process of its own with the
+libraries loaded, so that nothing is remembered but what lies on disk; its CPU seconds are those of
+everything after the chains: listing OUT, deciding, laying out, writing, publishing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import json
+import multiprocessing
+import os
+import pstats
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tasks import lean, publishing
+from tasks.callers import Here
+from tasks.checkpoints import manifest
+from tasks.checkpoints.index import Index
+from tasks.job import Done, Job
+from tasks.stages.stage import PER_SHARD
+from tasks.up_to_date import UpToDate
+from tests import memory
+from tests.bench import _scale_out
+from tests.bench._measured import MIB, forget_peak
+
+#: What a night need not import.
+LOADED = [
+    *("pyarrow.parquet", "tasks.publishing", "tests.bench._scale_out", "tests.bench._scale_format"),
+    *("tasks.filters.duration", "tasks.filters.silence", "tasks.filters.clipping"),
+]
+AROUND = 5  # nights whose median is compared
+
+
+class Timed(Here):
+    """Calls in this process, with the CPU seconds of each function."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = {}
+
+    def call(self, work: Callable[..., Any], *args: Any) -> Any:
+        began = time.process_time()
+        result = work(*args)
+        name = f"{work.__module__.rpartition('.')[2]}.{work.__name__}"
+        self.spent[name] = self.spent.get(name, 0.0) + time.process_time() - began
+        return result
+
+    def map(self, work: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
+        return [self.call(work, *each) for each in args]
+
+
+def night(job: Job, first: int, shards: int, recordings: int) -> None:
+    """Checkpoints of what a night brings."""
+    for number in range(first, first + shards):
+        _scale_out.make(job, number, recordings)
+
+
+def package(job: Job, profiled: bool) -> dict[str, Any]:
+    """Everything of a run after its chains."""
+    lean.without_pandas()
+    caller = Timed()
+    forget_peak()
+    profile = cProfile.Profile()
+    if profiled:
+        profile.enable()
+    began = time.process_time()
+    shards = manifest.shards(job.out)
+    state = UpToDate(job, shards, Index(job.out))
+    for shard in shards:
+        if state.items(shard) is None:
+            state.record([Done(stage, shard, 0, 1) for stage in PER_SHARD])
+    published = publishing.publish(job, shards, caller, caller.listing(job), state)
+    cpu = time.process_time() - began
+    if profiled:
+        profile.disable()
+        pstats.Stats(profile).sort_stats("cumulative").print_stats(70)
+    assert published.new
+    there = {name: round(seconds, 3) for name, seconds in caller.spent.items()}
+    there["flow"] = round(cpu - sum(caller.spent.values()), 3)
+    return {"cpu_seconds": round(cpu, 3), "rss_mb": round(memory.peak() / MIB), "steps": there}
+
+
+def _alone(work: Callable[..., Any], *args: Any) -> Any:
+    """A call in a new process, which has loaded the libraries already."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(LOADED)
+    with ProcessPoolExecutor(1, context) as pool:
+        return pool.submit(work, *args).result()
+
+
+def _on_disk(out: Path) -> dict[str, int]:
+    files = [Path(folder) / name for folder, _, names in os.walk(out) for name in names]
+    inodes = {(status.st_ino, status.st_size) for status in map(os.lstat, files)}
+    versions = out / "datasets"
+    kept = [each for each in versions.iterdir() if not each.is_symlink()]
+    newest = sorted(kept)[-1]
+    return {
+        "versions": len(kept),
+        "files": len(files),
+        "files_of_newest": sum(1 for each in newest.rglob("*") if each.is_file()),
+        "inodes": len(inodes),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--start", type=int, default=10_000)
+    parser.add_argument("--nights", type=int, default=365)
+    parser.add_argument("--recordings", type=int, default=6, help="of each shard of a night")
+    parser.add_argument("--shards", type=int, default=1, help="of a night")
+    parser.add_argument("--set", action="append", default=[], help="package.KEY=VALUE")
+    parser.add_argument("--profile", type=int, nargs="*", default=[])
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"  # as workers have it; it also is Arrow's number of threads
+    home = Path(tempfile.mkdtemp(prefix="nights-"))
+    try:
+        _nights(options, home / "out")
+    finally:
+        shutil.rmtree(home)
+
+
+def _nights(options: argparse.Namespace, out: Path) -> None:
+    chosen = [each.removeprefix("package.").partition("=") for each in options.set]
+    job = _scale_out.job(out, {name: yaml.safe_load(value) for name, _, value in chosen})
+    first = _scale_out.shards_for(options.start)
+    _alone(night, job, 0, first, _scale_out.SHARD)
+    spent: list[float] = []
+    for number in range(options.nights + 1):
+        line = {"night": number, **_alone(package, job, number in options.profile)}
+        spent.append(line["cpu_seconds"])
+        if number % 10 == 0 or number == options.nights:
+            _say({**line, **_on_disk(out)}, options.json)
+        if number < options.nights:
+            _alone(night, job, first, options.shards, options.recordings)
+            first += options.shards
+    early = spent[max(10 - AROUND, 1) : 10 + AROUND + 1]
+    late = spent[-2 * AROUND - 1 :]
+    tenth, last = statistics.median(early), statistics.median(late)
+    _say(
+        {
+            "around_night_10": round(tenth, 3),
+            f"around_night_{options.nights - AROUND}": round(last, 3),
+            "ratio": round(last / tenth, 2),
+        },
+        options.json,
+    )
+
+
+def _say(line: dict[str, Any], as_json: bool) -> None:
+    print(json.dumps(line) if as_json else line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -23,7 +23,7 @@ from tasks.errors import ItemError
 from tasks.job import Job
 from tasks.plugins.contracts.segmenters import Heard
 from tasks.recording import Locator, TimedWord
-from tasks.segmenters import _matching, _pauses, _spoken, aligned
+from tasks.segmenters import _matching, _pauses, _places, _spoken, aligned
 from tasks.settings import Plugin, Source
 from tasks.stages import hearing
 from tests import corpus
@@ -160,7 +160,7 @@ def test_a_sentence_whose_end_was_not_heard_is_doubtful() -> None:
     said = [s.rstrip(".") for s in ENGLISH[:6]]
     said[2] = " ".join(said[2].split()[:-1])
     found = _spoken.spoken(" ".join(ENGLISH[:6]), timed(said)[0])
-    assert [s.match <= _spoken.DOUBTFUL for s in found] == [n == 2 for n in range(6)]
+    assert [s.match <= _places.DOUBTFUL for s in found] == [n == 2 for n in range(6)]
 
 
 def test_edges_of_speech_go_by_its_own_level() -> None:
@@ -194,7 +194,7 @@ def test_no_word_is_taken_from_beyond_a_pause(monkeypatch: pytest.MonkeyPatch) -
     said = ["bananas and apples grow on other planets Nathan", "egyptian background of the bondage"]
     heard, speech = timed(said)
     found = _spoken.spoken(text, heard)
-    assert found[1].match <= _spoken.DOUBTFUL
+    assert found[1].match <= _places.DOUBTFUL
     assert found[1].span
     assert found[1].span[0] >= speech[0][1]
     monkeypatch.setattr(_pauses, "FAR", 10.0)
@@ -237,14 +237,65 @@ def test_a_part_of_a_longer_sentence_is_doubtful(said: list[str], sure: bool) ->
     """Beside it somebody goes on speaking, and not the sentence before or behind it."""
     heard, _ = timed(said)
     found = _spoken.spoken("This comes first. Lobster Newberg salad. That comes last.", heard)
-    assert [s.match for s in found[1:]] == [1.0 if sure else _spoken.DOUBTFUL, 1.0]
+    assert [s.match for s in found[1:]] == [1.0 if sure else _places.DOUBTFUL, 1.0]
 
 
 def test_a_sentence_does_not_take_the_first_words_of_the_next() -> None:
     heard, _ = timed(["This comes first", "But by printers in many cities"])
     found = _spoken.spoken("This comes first. But by. But by printers in many cities.", heard)
-    assert found[1].match <= _spoken.DOUBTFUL
+    assert found[1].match <= _places.DOUBTFUL
     assert found[0].match == 1.0
+
+
+def test_words_said_twice_are_those_beside_what_goes_on() -> None:
+    """The longest common subsequence may begin with words of what is only heard."""
+    said = ["the forms that they had of one", "the forms of printed letters should be beautiful"]
+    text = said[1].split()
+    found = dict(_matching.pairs(text, " ".join(said).split()))
+    assert [found[n] for n in range(8)] == [*range(7, 15)]
+    ends = dict(_matching.pairs(text, f"{said[1]} and so were letters beautiful".split()))
+    assert [ends[n] for n in range(8)] == [*range(8)]
+
+
+def test_a_word_heard_too_much_before_a_sentence_is_part_of_it() -> None:
+    text = "Imitates a much freer hand which is simpler and rounder"
+    heard, speech = timed(["This comes first", f"It {text.lower()}"])
+    found = _spoken.spoken(f"This comes first. {text}.", heard)
+    assert found[1].match > 0.9
+    assert found[1].span
+    assert found[1].span[0] == pytest.approx(speech[1][0] - _pauses.PAD)
+    short, _ = timed(["This comes first", "That lobster newberg"])
+    assert _spoken.spoken("This comes first. Lobster newberg.", short)[1].match < 0.7
+
+
+@pytest.mark.parametrize(("word", "sure"), [("minutes", True), ("minutes or more", False)])
+def test_a_last_word_misheard_before_a_pause_is_taken_for_it(word: str, sure: bool) -> None:
+    heard, speech = timed(["The dose for an adult is ten " + word, "Something else is told here"])
+    found = _spoken.spoken("The dose for an adult is ten grains.", heard)
+    assert (found[0].match > 0.7) == sure
+    assert found[0].span
+    assert (found[0].span[1] > speech[0][1]) == sure
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_words_set_in_the_place_of_lost_ones_are_doubtful(lost: bool) -> None:
+    """The recogniser lost the name at the end of the first sentence, which stands alone between two
+    long pauses, and gave its time to the first word of the second."""
+    words = ["our", "duty", "as", "we", "understand", "it", *([] if lost else ["Lincoln"])]
+    at = [TimedWord(w, 1 + 0.3 * n, 1.3 + 0.3 * n) for n, w in enumerate(words[:6])]
+    if lost:
+        at += [TimedWord("The", 3.8, 4.2), TimedWord("Egyptian", 4.2, 6.6)]
+    else:
+        at += [TimedWord("Lincoln", 3.8, 4.2), TimedWord("The", 5.6, 6.1)]
+        at += [TimedWord("Egyptian", 6.1, 6.6)]
+    at += [TimedWord("background", 6.6, 7.1), TimedWord("came", 7.1, 7.5)]
+    heard = Heard(tuple(at), ((1.0, 2.8), (3.8, 4.3), (6.0, 7.5)), "en")
+    found = _spoken.spoken(
+        "Our duty as we understand it Lincoln. The Egyptian background came.", heard
+    )
+    assert [s.match for s in found] == [_places.DOUBTFUL if lost else 1.0] * 2
+    alone = _spoken.spoken("The Egyptian background came.", heard)
+    assert (alone[0].match <= _places.DOUBTFUL) == lost, "the second word holds the pause"
 
 
 def recorded(folder: Path) -> tuple[Path, list[str]]:

@@ -22,11 +22,10 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.runtime import flow_run
-from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.cluster.chains import map_chains
 from flows.server import history, server
-from flows.server.server import LocalServer, local_server, using
+from flows.server.server import LocalServer, using
 from tasks.errors import RunError
 
 pytestmark = pytest.mark.server
@@ -79,18 +78,9 @@ def test_history_is_complete_after_the_server_stopped() -> None:
     assert rows == [("Completed", 202)]  # and two entries that stand for the child flows
 
 
-def test_a_configured_api_is_used_and_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> None:
-        raise AssertionError("started a server")
-
-    monkeypatch.setattr(LocalServer, "start", refuse)
-    with temporary_settings({PREFECT_API_URL: "http://prefect.example/api"}), local_server() as url:
-        assert url == "http://prefect.example/api"
-
-
-def test_without_one_a_server_lives_in_the_context_and_on_loopback_only() -> None:
+def test_a_server_lives_in_its_context_and_on_loopback_only() -> None:
     before = {child.pid for child in psutil.Process().children()}
-    with local_server() as url:
+    with LocalServer.start() as made, using(made.wait_ready()) as url:
         assert url.startswith("http://127.0.0.1:")
         assert server.configured_url() == url
         (pid,) = {child.pid for child in psutil.Process().children()} - before

@@ -112,7 +112,8 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "diarizers.segments": {
         "edge_seconds": Entry(THRESHOLD, 0.0),
         "across_recordings": Entry(THRESHOLD, False), "threshold": Entry(THRESHOLD, 0.6),
-        **_AT_TURNS, "cut": Entry(RECIPE, 0.5), "path": Entry(TRANSIENT, "/models"),
+        **_AT_TURNS, "cut": Entry(RECIPE, 0.6), "hop_seconds": Entry(RECIPE, 5.0),
+        "path": Entry(TRANSIENT, "/models"),
     },
     "filters.overlap": {"min": NUMBER, "max": Entry(THRESHOLD, 0.5)},
     "filters.speaker_purity": {
@@ -163,6 +164,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "filters.snr": {"min": NUMBER, "max": NUMBER},
     "filters.dnsmos": {
         "device": Entry(TRANSIENT, "cuda"),
+        "precision": Entry(RECIPE, "int8"),
         "compat": Entry(RECIPE, "emilia"),
         **{f"{side}_{part}": NUMBER for side in ("min", "max") for part in ("sig", "bak", "ovrl")},
     },

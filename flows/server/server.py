@@ -164,17 +164,3 @@ def using(url: str) -> Iterator[str]:
     """Within it, flows and clients of this process use the API at `url`."""
     with temporary_settings({PREFECT_API_URL: url}):
         yield url
-
-
-@contextmanager
-def local_server() -> Iterator[str]:
-    """The URL of the configured API, else of a server that lives in this context.
-
-    Callers with other work to do at the start use `LocalServer.start()` and `using` instead.
-    """
-    url = configured_url()
-    if url:
-        yield url
-        return
-    with LocalServer.start() as server, using(server.wait_ready()):
-        yield server.url

@@ -30,7 +30,39 @@ Pair = tuple[int, int]
 def pairs(text: Sequence[str], heard: Sequence[str]) -> list[Pair]:
     """(index in `text`, index in `heard`) of words that stand for each other, ascending in both;
     equal ones, and those that an edit replaces."""
-    return list(_between(text, heard, (0, 0), (len(text), len(heard)), 0))
+    found = list(_between(text, heard, (0, 0), (len(text), len(heard)), 0))
+    return [(one + n, other + n) for one, other, size in _gathered(text, heard, found)
+            for n in range(size)]  # fmt: skip
+
+
+def _gathered(
+    text: Sequence[str], heard: Sequence[str], found: Sequence[Pair]
+) -> list[tuple[int, int, int]]:
+    """Runs of pairs, (index, index, length), in which words that were heard more than once are
+    those beside the run that goes on with them: there is more than one longest subsequence."""
+    runs: list[tuple[int, int, int]] = []
+    for one, other in found:
+        if runs and (one, other) == (runs[-1][0] + runs[-1][2], runs[-1][1] + runs[-1][2]):
+            runs[-1] = *runs[-1][:2], runs[-1][2] + 1
+        else:
+            runs.append((one, other, 1))
+    kept: list[tuple[int, int, int]] = []  # reversed
+    for one, other, size in reversed(runs):
+        if kept and kept[-1][0] == one + size:
+            first, begin, length = kept[-1]
+            if heard[begin - size : begin] == text[one:first]:
+                kept[-1] = one, begin - size, size + length
+                continue
+        kept.append((one, other, size))
+    runs = []
+    for one, other, size in reversed(kept):
+        if runs and runs[-1][0] + runs[-1][2] == one:
+            first, begin, length = runs[-1]
+            if heard[begin + length : begin + length + size] == text[one : one + size]:
+                runs[-1] = first, begin, length + size
+                continue
+        runs.append((one, other, size))
+    return runs
 
 
 def _between(

@@ -39,11 +39,24 @@ class Pauses:
         parts from these; at most `REACH` more on either side."""
         low, high = first, last + 1
         least, most = max(first - REACH, 0), min(high + REACH, len(words))
-        while low > least and not self._parted(words[low - 1][1], words[low][1]):
+        while low > least and not self.parts(words, low):
             low -= 1
-        while high < most and not self._parted(words[high - 1][1], words[high][1]):
+        while high < most and not self.parts(words, high):
             high += 1
         return low, high
+
+    def parts(self, words: Tokens, token: int) -> bool:
+        """Whether a long pause lies between a token and the one before it."""
+        return self._parted(words[token - 1][1], words[token][1])
+
+    def torn(self, words: Tokens, token: int) -> bool:
+        """Whether a long pause lies within a token's word, before most of it."""
+        index = words[token][1]
+        word = self._words[index]
+        return any(
+            start > word.start and end - start > FAR
+            for start, end in self._within(word.start, (word.start + word.end) / 2)
+        )
 
     def _parted(self, first: int, last: int) -> bool:
         """Whether a long pause lies between two words that follow each other."""

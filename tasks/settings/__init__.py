@@ -10,24 +10,21 @@ from tasks.settings.base import (
     StageSettings,
     role,
 )
+from tasks.settings.package import Format, PackageSettings
 from tasks.settings.portions import Split
 from tasks.settings.sources import AnySource, Source, SourceSettings
 from tasks.settings.stages import (
-    Backend,
     Diarizer,
     Enhancer,
     Filter,
     FilterSettings,
-    Format,
     Level,
-    PackageSettings,
     Resampler,
     ResampleSettings,
     Segmenter,
     ShardSettings,
-    TranscribeSettings,
-    Verdict,
 )
+from tasks.settings.transcribe import Backend, TranscribeSettings, Verdict
 
 __all__ = [
     "SECRET",

@@ -81,6 +81,11 @@ class Plugin(Masked):
         return dict(self.model_extra or {})
 
 
+def named(value: object) -> object:
+    """A plug-in's name alone stands for the plug-in with its defaults."""
+    return {"use": value} if isinstance(value, str) else value
+
+
 class Shelf:
     """In the type of a plug-in or a source: what a form offers, which is one alternative for each
     plug-in with its settings, or for several that have the same.

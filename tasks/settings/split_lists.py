@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.errors import ConfigError
+from tasks.settings.package import PackageSettings
 from tasks.settings.portions import Split
-from tasks.settings.stages import PackageSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from flows.prepare import TaskRuns
 from flows.progress import Progress
 from flows.run.body import result_of
 from flows.run.caller import ClusterCaller
-from flows.server.server import local_server
+from flows.server.server import LocalServer, using
 from tasks import audio, pipeline
 from tasks.job import Job
 from tasks.recording import Locator
@@ -191,7 +191,7 @@ def compare(source: Path, paths: list[Path], hours: float | None) -> str:
 
 def main() -> None:
     home = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.gettempdir())
-    with local_server():
+    with LocalServer.start() as server, using(server.wait_ready()):
         for name, formats in CORPORA.items():
             source = home / f"uttermill-hour-{name}"
             paths = corpus(source, formats)

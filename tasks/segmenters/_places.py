@@ -1,0 +1,206 @@
+"""Where sentences of a text were heard: which of the words heard are theirs, and how sure that is.
+
+A sentence is in doubt where the words at its ends were not heard; where its words are only a part
+of what is said there: on one side somebody goes on speaking, without a pause, and what follows is
+no sentence of the text; and where its first or last words may have been said elsewhere: they were
+set beyond a long pause, into speech of which the words were lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rapidfuzz.distance import Levenshtein
+
+from tasks.segmenters import _matching
+from tasks.segmenters._pauses import Pauses, Tokens
+
+LEAST_MATCH = 0.5  # of the words; below it, a sentence was not said
+DOUBTFUL = 0.6  # most match of a sentence of which an end was not heard
+SIMILAR = 0.6  # share of letters that lost words and what was heard in their place have in common
+EDGE = 2  # words at an end that may have been misheard
+EXTRA = 10  # words of a sentence for each that is heard before or behind it and is none of the text
+
+Range = tuple[int, int]
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a sentence of `words` was heard: its first and last token that agree with one heard.
+    `head` and `tail`: words before and behind them; `replaced`: how many other words stand in their
+    place."""
+
+    words: Sequence[str]
+    first: int = 0
+    last: int = 0
+    match: float = 0.0
+    head: list[str] = field(default_factory=list)
+    tail: list[str] = field(default_factory=list)
+    replaced: tuple[int, int] = (0, 0)
+    no_head: bool = False  # it was not recovered
+    no_tail: bool = False
+    doubtful: bool = False
+
+    @property
+    def heard(self) -> bool:
+        return self.match >= LEAST_MATCH
+
+    def compare(self, heard: Sequence[str]) -> None:
+        """Where all of it was heard, letters count, too: a word misheard shares most of them."""
+        if self.heard and not self.doubtful:
+            there = "".join(heard[self.first : self.last + 1])
+            near = Levenshtein.normalized_similarity("".join(self.words), there)
+            self.match = max(self.match, near)
+
+    def doubt(self) -> None:
+        self.doubtful = True
+        self.match = min(self.match, DOUBTFUL)
+
+    def meets(self, other: Place | None) -> bool:
+        """Whether no word was heard between this sentence and one that was heard whole."""
+        if other is None or other.doubtful:
+            return False
+        return self.last + 1 == other.first or other.last + 1 == self.first
+
+
+class Search:
+    """What was heard of a recording, in which the sentences of its text are sought."""
+
+    def __init__(self, times: Tokens, pauses: Pauses) -> None:
+        self._times, self._pauses = times, pauses
+        self.tokens = [token for token, _ in times]
+
+    def places(self, said: Sequence[Sequence[str]]) -> list[Place]:
+        """The place of each sentence, given as its words; those that were heard ascend."""
+        by_token = dict(_matching.pairs([token for words in said for token in words], self.tokens))
+        places: list[Place] = []
+        first = 0
+        for words in said:
+            own = [(n, by_token[first + n]) for n in range(len(words)) if first + n in by_token]
+            places.append(_place(words, self.tokens, own))
+            first += len(words)
+        heard = [n for n, place in enumerate(places) if place.heard]
+        for at in range(len(heard)):
+            self._recover(*_three(places, heard, at))
+        parts = [at for at in range(len(heard)) if not self._whole(*_three(places, heard, at))]
+        doubtful = [n for n in heard if self._strays(places, n)]
+        for at in parts:
+            before, place, after = _three(places, heard, at)
+            self._widen(before, place, after)
+            if not self._whole(before, place, after):
+                doubtful.append(heard[at])
+        for n in doubtful:
+            places[n].doubt()
+        return places
+
+    def _recover(self, before: Place | None, place: Place, after: Place | None) -> None:
+        """Take up what was heard of the ends. Where there is nothing the sentence is doubtful,
+        since its span may lack a word."""
+        low, high = self._between(before, after)
+        least, most = self._pauses.near(self._times, place.first, place.last)
+        if place.head:
+            beyond, near = self.tokens[low : place.first][::-1], place.first - max(low, least)
+            count = self._lost(place.head[::-1], beyond, place.replaced[0], near, place.first, -1)
+            place.first -= count
+            place.no_head = not count
+        if place.tail:
+            behind = place.last + 1
+            beyond, near = self.tokens[behind:high], min(high, most) - behind
+            count = self._lost(place.tail, beyond, place.replaced[1], near, behind, 1)
+            place.last += count
+            place.no_tail = not count
+        if place.no_head or place.no_tail:
+            place.doubt()
+
+    def _lost(
+        self,
+        lost: Sequence[str],
+        beyond: Sequence[str],
+        replaced: int,
+        near: int,
+        at: int,
+        way: int,
+    ) -> int:
+        """How many of the words beyond an end are its lost ones: those that resemble them; else,
+        before a long pause, those that an edit set in their place, or that end in a pause. `near`
+        words lie before the long pause; the end is in front of token `at`, `way` is outwards."""
+        count = _resembling(lost, beyond) or min(replaced, near)
+        return count or self._to_pause(at, way, range(1, min(len(lost) + 1, near) + 1)) or 0
+
+    def _to_pause(self, at: int, way: int, counts: range) -> int | None:
+        """How many words lie between a token and the next pause; None: none of `counts`."""
+        return next((n for n in counts if self._pauses.at(self._times, at + way * n)), None)
+
+    def _between(self, before: Place | None, after: Place | None) -> Range:
+        """The tokens between two sentences."""
+        return before.last + 1 if before else 0, after.first if after else len(self.tokens)
+
+    def _whole(self, before: Place | None, place: Place, after: Place | None) -> bool:
+        """Whether a pause or a sentence of the text is on each side."""
+        return (self._pauses.at(self._times, place.first) or place.meets(before)) and (
+            self._pauses.at(self._times, place.last + 1) or place.meets(after)
+        )
+
+    def _widen(self, before: Place | None, place: Place, after: Place | None) -> None:
+        """Take up a word or two that were heard between an end and the pause beside it: they may be
+        a noise, or a word heard twice."""
+        low, high = self._between(before, after)
+        most = min(EDGE, len(place.words) // EXTRA)
+        more = self._to_pause(place.first, -1, range(min(most, place.first - low) + 1)) or 0
+        place.first -= more
+        other = self._to_pause(place.last + 1, 1, range(min(most, high - 1 - place.last) + 1)) or 0
+        place.last += other
+        place.match *= 1 - (more + other) / len(place.words)
+
+    def _strays(self, places: Sequence[Place], n: int) -> bool:
+        """Whether a long pause parts a word or two at an end from the rest of the sentence, and the
+        sentence beside that end was not heard to there: the recogniser may have lost what it heard
+        of that one, and have set these words in its place."""
+        place, pauses, times = places[n], self._pauses, self._times
+        some = range(1, min(EDGE, place.last - place.first) + 1)
+        lost = n > 0 and places[n - 1].no_tail, n + 1 < len(places) and places[n + 1].no_head
+        begins = [at for k in some if pauses.parts(times, at := place.first + k)]
+        ends = [at for k in some if pauses.parts(times, at := place.last + 1 - k)]
+        return any(lost[0] or pauses.torn(times, at) for at in begins) or (lost[1] and bool(ends))
+
+
+def _three(
+    places: Sequence[Place], heard: Sequence[int], at: int
+) -> tuple[Place | None, Place, Place | None]:
+    """A sentence that was heard, between the one heard before it and the one behind it."""
+    before = places[heard[at - 1]] if at else None
+    after = places[heard[at + 1]] if at + 1 < len(heard) else None
+    return before, places[heard[at]], after
+
+
+def _resembling(lost: Sequence[str], heard: Sequence[str]) -> int:
+    """How many of the next heard words together resemble the lost ones best; 0: none do."""
+    want = "".join(sorted("".join(lost)))
+    best, count = SIMILAR, 0
+    for n in range(1, min(len(lost) + EDGE, len(heard)) + 1):
+        near = Levenshtein.normalized_similarity(want, "".join(sorted("".join(heard[:n]))))
+        if near > best:
+            best, count = near, n
+    return count
+
+
+def _place(words: Sequence[str], heard: Sequence[str], own: list[_matching.Pair]) -> Place:
+    own = _together(_together(own)[::-1])[::-1]
+    agreeing = [n for n, other in own if _matching.alike(words[n], heard[other])]
+    if not agreeing or agreeing[0] > EDGE or agreeing[-1] < len(words) - 1 - EDGE:
+        return Place(words)
+    other = dict(own)
+    first, last = other[agreeing[0]], other[agreeing[-1]]
+    before = first - own[0][1] if own[0][0] == 0 else 0
+    behind = own[-1][1] - last if own[-1][0] == len(words) - 1 else 0
+    match = len(agreeing) / max(len(words), own[-1][1] - own[0][1] + 1)
+    head, tail = list(words[: agreeing[0]]), list(words[agreeing[-1] + 1 :])
+    return Place(words, first, last, match, head, tail, (before, behind))
+
+
+def _together(own: list[_matching.Pair]) -> list[_matching.Pair]:
+    """Without a first pair that was heard far from the second: it is another sentence's."""
+    while len(own) > 1 and abs(own[1][1] - own[0][1]) > abs(own[1][0] - own[0][0]) + EDGE:
+        own = own[1:]
+    return own

@@ -1,0 +1,132 @@
+"""The settings of transcribe: recognisers, verdicts on texts, and which text is packaged."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from tasks.settings.base import THRESHOLD, Plugin, Shelf, StageSettings, named
+from tasks.settings.servers import LlmText
+
+Backend = Annotated[Plugin, Shelf("asr", "Recogniser")]
+OneOfBackends = Annotated[Plugin, Shelf("asr", "Recogniser", listed=True)]
+Verdict = Annotated[Plugin, Shelf("text", "Verdict", listed=True)]
+
+
+class Bounds(StageSettings):
+    """Limits of a score: at least `min`, at most `max`."""
+
+    min: float | None = Field(None, json_schema_extra=THRESHOLD, description="Least value.")
+    max: float | None = Field(None, json_schema_extra=THRESHOLD, description="Largest value.")
+
+    def holds(self, value: float) -> bool:
+        return (self.min is None or value >= self.min) and (self.max is None or value <= self.max)
+
+
+#: Scores of the first recogniser that may say whether further ones are asked.
+DOUBTS = ("avg_logprob", "no_speech_probability", "compression_ratio", "language_probability")
+
+
+class TranscribeSettings(StageSettings):
+    """Speech recognition, scores against a reference, and verdicts on text."""
+
+    backend: Backend = Field(
+        Plugin(use="faster_whisper"), description="The recogniser; none: the sources' texts alone."
+    )
+    hear: Literal["original", "enhanced"] = Field(
+        "original",
+        json_schema_extra=THRESHOLD,
+        description="What recognisers hear of a clip that the step enhance has cleaned; most hear "
+        "the original better.",
+    )
+    backends: tuple[OneOfBackends, ...] = Field(
+        (),
+        description="Several recognisers, the first of which is `backend`: each text is kept, and "
+        "the verdict `agreement` compares them.",
+    )
+    when: dict[str, Bounds] = Field(
+        {},
+        json_schema_extra=THRESHOLD,
+        description="Further recognisers hear only what the first leaves doubtful: "
+        "{avg_logprob: {max: -0.4}}; a score that it does not give counts as doubtful. "
+        "Default: everything.",
+    )
+    asr: Literal["first", "rover", "medoid"] = Field(
+        "first",
+        json_schema_extra=THRESHOLD,
+        description="Which text was heard, where several recognisers did: the first one's, the "
+        "words that most of them vote for, or the one that is nearest to all others.",
+    )
+    verdicts: tuple[Verdict, ...] = Field(
+        (
+            Plugin(use="empty_text"),
+            Plugin(use="language"),
+            Plugin(use="no_speech"),
+            Plugin(use="compression"),
+            Plugin(use="repetition"),
+            Plugin(use="hallucination"),
+            Plugin(use="completeness"),
+            Plugin(use="char_rate"),
+            Plugin(use="confidence"),
+            Plugin(use="error_rate"),
+        ),
+        json_schema_extra=THRESHOLD,
+        description="What drops an utterance for its text; given, it is the whole list.",
+    )
+    language_by: Literal["recording", "clip"] = Field(
+        "recording",
+        json_schema_extra=THRESHOLD,
+        description="recording: clips of a recording vote on its language, and one that seems to "
+        "be in another without strong evidence is heard again in it; clip: each for itself.",
+    )
+    text: Literal["reference", "asr", "reference_if_close"] = Field(
+        "reference",
+        json_schema_extra=THRESHOLD,
+        description="Text to package: the source's own where there is one; what was heard; or the "
+        "source's where it is close to what was heard, else what was heard.",
+    )
+    close_wer: float = Field(
+        0.3,
+        ge=0,
+        json_schema_extra=THRESHOLD,
+        description="Largest word error rate (characters, where a script has no spaces) of a "
+        "reference that is close.",
+    )
+
+    llm_text: LlmText | None = Field(
+        None,
+        title="Llm Text",
+        description="A language model behind HTTP that writes the texts with punctuation and case; "
+        "package.text_form llm_text packages what it writes. Default: nobody is asked.",
+    )
+
+    @property
+    def recognisers(self) -> tuple[Plugin, ...]:
+        """All of them, the first one first."""
+        return self.backends or (self.backend,)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_of_several(cls, data: object) -> object:
+        """`backends: [a, b]` says `backend: a`, and a single one no more than that."""
+        given = data.get("backends") if isinstance(data, dict) else None
+        if not isinstance(data, dict) or not isinstance(given, list | tuple) or not given:
+            return data
+        first, *rest = given
+        if "backend" in data and named(data["backend"]) != named(first):
+            raise ValueError("backend is the first of backends: give one of the two")
+        return {**data, "backend": first, "backends": given if rest else ()}
+
+    @field_validator("when")
+    @classmethod
+    def _known_scores(cls, value: dict[str, Bounds]) -> dict[str, Bounds]:
+        if unknown := [name for name in value if name not in DOUBTS]:
+            raise ValueError(f"{unknown[0]!r} is no score of a transcript: {', '.join(DOUBTS)}")
+        return value
+
+    @model_validator(mode="after")
+    def _distinct(self) -> TranscribeSettings:
+        if len({each.model_dump_json() for each in self.backends}) != len(self.backends):
+            raise ValueError("backends names a recogniser with equal settings twice")
+        return self

@@ -16,12 +16,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import soundfile as sf
 import soxr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from onnx import numpy_helper
+from pydantic import ValidationError
 
 from flows.demo.sentences import ENGLISH
 from flows.demo.speech import Line, speak
@@ -30,7 +33,7 @@ from tasks import recipe
 from tasks.audio import Clip
 from tasks.errors import ConfigError, RunError
 from tasks.filters import _derived as derived
-from tasks.filters import _dnsmos, _nmf, _onnx_cut, dnsmos, nmf_snr, snr
+from tasks.filters import _dnsmos, _dnsmos_model, _nmf, _onnx_cut, dnsmos, nmf_snr, snr
 from tasks.plugins.rules import judge
 from tasks.settings import Plugin
 from tests import plain_quality
@@ -318,7 +321,7 @@ def test_channels_that_are_left_out_change_nothing(
     import onnxruntime
 
     pytest.importorskip("speechmos")
-    whole = _dnsmos.weights().read_bytes()
+    whole = _dnsmos_model.weights().read_bytes()
     second = 2 * RATE
     click = np.zeros(second, np.float32)
     click[RATE] = 1
@@ -327,20 +330,54 @@ def test_channels_that_are_left_out_change_nothing(
     signals = [*(voice[:second] for voice in voices[:4]), click, square, noise, 0 * click]
 
     def columns(model: bytes) -> list[Floats]:
-        part = _onnx_cut.part(model, _dnsmos._FRAMES, _dnsmos._POOLED)
+        part = _onnx_cut.part(model, _dnsmos_model.FRAMES, _dnsmos_model.POOLED)
         session = onnxruntime.InferenceSession(part, providers=["CPUExecutionProvider"])
         views = [np.lib.stride_tricks.sliding_window_view(x, 320)[::160] for x in signals]
         return [
-            session.run(None, {_dnsmos._FRAMES: np.ascontiguousarray(v[None])})[0] for v in views
+            session.run(None, {_dnsmos_model.FRAMES: np.ascontiguousarray(v[None])})[0]
+            for v in views
         ]
 
     def apart() -> float:
-        pairs = zip(columns(whole), columns(_dnsmos.lean(whole)), strict=True)
+        pairs = zip(columns(whole), columns(_dnsmos_model.lean(whole)), strict=True)
         return max(float(np.abs(one - other).max()) for one, other in pairs)
 
     assert apart() < 1e-5
-    monkeypatch.setattr(_dnsmos, "SILENT", (60,))
+    monkeypatch.setattr(_dnsmos_model, "SILENT", (60,))
     assert apart() > 0.01, "control: this channel fires"
+
+
+def test_dnsmos_in_integers_is_nearly_the_same(voices: list[Floats]) -> None:
+    pytest.importorskip("speechmos")
+    exact, whole = dnsmos.Settings(), dnsmos.Settings(precision="int8")
+    clips = [Clip.of(noisy(voice, snr), RATE) for snr in (0, 20, 60) for voice in voices[:2]]
+    apart = [
+        abs((dnsmos.measure(c, exact)[k] or 0) - (dnsmos.measure(c, whole)[k] or 0))
+        for c in clips
+        for k in dnsmos.COLUMNS
+    ]
+    assert 0 < max(apart) < 0.1
+    kinds = [{"use": "dnsmos"}, {"use": "dnsmos", "precision": "int8"}]
+    recipes = {recipe.of_plugin("filters", Plugin.model_validate(kind)) for kind in kinds}
+    assert len(recipes) == 2, "scores of one kind are not taken for the other's"
+    with pytest.raises(ValidationError, match="precision int8 is for CPUs"):
+        dnsmos.Settings(precision="int8", device="cuda")
+
+
+def test_integers_of_dnsmos_saturate_on_no_cpu() -> None:
+    """AVX2 without VNNI adds two products of a value and a weight in 16 bits."""
+    pytest.importorskip("speechmos")
+    model = _dnsmos_model.lean(_dnsmos_model.weights().read_bytes())
+    graph = onnx.load_from_string(_dnsmos_model.quantised(model)).graph
+    kernels = [
+        numpy_helper.to_array(tensor).astype(int)
+        for tensor in graph.initializer
+        if len(tensor.dims) == 4
+    ]
+    assert [kernel.shape for kernel in kernels] == [
+        (out, given, 3, 3) for _, out, given in _dnsmos_model.LAYERS
+    ]
+    assert max(2 * 255 * int(np.abs(kernel).max()) for kernel in kernels) < 2**15
 
 
 class Stub:
@@ -349,15 +386,8 @@ class Stub:
     def __init__(self) -> None:
         self.windows = self.frames = 0
 
-    def sessions(self, device: str) -> list[SimpleNamespace]:
-        parts = (self.near, self.far, lambda columns: columns, self.head)
-        return [SimpleNamespace(run=partial(self.run, part)) for part in parts]
-
-    def run(
-        self, part: Callable[[Floats], Floats], _: None, inputs: dict[str, Floats]
-    ) -> list[Floats]:
-        (given,) = inputs.values()
-        return [part(given)]
+    def parts(self, device: str, precision: str) -> tuple[Callable[[Floats], Floats], ...]:
+        return self.near, self.far, lambda columns: columns, self.head
 
     def near(self, frames: Floats) -> Floats:
         assert frames.shape[2] == 320
@@ -377,7 +407,7 @@ def test_dnsmos_of_a_long_stream_takes_the_memory_of_a_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stub = Stub()
-    monkeypatch.setattr(_dnsmos, "_sessions", stub.sessions)
+    monkeypatch.setattr(_dnsmos_model, "parts", stub.parts)
     minute = np.zeros(60 * RATE, np.float32)
     tracemalloc.start()
     found = sum(len(scores) for scores in _dnsmos.windows(minute for _ in range(25)))
@@ -421,7 +451,7 @@ def test_dnsmos_on_a_gpu_or_not_at_all(
 def test_dnsmos_without_its_package_is_refused_early(
     monkeypatch: pytest.MonkeyPatch, spec: Any
 ) -> None:
-    monkeypatch.setattr(_dnsmos, "find_spec", lambda _: spec)
+    monkeypatch.setattr(_dnsmos_model, "find_spec", lambda _: spec)
     with pytest.raises(ConfigError, match=r"pip install 'uttermill\[dnsmos\]'"):
         recipe.of_plugin("filters", Plugin.model_validate({"use": "dnsmos", "min_ovrl": 2.87}))
 
@@ -430,7 +460,7 @@ def test_another_model_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     (tmp_path / "dnsmos_models").mkdir()
     (tmp_path / "dnsmos_models" / "sig_bak_ovr.onnx").write_bytes(b"\x08\x07")
     spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
-    monkeypatch.setattr(_dnsmos, "find_spec", lambda _: spec)
+    monkeypatch.setattr(_dnsmos_model, "find_spec", lambda _: spec)
     with pytest.raises(ConfigError, match="not the expected model"):
         dnsmos.identity(dnsmos.Settings())
     with pytest.raises(ValueError, match="not an ONNX model"):

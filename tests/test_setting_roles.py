@@ -164,6 +164,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "filters.snr": {"min": NUMBER, "max": NUMBER},
     "filters.dnsmos": {
         "device": Entry(TRANSIENT, "cuda"),
+        "precision": Entry(RECIPE, "int8"),
         "compat": Entry(RECIPE, "emilia"),
         **{f"{side}_{part}": NUMBER for side in ("min", "max") for part in ("sig", "bak", "ovrl")},
     },

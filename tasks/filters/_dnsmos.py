@@ -1,53 +1,30 @@
-"""DNSMOS P.835 by ONNX Runtime, computing each second once instead of in nine windows.
+"""DNSMOS P.835 of a stream of windows, computing each second once instead of in nine windows.
 
-The weights are in speechmos's wheel, which is located without being imported. A window is 9.01 s
-long and starts one second after the window before it, so most of the work repeats. All windows
-start on the same grid of pooled frames, so the model is split in four, and all parts but the last
-run once over the clip:
-
-    near     frames of 20 ms, one every 10 ms -> halves: 32 channels x 80 bands for 2 frames
-    far      halves -> columns: 32 channels x 40 bands for 4 frames
-    further  columns -> columns
-    head     225 such columns of one window -> three raw scores
+A window is 9.01 s long and starts one second after the window before it, so most of the work
+repeats. All windows start on the same grid of pooled frames, so that three of the four parts of the
+model (`_dnsmos_model.py`) run once over the clip, and only the last one for each window.
 
 What they give is the same in every window except at a window's ends, where the network sees zeros
 instead of neighbours: two halves, two columns, then three on each side. These few are computed for
 each window, from its outermost frames and from what it shares.
 
-Of the 64 channels of the second layer, the heaviest, 23 never fire: not on 700 s of the corpus's
-speech, noise and damage, nor on 25 extreme signals (clicks, tones, full-scale squares, sparse
-spectra). The 16 that stay silent even for spectra that no signal has (searched by gradient: below
-0.1, where others reach 11) are left out of the weights, which makes the model a fifth faster.
-
-Raw scores are within 5e-7 of the whole model's (measured).
+Raw scores are within 5e-7 of the whole model's (measured); in `int8`, OVRL is within 0.04 for 95 %
+of clips (tests/bench/README.md).
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache, partial
-from importlib.util import find_spec
-from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.errors import ConfigError, RunError
-from tasks.filters import _onnx_cut
-from tasks.weights import registry
-
-if TYPE_CHECKING:
-    import onnxruntime
+from tasks.filters import _dnsmos_model
 
 Floats = NDArray[np.float32]
 
 RATE = 16_000  # Hz; also the hop between windows, in samples
 WINDOW = 144_160  # samples: 9.01 s
-SHA256 = registry.DNSMOS.files[0].sha256
-INSTALL = "pip install 'uttermill[dnsmos]' (speechmos 0.0.1.1)"
 
 HOP, FRAME = 160, 320  # samples
 FRAMES = 900  # whole frames in a window
@@ -59,86 +36,13 @@ NEAR_EDGE, FAR_EDGE, FURTHER_EDGE = 2, 2, 3
 CHUNK = 100  # halves per run of the first part: 17 MB in its widest layer
 GROUP = 8  # windows per run of the head
 
-#: Channels of `conv2d_1` that are left out. ONNX Runtime computes channels in blocks of 16.
-SILENT = (2, 4, 8, 21, 22, 29, 30, 31, 34, 40, 41, 44, 46, 53, 56, 62)
-
-_FRAMES = "mos_estimator_logpow/concat:0"
-_POOLED = "mos_estimator_logpow/max_pooling2d/MaxPool_1_conv0"
-#: The tensors between which the model is cut.
-_CUTS = (
-    _FRAMES,
-    "mos_estimator_logpow/conv2d_3/Relu:0_pooling0",
-    _POOLED,
-    "mos_estimator_logpow/conv2d_5/Relu:0",
-    "Identity:0",
-)
-
-
-def weights() -> Path:
-    """The model's file, checked. ConfigError if it is missing or a different model."""
-    spec = find_spec("speechmos")
-    if spec is None or not spec.origin:
-        raise ConfigError(f"the filter dnsmos needs the package with its model: {INSTALL}")
-    path = Path(spec.origin).parent / "dnsmos_models" / "sig_bak_ovr.onnx"
-    if not path.is_file():
-        raise ConfigError(f"the filter dnsmos: {path} is missing; {INSTALL}")
-    if hashlib.sha256(path.read_bytes()).hexdigest() != SHA256:
-        raise ConfigError(f"the filter dnsmos: {path} is not the expected model; {INSTALL}")
-    return path
-
-
-#: ONNX Runtime's names. It silently falls back to the CPU if it cannot use one.
-PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
-
-
-@lru_cache(maxsize=2)
-def _sessions(device: str) -> tuple[onnxruntime.InferenceSession, ...]:
-    """The parts in order, one of each per process; threads may share them. RunError if a GPU is
-    asked for and cannot be used."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    # Its own arena keeps 60 MB allocated; without it, page faults take a tenth of the time.
-    options.enable_mem_pattern = False
-    options.log_severity_level = 4
-    model = lean(weights().read_bytes())
-    parts = tuple(
-        onnxruntime.InferenceSession(
-            _onnx_cut.part(model, source, target),
-            sess_options=options,
-            providers=[PROVIDERS[device]],
-        )
-        for source, target in pairwise(_CUTS)
-    )
-    if PROVIDERS[device] not in parts[0].get_providers():
-        raise RunError(
-            f"the filter dnsmos has device: {device}, but ONNX Runtime cannot use it; CUDA's or "
-            "cuDNN's libraries may be missing: install them, or set device: cpu"
-        )
-    return parts
-
-
-def lean(model: bytes) -> bytes:
-    """The model without its `SILENT` channels."""
-    kept = np.setdiff1d(np.arange(64), SILENT)
-    made = _onnx_cut.weights(model, "conv2d_1/kernel:0", (64, 128, 3, 3))
-    added = _onnx_cut.weights(model, "conv2d_1/bias:0", (64,))
-    read = _onnx_cut.weights(model, "conv2d_2/kernel:0", (64, 64, 3, 3))
-    new = {
-        "conv2d_1/kernel:0": made[kept],
-        "conv2d_1/bias:0": added[kept],
-        "conv2d_2/kernel:0": read[:, kept],
-    }
-    return _onnx_cut.with_weights(model, new)
-
 
 def windows(
     blocks: Iterable[Floats],
     keep: Callable[[int], bool] | None = None,
     group: int = GROUP,
     device: str = "cpu",
+    precision: _dnsmos_model.Precision = "float32",
 ) -> Iterator[Floats]:
     """Raw scores SIG, BAK, OVRL [n, 3] of the windows of a stream of at least 9.01 s, in order.
 
@@ -147,7 +51,7 @@ def windows(
     """
     held: list[Floats] = []
     size, at = 0, 0  # samples held; they start at window `at`
-    stream = _Stream(device)
+    stream = _Stream(_dnsmos_model.parts(device, precision))
     for block in blocks:
         held.append(block)
         size += len(block)
@@ -167,11 +71,8 @@ class _Stream:
     """Scores groups of consecutive windows; what they share is kept from one group to the next: of
     the group's first window on, the halves and columns [channels, n, bands] that no end changes."""
 
-    def __init__(self, device: str) -> None:
-        self._near, self._far, self._further, self._head = (
-            partial(_run, session, source)
-            for session, source in zip(_sessions(device), _CUTS, strict=False)
-        )
+    def __init__(self, parts: tuple[_dnsmos_model.Part, ...]) -> None:
+        self._near, self._far, self._further, self._head = parts
         self._forget()
 
     def _forget(self) -> None:
@@ -243,8 +144,3 @@ def _windows(shared: Floats, count: int, step: int) -> list[Floats]:
     """The part of each window in what they share: views."""
     length = shared.shape[1] - (count - 1) * step
     return [shared[:, i * step : i * step + length] for i in range(count)]
-
-
-def _run(session: onnxruntime.InferenceSession, source: str, given: Floats) -> Floats:
-    found: Floats = session.run(None, {source: np.ascontiguousarray(given)})[0]
-    return found

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 OPSET, IR = 17, 8
-_FLOAT, _INT64 = 1, 7  # TensorProto.DataType
+_FLOAT = 1  # TensorProto.DataType
+_KINDS = {"float32": _FLOAT, "uint8": 2, "int8": 3, "int32": 6, "int64": 7}
 _A_FLOAT, _A_INT, _A_STRING, _A_INTS = 1, 2, 3, 7  # AttributeProto.AttributeType
 
 Attribute = int | float | str | Sequence[int]
@@ -54,17 +55,19 @@ class Graph:
 
     def floats(self, values: object) -> str:
         """A constant of float32."""
-        return self._constant(np.ascontiguousarray(values, "<f4"), _FLOAT)
+        return self.constant(np.asarray(values, np.float32))
 
     def ints(self, values: object) -> str:
         """A constant of int64."""
-        return self._constant(np.ascontiguousarray(values, "<i8"), _INT64)
+        return self.constant(np.asarray(values, np.int64))
 
-    def _constant(self, values: NDArray[np.generic], kind: int) -> str:
+    def constant(self, values: NDArray[np.generic] | np.generic) -> str:
+        """A constant of the values' own type, one of `_KINDS`."""
         self._count += 1
         name = f"c{self._count}"
         dims = b"".join(_number(1, size) for size in values.shape)
-        raw = values.tobytes()
+        raw = values.astype(values.dtype.newbyteorder("<")).tobytes()
+        kind = _KINDS[values.dtype.name]
         self._tensors.append(dims + _number(2, kind) + _field(8, name.encode()) + _field(9, raw))
         return name
 

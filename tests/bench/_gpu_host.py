@@ -25,6 +25,7 @@ from tests.bench import _stub_engine
 
 SPEEDS = (150, 500, 1000)  # x real time
 CHEAP = (Plugin(use="duration"), Plugin(use="silence"), Plugin(use="clipping"))
+IN_INTEGERS = "DNSMOS, precision: int8"  # in place of DNSMOS, not with it
 STUB = {"use": "tests.bench._stub_engine", "speed": 1e6, "gpu": False}
 
 
@@ -79,13 +80,17 @@ def parts(source: Path, audio: float) -> dict[str, float]:
         _stub_engine.MEL[0] = 0.0
         plain, whole = _line(source, Path(name) / "plain", CHEAP)
         mel = _stub_engine.MEL[0]
-        judged, _ = _line(source, Path(name) / "judged", (*CHEAP, Plugin(use="dnsmos")))
+        judged = {
+            kind: _line(source, Path(name) / kind, (*CHEAP, _dnsmos(kind)))[0]["filter"]
+            for kind in ("float32", "int8")
+        }
     filtering = plain["filter"]
     found = {
         "decode": decode,
         "voice detector": detect,
         "filter: cuts, measures, checkpoints": filtering - decode - detect,
-        "DNSMOS": judged["filter"] - filtering,
+        "DNSMOS": judged["float32"] - filtering,
+        IN_INTEGERS: judged["int8"] - filtering,
         "resample": plain["resample"],
         "mel": mel,
         "transcribe: clips, speech in them, checkpoints": plain["transcribe"] - mel,
@@ -94,15 +99,26 @@ def parts(source: Path, audio: float) -> dict[str, float]:
     return {part: seconds / audio for part, seconds in found.items()}
 
 
+def _dnsmos(precision: str) -> Plugin:
+    return Plugin.model_validate({"use": "dnsmos", "precision": precision})
+
+
+def total(costs: Mapping[str, float]) -> float:
+    """Of the line as it is by default, with DNSMOS in float32."""
+    return sum(cost for part, cost in costs.items() if part != IN_INTEGERS)
+
+
 def table(costs: Mapping[str, float]) -> str:
     """A row a part: CPU seconds an hour, x real time of a core, cores for each of `SPEEDS`."""
     head = "| part | CPU s an hour | x real time a core | " + " | ".join(
         f"cores at {speed} x" for speed in SPEEDS
     )
     lines = [head + " |", "|---" * (3 + len(SPEEDS)) + "|"]
-    rows = [*costs.items(), ("all", sum(costs.values()))]
+    rows = [*costs.items(), ("all", total(costs))]
     if "DNSMOS" in costs:
-        rows.append(("all without DNSMOS", sum(costs.values()) - costs["DNSMOS"]))
+        without = total(costs) - costs["DNSMOS"]
+        rows += [("all with DNSMOS in int8", without + costs[IN_INTEGERS])]
+        rows += [("all without DNSMOS", without)]
     for part, cost in rows:
         cores = " | ".join(f"{cost * speed:.1f}" for speed in SPEEDS)
         real = f"{1 / cost:,.0f}" if cost > 1e-6 else "-"

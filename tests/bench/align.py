@@ -1,7 +1,7 @@
 """Audiobooks aligned with their books: sentences found, boundaries, wrong pairs, time, memory.
 
     UTTERMILL_CORPUS=… python -m tests.bench.align [--minutes 120] [--words 100000] [--seed 0]
-        [--heard FOLDER] [--json]
+        [--heard FOLDER] [--texts 60] [--json]
 
 A made audiobook has the LibriSpeech and LJ Speech clips of the corpus in their order, again
 and again with other noise until it is `--minutes` long, with pauses of 0.3 to 1.2 s. One sentence
@@ -16,7 +16,9 @@ Wrong: a sentence that was kept (alignment of at least 0.7) where another was sa
 A book longer than the corpus (8 minutes) repeats it word for word, which is harder than a real one:
 no run of words occurs only once.
 
-`--heard` keeps what was heard in a folder, and takes it from there the next time.
+`--heard` keeps what was heard in a folder, and takes it from there the next time. `--texts` aligns
+so many harder texts with it, too (`other_text`); a wrong pair of these may have the same words,
+where a sentence was taken out of the text and put back elsewhere.
 
 Then a text of `--words` words against as many heard ones, a tenth of them wrong, without audio.
 """
@@ -30,12 +32,9 @@ import resource
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import soundfile as sf
-from numpy.typing import NDArray
 
 from tasks.filters import alignment
 from tasks.json_types import JsonObject
@@ -43,125 +42,90 @@ from tasks.plugins.contracts.segmenters import Heard
 from tasks.recording import TimedWord
 from tasks.segmenters import aligned
 from tasks.segmenters.aligned import Settings, start_heard
-from tests.bench import _heard, corpus_speech
-from tests.bench._sentences import active_frames
+from tests.bench import _heard
+from tests.bench._audiobook import Line, book, other_text
+from tests.bench.corpus_speech import RATE
 
-RATE = corpus_speech.RATE
-SETS = ("en/librispeech/", "en/ljspeech/")
-NOISY = "en/librispeech/1688-"
-LEFT_OUT = 0.05
 TOLERANCE = 0.2  # s
 MOSTLY = 0.7  # of a span, in which its sentence must be said
-NOISE = 1e-3
-
-Floats = NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A sentence of the audiobook; `start` and `end` of its loud part in s, None: it is not said;
-    `written`: whether the text has it; `audible`: where anything of it is heard, s; None: level
-    does not tell."""
-
-    text: str
-    start: float | None
-    end: float | None
-    written: bool
-    audible: tuple[float, float] | None = None
-
-
-def book(corpus: Path, minutes: float, seed: int, path: Path) -> tuple[int, list[Line]]:
-    """Writes the audiobook at `RATE`; its number of samples, and the lines in order."""
-    rows = [r for r in corpus_speech.transcribed(corpus) if r["path"].startswith(SETS)]
-    chance = np.random.default_rng(seed)
-    lines: list[Line] = []
-    file = sf.SoundFile(path, "w", RATE, 1, "PCM_16")
-    at = number = 0
-    while at < minutes * 60 * RATE:
-        row = rows[number % len(rows)]
-        number += 1
-        text = row["text"].capitalize() + "."
-        drawn = chance.random()
-        if drawn < LEFT_OUT:
-            lines.append(Line(text, None, None, True))
-            continue
-        clip = corpus_speech.read(corpus / row["path"])
-        first, last = _speech(clip)
-        written = drawn >= 2 * LEFT_OUT
-        audible = None
-        if not row["path"].startswith(NOISY):
-            heard = np.flatnonzero(active_frames(clip))
-            audible = at / RATE + heard[0] / 100, at / RATE + (heard[-1] + 1) / 100
-        lines.append(Line(text, (at + first) / RATE, (at + last) / RATE, written, audible))
-        pause = round(chance.uniform(0.3, 1.2) * RATE)
-        piece = np.concatenate([clip, np.zeros(pause, np.float32)])
-        file.write(piece + NOISE * chance.standard_normal(len(piece), np.float32))
-        at += len(piece)
-    file.close()
-    return at, lines
-
-
-def _speech(clip: Floats) -> tuple[int, int]:
-    """First and last sample of frames of 20 ms that are louder than the middle, in dB, between the
-    clip's quiet and its loud ones."""
-    frames = clip[: len(clip) // 320 * 320].reshape(-1, 320)
-    level = 10 * np.log10(np.square(frames).mean(axis=1) + 1e-10)
-    quiet, full = np.quantile(level, (0.05, 0.95))
-    loud = np.flatnonzero(level > (quiet + full) / 2)
-    return int(loud[0]) * 320, (int(loud[-1]) + 1) * 320
-
-
-def aligned_book(corpus: Path, minutes: float, seed: int, kept: Path | None) -> JsonObject:
+def aligned_book(
+    corpus: Path, minutes: float, seed: int, kept: Path | None, texts: int
+) -> JsonObject:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "book.flac"
         samples, lines = book(corpus, minutes, seed, path)
-        text = "\n".join(line.text for line in lines if line.written)
         began = time.process_time()
         heard = _heard.heard(path, Settings().backend, "en", kept)
         hearing_seconds = time.process_time() - began
     began = time.process_time()
-    segmenter = start_heard(Settings(), RATE, text, heard)
+    judged = Judged(samples, lines, heard)
     matching_seconds = time.process_time() - began
-    spans = segmenter.push(np.broadcast_to(np.zeros((1, 1), np.float32), (samples, 1)))
-    spans += segmenter.finish()
-    least = alignment.Settings().min or 0.0
-    found = [s for s in spans if s.text and s.end > s.start and (s.match or 0.0) >= least]
-    both = [line for line in lines if line.written and line.start is not None]
-    edges: list[float] = []
-    wrong = 0
-    hits: set[int] = set()
-    for span in found:
-        start, end = span.start / RATE, span.end / RATE
-        true = [
-            line for line in both
-            if (span.text or "") in line.text and _share(line, start, end) > MOSTLY
-        ]  # fmt: skip
-        if not true:
-            wrong += 1
-            print(f"wrong: {start:.2f} to {end:.2f} s: {span.text}", file=sys.stderr)
-            continue
-        hits.add(lines.index(true[0]))
-        line = true[0]
-        if span.text == line.text and line.audible:  # a long sentence is found in parts
-            loud = line.start or 0.0, line.end or 0.0
-            for edge, one, other in zip((start, end), loud, line.audible, strict=True):
-                low, high = sorted((one, other))
-                edges.append(max(low - edge, edge - high, 0.0))
-    near = np.array(edges)
-    return {
+    for start, end, text in judged.wrong:
+        print(f"wrong: {start:.2f} to {end:.2f} s: {text}", file=sys.stderr)
+    found: JsonObject = {
         "minutes": round(samples / RATE / 60, 1),
-        "sentences_in_both": len(both),
         "only_in_text": sum(line.start is None for line in lines),
         "only_in_audio": sum(not line.written for line in lines),
-        "found_percent": round(100 * len(hits) / len(both), 2),
-        "wrong": wrong,
-        "edges": len(edges),
-        "edges_within_0.2_s_percent": round(100 * float((near <= TOLERANCE).mean()), 2),
-        "edge_error_median": round(float(np.median(near)), 3),
-        "edge_error_p95": round(float(np.quantile(near, 0.95)), 3),
+        **summed([judged]),
         "hearing_cpu_seconds": round(hearing_seconds, 1),
         "matching_cpu_seconds": round(matching_seconds, 2),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+    }
+    if texts:
+        found["harder_texts"] = summed(
+            [Judged(samples, other_text(lines, draw), heard) for draw in range(texts)]
+        )
+    return found
+
+
+class Judged:
+    """An alignment beside the truth: sentences kept, wrong ones, errors of edges in s."""
+
+    def __init__(self, samples: int, lines: list[Line], heard: Heard) -> None:
+        text = "\n".join(line.text for line in lines if line.written)
+        segmenter = start_heard(Settings(), RATE, text, heard)
+        spans = segmenter.push(np.broadcast_to(np.zeros((1, 1), np.float32), (samples, 1)))
+        spans += segmenter.finish()
+        least = alignment.Settings().min or 0.0
+        found = [s for s in spans if s.text and s.end > s.start and (s.match or 0.0) >= least]
+        said = [line for line in lines if line.start is not None]
+        self.both = sum(line.written for line in said)
+        self.wrong: list[tuple[float, float, str]] = []
+        self.same_words = 0  # of the wrong ones
+        self.edges: list[float] = []
+        hits: set[int] = set()
+        for span in found:
+            start, end, text = span.start / RATE, span.end / RATE, span.text or ""
+            there = [n for n, line in enumerate(said) if _share(line, start, end) > MOSTLY]
+            true = [n for n in there if said[n].written and text in said[n].text]
+            if not true:
+                self.wrong.append((start, end, text))
+                self.same_words += any(text.rstrip(".") == said[n].text.rstrip(".") for n in there)
+                continue
+            hits.add(true[0])
+            line = said[true[0]]
+            if text == line.text and line.audible:  # a long sentence is found in parts
+                loud = line.start or 0.0, line.end or 0.0
+                for edge, one, other in zip((start, end), loud, line.audible, strict=True):
+                    low, high = sorted((one, other))
+                    self.edges.append(max(low - edge, edge - high, 0.0))
+        self.kept = len(hits)
+
+
+def summed(judged: list[Judged]) -> JsonObject:
+    near = np.array([edge for each in judged for edge in each.edges])
+    both = sum(each.both for each in judged)
+    return {
+        "sentences_in_both": both,
+        "found_percent": round(100 * sum(each.kept for each in judged) / both, 2),
+        "wrong": sum(len(each.wrong) for each in judged),
+        "wrong_with_the_same_words": sum(each.same_words for each in judged),
+        "edges": len(near),
+        "edges_within_0.2_s_percent": round(100 * float((near <= TOLERANCE).mean()), 2),
+        "edge_error_median": round(float(np.median(near)), 3),
+        "edge_error_p95": round(float(np.quantile(near, 0.95)), 3),
     }
 
 
@@ -210,6 +174,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=120.0)
     parser.add_argument("--words", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--texts", type=int, default=0, help="harder texts over the same hearing")
     parser.add_argument("--heard", type=Path, help="folder that keeps what was heard")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
@@ -219,7 +184,7 @@ def main() -> None:
     if args.minutes:
         if args.corpus is None:
             parser.error("give UTTERMILL_CORPUS or --corpus, or --minutes 0")
-        found["book"] = aligned_book(args.corpus, args.minutes, args.seed, args.heard)
+        found["book"] = aligned_book(args.corpus, args.minutes, args.seed, args.heard, args.texts)
     print(json.dumps(found, indent=None if args.json else 2))
 
 

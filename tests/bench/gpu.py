@@ -136,7 +136,9 @@ def _host(found: list[_gpu_speech.Speech], folder: Path, say: Callable[[str], No
     return {
         "audio_seconds": round(audio),
         "cpu_seconds_an_hour": {part: round(3600 * cost, 1) for part, cost in costs.items()},
-        "cores": {str(speed): round(speed * sum(costs.values()), 1) for speed in _gpu_host.SPEEDS},
+        "cores": {
+            str(speed): round(speed * _gpu_host.total(costs), 1) for speed in _gpu_host.SPEEDS
+        },
     }
 
 

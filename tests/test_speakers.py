@@ -253,6 +253,47 @@ def test_a_turn_has_the_voice_of_its_windows_even_after_hours(number: int) -> No
         assert np.allclose(found, voice.vector, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("near", "seconds", "expected"),
+    [(0.45, 2.0, 1), (0.45, 3.0, 2), (0.2, 2.0, 2), (0.2, 1.4, 1), (-0.2, 1.6, 2)],
+)
+def test_little_speech_that_is_like_anothers_makes_no_speaker(
+    near: float, seconds: float, expected: int
+) -> None:
+    own = np.zeros(192, np.float32)
+    own[0] = 1
+    other = np.zeros(192, np.float32)
+    other[:2] = near, np.sqrt(1 - near**2)
+
+    def heard(number: int, vector: NDArray[np.float32], length: float) -> _windows.Window:
+        raw = vector.tobytes()
+        voice = _windows.Voice(0, (raw[:384], raw[384:]), length, sure=True)
+        return replace(window(number, (0, 0, 589)), voices=(voice,))
+
+    windows = [*(heard(n, own, 3.0) for n in range(4)), heard(4, other, seconds)]
+    assert len(segments._speakers(windows, 0.5)) == expected
+
+
+def test_which_voices_speak_in_a_frame() -> None:
+    likely = np.array(
+        [
+            [0.6, 0.3, 0.1, 0, 0, 0, 0],  # more likely silent, but not surely
+            [0.8, 0.2, 0, 0, 0, 0, 0],
+            [0, 0.55, 0, 0, 0.45, 0, 0],  # a second voice is heard early
+            [0, 0.6, 0.05, 0, 0.2, 0.15, 0],
+            [0.1, 0.2, 0.2, 0, 0.1, 0.1, 0.3],
+        ],
+        np.float32,
+    )
+    with np.errstate(divide="ignore"):
+        found = _windows._likeliest(np.log(likely))
+    assert found.tolist() == [1, 0, 4, 1, 6]
+    assert _windows.SETS[found].tolist() == [
+        [True, False, False], [False] * 3, [True, True, False], [True, False, False],
+        [False, True, True],
+    ]  # fmt: skip
+
+
 def test_fbank_hears_a_tone_in_its_band() -> None:
     times = np.arange(16_000) / 16_000
     found = fbank.fbank((0.1 * np.sin(2 * np.pi * 1000 * times)).astype(np.float32))

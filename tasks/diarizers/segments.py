@@ -2,7 +2,8 @@
 
 1. Each window gives up to three local speakers, frame by frame (`_windows.py`), and an embedding of
    each voice.
-2. Voices are linked over the recording by average linkage (`_linking.py`).
+2. Voices are linked over the recording by average linkage (`_linking.py`); what there is little
+   of, and what is like a voice of which there is more, makes no speaker.
 3. In each window, local speakers are assigned to the speakers found; windows are overlap-added
    (`_tracks.py`), two speakers at most at a time.
 4. A turn whose voice is nearer to another speaker is moved there.
@@ -30,9 +31,11 @@ from tasks.speech.embedding import unit
 from tasks.speech.stream16k import At16k
 from tasks.weights import registry
 
-VERSION = 4
+VERSION = 5
 ASKED_BY = "speakers.use=segments"
 LEAST_SPEAKER_S = 1.5  # of speech that makes a speaker, where there are others
+# As near to a voice of more speech, it is heard wrong: the likelier, the less there is of it.
+ALIKE, ALIKE_PER_S = 0.3, 0.06  # cosine; and what each second adds to it
 MOVE = 0.05  # cosine by which another speaker has to be nearer
 
 
@@ -162,9 +165,14 @@ def _speakers(windows: Sequence[Window], cut: float) -> NDArray[np.float64]:
     for voice in sure:
         linker.add(voice.vector, voice.seconds)
     _, sums, weights = linker.finish()
+    lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+    means: NDArray[np.float64] = sums / np.maximum(lengths, 1e-12)
     kept = weights >= min(LEAST_SPEAKER_S, weights.max())
-    lengths = np.linalg.norm(sums[kept], axis=1, keepdims=True)
-    found: NDArray[np.float64] = sums[kept] / np.maximum(lengths, 1e-12)
+    for each in np.flatnonzero(kept):
+        longer = kept & (weights > weights[each])
+        near = float((means[longer] @ means[each]).max(initial=-1))
+        kept[each] = near < ALIKE + ALIKE_PER_S * weights[each]
+    found: NDArray[np.float64] = means[kept]
     return found
 
 

@@ -6,7 +6,9 @@ Conversations of 2 to 6 of the corpus's 137 readers, 10 s to 4 min, with 0 to 20
 10 dB, and music between turns (`_conversations.py`); one of `--long` minutes, without noise. DER is
 NIST's with 0.25 s on each side of a boundary (`_turn_scores.py`). Pieces are the stretches of one
 speaker that recordings are cut at, of 1 s and more; the guard leaves out pieces whose halves'
-cosine (`speaker_purity`) is below 0.3. EER: pairs of clips of the corpus's speakers, 2 s and 4 s
+cosine (`speaker_purity`) is below 0.3. The number of speakers is compared with all who utter a
+sound, and with those who speak 0.5 s or more alone: who speaks only while others do has no voice of
+their own to be found. EER: pairs of clips of the corpus's speakers, 2 s and 4 s
 from the middle of each; across recordings: those clips as recordings (`across`). Speed is CPU time
 of one core, decoding not included; memory is what the process grows by over the long conversation.
 """
@@ -40,7 +42,8 @@ from tests.bench._conversations import Asked, Conversation, Floats
 BEDS = ("sb_noise1.wav", "sb_noise2.wav", "sb_noise3.wav", "moh_manolo_camp.wav")
 FIRST_SEED = 100  # the settings were chosen on other ones
 GUARD = 0.3
-ALONE_S = 2.0  # that somebody speaks alone, to be counted for `count_right_alone`
+AUDIBLE_S = 0.5  # that somebody speaks alone in all, to be one who can be counted
+ALONE_S = 2.0  # the same, for `count_right_alone`: others may be found or not
 LEAST_S = 2.0  # of a clip whose voice is linked over all recordings
 BLOCK = 65_536
 EDGE = round(segments.Settings().edge_seconds * RATE)
@@ -168,7 +171,7 @@ def measured(corpus: Path, count: int, minutes: float) -> dict[str, Any]:
     beds = [_conversations.decoded(corpus / "noise" / name) for name in BEDS]
     total = {"all": np.zeros(4), "overlap": np.zeros(4), "alone": np.zeros(4)}
     both, cut = np.zeros(3), {"all": np.zeros(2), "guarded": np.zeros(2)}
-    right, heard, speech, cpu, seconds = 0, 0, 0, 0.0, 0.0
+    right, audible, heard, speech, cpu, seconds = 0, 0, 0, 0, 0.0, 0.0
     for wish in asked(count):
         made = _conversations.made(wish, pieces_of, beds)
         turns, spent = diarized(made.samples)
@@ -182,6 +185,7 @@ def measured(corpus: Path, count: int, minutes: float) -> dict[str, Any]:
         true = int(made.truth.any(axis=0).sum())
         right += found.shape[1] == true
         alone = (made.truth & (made.truth.sum(axis=1, keepdims=True) == 1)).sum(axis=0)
+        audible += found.shape[1] == int((alone >= AUDIBLE_S * 100).sum())
         heard += int((alone >= ALONE_S * 100).sum()) <= found.shape[1] <= true
         for name, counts in pieces(made, turns).items():
             cut[name] += counts
@@ -195,6 +199,7 @@ def measured(corpus: Path, count: int, minutes: float) -> dict[str, Any]:
         "der": {name: float(parts[1:].sum() / parts[0]) for name, parts in total.items()},
         "missed_false_confused": [float(v / total["all"][0]) for v in total["all"][1:]],
         "count_right": right / count,
+        "count_right_audible": audible / count,
         "count_right_alone": heard / count,
         "overlap_precision": float(both[0] / max(both[1], 1)),
         "overlap_recall": float(both[0] / max(both[2], 1)),

@@ -24,6 +24,7 @@ from tasks.corpuswide import decisions
 from tasks.dataset import versions
 from tasks.errors import RunError
 from tasks.job import Job
+from tasks.upkeep import needed
 from tasks.upkeep.verify import verify
 from tests import corpus
 from tests.pruned import copied
@@ -333,3 +334,30 @@ def test_a_kill_at_any_point_loses_nothing(base: Path, tmp_path: Path) -> None:
         assert left == [
             p.relative_to(whole) for p in corpus.parts(whole, "audio", "datasets", "runs")
         ]
+
+
+def test_shards_that_the_last_run_left_complete_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has one part of each stage, which is needed; of another setting's, all are looked at."""
+    source = corpus.make(tmp_path / "in", 4)
+    out = tmp_path / "out"
+    recorded(job(source, out, **HISTORY[0]))
+    looked: list[str] = []
+
+    def counted(out: Path, shard: str, *rest: Any) -> needed.Unneeded:
+        looked.append(shard)
+        return unneeded(out, shard, *rest)
+
+    unneeded = needed.unneeded
+    monkeypatch.setattr(needed, "unneeded", counted)
+    assert not any(e["items"] for e in pruning.prune(out, 1)["kinds"].values())
+    assert looked == []
+    corpus.add(source, 7)
+    recorded(job(source, out, **HISTORY[1]))
+    pruning.prune(out, 1)
+    assert len(looked) == 4, "the new recording's shard has nothing else"
+    Index(out).note({}, None)
+    looked.clear()
+    pruning.prune(out, 1)
+    assert len(looked) == 5

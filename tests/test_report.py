@@ -466,3 +466,24 @@ def test_a_hundred_thousand_shards_are_added_up(tmp_path: Path) -> None:
     assert len(json.dumps(found, default=str)) < 100_000
     assert (len(found["lanes"]), found["more"], found["workers"]) == (24, 36, 60)
     assert len(found["slowest"]) == workers.SLOWEST
+
+
+def test_a_ledger_in_parts_tells_what_a_table_tells(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 12)
+    (tmp_path / "in" / "broken.wav").write_bytes(b"RIFF")
+    package = {"table_rows": 2, "max_failed_fraction": 1.0}
+    chosen = corpus.filters({"use": "duplicate"}, min=0.8)
+    version = corpus.run(corpus.job(tmp_path, package=package, filter=chosen))[0].path
+    path = version / "ledger.parquet"
+    assert len(list(path.iterdir())) > 2
+    parts, whole = facts.Ledger(path), facts.Ledger(pq.read_table(path))
+    codes, reasons = parts.reasons()
+    assert len(reasons) > 2
+    assert reasons == whole.reasons()[1]
+    assert np.array_equal(codes, whole.reasons()[0])
+    told = pq.read_table(path).select(["stage", "reason"]).to_pylist()
+    assert [reasons[code] for code in codes] == [(row["stage"], row["reason"]) for row in told]
+    for column in ("dataset", "language"):
+        assert facts.shares(parts, column) == facts.shares(whole, column)
+    assert page._broken(parts) == page._broken(whole) != []
+    assert choosing.choose(parts, None, 0) == choosing.choose(whole, None, 0)

@@ -27,6 +27,7 @@ from tasks.report.columns import Columns
 from tasks.report.doubtful import Why
 from tasks.report.facts import Ledger
 from tasks.schema import LEDGER
+from tasks.storage import tables
 from tests import corpus
 from tests.test_report import Page, recorded
 
@@ -195,7 +196,7 @@ def test_wrong_languages_are_shown_where_they_are_least_certain(
     ledger, columns = hundred
     assert isinstance(ledger.source, pa.Table)
     rows = ledger.source.to_pylist()
-    told = columns.read(*columns.names).to_pylist()
+    told = tables.read(columns.path).select(columns.names).to_pylist()
     lost = {"outcome": "dropped", "stage": "transcribe", "reason": "wrong_language"}
     for number in range(40, 100):
         told[number].update(lost)

@@ -54,6 +54,11 @@ class Listed:
         return found
 
 
+def of_parts(parts: Iterable[pa.Table], most: int = FIRST) -> list[Broken]:
+    """The same from portions of whole recordings, one at a time."""
+    return nsmallest(most, (each for part in parts for each in of_ledger(part, most)))
+
+
 def of_ledger(ledger: pa.Table, most: int = FIRST) -> list[Broken]:
     """The first recordings that failed and gave nothing else, from a ledger's COLUMNS."""
     outcome = ledger["outcome"]

@@ -19,6 +19,8 @@ SCORES = ("words", "word_errors", "chars", "char_errors")
 
 #: What the rows of a ledger are counted by.
 KEYS = ("dataset", "language", "outcome", "stage", "reason", "sample_rate")
+#: What `totals` needs of a ledger.
+COLUMNS = (*KEYS, "recording", "utterance", "samples", "overlap_samples")
 REMOVED = "source_removed"
 SUMS = pa.schema(
     {

@@ -38,21 +38,27 @@ def of_version(
     newest = versions.newest(job.out)
     if newest is None:
         return Rewriting(0, len(stay), len(stay), sum(stay.values()))
-    table = tables.read(newest / "utterances.parquet", columns=COLUMNS, opened=Proved(newest))
-    ids = table["id"]
-    of_walked = pc.is_in(table["recording"], pa.array([*walked, *gone], pa.string()))
-    stays = pc.or_(pc.invert(of_walked), pc.is_in(ids, pa.array([*stay], pa.string())))
-    staying = stays.to_numpy(zero_copy_only=False)
-    new = stay.keys() - set(ids.to_pylist())
-    if before is None or _writes_all(job, before):
-        written = staying
-    else:
-        tars = table["shard"].combine_chunks().dictionary_encode().indices.to_numpy()
-        touched = np.unique(tars[~staying])
-        written = staying & np.isin(tars, touched)
-    seconds = float(summary.seconds_of(table)[written].sum()) + sum(stay[name] for name in new)
-    counts = int(staying.sum()) + len(new), int(written.sum()) + len(new)
-    return Rewriting(table.num_rows, *counts, seconds)
+    writes_all = before is None or _writes_all(job, before)
+    others, kept = pa.array([*walked, *gone], pa.string()), pa.array([*stay], pa.string())
+    new, proved = dict(stay), Proved(newest)
+    clips = staying_then = written_then = 0
+    seconds = 0.0
+    for part in tables.parts(newest / "utterances.parquet"):  # of whole tars
+        table = tables.read(part, columns=COLUMNS, opened=proved)
+        is_kept = pc.is_in(table["id"], kept)
+        for name in table["id"].filter(is_kept).to_pylist():
+            new.pop(name, None)
+        stays = pc.or_(pc.invert(pc.is_in(table["recording"], others)), is_kept)
+        staying = written = stays.to_numpy(zero_copy_only=False)
+        if not writes_all:
+            tars = table["shard"].combine_chunks().dictionary_encode().indices.to_numpy()
+            written = staying & np.isin(tars, np.unique(tars[~staying]))
+        clips += len(table)
+        staying_then += int(staying.sum())
+        written_then += int(written.sum())
+        seconds += float(summary.seconds_of(table)[written].sum())
+    seconds += sum(new.values())
+    return Rewriting(clips, staying_then + len(new), written_then + len(new), seconds)
 
 
 def _writes_all(job: Job, before: Job) -> bool:

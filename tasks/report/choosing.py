@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
@@ -69,7 +68,7 @@ def _doubts(
         elif name.startswith("transcribe.") and not groups.failed(rows):
             found[name] = doubtful.uncertain(columns, sides, most - _parts(most)[0], name)
     wanted = sorted({row for picks in found.values() for row, _ in picks})
-    ids = columns.read("id")["id"].take(pa.array(wanted, pa.int64())).to_pylist()
+    ids = columns.ids(wanted)
     there = ledger.find(ids)
     places = {row: there[key] for row, key in zip(wanted, ids, strict=True) if key in there}
     return {
@@ -83,11 +82,16 @@ class _Groups:
 
     def __init__(self, ledger: Ledger) -> None:
         codes, reasons = ledger.reasons()
-        table = ledger.columns("outcome", "value", "threshold", "start", "end")
-        self._failed = _flags(pc.equal(table["outcome"], "failed"))
-        packaged = _flags(pc.equal(table["outcome"], PACKAGED))
-        self.value, self.threshold = (_floats(table[name]) for name in ("value", "threshold"))
-        self.seconds = _floats(table["end"]) - _floats(table["start"])
+        outcomes = [(np.zeros(0, bool), np.zeros(0, bool))]
+        numbers = [(np.zeros(0), np.zeros(0), np.zeros(0))]
+        for part in ledger.portions("outcome", "value", "threshold", "start", "end"):
+            outcome = part["outcome"]
+            failed, kept = (_flags(pc.equal(outcome, name)) for name in ("failed", PACKAGED))
+            outcomes.append((failed, kept))
+            seconds = _floats(part["end"]) - _floats(part["start"])
+            numbers.append((_floats(part["value"]), _floats(part["threshold"]), seconds))
+        self._failed, packaged = map(np.concatenate, zip(*outcomes, strict=True))
+        self.value, self.threshold, self.seconds = map(np.concatenate, zip(*numbers, strict=True))
         self.rows: dict[str, Rows] = {}
         if packaged.any():
             self.rows[PACKAGED] = np.flatnonzero(packaged)

@@ -6,6 +6,7 @@ that reject the utterance, dataset and language) stays in small arrays; measures
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -77,14 +78,32 @@ class Columns:
         self._refused: dict[Asked, Flags] = {}
         self._last: tuple[str, NDArray[np.float64]] | None = None
 
-    def read(self, *names: str) -> pa.Table:
-        return tables.read(self.path, columns=sorted(set(names)))
+    def ids(self, rows: Sequence[int]) -> list[str]:
+        """Of these rows."""
+        wanted = np.asarray(rows, np.int64)
+        found = np.empty(len(wanted), object)
+        at = 0
+        for part in self._parts("id"):
+            here = np.flatnonzero((wanted >= at) & (wanted < at + len(part)))
+            found[here] = part["id"].take(pa.array(wanted[here] - at)).to_pylist()
+            at += len(part)
+        return list(found)
+
+    def _parts(self, *names: str) -> Iterator[pa.Table]:
+        """These columns, a part of the table at a time: texts of all rows would be much."""
+        for part in tables.parts(self.path):
+            yield tables.read(part, columns=sorted(set(names)))
+
+    def _flags(self, of: Callable[[pa.Table], Flags], *names: str) -> Flags:
+        """What `of` says of each row by these columns."""
+        return np.concatenate([np.zeros(0, bool), *map(of, self._parts(*names))])
 
     def values(self, name: str) -> NDArray[np.float64]:
         """A measure of each utterance, NaN for none; float64 [rows], read-only. The last one is
         cached: histogram and curves of a measure follow each other."""
         if self._last is None or self._last[0] != name:
-            self._last = name, _numbers(self.read(name)[name])
+            found = [_numbers(part[name]) for part in self._parts(name)]
+            self._last = name, np.concatenate([np.zeros(0), *found])
         return self._last[1]
 
     @cached_property
@@ -93,37 +112,46 @@ class Columns:
 
     @cached_property
     def packaged(self) -> Flags:
-        return _flags(pc.equal(self.read("outcome")["outcome"], "packaged"))
+        return self._flags(lambda t: _flags(pc.equal(t["outcome"], "packaged")), "outcome")
 
     @cached_property
     def heard(self) -> Flags:
-        return _flags(self.read("heard")["heard"])
+        return self._flags(lambda t: _flags(t["heard"]), "heard")
 
     @cached_property
     def blocked(self) -> Flags:
         """Rows that no other limit would keep: failed ones, those rejected by corpus-wide verdicts
         (copies, outliers, splits), and those not drawn by their dataset's weight."""
-        table = self.read("outcome", "stage", "reason")
-        across = pc.and_(pc.equal(table["outcome"], "dropped"), pc.equal(table["stage"], "package"))
-        across = pc.and_(across, pc.not_equal(table["reason"], "weight"))
-        found = _flags(pc.or_(pc.equal(table["outcome"], "failed"), across))
+
+        def blocked(t: pa.Table) -> Flags:
+            across = pc.and_(pc.equal(t["outcome"], "dropped"), pc.equal(t["stage"], "package"))
+            across = pc.and_(across, pc.not_equal(t["reason"], "weight"))
+            return _flags(pc.or_(pc.equal(t["outcome"], "failed"), across))
+
+        def drawn(t: pa.Table) -> Flags:
+            draw, weight = weights.draws(self.job.package, t)
+            return np.asarray(draw >= weight, bool)
+
+        found = self._flags(blocked, "outcome", "stage", "reason")
         if any(weight < 1 for weight in self.job.package.weights.values()):
-            draw, weight = weights.draws(self.job.package, self.read("id", "dataset"))
-            found |= (draw >= weight) & self.heard
+            found |= self._flags(drawn, "id", "dataset") & self.heard
         return found
 
     def rejected(self, group: str) -> Flags:
         """Rows that were rejected for `stage.reason`."""
         stage, _, reason = group.partition(".")
-        table = self.read("stage", "reason", "outcome")
-        here = pc.and_(pc.equal(table["stage"], stage), pc.equal(table["reason"], reason))
-        return _flags(pc.and_(here, pc.not_equal(table["outcome"], "packaged")))
+
+        def rejected(t: pa.Table) -> Flags:
+            here = pc.and_(pc.equal(t["stage"], stage), pc.equal(t["reason"], reason))
+            return _flags(pc.and_(here, pc.not_equal(t["outcome"], "packaged")))
+
+        return self._flags(rejected, "stage", "reason", "outcome")
 
     def refused(self, asked: Asked) -> Flags:
         """Rows that one rule rejects; a rule on text rejects only what was transcribed."""
         if asked not in self._refused:
-            table = self.read(*rules.columns(asked.rule), decisions.SPARED)
-            no = ~_flags(decisions.passes(table, [asked.rule]))
+            needed = (*rules.columns(asked.rule), decisions.SPARED)
+            no = ~self._flags(lambda t: _flags(decisions.passes(t, [asked.rule])), *needed)
             self._refused[asked] = no & self.heard if asked.shelf == "text" else no
         return self._refused[asked]
 

@@ -28,13 +28,6 @@ class Ledger:
 
     source: Path | pa.Table
 
-    def columns(self, *names: str) -> pa.Table:
-        """Repeating texts (reasons, datasets) are dictionaries: a byte or two a row."""
-        if isinstance(self.source, pa.Table):
-            return self.source.select(list(names))
-        repeated = [n for n in names if n in ("outcome", "stage", "reason", "dataset", "language")]
-        return tables.read(self.source, columns=list(names), read_dictionary=repeated)
-
     def rows(self, numbers: Sequence[int]) -> list[Row]:
         """These rows, sorted by number, with all columns; one row group in memory at a time."""
         wanted = np.array(sorted(numbers), dtype=np.int64)
@@ -61,6 +54,14 @@ class Ledger:
             at += part.num_rows
         return found
 
+    def portions(self, *columns: str) -> Iterator[pa.Table]:
+        """These columns, a portion of whole recordings at a time."""
+        if isinstance(self.source, pa.Table):
+            yield self.source.select(list(columns))
+            return
+        for part in tables.parts(self.source):
+            yield tables.read(part, columns=columns)
+
     def _parts(self, *columns: str) -> Iterator[pa.Table]:
         """All columns, or these, a row group at a time."""
         names = list(columns) or None
@@ -71,26 +72,21 @@ class Ledger:
 
     def reasons(self) -> tuple[NDArray[np.int32], list[tuple[str, str]]]:
         """(code of each row, (stage, reason) of each code), in the order of names."""
-        table = self.columns("stage", "reason")
-        names, codes = [], []
-        for column in ("stage", "reason"):
-            words = _dictionary(table[column])
-            names.append([word or "" for word in words.dictionary.to_pylist()])
-            codes.append(words.indices.fill_null(0).to_numpy(zero_copy_only=False))
-        joint = codes[0].astype(np.int64) * max(len(names[1]), 1) + codes[1]
-        unique, back = np.unique(joint, return_inverse=True)
-        pairs = [(names[0][c // len(names[1])], names[1][c % len(names[1])]) for c in unique]
-        order = sorted(range(len(pairs)), key=pairs.__getitem__)
-        rank = np.empty(len(pairs), np.int32)
-        rank[order] = np.arange(len(pairs), dtype=np.int32)
-        return rank[back], [pairs[i] for i in order]
-
-
-def _dictionary(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    column = column.unify_dictionaries().combine_chunks()
-    if pa.types.is_dictionary(column.type):
-        return column
-    return column.dictionary_encode()
+        known: dict[tuple[str, str], int] = {}
+        found = [np.zeros(0, np.int32)]
+        for part in self.portions("stage", "reason"):
+            filled = (pc.fill_null(part[name], "") for name in ("stage", "reason"))
+            words = [each.combine_chunks().dictionary_encode() for each in filled]
+            names = [each.dictionary.to_pylist() for each in words]
+            first, second = (each.indices.to_numpy().astype(np.int64) for each in words)
+            unique, back = np.unique(first * len(names[1]) + second, return_inverse=True)
+            pairs = [(names[0][c // len(names[1])], names[1][c % len(names[1])]) for c in unique]
+            codes = np.array([known.setdefault(pair, len(known)) for pair in pairs], np.int32)
+            found.append(codes[back])
+        order = sorted(known)
+        rank = np.empty(len(known), np.int32)
+        rank[[known[pair] for pair in order]] = np.arange(len(known), dtype=np.int32)
+        return rank[np.concatenate(found)], order
 
 
 def funnel(counts: JsonObject) -> list[JsonObject]:
@@ -158,10 +154,10 @@ def _in_order(reasons: Mapping[str, JsonObject]) -> Iterable[tuple[str, JsonObje
 def shares(ledger: Ledger, column: str) -> list[JsonObject]:
     """Input and packaged hours of every dataset or language, the largest first; beyond ROWS, the
     smallest are summed in one row."""
-    table = ledger.columns(column, "outcome", "reason", "samples", "sample_rate", "recording")
-    table = table.filter(pc.not_equal(pc.cast(table["reason"], pa.string()), REMOVED))
+    sums = summary.added(map(summary.totals, ledger.portions(*summary.COLUMNS))).sums
+    table = sums.filter(pc.fill_null(pc.not_equal(sums["reason"], REMOVED), True))
     found: dict[str | None, JsonObject] = {}
-    for row in summary.hours_by(_plain(table), column, "outcome"):
+    for row in summary.hours_by(table, column, "outcome"):
         entry = found.setdefault(
             row[column], {"name": row[column], "in": 0.0, "packaged": 0.0, "items": 0, "names": 1}
         )
@@ -174,8 +170,3 @@ def shares(ledger: Ledger, column: str) -> list[JsonObject]:
         summed = {key: sum(r[key] for r in rest) for key in ("in", "packaged", "items")}
         rows = [*rows[: ROWS - 1], {"name": None, "names": len(rest), **summed}]
     return rows
-
-
-def _plain(table: pa.Table) -> pa.Table:
-    """One dictionary a column: grouping cannot join several."""
-    return table.unify_dictionaries()

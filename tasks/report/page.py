@@ -101,9 +101,8 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
 
 def _broken(ledger: Ledger) -> list[Broken]:
     """The first recordings that failed, without the credentials of URLs."""
-    table = ledger.columns(*broken.COLUMNS)
-    plain = table.cast(pa.schema([(name, pa.string()) for name in broken.COLUMNS]))
-    return [Broken(*map(masking.text, each)) for each in broken.of_ledger(plain, FAILED)]
+    found = broken.of_parts(ledger.portions(*broken.COLUMNS), FAILED)
+    return [Broken(*map(masking.text, each)) for each in found]
 
 
 def _tiles(asked: Request) -> list[tuple[str, str, str]]:

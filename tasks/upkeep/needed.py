@@ -17,6 +17,7 @@ from tasks import plugins, recipe, storage
 from tasks.checkpoints import blobs, enhanced, manifest, written
 from tasks.checkpoints.cuts import TURNS
 from tasks.checkpoints.manifest import Part, Row
+from tasks.checkpoints.utterance import Utterance
 from tasks.checkpoints.view import ShardView
 from tasks.job import Job
 from tasks.json_types import JsonObject
@@ -78,26 +79,40 @@ class _View(ShardView):
         return sum(cut is None or not cut.known for cut in found)
 
     @cached_property
-    def wanted_items(self) -> tuple[set[str], set[str]]:
-        """Recipes of the PCM and the transcripts of all utterances, rejected ones included."""
-        utterances = list(self.filtered())
-        texts = {self.transcript_recipe(u) for u in utterances}
-        texts |= {self.transcript_recipe(u) for u in self.decided()}  # in the language voted for
+    def cut(self) -> list[Utterance]:
+        """All utterances, rejected ones included."""
+        return [*self.filtered()]
+
+    @cached_property
+    def wanted_audio(self) -> set[str]:
+        """Recipes of their PCM."""
+        audio = {u.audio for u in self.cut}
+        return audio | {u.enhanced for u in self.cut if u.enhanced}
+
+    @cached_property
+    def first_texts(self) -> set[str]:
+        """Recipes of their transcripts, where nothing depends on what was heard."""
+        return {self.transcript_recipe(u) for u in self.cut}
+
+    @cached_property
+    def wanted_texts(self) -> set[str]:
+        """Recipes of all their transcripts: to know them, all is decided."""
+        texts = set(self.first_texts)
+        for utterance in self.decided():
+            texts.add(self.transcript_recipe(utterance))  # in the language voted for
+            if self.job.transcribe.backends:
+                texts.update(self.further_recipes(utterance))
+            answer = written.asked(self.job, utterance)
+            if answer is not None:
+                texts.add(answer.recipe)
         if self.job.transcribe.backends:
-            texts |= {each for u in utterances for each in self.further_recipes(u)}
-            texts |= {each for u in self.decided() for each in self.further_recipes(u)}
-        answers = (written.asked(self.job, u) for u in self.decided())
-        texts |= {answer.recipe for answer in answers if answer is not None}
-        audio = {u.audio for u in utterances}
-        if not recipe.enhancing(self.job):
-            return audio, texts
-        clean = {u.enhanced for u in utterances if u.enhanced}
-        if enhanced.heard(self.job):
-            for utterance in utterances:  # thresholds choose which of the two is heard
+            texts |= {each for u in self.cut for each in self.further_recipes(u)}
+        if recipe.enhancing(self.job) and enhanced.heard(self.job):
+            for utterance in self.filtered():  # thresholds choose which of the two is heard
                 utterance.hears = utterance.enhanced
                 texts.add(self.transcript_recipe(utterance))
                 texts.update(self.further_recipes(utterance))
-        return audio | clean, texts
+        return texts
 
 
 def unneeded(
@@ -119,8 +134,7 @@ def unneeded(
     if uncut:
         return found
     sizes = blobs.sizes(out, shard)
-    audio = {name for view in views for name in view.wanted_items[0]}
-    texts = {name for view in views for name in view.wanted_items[1]}
+    audio = {name for view in views for name in view.wanted_audio}
     named: set[str] = set()
     for part in manifest.read(out, "resample", shard):
         rows = part.table.select(["audio", "blob", "offset", "num_samples", "error_code"])
@@ -131,7 +145,10 @@ def unneeded(
         else:
             found.manifests.append(part.path)
     for part in manifest.read(out, "transcribe", shard):
-        if texts.isdisjoint(part.table["transcript"].to_pylist()):
+        held = part.table["transcript"].to_pylist()
+        if all(view.first_texts.isdisjoint(held) for view in views) and all(
+            view.wanted_texts.isdisjoint(held) for view in views
+        ):
             found.manifests.append(part.path)
     blobs_there = storage.names(blobs.folder(out, shard), ".pcm")
     found.audio = [path for path in blobs_there if path.name not in named]

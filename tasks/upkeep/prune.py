@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from tasks import plugins, storage
 from tasks.checkpoints import manifest
-from tasks.checkpoints.index import Index
+from tasks.checkpoints.index import STAGES, Index
 from tasks.corpuswide import decisions
 from tasks.dataset import publication, versions
 from tasks.dataset.proved import Proved
@@ -33,6 +33,7 @@ from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.settings import FilterSettings, ResampleSettings, StageSettings, TranscribeSettings
 from tasks.storage import lock, tables
+from tasks.up_to_date import UpToDate
 from tasks.upkeep import needed
 from tasks.upkeep.needed import KeptSettings
 
@@ -91,8 +92,11 @@ def plan(
 
     `runs`: folders of runs that may go.
     """
-    live = _live(kept) if kept else None
-    found = [needed.unneeded(out, shard, settings, live) for shard in manifest.shards(out)]
+    shards = manifest.shards(out)
+    whole = _whole(out, shards, settings)
+    left = [shard for shard in shards if shard not in whole]
+    live = _live(kept) if kept and left else None
+    found = [needed.unneeded(out, shard, settings, live) for shard in left]
     goes = {
         "versions": tuple(path for path in versions.all_of(out) if path not in kept),
         "manifests": tuple(path for each in found for path in each.manifests),
@@ -102,6 +106,26 @@ def plan(
     }
     names = tuple(path.name for path in kept)
     return Plan(out, names, goes, sum(each.uncut for each in found))
+
+
+def _whole(out: Path, shards: Sequence[str], settings: Sequence[KeptSettings]) -> set[str]:
+    """Shards of which nothing may go: the last run left them complete under settings that stay,
+    and they have one part of each stage, so that each is needed. They are not read."""
+    index = Index(out)
+    counts = Counter(name.rpartition("/")[0] for name in index.files)
+    found = {
+        shard
+        for shard in shards
+        if all(counts[f"manifests/{stage}/{shard}"] == 1 for stage in STAGES)
+        and counts[f"audio/{shard}"] <= 1
+    }
+    asked = [each for each in settings if each.current] or settings
+    states = [UpToDate(each.job, shards, index) for each in asked]
+    return {
+        shard
+        for shard in found
+        if states and all(all((state.items(shard) or {"": 0}).values()) for state in states)
+    }
 
 
 def settings_of(out: Path, kept: Sequence[Path]) -> list[KeptSettings]:

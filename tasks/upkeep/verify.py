@@ -117,9 +117,8 @@ SPLITTING = ("dataset", "split", "recording", "speaker", "sha256")
 
 def _portions(path: Path) -> Iterator[pa.Table]:
     """The ledger in portions of whole recordings."""
-    wanted = [*summary.KEYS, "recording", "utterance", "samples", "overlap_samples"]
     for part in tables.parts(path):
-        yield tables.read(part, columns=list(dict.fromkeys(wanted)))
+        yield tables.read(part, columns=summary.COLUMNS)
 
 
 def _keys(parts: Iterable[pa.Table]) -> NDArray[np.uint64]:

@@ -78,10 +78,9 @@ def verify(job: Job) -> None:
 
 
 def prune(job: Job) -> None:
-    from tasks.upkeep import prune
+    from flows.cli import pruning
 
-    kept = prune.kept(job.out, 1)
-    prune.plan(job.out, kept, prune.settings_of(job.out, kept))
+    pruning.prune(job.out, 1)
 
 
 def what_if(job: Job) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from flows import yaml_text
+from flows import assignments, yaml_text
 from flows.cluster import fleet
 from flows.cluster.settings import ClusterSettings
 from tasks import plugins, storage
@@ -186,83 +186,14 @@ def _at_home(value: Any) -> Any:
 
 
 def assign(data: JsonObject, assignment: str) -> None:
-    """Apply `a.b=value` (YAML); setting `use` replaces the whole mapping of a plug-in, and
-    `a.b+=value` adds an entry, or those of a list, to a list.
-
-    A plug-in or a list that `data` leaves out is taken from the defaults, so that one setting of
-    theirs can be changed alone.
-    """
-    dotted, equals, text = assignment.partition("=")
-    adds = dotted.rstrip().endswith("+")
-    keys = dotted.strip().removesuffix("+").rstrip().split(".")
-    if not equals or not all(keys):
-        raise ConfigError(
-            f"--set {assignment!r}: write it as key.key=value, or key.list+=value to add to a list"
-        )
-    value = yaml_text.load(text, f"--set {assignment!r}: the value")
-    if adds:
-        _add(data, keys, value, assignment)
-        return
-    if keys[-1] == "use" and len(keys) > 1:
-        keys, value = keys[:-1], {"use": value}
-    place: Any = data
-    default: Any = _defaults()
-    for key in keys[:-1]:
-        default = default.get(key) if isinstance(default, dict) else None
-        place = _step(place, key, assignment, default)
-    if isinstance(place, list):
-        place[_index(place, keys[-1], assignment)] = value
-    else:
-        place[keys[-1]] = value
-
-
-def _add(data: JsonObject, keys: list[str], value: Any, assignment: str) -> None:
-    """Add to a list; one that `data` leaves out is the default one."""
-    place: Any = data
-    default: Any = _defaults()
-    for key in keys[:-1]:
-        default = default.get(key) if isinstance(default, dict) else None
-        place = _step(place, key, assignment, default)
-    usual = default.get(keys[-1]) if isinstance(default, dict) else None
-    there = place.get(keys[-1], usual) if isinstance(place, dict) else None
-    if there is None and keys == ["sources"]:
-        there = []
-    if not isinstance(there, list):
-        raise ConfigError(f"--set {assignment!r}: {'.'.join(keys)} is no list; write = for +=")
-    place[keys[-1]] = [*there, *(value if isinstance(value, list) else [value])]
-
-
-def _defaults() -> JsonObject:
-    return {
+    """Apply `a.b=value` or `a.b+=value` to settings as they are read; ConfigError where it fits
+    nowhere."""
+    defaults = {
         name: field.default.model_dump(mode="json")
         for name, field in PrepareSettings.model_fields.items()
         if isinstance(field.default, StageSettings | Plugin)
     }
-
-
-def _step(place: Any, key: str, assignment: str, default: Any) -> Any:
-    if isinstance(place, list):
-        index = _index(place, key, assignment)
-        if isinstance(place[index], str):  # a format given by its name only
-            place[index] = {"use": place[index]}
-        return place[index]
-    whole = isinstance(default, list) or (isinstance(default, dict) and "use" in default)
-    found = place.setdefault(key, default if whole else {})
-    if not isinstance(found, dict | list):
-        raise ConfigError(f"--set {assignment!r}: {key} is no mapping")
-    return found
-
-
-def _index(place: list[Any], key: str, assignment: str) -> int:
-    """Index of a list's entry, by its number or by the `use` of a plug-in."""
-    for index, entry in enumerate(place):
-        if isinstance(entry, dict) and key in (entry.get("use"), entry.get("name")):
-            return index
-        if entry == key:
-            return index
-    if key.isdecimal() and int(key) < len(place):
-        return int(key)
-    raise ConfigError(f"--set {assignment!r}: the list has no entry {key}")
+    assignments.assign(data, assignment, defaults)
 
 
 def check(settings: PrepareSettings) -> Job:

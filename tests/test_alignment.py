@@ -20,6 +20,7 @@ from flows.demo.speech import Line, speak
 from flows.demo.voice import RATE as VOICE_RATE
 from tasks import pipeline, recipe
 from tasks.errors import ItemError
+from tasks.estimating import what_if
 from tasks.job import Job
 from tasks.plugins.contracts.segmenters import Heard
 from tasks.recording import Locator, TimedWord
@@ -362,6 +363,9 @@ def test_a_book_and_its_recording(tmp_path: Path) -> None:
     pipeline.run_here(job_of(tmp_path, path, " ".join([*written, lost])))
     assert len(oracle_asr.HEARD) > heard, "control: another text is sought in what is heard"
     assert again.summary["utterances"]["packaged"] == 9
+    job = job_of(tmp_path, path, " ".join([*written, lost]))
+    now, stricter = what_if.kept(job, job_of(tmp_path, path, " ".join([*written, lost]), least=1.0))
+    assert now["items"] == stricter["items"] == 9, "what nobody says is not let in by a limit"
 
 
 def test_a_recording_without_text_is_no_utterance(tmp_path: Path) -> None:

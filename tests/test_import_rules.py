@@ -138,7 +138,7 @@ LAYERS = (
     "tasks.upkeep tasks.report tasks.estimating",
     "tasks.prefect_tasks tasks.preload",
     "flows.yaml_text flows.progress",
-    "flows.cluster",
+    "flows.assignments flows.cluster",
     "flows.settings",
     "flows.server",
     "flows.run",

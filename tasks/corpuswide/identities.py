@@ -33,6 +33,7 @@ from tasks.speech.linkage import linked
 FILE = "speakers.parquet"
 ENOUGH_S = 30.0  # of speech: more of it makes an embedding no better
 IN_MEMORY = 200_000  # voices whose embeddings are held; those of more lie in a file
+HASHED = 1 << 16  # keys that are Python's at once
 HOW = b"linked"  # key of the table's metadata: threshold and recipe of the diarizer
 
 Ints = NDArray[np.int64]
@@ -42,7 +43,8 @@ Parts = Callable[[], Iterable[pa.Table]]  # VOICES
 class Known(NamedTuple):
     """Voices in order, each once, and what is known of them."""
 
-    keys: pa.Array  # content and number
+    keys: pa.Array  # content and number, of rows
+    first: Ints  # a row of each voice
     seconds: NDArray[np.float64]
     old: Ints  # index of the name that was published; -1: none
     names: list[str]  # those names
@@ -64,13 +66,14 @@ def link(parts: Parts, before: pa.Table, least: float, recipe: str, refit: bool)
     at = pc.index_in(keys.take(first), _keys(before)).fill_null(-1).to_numpy().astype(np.int64)
     coded = before["speaker"].combine_chunks().dictionary_encode()
     old = np.r_[coded.indices.to_numpy(zero_copy_only=False), -1][at].astype(np.int64)
-    known = Known(keys.take(first), seconds, old, coded.dictionary.to_pylist())
+    known = Known(keys, first, seconds, old, coded.dictionary.to_pylist())
     stays = not refit and (before.schema.metadata or {}).get(HOW) == how
     group = _grouped(parts, known, number, first, least, stays)
     gone = before.filter(pc.invert(pc.is_in(_keys(before), known.keys)))
     taken = set(gone["speaker"].to_pylist())
     names, renamed = _named(known, group, taken)
-    now = every.append_column("speaker", pa.array(names).take(pa.array(number)))
+    told = pa.DictionaryArray.from_arrays(pa.array(group[number].astype(np.int32)), pa.array(names))
+    now = every.append_column("speaker", told.cast(pa.string()))
     left = [renamed.get(name, name) for name in gone["speaker"].to_pylist()]
     gone = gone.set_column(
         gone.column_names.index("speaker"), "speaker", pa.array(left, pa.string())
@@ -91,8 +94,11 @@ def _in_order(keys: pa.Array) -> tuple[Ints, Ints]:
     """A row of each voice, the voices in the order of a hash; and of each row its voice."""
     coded = keys.dictionary_encode()
     codes = coded.indices.to_numpy(zero_copy_only=False)
-    hashes = [hashlib.sha256(key.encode()).digest()[:16] for key in coded.dictionary.to_pylist()]
-    order = np.argsort(np.array(hashes, "S16"), kind="stable")
+    hashes = np.empty(len(coded.dictionary), "S16")
+    for at in range(0, len(hashes), HASHED):
+        some = coded.dictionary.slice(at, HASHED).to_pylist()
+        hashes[at : at + HASHED] = [hashlib.sha256(key.encode()).digest()[:16] for key in some]
+    order = np.argsort(hashes, kind="stable")
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     first = np.empty(len(order), np.int64)
@@ -132,7 +138,7 @@ def _grouped(
 
 
 def _named(known: Known, group: Ints, taken: set[str]) -> tuple[list[str], dict[str, str]]:
-    """The name of each voice's speaker, and what published names became. `taken`: names of voices
+    """The name of each group, and what published names became. `taken`: names of voices
     that are not there now."""
     count = int(group.max(initial=-1)) + 1
     has = known.old >= 0
@@ -150,12 +156,13 @@ def _named(known: Known, group: Ints, taken: set[str]) -> tuple[list[str], dict[
             names.setdefault(own, name)
     taken = (taken - renamed.keys()) | set(names.values())
     order = np.lexsort((np.arange(len(group)), -known.seconds, group))
-    for member in order.tolist():
+    longest = order[np.r_[True, np.diff(group[order]) != 0]] if len(order) else order
+    for member in longest.tolist():  # of each group
         own = int(group[member])
         if own not in names:
-            names[own] = _fresh(known.keys[member].as_py(), taken)
+            names[own] = _fresh(known.keys[int(known.first[member])].as_py(), taken)
             taken.add(names[own])
-    return [names[own] for own in group.tolist()], {
+    return [names[own] for own in range(count)], {
         old: names[own] for old, own in renamed.items() if own < count
     }
 

@@ -6,6 +6,8 @@ In second-order sections. Applio uses one transfer function: the result agrees t
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
@@ -24,8 +26,14 @@ class Settings(StageSettings):
 
 
 def apply(samples: NDArray[np.float32], rate: int, settings: Settings) -> NDArray[np.float32]:
-    sections = signal.butter(
-        settings.order, settings.cutoff_hz, btype="highpass", fs=rate, output="sos"
-    )
+    sections = _sections(settings.order, settings.cutoff_hz, rate)
     filtered: NDArray[np.float64] = signal.sosfilt(sections, samples.astype(np.float64))
     return filtered.astype(np.float32)
+
+
+@lru_cache(maxsize=16)  # its design takes longer than filtering a short utterance
+def _sections(order: int, cutoff_hz: float, rate: int) -> NDArray[np.float64]:
+    sections: NDArray[np.float64] = signal.butter(
+        order, cutoff_hz, btype="highpass", fs=rate, output="sos"
+    )
+    return sections

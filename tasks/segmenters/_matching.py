@@ -41,8 +41,11 @@ def _gathered(
     """Runs of pairs, (index, index, length), in which words that were heard more than once are
     those beside the run that goes on with them: there is more than one longest subsequence."""
     runs: list[tuple[int, int, int]] = []
+    before = False  # whether the last pair is of equal words
     for one, other in found:
-        if runs and (one, other) == (runs[-1][0] + runs[-1][2], runs[-1][1] + runs[-1][2]):
+        equal, before = before, text[one] == heard[other]
+        goes_on = runs and (one, other) == (runs[-1][0] + runs[-1][2], runs[-1][1] + runs[-1][2])
+        if goes_on and equal and before:
             runs[-1] = *runs[-1][:2], runs[-1][2] + 1
         else:
             runs.append((one, other, 1))

@@ -15,29 +15,27 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from flows.server.server import LocalServer
 from tasks.errors import CODES
 from tasks.upkeep.verify import verify
 
 CORPUS = os.environ.get("UTTERMILL_CORPUS")
 pytestmark = [
-    pytest.mark.server, pytest.mark.cluster, pytest.mark.timeout(1200),
+    pytest.mark.cluster, pytest.mark.timeout(1200),
     pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set"),
 ]  # fmt: skip
 
 
 @pytest.fixture
-def run(prefect_server: LocalServer, shared_cluster: dict[str, Any]) -> Callable[..., Any]:
-    return partial(prepared, prefect_server, shared_cluster)
+def run(shared_cluster: dict[str, Any]) -> Callable[..., Any]:
+    return partial(prepared, shared_cluster)
 
 
-def prepared(
-    server: LocalServer, cluster: dict[str, Any], out: Path, *words: str
-) -> dict[str, Any]:
+def prepared(cluster: dict[str, Any], out: Path, *words: str) -> dict[str, Any]:
+    """A run without Prefect, which has no part in what is heard and kept."""
     there = [word for key, value in cluster.items() for word in ("--set", f"cluster.{key}={value}")]
     done = subprocess.run(
-        [sys.executable, "-m", "flows.cli", "run", *words, *there, "--out", str(out), "--json"],
-        env={**os.environ, "PREFECT_API_URL": server.url},
+        [sys.executable, "-m", "flows.cli", "run", *words, *there, "--out", str(out), "--json",
+         "--set", "history=none"],
         capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=1100,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

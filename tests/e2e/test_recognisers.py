@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,10 +16,9 @@ import soundfile as sf
 
 from flows.demo import speech
 from flows.demo import voice as demo_voice
-from flows.server.server import LocalServer
 from tasks.upkeep.verify import verify
 
-pytestmark = [pytest.mark.server, pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 TEXTS = (
     "The library closes at nine in the evening, and the last bus leaves a little later.",
@@ -43,20 +41,20 @@ def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(prefect_server: LocalServer, shared_cluster: dict[str, Any]) -> Callable[..., Any]:
-    return partial(prepared, prefect_server, shared_cluster)
+def run(shared_cluster: dict[str, Any]) -> Callable[..., Any]:
+    return partial(prepared, shared_cluster)
 
 
 def prepared(
-    server: LocalServer, cluster: dict[str, Any], listed: Path, out: Path, backend: dict[str, Any]
+    cluster: dict[str, Any], listed: Path, out: Path, backend: dict[str, Any]
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     settings = out.with_suffix(".yaml")
     source = {"kind": "jsonl", "path": str(listed), "name": "spoken"}
     head = {"sources": [source], "out": str(out), "transcribe": {"backend": backend}}
+    head["history"] = "none"  # Prefect has no part in what is heard
     settings.write_text(json.dumps({**head, "cluster": cluster}))
     done = subprocess.run(
         [sys.executable, "-m", "flows.cli", "run", str(settings), "--json"],
-        env={**os.environ, "PREFECT_API_URL": server.url},
         capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

@@ -14,7 +14,6 @@ import yaml
 
 from flows import cli
 from flows.cluster.spawning import environment
-from flows.server.server import LocalServer
 from tasks import storage
 from tasks.dataset import versions
 from tasks.upkeep import checkpoints
@@ -25,7 +24,7 @@ from tests.faults.kills import gated
 from tests.plugins import gate
 from tests.s3_server import BUCKET, S3
 
-pytestmark = [pytest.mark.server, pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 COUNT = 8
 MIDDLE = corpus.seconds_of(5)
@@ -34,10 +33,8 @@ PUBLISH = gate.name("publish", 0.0)
 
 
 @pytest.fixture(scope="module")
-def site(
-    tmp_path_factory: pytest.TempPathFactory, prefect_server: LocalServer, s3: S3
-) -> Iterator[Site]:
-    made = Site(tmp_path_factory.mktemp("s3"), prefect_server.url, s3.environment)
+def site(tmp_path_factory: pytest.TempPathFactory, s3: S3) -> Iterator[Site]:
+    made = Site(tmp_path_factory.mktemp("s3"), "", s3.environment, history="none")
     corpus.make(made.source, COUNT)
     s3.upload(made.source, f"s3://{BUCKET}/e2e/in")
     yield made

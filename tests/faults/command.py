@@ -144,6 +144,7 @@ class Site:
     api: str
     environment: dict[str, str] = field(default_factory=dict)
     interruptible: bool = True  # whether SIGINT ends its commands
+    history: str = ""  # its runs' setting of that name; none: without Prefect, for half of the CPU
 
     def __post_init__(self) -> None:
         for folder in (self.source, self.gate, self.temp):
@@ -184,6 +185,7 @@ class Site:
             },
             "transcribe": {"backend": {"use": "fake"}},
             "cluster": {"workers": 1},
+            **({"history": self.history} if self.history else {}),
         }
         for name, value in changes.items():
             mapping = isinstance(value, dict) and isinstance(data.get(name), dict)

@@ -1,4 +1,4 @@
-"""A site for each test: recordings, a folder for files that kill, one Prefect server for all."""
+"""Sites for each test: recordings, and a folder for files that kill."""
 
 from __future__ import annotations
 
@@ -12,4 +12,11 @@ from tests.faults.command import Site
 
 @pytest.fixture
 def site(tmp_path: Path, prefect_server: LocalServer) -> Site:
+    """Its runs are recorded in the Prefect server of all tests."""
     return Site(tmp_path, prefect_server.url)
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Site:
+    """Its runs do without Prefect, for tests of what it has no part in."""
+    return Site(tmp_path, "", history="none")

@@ -9,7 +9,7 @@ import pytest
 from tests import corpus
 from tests.faults.command import Site, computed, packaged, quarantined
 
-pytestmark = [pytest.mark.server, pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster]
 
 COUNT, DEADLY = 6, "c/r03.wav"
 
@@ -35,33 +35,33 @@ HANGING = FATAL.replace("os.kill(os.getpid(), signal.SIGSEGV)", "time.sleep(3600
 )
 
 
-def test_a_header_that_hangs_costs_the_timeout_of_an_item(site: Site) -> None:
-    corpus.make(site.source, COUNT)
-    site.begin_with(HANGING)
+def test_a_header_that_hangs_costs_the_timeout_of_an_item(bare: Site) -> None:
+    corpus.make(bare.source, COUNT)
+    bare.begin_with(HANGING)
     began = time.monotonic()
-    done = site.done(site.settings("out", cluster={"item_timeout": 4.0}))
+    done = bare.done(bare.settings("out", cluster={"item_timeout": 4.0}))
     assert time.monotonic() - began < 120
-    assert quarantined(site.home / "out") == {DEADLY: ("shard", "timeout")}
+    assert quarantined(bare.home / "out") == {DEADLY: ("shard", "timeout")}
     assert done.result["deaths"]["timeouts"] == 1
 
 
-def test_a_header_that_kills_costs_one_item(site: Site) -> None:
-    corpus.make(site.source, COUNT)
-    site.begin_with(FATAL)
-    settings = site.settings("out")
-    out, others = site.home / "out", {f"c/r{n:02d}.wav" for n in range(COUNT)} - {DEADLY}
+def test_a_header_that_kills_costs_one_item(bare: Site) -> None:
+    corpus.make(bare.source, COUNT)
+    bare.begin_with(FATAL)
+    settings = bare.settings("out")
+    out, others = bare.home / "out", {f"c/r{n:02d}.wav" for n in range(COUNT)} - {DEADLY}
 
-    first = site.done(settings)
+    first = bare.done(settings)
     assert quarantined(out) == {DEADLY: ("shard", "crashed")}
     assert packaged(out) == others
     assert (first.result["deaths"]["deaths"], first.result["deaths"]["isolated"]) == (2, 1)
-    assert set(computed(site.done(settings)).values()) == {0}
+    assert set(computed(bare.done(settings)).values()) == {0}
 
     # Asked to try again: that one alone, and it is no better; then the library is mended.
     for mended in (False, True):
         if mended:
-            site.begin_with("")
-        retried = site.command("run", settings, "--set", "shard.retry=true")
+            bare.begin_with("")
+        retried = bare.command("run", settings, "--set", "shard.retry=true")
         assert retried.code == 0, retried.stderr
         assert computed(retried)["shard"] == 1
         assert computed(retried)["filter"] == int(mended)

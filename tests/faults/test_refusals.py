@@ -14,14 +14,13 @@ from tests import corpus
 from tests.faults.command import Ended, Site, ledger, quarantined, soon
 from tests.plugins import gate
 
-pytestmark = [pytest.mark.server]
-
 COUNT = 4
 
 
 @pytest.fixture(autouse=True)
-def recordings(site: Site) -> None:
-    corpus.make(site.source, COUNT)
+def recordings(tmp_path: Path) -> None:
+    """In the folder of every site of a test."""
+    corpus.make(tmp_path / "in", COUNT)
 
 
 def says(ended: Ended, code: int, *words: str) -> None:
@@ -124,13 +123,13 @@ def test_usage(site: Site) -> None:
 
 
 @pytest.mark.cluster
-def test_the_second_run_into_one_out_names_the_first(site: Site) -> None:
-    settings = site.settings("out", filter={"filters": [{"use": "tests.plugins.gated_filter"}]})
-    hold = site.gate / f"{gate.name('filter', corpus.seconds_of(1))}.hold"
+def test_the_second_run_into_one_out_names_the_first(bare: Site) -> None:
+    settings = bare.settings("out", filter={"filters": [{"use": "tests.plugins.gated_filter"}]})
+    hold = bare.gate / f"{gate.name('filter', corpus.seconds_of(1))}.hold"
     hold.touch()
-    with site.start("run", settings, "--json") as first:
+    with bare.start("run", settings, "--json") as first:
         assert soon(hold.with_suffix(".held").exists), first.stderr()
-        says(site.run(settings), 4, f"process {first.pid} ", str(site.home / "out"))
+        says(bare.run(settings), 4, f"process {first.pid} ", str(bare.home / "out"))
         hold.unlink()
         ended = first.end()
         assert ended.code == 0, ended.stderr
@@ -139,44 +138,44 @@ def test_the_second_run_into_one_out_names_the_first(site: Site) -> None:
 
 @pytest.mark.cluster
 def test_all_broken_then_nothing_left_then_an_unmounted_source_then_damage(
-    site: Site, shared_cluster: dict[str, Any]
+    bare: Site, shared_cluster: dict[str, Any]
 ) -> None:
     """One OUT that refuses for four reasons, and is whole again when they are gone."""
-    out = site.home / "out"
+    out = bare.home / "out"
     strict: dict[str, Any] = {
-        "sources": [{"kind": "folder", "path": str(site.source), "name": "c"}],
+        "sources": [{"kind": "folder", "path": str(bare.source), "name": "c"}],
         "cluster": shared_cluster,
     }
-    sounds = {p.name: p.read_bytes() for p in site.source.iterdir()}
+    sounds = {p.name: p.read_bytes() for p in bare.source.iterdir()}
     for name in sounds:
-        (site.source / name).write_bytes(b"no audio at all")
-    ended = site.run(site.settings("out", **strict))
+        (bare.source / name).write_bytes(b"no audio at all")
+    ended = bare.run(bare.settings("out", **strict))
     says(ended, 1, "package.max_failed_fraction", f"{COUNT} of {COUNT} recordings failed")
     assert unpublished(out)
-    ended = site.run(site.settings("out", **strict, package={"max_failed_fraction": 1.0}))
+    ended = bare.run(bare.settings("out", **strict, package={"max_failed_fraction": 1.0}))
     says(ended, 1, "nothing is left to package", "ledger")
     assert unpublished(out)
 
     for name, data in sounds.items():
-        (site.source / name).write_bytes(data)
-    site.done(site.settings("out", **strict))
+        (bare.source / name).write_bytes(data)
+    bare.done(bare.settings("out", **strict))
     assert quarantined(out) == {}
-    away = site.home / "away"
-    shutil.move(site.source, away)
-    site.source.mkdir()
-    ended = site.run(site.settings("out", **strict))
+    away = bare.home / "away"
+    shutil.move(bare.source, away)
+    bare.source.mkdir()
+    ended = bare.run(bare.settings("out", **strict))
     says(ended, 1, "package.max_removed_fraction", "not mounted")
     assert [p.name for p in sorted((out / "datasets").iterdir())] == ["latest", "v0001"]
-    site.source.rmdir()
-    shutil.move(away, site.source)
-    again = site.done(site.settings("out", **strict))
+    bare.source.rmdir()
+    shutil.move(away, bare.source)
+    again = bare.done(bare.settings("out", **strict))
     assert not again.result["new"]
     assert len(ledger(out)) == COUNT
 
-    assert site.command("verify", out).result == {"ok": True, "faults": []}
+    assert bare.command("verify", out).result == {"ok": True, "faults": []}
     (tar,) = out.glob("datasets/v0001/wenet/train/*.tar")
     corpus.flip(tar, 2000)
-    damaged = site.command("verify", out)
+    damaged = bare.command("verify", out)
     assert damaged.code == 3
     assert any(tar.name in fault for fault in damaged.result["faults"])
 
@@ -207,13 +206,13 @@ def test_ctrl_c(site: Site, own_server: bool) -> None:
 
 
 @pytest.mark.cluster
-def test_sigterm_where_sigint_is_ignored(site: Site) -> None:
+def test_sigterm_where_sigint_is_ignored(bare: Site) -> None:
     """A run in the background of a script (`nohup … &`)."""
-    site = replace(site, interruptible=False)
-    settings = site.settings("out", filter={"filters": [{"use": "tests.plugins.gated_filter"}]})
-    hold = site.gate / f"{gate.name('filter', corpus.seconds_of(1))}.hold"
+    bare = replace(bare, interruptible=False)
+    settings = bare.settings("out", filter={"filters": [{"use": "tests.plugins.gated_filter"}]})
+    hold = bare.gate / f"{gate.name('filter', corpus.seconds_of(1))}.hold"
     hold.touch()
-    with site.start("run", settings, "--json") as run:
+    with bare.start("run", settings, "--json") as run:
         assert soon(hold.with_suffix(".held").exists), run.stderr()
         run.interrupt()
         time.sleep(1)
@@ -222,4 +221,4 @@ def test_sigterm_where_sigint_is_ignored(site: Site) -> None:
         ended = run.end(60)
         assert run.none_left(5.0), run.alive()
     says(ended, 130, "interrupted")
-    assert not any(site.temp.glob("uttermill-*"))
+    assert not any(bare.temp.glob("uttermill-*"))

@@ -1,0 +1,83 @@
+"""`--set key.key=value`: one setting changed in settings that were read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flows import yaml_text
+from tasks.errors import ConfigError
+from tasks.json_types import JsonObject
+
+
+def assign(data: JsonObject, assignment: str, defaults: JsonObject) -> None:
+    """Apply `a.b=value` (YAML); setting `use` replaces the whole mapping of a plug-in, and
+    `a.b+=value` adds an entry, or those of a list, to a list.
+
+    A plug-in or a list that `data` leaves out is taken from `defaults`, so that one setting of
+    theirs can be changed alone. ConfigError for what cannot be assigned.
+    """
+    dotted, equals, text = assignment.partition("=")
+    adds = dotted.rstrip().endswith("+")
+    keys = dotted.strip().removesuffix("+").rstrip().split(".")
+    if not equals or not all(keys):
+        raise ConfigError(
+            f"--set {assignment!r}: write it as key.key=value, or key.list+=value to add to a list"
+        )
+    value = yaml_text.load(text, f"--set {assignment!r}: the value")
+    if adds:
+        _add(data, keys, value, assignment, defaults)
+        return
+    if keys[-1] == "use" and len(keys) > 1:
+        keys, value = keys[:-1], {"use": value}
+    place: Any = data
+    default: Any = defaults
+    for key in keys[:-1]:
+        default = default.get(key) if isinstance(default, dict) else None
+        place = _step(place, key, assignment, default)
+    if isinstance(place, list):
+        place[_index(place, keys[-1], assignment)] = value
+    else:
+        place[keys[-1]] = value
+
+
+def _add(
+    data: JsonObject, keys: list[str], value: Any, assignment: str, defaults: JsonObject
+) -> None:
+    """Add to a list; one that `data` leaves out is the default one."""
+    place: Any = data
+    default: Any = defaults
+    for key in keys[:-1]:
+        default = default.get(key) if isinstance(default, dict) else None
+        place = _step(place, key, assignment, default)
+    usual = default.get(keys[-1]) if isinstance(default, dict) else None
+    there = place.get(keys[-1], usual) if isinstance(place, dict) else None
+    if there is None and keys == ["sources"]:
+        there = []
+    if not isinstance(there, list):
+        raise ConfigError(f"--set {assignment!r}: {'.'.join(keys)} is no list; write = for +=")
+    place[keys[-1]] = [*there, *(value if isinstance(value, list) else [value])]
+
+
+def _step(place: Any, key: str, assignment: str, default: Any) -> Any:
+    if isinstance(place, list):
+        index = _index(place, key, assignment)
+        if isinstance(place[index], str):  # a format given by its name only
+            place[index] = {"use": place[index]}
+        return place[index]
+    whole = isinstance(default, list) or (isinstance(default, dict) and "use" in default)
+    found = place.setdefault(key, default if whole else {})
+    if not isinstance(found, dict | list):
+        raise ConfigError(f"--set {assignment!r}: {key} is no mapping")
+    return found
+
+
+def _index(place: list[Any], key: str, assignment: str) -> int:
+    """Index of a list's entry, by its number or by the `use` of a plug-in."""
+    for index, entry in enumerate(place):
+        if isinstance(entry, dict) and key in (entry.get("use"), entry.get("name")):
+            return index
+        if entry == key:
+            return index
+    if key.isdecimal() and int(key) < len(place):
+        return int(key)
+    raise ConfigError(f"--set {assignment!r}: the list has no entry {key}")

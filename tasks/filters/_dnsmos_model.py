@@ -132,8 +132,8 @@ def lean(model: bytes) -> bytes:
 def quantised(model: bytes) -> bytes:
     """The lean model's second to fourth layer and the pooling behind them, in integers.
 
-    Values have 8 bits; weights have 7, with a scale for each channel, so that no CPU saturates
-    (AVX2 adds two products in 16 bits: 2 * 255 * 63 < 2**15), and all give the same scores.
+    Values have 8 bits; weights have 7, with a scale for each channel, so that no CPU saturates:
+    AVX2 adds two products in 16 bits (2 * 255 * 63 < 2**15).
     """
     graph = onnx_writer.Graph("dnsmos")
     scales = [graph.floats(top / 255) for top in RANGES]

@@ -11,8 +11,7 @@ needs only the number of its shard. A large version has a plan for each part of 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -85,11 +84,7 @@ def write(
         rows = rows.append_column(name, values)
     first = [shard for shard in shards if shard.format == job.package.formats[0].use]
     laid_out = _laid_out(job, groups, first, rows)
-    ends = np.cumsum([len(group.rows) for group in groups]).tolist()
-    batches = (
-        laid_out.slice(low, high - low) for low, high in zip([0, *ends[:-1]], ends, strict=True)
-    )
-    _save(folder / "rows.arrow", laid_out.schema, batches)
+    _save(folder / "rows.arrow", laid_out, [len(group.rows) for group in groups])
     save_shards(folder, shards)
     return laid_out.drop_columns([*source_columns, *more])
 
@@ -101,8 +96,8 @@ def sources_of(job: Job) -> list[tuple[str, pa.DataType]]:
 
 def save_shards(folder: Path, shards: list[OutputShard]) -> None:
     """Write the output shards of a part into its local folder."""
-    entries = (pa.Table.from_pylist([to_row(shard)], schema=SHARD) for shard in shards)
-    _save(folder / "shards.arrow", SHARD, entries)
+    entries = pa.Table.from_pylist([to_row(shard) for shard in shards], schema=SHARD)
+    _save(folder / "shards.arrow", entries, [1] * len(shards))
 
 
 def part_name(part: int) -> str:
@@ -182,12 +177,17 @@ def _laid_out(job: Job, groups: list[Group], shards: list[OutputShard], rows: pa
     return pa.table(columns, schema=schema)
 
 
-def _save(path: Path, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
-    """An Arrow file with a record batch for each table, so that a worker reads only its own."""
-    with tables.writing(path, schema) as out:
-        for table in parts:
-            for batch in table.combine_chunks().to_batches():
-                out.write_batch(batch)
+def _save(path: Path, table: pa.Table, counts: Sequence[int]) -> None:
+    """An Arrow file with a record batch for each so many rows, so that a worker reads only its own.
+
+    Whole columns are put together once: to do it for each of many batches takes most of the time.
+    """
+    table = table.combine_chunks()
+    ends = np.cumsum(counts).tolist()
+    with tables.writing(path, table.schema) as out:
+        for low, high in zip([0, *ends[:-1]], ends, strict=True):
+            [batch] = table.slice(low, high - low).combine_chunks().to_batches()
+            out.write_batch(batch)
 
 
 def _load(path: Path, number: int) -> pa.RecordBatch:
@@ -196,7 +196,15 @@ def _load(path: Path, number: int) -> pa.RecordBatch:
 
 
 def to_row(shard: OutputShard) -> Row:
-    return {**asdict(shard), "unchanged": [file._asdict() for file in shard.unchanged]}
+    return {
+        "format": shard.format,
+        "split": shard.split,
+        "number": shard.number,
+        "group": shard.group,
+        "clips": shard.clips,
+        "files": shard.files,
+        "unchanged": [file._asdict() for file in shard.unchanged],
+    }
 
 
 def from_row(row: Row) -> OutputShard:

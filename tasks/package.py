@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks import plugins, recipe, storage
+from tasks import plugins, storage
 from tasks.accounting import summary
 from tasks.dataset import datacard, versions
 from tasks.errors import RunError
@@ -50,6 +50,7 @@ from tasks.packaging import (
 )
 from tasks.packaging.published import Published
 from tasks.packaging.shards import check, write
+from tasks.recipe import whole_job
 from tasks.reviews import applied
 
 __all__ = ["check", "gather", "publish", "write"]
@@ -179,7 +180,7 @@ def fingerprint(job: Job, found: whole.Chosen, ledger: str, chosen: JsonObject) 
         state.update(codes.data)
     state.update(found.split.data)
     formats = {p.use: plugins.load("formats", p.use).VERSION for p in job.package.formats}
-    settings = recipe.settings_of(job)
+    settings = whole_job.settings_of(job)
     what: list[object] = [
         PACKAGE_VERSION,
         settings,

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tasks import plugins, recipe
+from tasks import plugins
 from tasks.checkpoints.index import Index, Notes, digest
 from tasks.dataset import datacard, versions
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
 from tasks.plugins import engines
+from tasks.recipe import whole_job
 from tasks.reviews import applied
 from tasks.settings import split_lists
 from tasks.stages import stage
@@ -42,11 +43,11 @@ class UpToDate:
 
     def __init__(self, job: Job, shards: Sequence[str], index: Index) -> None:
         self._job, self._shards, self._index = job, sorted(shards), index
-        told = recipe.settings_of(job)
+        told = whole_job.settings_of(job)
         self._settings = digest(
             [told.get(name) for name in (*stage.PER_SHARD, "enhance")],
             job.filter.measure_all,
-            {**recipe.recipes_of(job), "weights": stage.weights_of(job)},
+            {**whole_job.recipes_of(job), "weights": stage.weights_of(job)},
             datacard.libraries(),
             _code(),
             _plugins(job),
@@ -130,7 +131,7 @@ class UpToDate:
             [plugins.load("formats", plugin.use).VERSION for plugin in package.formats],
             self._lists,
             [source.model_dump(mode="json") for source in self._job.sources],
-            recipe.settings_of(self._job),
+            whole_job.settings_of(self._job),
             newest.name if newest else None,
             described.get(datacard.SEAL),
         )

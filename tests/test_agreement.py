@@ -17,6 +17,7 @@ from tasks.estimating import what_if
 from tasks.job import Job
 from tasks.plugins.contracts.text import Heard
 from tasks.plugins.rules import judge
+from tasks.recipe import whole_job
 from tasks.scoring import agreement
 from tasks.settings import TranscribeSettings
 from tasks.text import agreement as verdict
@@ -139,8 +140,8 @@ def test_what_makes_no_sense_is_refused(given: dict[str, Any], words: str) -> No
 
 def test_one_recogniser_leaves_every_recipe_as_it_was(tmp_path: Path) -> None:
     plain = corpus.job(tmp_path, sources=[])
-    assert not {"backends", "when", "asr"} & recipe.settings_of(plain)["transcribe"].keys()
-    assert "further_backends" not in recipe.recipes_of(plain)
+    assert not {"backends", "when", "asr"} & whole_job.settings_of(plain)["transcribe"].keys()
+    assert "further_backends" not in whole_job.recipes_of(plain)
     assert recipe.weights(plain.transcribe) == "fake"
 
 

@@ -23,6 +23,7 @@ from tasks.errors import ConfigError
 from tasks.filters import overlap as overlap_filter
 from tasks.filters import speaker_purity, speakers
 from tasks.plugins.rules import judge
+from tasks.recipe import whole_job
 from tasks.recording import Segment, turns
 from tasks.recording.turns import Voices
 from tasks.segmenters import Segmenter, Span, vad, whole
@@ -403,8 +404,8 @@ def test_the_card_names_models_with_their_licences(tmp_path: Path) -> None:
 def test_without_speakers_nothing_is_told_of_them(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 2)
     plain = corpus.job(tmp_path)
-    assert "speakers" not in recipe.recipes_of(plain)
-    assert "speakers" not in recipe.settings_of(plain)
+    assert "speakers" not in whole_job.recipes_of(plain)
+    assert "speakers" not in whole_job.settings_of(plain)
     published, _ = corpus.run(plain)
     told = json.loads((published.path / "dataset.json").read_text())
     assert "speakers" not in told["settings"]

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from flows.cluster.settings import ClusterSettings
 from flows.run import runs
-from tasks import recipe, storage
+from tasks import storage
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.json_types import JsonObject
+from tasks.recipe import whole_job
 
 NAME = "estimate.json"
 ROOTS = ("manifests", "audio", "datasets")
@@ -22,7 +23,9 @@ ROOTS = ("manifests", "audio", "datasets")
 
 def key(job: Job) -> str:
     """A hash that is equal for settings that give the same dataset."""
-    return hashlib.sha256(json.dumps(recipe.settings_of(job), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(whole_job.settings_of(job), sort_keys=True).encode()
+    ).hexdigest()
 
 
 def newest(job: Job) -> JsonObject | None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import plugins, recipe, storage
+from tasks import plugins, storage
 from tasks.checkpoints import enhanced, index
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.texts import text_columns
@@ -28,6 +28,7 @@ from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.plugins import rules
 from tasks.plugins.rules import Allowed, Rule
+from tasks.recipe import whole_job
 from tasks.reviews import applied
 from tasks.settings import Plugin, role
 from tasks.storage import tables
@@ -98,7 +99,7 @@ def _state(job: Job) -> dict[str, str]:
 
 def _measuring(job: Job) -> JsonObject:
     """Settings that change what is measured: those of the stages without thresholds."""
-    found: JsonObject = recipe.recipes_of(job)
+    found: JsonObject = whole_job.recipes_of(job)
     for stage in ("filter", "resample", "transcribe"):
         model = getattr(job, stage)
         for name in type(model).model_fields:
@@ -111,7 +112,7 @@ def _measuring(job: Job) -> JsonObject:
     transcribe = job.transcribe
     found["text"] = [transcribe.text, transcribe.close_wer, transcribe.language_by]
     if enhanced.heard(job):
-        found["text"] += [transcribe.hear, recipe.settings_of_plugin("enhance", job.enhance)]
+        found["text"] += [transcribe.hear, whole_job.settings_of_plugin("enhance", job.enhance)]
     if transcribe.backends:
         found["text"] += [transcribe.asr, transcribe.model_dump(mode="json")["when"]]
     # Settings that change what a verdict on text measures.

@@ -14,6 +14,7 @@ from tasks.checkpoints import enhanced
 from tasks.dataset import card_readme, composition
 from tasks.job import Job
 from tasks.json_types import JsonObject
+from tasks.recipe import whole_job
 from tasks.reviews import applied
 from tasks.settings import Plugin
 from tasks.storage import tables
@@ -105,8 +106,8 @@ def describe(job: Job, gathered: JsonObject, staging: Path) -> JsonObject:
         ),
         "weights_licences": recipe.weights_licences(job.transcribe),
         **_models(job),
-        "settings": recipe.settings_of(job),
-        "recipes": recipe.recipes_of(job),
+        "settings": whole_job.settings_of(job),
+        "recipes": whole_job.recipes_of(job),
         **applied.described(job),
         "libraries": libraries(),
     }

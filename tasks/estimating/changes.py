@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from tasks import plugins, recipe
+from tasks import plugins
 from tasks.job import Job
 from tasks.json_types import JsonObject
+from tasks.recipe import whole_job
 from tasks.settings import THRESHOLD, role
 
 
@@ -21,7 +22,7 @@ class Change(NamedTuple):
 
 def between(before: Job, after: Job) -> list[Change]:
     """Settings that can change a dataset and differ, with defaults filled in."""
-    then, now = recipe.settings_of(before), recipe.settings_of(after)
+    then, now = whole_job.settings_of(before), whole_job.settings_of(after)
     none = {"use": "none"}  # settings say nothing of a step that is off
     return [
         change
@@ -34,8 +35,8 @@ def of_models(described: JsonObject, job: Job) -> list[Change]:
     """What is another now than when the newest version was made, under equal settings: the weights
     of the recogniser, the model or the code of a plug-in. `described`: the version's dataset.json.
     """
-    then, now = described["recipes"], recipe.recipes_of(job)
-    before, after = described["settings"], recipe.settings_of(job)
+    then, now = described["recipes"], whole_job.recipes_of(job)
+    before, after = described["settings"], whole_job.settings_of(job)
     found = []
     heard = [each["transcribe"] for each in (before, after)]
     if all(heard[0].get(name) == heard[1].get(name) for name in ("backend", "backends")):

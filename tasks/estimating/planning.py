@@ -27,6 +27,7 @@ from tasks.filter import todo as cuts_lacking
 from tasks.job import Job
 from tasks.listing.as_listed import AsListed
 from tasks.packaging import contents, weights
+from tasks.recipe import whole_job
 from tasks.stages import contract, stage
 from tasks.up_to_date import UpToDate
 
@@ -114,7 +115,7 @@ def plan(job: Job, before: Job | None) -> Plan:
     gone = listed.removed()
     clips = _package(walk, {*gone, *fresh})
     removed = gone - set(listed.moved.values())
-    other = described is None or described["settings"] != recipe.settings_of(job)
+    other = described is None or described["settings"] != whole_job.settings_of(job)
     return Plan(walk.stages, causes.all, len(removed), found.ignored, len(shards), clips, other)
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import recipe
 from tasks.accounting import summary
 from tasks.dataset import versions
 from tasks.dataset.proved import Proved
 from tasks.job import Job
 from tasks.packaging.layout import LAYOUT_SETTINGS
+from tasks.recipe import whole_job
 from tasks.storage import tables
 
 COLUMNS = ["id", "shard", "recording", "num_samples", "sample_rate"]
@@ -63,7 +63,7 @@ def of_version(
 
 def _writes_all(job: Job, before: Job) -> bool:
     """Whether formats, or the layout of the tars, are other ones."""
-    now, then = (recipe.settings_of(each)["package"] for each in (job, before))
+    now, then = (whole_job.settings_of(each)["package"] for each in (job, before))
     full = job.package.rebalance == "full"
     names = ("formats", *LAYOUT_SETTINGS)
     return full or any(now[name] != then[name] for name in names)

@@ -9,10 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks import plugins, recipe
+from tasks import plugins
 from tasks.dataset import datacard
 from tasks.errors import ConfigError
 from tasks.formats import PublishedFile
+from tasks.recipe import whole_job
 from tasks.settings import Plugin
 
 
@@ -35,12 +36,12 @@ class PreviousVersion:
         if self.described["formats"].get(plugin.use) != module.VERSION:
             return False
         try:
-            then = recipe.settings_of_plugin(
+            then = whole_job.settings_of_plugin(
                 "formats", datacard.formats_of(self.described)[plugin.use]
             )
         except ConfigError:  # a setting that the plug-in no longer has
             return False
-        return then == recipe.settings_of_plugin("formats", plugin)
+        return then == whole_job.settings_of_plugin("formats", plugin)
 
     def files(self, paths: Iterable[str]) -> tuple[PublishedFile, ...]:
         """These of its files; empty if it lacks one of them."""

@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks import package, recipe
+from tasks import package
 from tasks.dataset import datacard
 from tasks.job import Job
 from tasks.packaging import accounts, decided, ledger_layout, ledger_notes, published, whole
 from tasks.packaging.decided import DIGESTS, Group
 from tasks.packaging.ledger_notes import Written
+from tasks.recipe import whole_job
 from tests.bench import _scale_out
 from tests.bench._measured import MIB
 from tests.bench.scale import in_process
@@ -104,7 +105,7 @@ def publish(job: Job, scratch: Path, gathered: dict[str, Any]) -> None:
     described = {
         "fingerprint": gathered["fingerprint"],
         "balance": gathered["balance"],
-        "settings": recipe.settings_of(job),
+        "settings": whole_job.settings_of(job),
         "formats": {"tests.bench._scale_format": 1},
         "frozen": {},
         "recordings": {"in": 1},

@@ -1,5 +1,4 @@
-"""Recipes: hashes of what can change a measure, the PCM or a transcript of one item; and what
-identifies a whole job: its recipes, and its settings that can change a dataset.
+"""Recipes: hashes of what can change a measure, the PCM or a transcript of one item.
 
 In: the stage's version, the settings that affect its output (unmarked fields, see
 `tasks.settings.base`), the plug-in's VERSION and weights, the item's content, the recipes of the
@@ -19,7 +18,6 @@ from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.plugins.contracts import SegmenterPlugin
 from tasks.recording import Segment
-from tasks.scoring import normalisers
 from tasks.served import llm_text
 from tasks.settings import (
     SECRET,
@@ -38,7 +36,6 @@ from tasks.settings.servers import LlmText
 DECODE_VERSION = 1
 FILTER_VERSION = 3
 ENHANCE_VERSION = 1
-UNASKED = ("max_hours_per_speaker", "rttm")  # not told unless asked for: versions stay as they were
 CUTTING = (
     "min_turn_seconds",
     "mixed",
@@ -88,7 +85,7 @@ def of_speakers(speakers: Plugin) -> str:
 def cutting_at_turns(speakers: Plugin) -> JsonObject:
     """The diarizer's settings that its turns do not follow from, but cuts do."""
     _, chosen = plugins.resolve("diarizers", speakers)
-    return {k: v for k, v in _lasting(chosen).items() if k in CUTTING}
+    return {k: v for k, v in lasting(chosen).items() if k in CUTTING}
 
 
 def across_recordings(job: Job) -> float | None:
@@ -191,30 +188,6 @@ def weights_licences(settings: TranscribeSettings) -> dict[str, str | None]:
     return {use: recogniser.abilities(own).licence for use, recogniser, own in found}
 
 
-def recipes_of(job: Job) -> JsonObject:
-    """The recipes of all plug-ins that a job computes with, and the versions of its stages; JSON
-    values."""
-    return {
-        **({"speakers": of_speakers(job.speakers)} if speaking(job) else {}),
-        "segmenter": of_plugin("segmenters", job.filter.segmenter),
-        "filters": {plugin.use: of_plugin("filters", plugin) for plugin in job.filter.filters},
-        **({"enhance": of_plugin("enhance", job.enhance)} if enhancing(job) else {}),
-        "levels": [of_plugin("levels", plugin) for plugin in job.resample.levels],
-        "resampler": of_plugin("resamplers", job.resample.resampler),
-        "backend": of_plugin("asr", job.transcribe.backend),
-        "weights": weights(job.transcribe),
-        **_further(job),
-        **({"llm_text": llm_text.VERSION} if job.transcribe.llm_text else {}),
-        "stages": {
-            "decode": DECODE_VERSION,
-            "filter": FILTER_VERSION,
-            "resample": RESAMPLE_VERSION,
-            "transcribe": TRANSCRIBE_VERSION,
-            "scoring": normalisers.VERSION,
-        },
-    }
-
-
 def speaking(job: Job) -> bool:
     """Whether the job asks who speaks."""
     return job.speakers.use != "none"
@@ -225,94 +198,11 @@ def enhancing(job: Job) -> bool:
     return job.enhance.use != "none"
 
 
-def _further(job: Job) -> JsonObject:
-    """Recipes of further recognisers, if there are any."""
-    found = [of_plugin("asr", each) for each in job.transcribe.recognisers[1:]]
-    return {"further_backends": found} if found else {}
-
-
-def settings_of(job: Job) -> JsonObject:
-    """Settings that can change a dataset, defaults filled in, as JSON values: no OUT, nothing
-    transient, no secrets, and of lists of splits not where they lie."""
-    package = _lasting(job.package)
-    enhance = settings_of_plugin("enhance", job.enhance)
-    if not enhancing(job):
-        del package["audio"]
-    speakers = settings_of_plugin("diarizers", job.speakers)
-    return {
-        **({"speakers": speakers} if speaking(job) else {}),
-        "shard": _lasting(job.shard),
-        "filter": {
-            **_lasting(job.filter),
-            "segmenter": settings_of_plugin("segmenters", job.filter.segmenter),
-            "filters": _all("filters", job.filter.filters),
-        },
-        **({"enhance": enhance} if enhancing(job) else {}),
-        "resample": {
-            **_lasting(job.resample),
-            "resampler": settings_of_plugin("resamplers", job.resample.resampler),
-            "levels": _all("levels", job.resample.levels),
-        },
-        "transcribe": {
-            **_transcribing(job.transcribe),
-            "backend": settings_of_plugin("asr", job.transcribe.backend),
-            "verdicts": _all("text", job.transcribe.verdicts),
-        },
-        "package": {
-            **_asked(package),
-            "formats": _all("formats", job.package.formats),
-            "splits": _without_paths(package["splits"]),
-        },
-        "sources": [
-            {**_asked(_lasting(dataset.settings)), "name": dataset.name}
-            for dataset in plugins.datasets(job.sources)
-        ],
-    }
-
-
-def _asked(settings: JsonObject) -> JsonObject:
-    return {name: v for name, v in settings.items() if name not in UNASKED or v is not None}
-
-
-def _transcribing(settings: TranscribeSettings) -> JsonObject:
-    """What is said of several recognisers only where there are several, and no defaults of it: so
-    that one recogniser's versions stay as they were."""
-    found = _lasting(settings)
-    if settings.hear == "original":
-        del found["hear"]
-    del found["llm_text"]
-    if (chosen := settings.llm_text) is not None:
-        found["llm_text"] = {"model": chosen.model, **chosen.recipe()}
-    several = {name: found.pop(name) for name in ("backends", "when", "asr")}
-    if not settings.backends:
-        return found
-    fields = type(settings).model_fields
-    told = {n: value for n, value in several.items() if getattr(settings, n) != fields[n].default}
-    return {**found, **told, "backends": _all("asr", settings.backends)}
-
-
-def settings_of_plugin(shelf: str, plugin: Plugin) -> JsonObject:
-    """A plug-in with its settings that can change a dataset, defaults filled in; JSON values."""
-    _, chosen = plugins.resolve(shelf, plugin)
-    return {"use": plugin.use, **_lasting(chosen)}
-
-
-def _all(shelf: str, chosen: Iterable[Plugin]) -> list[JsonObject]:
-    return [settings_of_plugin(shelf, plugin) for plugin in chosen]
-
-
-def _lasting(model: StageSettings) -> JsonObject:
+def lasting(model: StageSettings) -> JsonObject:
+    """Settings that can change a dataset, as JSON values: nothing transient, no secrets."""
     passing = {TRANSIENT["role"], SECRET["role"]}
     return {
         name: value
         for name, value in model.model_dump(mode="json").items()
         if role(type(model), name) not in passing
-    }
-
-
-def _without_paths(splits: JsonObject) -> JsonObject:
-    """Which splits have a list, not where it lies: the data card says what the lists hold."""
-    return {
-        name: {**share, "list": bool(share["list"])} if isinstance(share, dict) else share
-        for name, share in splits.items()
     }

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from rapidfuzz.distance import LCSseq, Levenshtein
 
@@ -153,8 +152,3 @@ def _same(text: Sequence[str], heard: Sequence[str]) -> list[tuple[int, int, int
 def alike(one: str, other: str) -> bool:
     """Whether two words are the same but for a few letters."""
     return one == other or Levenshtein.normalized_similarity(one, other) >= SIMILAR
-
-
-def ascends(found: Sequence[Pair]) -> bool:
-    """Whether pairs rise in both lists."""
-    return all(a < c and b < d for (a, b), (c, d) in pairwise(found))

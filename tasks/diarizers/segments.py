@@ -32,6 +32,7 @@ from tasks.speech.stream16k import At16k
 from tasks.weights import registry
 
 VERSION = 5
+ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
 ASKED_BY = "speakers.use=segments"
 LEAST_SPEAKER_S = 1.5  # of speech that makes a speaker, where there are others
 # As near to a voice of more speech, it is heard wrong: the likelier, the less there is of it.

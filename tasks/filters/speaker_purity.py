@@ -23,6 +23,7 @@ from tasks.speech.fbank import RATE, fbank
 from tasks.weights import registry
 
 VERSION = 1
+ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
 COSTLY = True
 COLUMNS = {"speaker_purity": ("1", "cosine of the voices of the utterance's halves")}
 LEAST_S, HALF_S = 1.6, 6.0

@@ -29,11 +29,7 @@ def assign(data: JsonObject, assignment: str, defaults: JsonObject) -> None:
         return
     if keys[-1] == "use" and len(keys) > 1:
         keys, value = keys[:-1], {"use": value}
-    place: Any = data
-    default: Any = defaults
-    for key in keys[:-1]:
-        default = default.get(key) if isinstance(default, dict) else None
-        place = _step(place, key, assignment, default)
+    place, _ = _parent(data, keys, assignment, defaults)
     if isinstance(place, list):
         place[_index(place, keys[-1], assignment)] = value
     else:
@@ -44,11 +40,7 @@ def _add(
     data: JsonObject, keys: list[str], value: Any, assignment: str, defaults: JsonObject
 ) -> None:
     """Add to a list; one that `data` leaves out is the default one."""
-    place: Any = data
-    default: Any = defaults
-    for key in keys[:-1]:
-        default = default.get(key) if isinstance(default, dict) else None
-        place = _step(place, key, assignment, default)
+    place, default = _parent(data, keys, assignment, defaults)
     usual = default.get(keys[-1]) if isinstance(default, dict) else None
     there = place.get(keys[-1], usual) if isinstance(place, dict) else None
     if there is None and keys == ["sources"]:
@@ -56,6 +48,18 @@ def _add(
     if not isinstance(there, list):
         raise ConfigError(f"--set {assignment!r}: {'.'.join(keys)} is no list; write = for +=")
     place[keys[-1]] = [*there, *(value if isinstance(value, list) else [value])]
+
+
+def _parent(
+    data: JsonObject, keys: list[str], assignment: str, defaults: JsonObject
+) -> tuple[Any, Any]:
+    """What holds the last of the keys, made where it is missing; and the default of it."""
+    place: Any = data
+    default: Any = defaults
+    for key in keys[:-1]:
+        default = default.get(key) if isinstance(default, dict) else None
+        place = _step(place, key, assignment, default)
+    return place, default
 
 
 def _step(place: Any, key: str, assignment: str, default: Any) -> Any:

@@ -139,7 +139,7 @@ def test_its_hours_are_those_of_the_dataset(made: tuple[Job, Path], text: str) -
     assert f"{words.length(seconds['packaged'])} of {words.length(seconds['in'])} packaged" in shown
     assert charts(text)["now"]["hours"] == pytest.approx(seconds["packaged"] / 3600)
     assert charts(text)["now"]["items"] == described["utterances"]["packaged"]
-    every = facts.shares(facts.Ledger(job.out / "datasets/latest/ledger.parquet"), "dataset")
+    every = facts.shares(facts.Ledger(job.out / "datasets/latest/ledger.parquet").sums(), "dataset")
     assert sum(r["in"] for r in every) * 3600 == pytest.approx(seconds["in"])
     assert sum(r["packaged"] for r in every) * 3600 == pytest.approx(seconds["packaged"])
 
@@ -484,6 +484,6 @@ def test_a_ledger_in_parts_tells_what_a_table_tells(tmp_path: Path) -> None:
     told = pq.read_table(path).select(["stage", "reason"]).to_pylist()
     assert [reasons[code] for code in codes] == [(row["stage"], row["reason"]) for row in told]
     for column in ("dataset", "language"):
-        assert facts.shares(parts, column) == facts.shares(whole, column)
+        assert facts.shares(parts.sums(), column) == facts.shares(whole.sums(), column)
     assert page._broken(parts) == page._broken(whole) != []
     assert choosing.choose(parts, None, 0) == choosing.choose(whole, None, 0)

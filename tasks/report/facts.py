@@ -62,6 +62,11 @@ class Ledger:
         for part in tables.parts(self.source):
             yield tables.read(part, columns=columns)
 
+    def sums(self) -> pa.Table:
+        """Items and samples by `summary.KEYS`; what was removed from its source is left out."""
+        found = summary.added(map(summary.totals, self.portions(*summary.COLUMNS))).sums
+        return found.filter(pc.fill_null(pc.not_equal(found["reason"], REMOVED), True))
+
     def _parts(self, *columns: str) -> Iterator[pa.Table]:
         """All columns, or these, a row group at a time."""
         names = list(columns) or None
@@ -151,13 +156,11 @@ def _in_order(reasons: Mapping[str, JsonObject]) -> Iterable[tuple[str, JsonObje
     return sorted(reasons.items(), key=key)
 
 
-def shares(ledger: Ledger, column: str) -> list[JsonObject]:
-    """Input and packaged hours of every dataset or language, the largest first; beyond ROWS, the
-    smallest are summed in one row."""
-    sums = summary.added(map(summary.totals, ledger.portions(*summary.COLUMNS))).sums
-    table = sums.filter(pc.fill_null(pc.not_equal(sums["reason"], REMOVED), True))
+def shares(sums: pa.Table, column: str) -> list[JsonObject]:
+    """Input and packaged hours of every dataset or language, the largest first, from a ledger's
+    sums; beyond ROWS, the smallest are summed in one row."""
     found: dict[str | None, JsonObject] = {}
-    for row in summary.hours_by(table, column, "outcome"):
+    for row in summary.hours_by(sums, column, "outcome"):
         entry = found.setdefault(
             row[column], {"name": row[column], "in": 0.0, "packaged": 0.0, "items": 0, "names": 1}
         )

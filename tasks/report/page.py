@@ -73,13 +73,14 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
     steps = facts.funnel(asked.counts)
     _explain(job, steps)
     rows = [listen.row_of(sample, about) for sample in found]
+    sums = ledger.sums()
     context = {
         "asked": asked,
         "steps": steps,
         "tiles": _tiles(asked),
         "words": words,
         "broken": _broken(ledger) if asked.counts["recordings"]["failed"] else [],
-        "shares": [(kind, facts.shares(ledger, kind)) for kind in ("dataset", "language")],
+        "shares": [(kind, facts.shares(sums, kind)) for kind in ("dataset", "language")],
         "speakers": asked.counts.get("speakers", {}),
         "measured": None if columns is None else _measured(columns, asked, about),
         "agreeing": None if columns is None else agreeing.of(columns),

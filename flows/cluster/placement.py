@@ -70,7 +70,7 @@ class Placement:
         if separate:
             there = {kind: [a for a in may if _kind(found[a]) == kind] for kind in (CPU, GPU)}
         else:  # any worker takes any call
-            there = dict.fromkeys((CPU, GPU), list(may))
+            there = {CPU: list(may), GPU: list(may)}
         self._last = _Seen(found, may, (CPU, GPU) if separate else (CPU,), there)
         return self._last
 

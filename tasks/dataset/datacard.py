@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -49,7 +50,10 @@ def formats_of(described: JsonObject) -> dict[str, Plugin]:
 
 
 def libraries() -> dict[str, str]:
-    return {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
+    return {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}}
+
+
+_version = cache(version)  # it parses all that the package says of itself
 
 
 def write(

@@ -177,10 +177,10 @@ def _enter_verdicts(scratch: Path, groups: Sequence[Group], now: Now) -> None:
     with tables.arrow(scratch / whole.JUDGED) as file:
         held = pa.ipc.open_file(file)
         again = dict[int, pa.Table]()  # verdicts where spans overlap, by group
-        batches = [pa.Table.from_batches([held.get_batch(n)])["group"][0].as_py()
-                   for n in range(held.num_record_batches)]  # fmt: skip
-        overlapping = _overlapping(groups, batches)
-        for at, number in enumerate(batches):
+        count = held.num_record_batches
+        judged = [held.get_batch(at)["group"][0].as_py() for at in range(count)]
+        overlapping = _overlapping(groups, judged)
+        for at, number in enumerate(judged):
             verdicts = pa.Table.from_batches([held.get_batch(at)])
             moved = pc.is_in(verdicts[KEY], overlapping)
             alone = verdicts.filter(pc.invert(moved))

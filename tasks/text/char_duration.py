@@ -106,8 +106,8 @@ def decide(
 
 def _groups(table: pa.Table, names: dict[int, str]) -> NDArray[np.uint64]:
     """The hash of each row's group; `names` gets what the columns say, by hash."""
-    joined = pc.binary_join_element_wise(*table.columns, "/", null_handling="replace",
-                                         null_replacement="None")  # fmt: skip
+    texts = (pc.fill_null(column, "None") for column in table.columns)
+    joined = pc.binary_join_element_wise(*texts, "/")
     coded = joined.combine_chunks().dictionary_encode()
     found = coded.dictionary.to_pylist()
     data = b"".join(hashlib.blake2b(each.encode(), digest_size=8).digest() for each in found)

@@ -96,6 +96,40 @@ def test_who_does_not_answer_waits_and_is_asked_again(monkeypatch: pytest.Monkey
     assert asking.refused(["a", "b", "dying"]) == []
 
 
+def test_known_workers_are_not_looked_through_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr("flows.cluster.admission.monotonic", lambda: clock.now)
+    scheduler = Scheduler(a=GOOD, b=("9.9", 1.0, True))
+    asking = Admission(scheduler)
+    both = ("a", "b", "silent")
+    assert (first := asking.of(both)) == ["a"]
+    assert asking.of(both) is first
+    scheduler.workers["silent"] = GOOD
+    clock.now += admission.ANSWER_S + 1
+    assert asking.of(both) == ["a", "silent"], "the silent one is asked again all the same"
+    assert (all_known := asking.of(both)) is asking.of(both)
+    clock.now += 100 * admission.ANSWER_S
+    assert asking.of(both) is all_known
+
+
+def test_our_own_version_is_read_once_for_all_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+
+    def counted(name: str) -> str:
+        read.append(name)
+        return OURS
+
+    monkeypatch.setattr(admission, "version", counted)
+
+    class Answers:
+        def run(self, function: Any, *args: Any, workers: list[str], **how: Any) -> dict[str, Any]:
+            return dict.fromkeys(workers, OURS if function is counted else 1.0)
+
+    names = [f"w{number}" for number in range(200)]
+    assert Admission(Answers()).of(names) == names
+    assert len(read) == 1
+
+
 def worker(limit: int | None = 2_000_000_000) -> Any:
     return SimpleNamespace(memory_manager=SimpleNamespace(memory_limit=limit))
 

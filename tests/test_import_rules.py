@@ -98,6 +98,14 @@ def test_control_parquet_writes_are_seen() -> None:
     assert parquet_writes("from pyarrow.parquet import ParquetWriter as W") == {"ParquetWriter"}
 
 
+def test_the_formatter_lays_out_all_product_code() -> None:
+    switched_off = "# fmt: "
+    assert [
+        name_of(p) for f in ("flows", "tasks") for p in modules(f) if switched_off in p.read_text()
+    ] == []
+    assert switched_off in Path(__file__).with_name("test_start.py").read_text()  # a control
+
+
 def test_tasks_do_not_know_flows_or_a_cluster() -> None:
     assert importers("tasks", {"flows"}) == set()
     assert importers("tasks", {"distributed", "dask"}) == set()

@@ -9,6 +9,7 @@ import pytest
 
 from flows import settings
 from flows.run import runs
+from tasks import plugins
 from tasks.errors import ConfigError
 from tasks.settings import FilterSettings, Plugin
 from tests import corpus
@@ -265,3 +266,15 @@ def test_a_settings_file_is_the_same_as_flags(tmp_path: Path) -> None:
     path.write_text("sources: [")
     with pytest.raises(ConfigError, match="no YAML"):
         settings.read(str(path), [], None, [])
+
+
+def test_settings_of_a_plugin_are_checked_once_for_each_way_to_write_them() -> None:
+    """Plug-ins with `1`, `1.0` and `true` are equal, and a plug-in may refuse one of them."""
+    one, whole, yes = (Plugin.model_validate({"use": "duration", "min": n}) for n in (1, 1.0, True))
+    assert one == whole == yes
+    first = plugins.resolve("filters", one)[1]
+    assert plugins.resolve("filters", one.model_copy())[1] is first
+    assert plugins.resolve("filters", whole)[1] is not first
+    assert plugins.resolve("filters", yes)[1] is not first
+    with pytest.raises(ConfigError, match="min"):
+        plugins.resolve("filters", Plugin.model_validate({"use": "duration", "min": "soon"}))

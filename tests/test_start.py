@@ -204,3 +204,32 @@ def test_a_killed_run_is_told_from_one_that_failed(tmp_path: Path) -> None:
     with runs.record(tmp_path / "out", chosen) as run:
         write_atomic(run.folder / "summary.json", b"{}")
     assert not runs.was_killed(tmp_path / "out")
+
+
+#: Makes more cycles than set the collector off, within `importing` and after it.
+COLLECTED = """
+import gc
+from tasks.lean import importing
+seen = []
+gc.callbacks.append(lambda phase, info: seen.append(phase))
+def cycles():
+    for _ in range(5000):
+        one = []; one.append(one)
+    return len(seen)
+if {off}: gc.disable()
+with importing():
+    within = cycles()
+print(within, bool(cycles()), gc.isenabled(), gc.get_freeze_count() > 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("off", "told"), [(False, "0 True True True"), (True, "0 False False True")]
+)
+def test_imports_are_not_searched_for_garbage(off: bool, told: str) -> None:
+    code = COLLECTED.replace("{off}", str(off))
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True,
+        cwd=Path(__file__).parents[1], check=True,
+    )  # fmt: skip
+    assert done.stdout.split("\n")[0] == told

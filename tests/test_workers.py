@@ -1,4 +1,4 @@
-"""Which workers a scheduler elsewhere has: as of its last event, with few requests to it."""
+"""Which workers a scheduler has: as of its last event, with few requests to it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from flows.cluster import placement as placements
 from flows.cluster import workers
 from flows.cluster.fleet import CPU, GPU
 from flows.cluster.placement import Placement
-from flows.cluster.workers import SchedulerElsewhere
+from flows.cluster.workers import SchedulerElsewhere, SchedulerHere
 
 
 class Client:
@@ -109,3 +110,36 @@ def test_gpu_workers_that_join_later_are_used_and_stay_known(clock: SimpleNamesp
     assert list(placement.kinds) == [CPU, GPU]
     assert placement.there(GPU) == []
     assert placement.restrictions(GPU) == {"resources": {GPU: 1}}
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_a_thousand_workers_are_looked_through_when_they_change_and_not_for_each_call(
+    here: bool, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = []
+
+    def kind(resources: dict[str, float]) -> str:
+        looked.append(resources)
+        return GPU if resources.get(GPU) else CPU
+
+    monkeypatch.setattr(placements, "_kind", kind)
+    names = [f"w{number}" for number in range(1000)]
+    states = {name: SimpleNamespace(resources={}) for name in names}
+    client = Client(**{name: {} for name in names})
+    scheduler = SimpleNamespace(workers=states)
+    placement = Placement(
+        SchedulerHere(scheduler) if here else SchedulerElsewhere(client), None, separate=None
+    )
+    for _ in range(50):
+        assert placement.kinds == (CPU,)
+        assert len(placement.there(CPU)) == 1000
+        assert placement.restrictions(CPU) == {}
+    assert len(looked) == 1000
+    if here:
+        del states["w7"]
+    else:
+        client.leaves("w7")
+    for _ in range(50):
+        assert len(placement.there(CPU)) == 999
+        assert "w7" not in placement.there(CPU)
+    assert len(looked) == 1999

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from math import inf
 from pathlib import Path
 from pkgutil import resolve_name
 from time import monotonic
@@ -53,15 +54,28 @@ class Admission:
         self._faults: dict[str, str | None] = {}
         self._asked: dict[str, float] = {}  # monotonic s
         self._lock = threading.Lock()
+        # The last question with its answer, and until when (monotonic s) it stays the answer.
+        self._last: tuple[Collection[str], list[str], float] = ((), [], 0.0)
 
     def of(self, workers: Collection[str]) -> list[str]:
-        """Addresses of those that may work. New workers are asked; refusals are logged once."""
+        """Addresses of those that may work. New workers are asked; refusals are logged once.
+
+        For the same object, which must not change, the answer is the same list as long as there
+        is nobody to ask: a thousand workers are not looked through for each call.
+        """
+        last, may, until = self._last
+        if workers is last and monotonic() < until:
+            return may
         if self._lock.acquire(blocking=False):  # calls for known workers continue meanwhile
             try:
                 self._meet(workers)
             finally:
                 self._lock.release()
-        return [address for address in workers if self._faults.get(address, "") is None]
+        silent = [address for address in workers if address not in self._faults]
+        until = min((self._asked.get(address, -inf) for address in silent), default=inf) + ANSWER_S
+        may = [address for address in workers if self._faults.get(address, "") is None]
+        self._last = workers, may, until
+        return may
 
     def _meet(self, workers: Collection[str]) -> None:
         now = monotonic()
@@ -71,7 +85,11 @@ class Admission:
             if address not in self._faults and now > self._asked.get(address, 0.0) + ANSWER_S
         ]
         answers = self._ask(new)
-        for address in new:
+        for address, fault in answers.items():
+            self._faults[address] = fault
+            if fault:
+                log.warning("worker %s gets no work: %s", address, fault)
+        for address in new:  # after the answers: `of` would miss them until it asks again
             if address not in answers and address not in self._asked:
                 log.warning(
                     "worker %s does not answer and gets no work until it does; can the scheduler "
@@ -79,10 +97,6 @@ class Admission:
                     address,
                 )
             self._asked[address] = monotonic()
-        for address, fault in answers.items():
-            self._faults[address] = fault
-            if fault:
-                log.warning("worker %s gets no work: %s", address, fault)
 
     def refused(self, workers: Collection[str]) -> list[str]:
         """Why each of these that may not work may not."""
@@ -100,8 +114,9 @@ class Admission:
         answers = {
             address: [each.get(address, OSError()) for each in asked] for address in addresses
         }
+        ours = version("uttermill")  # reads a file: once, not for each of a thousand workers
         return {
-            address: fault(*found)
+            address: fault(ours, *found)
             for address, found in answers.items()
             if not any(isinstance(answer, OSError) for answer in found)
         }
@@ -129,9 +144,11 @@ class Admission:
             return {address: answer for one in alone for address, answer in one.items()}
 
 
-def fault(theirs: object, ready_at: object, sees: object = True) -> str | None:
-    """What is wrong with a worker that gave these answers or errors, and the remedy; else None."""
-    ours = version("uttermill")
+def fault(ours: str, theirs: object, ready_at: object, sees: object = True) -> str | None:
+    """What is wrong with a worker that gave these answers or errors, and the remedy; else None.
+
+    `ours` and `theirs`: version of the flow's process, and of the worker.
+    """
     if isinstance(theirs, PackageNotFoundError):
         return f"uttermill is not installed there; install {ours}"
     if theirs != ours:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
-from typing import NoReturn
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, NoReturn
 
 from flows.cluster.admission import Admission
 from flows.cluster.fleet import CPU, GPU
@@ -13,6 +13,15 @@ from tasks.errors import RunError
 from tasks.json_types import JsonObject
 
 ADMITTED_S = 120.0  # s that a call waits for an admitted worker while there are only others
+
+
+class _Seen(NamedTuple):
+    """The workers as they were last seen, and what follows from them."""
+
+    found: Mapping[str, Resources]
+    may: Collection[str]
+    kinds: tuple[str, ...]
+    there: Mapping[str, list[str]]
 
 
 class Placement:
@@ -33,23 +42,37 @@ class Placement:
         self._scheduler = scheduler
         self._admission = admission
         self._separate = separate
-        self._seen: set[str] = set()
+        self._once: frozenset[str] = frozenset()
+        self._last: _Seen | None = None
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """`(CPU,)` while all workers are alike, else `(CPU, GPU)`."""
-        separate = self._separate
-        if separate is None:
-            self._seen |= set(map(_kind, self._scheduler.resources().values()))
-            separate = len(self._seen) > 1
-        return (CPU, GPU) if separate else (CPU,)
+        if self._separate is not None:
+            return (CPU, GPU) if self._separate else (CPU,)
+        return self._see().kinds
 
     def there(self, kind: str) -> list[str]:
         """Addresses of the workers of a kind that are there now and may work."""
+        return self._see().there.get(kind, [])
+
+    def _see(self) -> _Seen:
+        """Asked several times a call, and worked out again only if the workers have changed."""
         found = self._scheduler.resources()
-        may = self._admission.of(found) if self._admission else list(found)
-        alike = len(self.kinds) == 1
-        return [address for address in may if alike or _kind(found[address]) == kind]
+        may: Collection[str] = self._admission.of(found) if self._admission else found
+        last = self._last
+        if last is not None and last.found is found and last.may is may:
+            return last
+        separate = self._separate
+        if separate is None:
+            self._once |= set(map(_kind, found.values()))
+            separate = len(self._once) > 1
+        if separate:
+            there = {kind: [a for a in may if _kind(found[a]) == kind] for kind in (CPU, GPU)}
+        else:  # any worker takes any call
+            there = {CPU: list(may), GPU: list(may)}
+        self._last = _Seen(found, may, (CPU, GPU) if separate else (CPU,), there)
+        return self._last
 
     def restrictions(self, kind: str) -> JsonObject:
         """Arguments of `Client.submit` that keep a call on the workers that may take it."""

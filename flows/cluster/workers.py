@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, Protocol
 
@@ -33,12 +33,17 @@ class SchedulerHere:
 
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
+        self._last: tuple[dict[str, Any], dict[str, Resources]] = ({}, {})
 
-    def resources(self) -> dict[str, Resources]:
-        """Each worker's resources, by its address."""
+    def resources(self) -> Mapping[str, Resources]:
+        """Each worker's resources, by its address: the same mapping until the workers change."""
         # `dict.copy` takes one step, during which the scheduler's thread changes nothing.
         workers = dict.copy(self._scheduler.workers)
-        return {address: worker.resources for address, worker in workers.items()}
+        seen, found = self._last
+        if workers != seen:  # some 30 ns a worker, as they are mostly the same objects
+            found = {address: worker.resources for address, worker in workers.items()}
+            self._last = workers, found
+        return found
 
     def refresh(self) -> None:
         """Nothing to do: what is read is always current."""
@@ -58,14 +63,14 @@ class SchedulerElsewhere:
         self._client = client
         self._state = threading.Lock()  # never held during a request: events come meanwhile
         self._request = threading.Lock()
-        self._known: dict[str, Resources] | None = None
+        self._known: Mapping[str, Resources] | None = None  # replaced, never changed
         self._left: set[str] = set()  # workers that left since the last request began
         self._stale = True
         self._asked = 0.0  # monotonic s
         client.subscribe_topic(EVENTS, self._on_event)
 
-    def resources(self) -> dict[str, Resources]:
-        """Each worker's resources, by its address."""
+    def resources(self) -> Mapping[str, Resources]:
+        """Each worker's resources, by its address: the same mapping until the workers change."""
         with self._state:
             known, age = self._known, monotonic() - self._asked
             due = known is None or age > REFRESH_S or (self._stale and age > ASK_S)
@@ -75,7 +80,7 @@ class SchedulerElsewhere:
             finally:
                 self._request.release()
         with self._state:
-            return dict(self._known or {})
+            return self._known if self._known is not None else {}
 
     def refresh(self) -> None:
         """Read the list again at the next question, however recent it is."""
@@ -93,11 +98,13 @@ class SchedulerElsewhere:
             self._left.clear()
         workers = self._client.scheduler_info()["workers"]
         with self._state:
-            self._known = {
+            known = {
                 address: worker["resources"]
                 for address, worker in workers.items()
                 if address not in self._left
             }
+            if known != self._known:
+                self._known = known
 
     def _on_event(self, event: tuple[float, dict[str, str]]) -> None:
         """Called in the client's event loop: must not wait for a request."""
@@ -108,5 +115,5 @@ class SchedulerElsewhere:
                 self._stale = True
             elif action == "remove-worker" and address is not None:
                 self._left.add(address)
-                if self._known is not None:
-                    self._known.pop(address, None)
+                if self._known is not None and address in self._known:
+                    self._known = {a: held for a, held in self._known.items() if a != address}

@@ -11,6 +11,7 @@ from flows.progress import waiting
 from flows.run import body, disk
 from flows.settings import History, PrepareSettings, check
 from tasks.errors import ConfigError, RunError
+from tasks.lean import importing
 
 if TYPE_CHECKING:
     from flows.server.server import LocalServer
@@ -68,11 +69,11 @@ def _with_workers(settings: PrepareSettings, opened: body.Body, early: bool) -> 
 def _recorded(wanted: History, opened: body.Body | None = None) -> Iterator[LocalServer | None]:
     """Give Prefect its API: the configured server (None), or one of this run; while that starts,
     the workers of `opened` start, too."""
-    # Imported here because they import Prefect, which takes a second.
-    from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+    with importing():  # here because they import Prefect, which takes a second
+        from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-    from flows.server import api
-    from flows.server.server import LocalServer, configured_url
+        from flows.server import api
+        from flows.server.server import LocalServer, configured_url
 
     configured = None if wanted == "own" else configured_url()
     if wanted == "server" and configured is None:
@@ -90,7 +91,8 @@ def _recorded(wanted: History, opened: body.Body | None = None) -> Iterator[Loca
         if opened is not None:
             opened.start_workers()
         with waiting("Prefect's server starts"):
-            import_module("flows.prepare")  # meanwhile
+            with importing():
+                import_module("flows.prepare")  # meanwhile
             url = server.wait_ready()
         values = {PREFECT_API_URL: url, PREFECT_CLIENT_MAX_RETRIES: CLIENT_RETRIES}
         running.enter_context(temporary_settings(values))

@@ -31,9 +31,14 @@ def watch_parent() -> None:
 def main(socket_fd: int) -> None:
     threading.Thread(target=watch_parent, name="watch-parent", daemon=True).start()
 
-    import uvicorn
-    from prefect.server.api.server import create_app
-    from prefect.settings import get_current_settings
+    from tasks.lean import importing
+
+    with importing():
+        import uvicorn
+        from prefect.server.api.server import create_app
+        from prefect.settings import get_current_settings
+    with importing():  # of its own, as Prefect collects garbage itself before it serves
+        app = create_app(final=True)
 
     home = Path(get_current_settings().home)
     home.mkdir(parents=True, exist_ok=True)
@@ -49,7 +54,7 @@ def main(socket_fd: int) -> None:
             finally:
                 os.close(gate)
 
-    config = uvicorn.Config(create_app(final=True), log_level="warning")
+    config = uvicorn.Config(app, log_level="warning")
     Server(config).run(sockets=[socket.socket(fileno=socket_fd)])
 
 

@@ -7,7 +7,6 @@ verdicts like any other.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 from tasks import plugins, recipe, shelves
 from tasks.checkpoints.manifest import Row
@@ -53,22 +52,16 @@ def before(measures: Mapping[str, float | None]) -> Scores:
 
 
 def rules(job: Job) -> tuple[Rule, ...]:
-    return _rules(job.enhance)
-
-
-@lru_cache(maxsize=8)
-def _rules(enhancer: Plugin) -> tuple[Rule, ...]:
-    if enhancer.use == "none":
+    if job.enhance.use == "none":
         return ()
-    told = _settings(enhancer)
+    told = _settings(job.enhance)
     least = told.get("min_ovrl")
     original = (Within(OVRL, least),) if told.get("keep_if_better") else ()
     return (Limit(after(OVRL), least, None, "low_dnsmos_ovrl", unless=original),)
 
 
-@lru_cache(maxsize=8)
 def _settings(enhancer: Plugin) -> JsonObject:
-    """With defaults filled in; asked for each utterance."""
+    """With defaults filled in."""
     _, settings = plugins.resolve("enhance", enhancer)
     return settings.model_dump()
 

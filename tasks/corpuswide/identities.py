@@ -144,10 +144,8 @@ def _named(known: Known, group: Ints, taken: set[str]) -> tuple[list[str], dict[
     has = known.old >= 0
     pairs, at = np.unique(np.stack([group[has], known.old[has]]), axis=1, return_inverse=True)
     seconds = np.bincount(at.reshape(-1), known.seconds[has], pairs.shape[1])
-    ranked = sorted(
-        zip((-seconds).tolist(), (known.names[n] for n in pairs[1].tolist()), pairs[0].tolist(),
-            strict=True)
-    )  # fmt: skip
+    old_names = [known.names[n] for n in pairs[1].tolist()]
+    ranked = sorted(zip((-seconds).tolist(), old_names, pairs[0].tolist(), strict=True))
     names: dict[int, str] = {}
     renamed: dict[str, int] = {}
     for _, name, own in ranked:

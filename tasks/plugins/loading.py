@@ -6,9 +6,11 @@ plug-ins that its parent knows. What a module leaves out is filled in here, and 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from importlib import import_module
 from types import ModuleType
 from typing import Literal, TypeVar, cast, overload
@@ -136,8 +138,25 @@ def resolve(
 def resolve(shelf: str, plugin: Plugin) -> tuple[contracts.LoadedPlugin, StageSettings]: ...
 def resolve(shelf: str, plugin: Plugin) -> tuple[contracts.LoadedPlugin, StageSettings]:
     """A plug-in and its checked settings; ConfigError as `load` and `checked` raise it."""
-    found = load(shelf, plugin.use)
-    return found, checked(found.Settings, plugin.options, f"{shelf}.{plugin.use}")
+    return _resolved(_Chosen(shelf, plugin.use, json.dumps(plugin.options, default=repr), plugin))
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A plug-in as settings name it; equal where its options are written the same, as a plug-in
+    with `1` equals one with `1.0` and one with `true`, of which some may be refused."""
+
+    shelf: str
+    use: str
+    written: str
+    plugin: Plugin = field(compare=False)
+
+
+@lru_cache(maxsize=256)  # asked for each utterance, and checking takes as long as a short measure
+def _resolved(chosen: _Chosen) -> tuple[contracts.LoadedPlugin, StageSettings]:
+    found = load(chosen.shelf, chosen.use)
+    where = f"{chosen.shelf}.{chosen.use}"
+    return found, checked(found.Settings, chosen.plugin.options, where)
 
 
 def resolve_source(source: settings.Source) -> tuple[contracts.Source, SourceSettings]:

@@ -16,7 +16,6 @@ from functools import lru_cache
 from tasks import plugins
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.plugins.contracts import SegmenterPlugin
 from tasks.recording import Segment
 from tasks.served import llm_text
 from tasks.settings import (
@@ -81,7 +80,6 @@ def of_speakers(speakers: Plugin) -> str:
     return digest(of_plugin("diarizers", speakers), cutting_at_turns(speakers))
 
 
-@lru_cache(maxsize=8)
 def cutting_at_turns(speakers: Plugin) -> JsonObject:
     """The diarizer's settings that its turns do not follow from, but cuts do."""
     _, chosen = plugins.resolve("diarizers", speakers)
@@ -108,7 +106,7 @@ def of_cut(
     sentence ends may be cuts then. Speakers are in where the segmenter goes by them; `turns`, the
     recipe of a diarizer's turns, and how it asks to cut at them, where there is one. A recording's
     own text and language are in where a segmenter looks for the text in what it hears."""
-    module, settings = _segmenter(segmenter)
+    module, settings = plugins.resolve("segmenters", segmenter)
     by_speaker = module.uses_speakers(settings)
     spans: list[tuple[object, ...]] | None = None
     if given is not None:
@@ -125,11 +123,6 @@ def of_cut(
     if text and module.hears(settings) is not None:
         what.append(["text", text, language])
     return digest("cut", FILTER_VERSION, DECODE_VERSION, shelf, *what)
-
-
-@lru_cache(maxsize=8)
-def _segmenter(plugin: Plugin) -> tuple[SegmenterPlugin, StageSettings]:
-    return plugins.resolve("segmenters", plugin)
 
 
 def of_audio(settings: ResampleSettings, content: str, start: int, end: int) -> str:

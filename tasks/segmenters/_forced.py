@@ -118,10 +118,8 @@ class _Spelling:
         """The longest token at each place; what no token has is left out."""
         rest = f"▁{word}" if self._pieces else word
         while rest:
-            length = next(
-                (n for n in range(min(self._longest, len(rest)), 0, -1)
-                 if rest[:n] in self._numbers), 0,
-            )  # fmt: skip
+            lengths = range(min(self._longest, len(rest)), 0, -1)
+            length = next((n for n in lengths if rest[:n] in self._numbers), 0)
             if length:
                 yield self._numbers[rest[:length]]
             rest = rest[max(length, 1) :]

@@ -30,8 +30,8 @@ def pairs(text: Sequence[str], heard: Sequence[str]) -> list[Pair]:
     """(index in `text`, index in `heard`) of words that stand for each other, ascending in both;
     equal ones, and those that an edit replaces."""
     found = list(_between(text, heard, (0, 0), (len(text), len(heard)), 0))
-    return [(one + n, other + n) for one, other, size in _gathered(text, heard, found)
-            for n in range(size)]  # fmt: skip
+    gathered = _gathered(text, heard, found)
+    return [(one + n, other + n) for one, other, size in gathered for n in range(size)]
 
 
 def _gathered(
@@ -94,9 +94,9 @@ def _chain(
     text: Sequence[str], heard: Sequence[str], low: Pair, high: Pair, run: int
 ) -> list[Pair]:
     """The longest chain of anchors that ascends in both lists."""
-    once = [_once(words, first, last, run) for words, first, last in
-            ((text, low[0], high[0]), (heard, low[1], high[1]))]  # fmt: skip
-    there = sorted((at, once[1][words]) for words, at in once[0].items() if words in once[1])
+    of_text = _once(text, low[0], high[0], run)
+    of_heard = _once(heard, low[1], high[1], run)
+    there = sorted((at, of_heard[words]) for words, at in of_text.items() if words in of_heard)
     # Patience sorting: ends[n] is the smallest end of a chain of n + 1 anchors.
     ends: list[int] = []
     tops: list[int] = []  # index in `there` of the anchor at each end

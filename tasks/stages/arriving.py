@@ -118,9 +118,13 @@ class Readers:
     """The readers of one clip, which begins at sample `start` of its recording."""
 
     def __init__(
-        self, start: int, rate: int, channels: int, size: int,
+        self,
+        start: int,
+        rate: int,
+        channels: int,
+        size: int,
         works: Mapping[str, Callable[[Clip], Any]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.start = start
         self._readers = {name: _Reader(work) for name, work in works.items()}
         for reader in self._readers.values():

@@ -52,7 +52,13 @@ def view_of(job: Job, shard: str, strict: bool = False) -> ShardView:
 
 
 def pending(stage: str, job: Job, shard: str) -> tuple[int, int]:
-    """(items that the stage would compute for the shard, items that it would reuse)."""
+    """(items that the stage would compute for the shard, items that it would reuse).
+
+    A flow asks this of every new shard, so where nothing is stored nothing is looked up.
+    """
+    stored = storage.names(manifest.folder(job.out, stage, shard), ".parquet")
+    if stage == PER_SHARD[0] and not stored:
+        return sum(not row["error_code"] for row in view_of(job, shard).recordings), 0
     units, reused = contract.find(stage).todo(view_of(job, shard))
     return sum(unit.items for unit in units), reused
 

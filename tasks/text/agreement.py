@@ -80,10 +80,10 @@ def verdict(settings: Settings) -> tuple[Rule, ...]:
         Limit("agreement", min=least, low="disagreement", languages=(code,))
         for code, least in sorted(settings.by_language.items())
     )
+    others = tuple(sorted(settings.by_language))
     return (
-        Limit("agreement", min=settings.min, low="disagreement",
-              other_than=tuple(sorted(settings.by_language))),
+        Limit("agreement", min=settings.min, low="disagreement", other_than=others),
         *own,
         Limit("agreement_worst", max=settings.max_worst, high="disagreement"),
         Limit("agreement_votes", min=settings.min_votes, low="disagreement"),
-    )  # fmt: skip
+    )

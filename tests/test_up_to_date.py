@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from tasks import package, up_to_date
+from tasks import package, pipeline, recipe, up_to_date
+from tasks.callers import Here
 from tasks.checkpoints import index, manifest
 from tasks.job import Job
 from tasks.packaging import decided
-from tasks.stages import cutting, stage
+from tasks.stages import contract, cutting, stage
 from tasks.upkeep.verify import verify
 from tests import corpus
 
@@ -347,3 +348,25 @@ def test_an_out_of_an_older_release_goes_on(
     looks.forget()
     corpus.run(asked(home))
     assert (looks.shards, looks.gathered) == (set(), 0)
+
+
+def test_a_new_shard_is_counted_without_working_out_what_it_would_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flow asks this of a hundred thousand shards, of which most store nothing yet."""
+    corpus.make(tmp_path / "in", 6)
+    (tmp_path / "in" / "broken.wav").write_bytes(b"no audio at all" * 100)
+    job = corpus.job(tmp_path)
+    pipeline.run_shard_stage(job, Here(), job.scratch or tmp_path / "scratch")
+    (name,) = manifest.shards(job.out)
+    units, reused = contract.find("filter").todo(stage.view_of(job, name))
+    wanted = sum(unit.items for unit in units), reused
+
+    def never(*args: object) -> str:
+        raise AssertionError("a recipe was worked out")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recipe, "of_cut", never)
+        assert stage.pending("filter", job, name) == wanted == (6, 0)
+    stage.run("filter", job, name)
+    assert stage.pending("filter", job, name) == (0, 6)

@@ -11,6 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow.compute as pc
+
 from flows.run import disk, runs
 from flows.settings import PrepareSettings, parse
 from tasks import masking, storage
@@ -121,10 +123,11 @@ class _PastRun(NamedTuple):
         if not storage.exists(place):
             return None
         table = tables.read(place)
-        rows = [row for row in metrics.rates(table) if row["stage"] == name]
-        audio = sum(row["audio_seconds"] for row in rows)
-        workers = len(set(table["worker"].to_pylist()) - {None, ""})
-        cost = sum(row["rate"] * row["audio_seconds"] for row in rows)
+        rows = metrics.rates(table)
+        rows = rows.filter(pc.equal(rows["stage"], name))
+        audio = pc.sum(rows["audio_seconds"]).as_py()
+        workers = len(set(pc.unique(table["worker"]).to_pylist()) - {None, ""})
+        cost = pc.sum(pc.multiply(rows["rate"], rows["audio_seconds"])).as_py()
         return (cost / audio, max(1, workers)) if audio else None
 
 

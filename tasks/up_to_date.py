@@ -64,6 +64,10 @@ class UpToDate:
         """How many items each stage has of a shard that lacks nothing; None: look."""
         return None if shard in self._ran else self._items.get(shard)
 
+    def crowded(self, shard: str) -> bool:
+        """Whether a stage had several files of a shard when the run began."""
+        return self._index.crowded(shard)
+
     def record(self, dones: Iterable[Done]) -> None:
         """Record what the stages of one shard found and made."""
         for done in dones:

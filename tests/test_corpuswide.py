@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 import soxr
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tasks.corpuswide.ordering import Order
 from tasks.upkeep.verify import verify
-from tests import corpus
+from tests import corpus, fuzz
 
 COPIES = {"use": "duplicate"}
 RATE = 16000
@@ -144,7 +148,7 @@ def test_frozen_bounds_stay(voices: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
     def decide(rows: Any, settings: Any, frozen: dict[str, Any]) -> Any:
         seen.append(frozen)
-        return {}, frozen or {"bound": rows.num_rows}
+        return [], frozen or {"bound": len(rows)}
 
     monkeypatch.setattr("tasks.filters.duplicate.decide", decide)
     first, _ = corpus.run(job(voices, "a"))
@@ -154,3 +158,14 @@ def test_frozen_bounds_stay(voices: Path, monkeypatch: pytest.MonkeyPatch) -> No
     frozen = [json.loads((p.path / "dataset.json").read_text())["frozen"]
               for p in (first, second, third)]  # fmt: skip
     assert [f["filters.duplicate"]["bound"] for f in frozen] == [4, 4, 7]
+
+
+@fuzz.cases(50)
+@given(st.lists(st.lists(st.text("ab/é\U0001f600", max_size=20), max_size=8), max_size=6))
+def test_texts_in_files_are_ordered_as_their_bytes(parts: list[list[str]]) -> None:
+    with Order() as order:
+        for part in parts:
+            order.add(pa.array(part, pa.string()))
+        found = order.numbers().tolist()
+    whole = [text for part in parts for text in part]
+    assert found == sorted(range(len(whole)), key=lambda n: whole[n].encode())

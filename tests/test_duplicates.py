@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from flows.demo.speech import Line, speak
 from tasks.audio import Clip, open_stream
 from tasks.filters import _fingerprint, duplicate
 from tasks.filters._duplicates import Copies, find_copies
+from tasks.filters._duplicates_prints import Prints
+from tasks.filters._duplicates_table import Ints, Thresholds
 from tasks.recording import Locator
 from tests import fuzz
 from tests.corpus import speech
@@ -39,14 +41,28 @@ def find(
     prints: list[bytes], rank: list[float] | None = None, published: list[bool] | None = None,
     ids: list[str] | None = None, limits: dict[str, float] | None = None,
 ) -> Copies:  # fmt: skip
-    count = len(prints)
-    return find_copies(
-        pa.array(prints, pa.binary()),
-        pa.array(ids or [f"u{n:04d}" for n in range(count)], pa.string()),
-        np.array(rank or [0.0] * count, float),
-        np.array(published or [False] * count, bool),
-        duplicate.Settings.model_validate(limits or {}).thresholds(),
-    )
+    names = np.array(ids or [f"u{n:04d}" for n in range(len(prints))], np.str_)
+    first = np.zeros(len(prints), bool) if published is None else np.array(published, bool)
+    order = np.lexsort((names, -np.array(rank or [0.0] * len(prints)), ~first))
+    thresholds = duplicate.Settings.model_validate(limits or {}).thresholds()
+    return found_among([pa.array(prints, pa.binary())], order, thresholds)
+
+
+def found_among(
+    parts: Iterable[pa.Array | pa.ChunkedArray], order: Ints, thresholds: Thresholds, **more: int
+) -> Copies:
+    """The answer for every row: -1, NaN and false for those that are no copies."""
+    with Prints(**more) as prints:
+        for part in parts:
+            prints.add(part)
+        prints.finish()
+        found = find_copies(prints, order, thresholds)
+    count = len(order)
+    original, exact = np.full(count, -1, np.int32), np.zeros(count, bool)
+    error, drift = np.full((2, count), np.nan)
+    original[found.row], exact[found.row] = found.original, found.exact
+    error[found.row], drift[found.row] = found.error, found.drift
+    return Copies(found.row, original, error, drift, exact)
 
 
 def decoded(data: bytes, folder: Path) -> tuple[Samples, int]:
@@ -246,9 +262,7 @@ def test_rows_without_a_print_and_all_kinds_of_arrays(originals: list[bytes]) ->
         pa.array(rows, pa.binary()), pa.array([b"xy", *rows], pa.large_binary()).slice(1),
         pa.chunked_array([rows[:2], rows[2:]], pa.binary()),
     ):  # fmt: skip
-        found = find_copies(
-            array, pa.array(list("abcd")), np.zeros(4), np.zeros(4, bool), SETTINGS.thresholds()
-        )
+        found = found_among([array], np.arange(4), SETTINGS.thresholds())
         assert found.original.tolist() == [-1, -1, -1, 1]
     assert len(find([]).original) == 0
 

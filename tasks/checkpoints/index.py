@@ -12,11 +12,13 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tasks import storage
+from tasks.checkpoints import manifest
 
 log = logging.getLogger("uttermill")
 
@@ -40,12 +42,14 @@ class Index:
         self.out = out
         self.files: dict[str, str] = {}  # guard of each file, by its name relative to OUT
         self._noted, self._old = _read(out)
+        self._files_of: Counter[str] | None = None
         self.refresh()
 
     def refresh(self, roots: Collection[str] = ROOTS) -> None:
         """List the files again, or those below some of the roots."""
         kept = {n: g for n, g in self.files.items() if not n.startswith(_below(roots))}
         self.files = kept | _listed(self.out, roots)
+        self._files_of = None
 
     def guards(self) -> dict[str, list[tuple[str, str]]]:
         """(name, guard) of the files of each shard, sorted: they change when one is touched."""
@@ -55,8 +59,16 @@ class Index:
         return found
 
     def gone(self) -> list[str]:
-        """Files that were there when the last run noted them, sorted."""
-        return sorted(self._noted_files() - self.files.keys())
+        """Files that were there when the last run noted them, sorted, but for those whose rows or
+        PCM another one holds now: a kill came before that was noted."""
+        gone = sorted(self._noted_files() - self.files.keys())
+        return [name for name in gone if not manifest.replaced(self.out, name)]
+
+    def crowded(self, shard: str) -> bool:
+        """Whether a stage has several files of a shard, or the shard several blobs."""
+        if self._files_of is None:
+            self._files_of = Counter(name.rpartition("/")[0] for name in self.files)
+        return any(self._files_of[f"{root}/{shard}"] > 1 for root in ROOTS[1:])
 
     def warn_of_gone(self) -> None:
         if gone := self.gone():

@@ -3,12 +3,12 @@
 Every plug-in of the shelves `filters` and `text` that has `decide` takes part, in the order of the
 settings, each on the rows that those before it kept:
 
-    def decide(rows: pa.Table, settings, frozen: dict) -> tuple[dict[str, Rejection], dict]
+    def decide(rows: Rows, settings, frozen: dict) -> tuple[Iterable[tuple[int, Rejection]], dict]
 
-`rows` (ROW, in the order of ids) are all transcribed utterances, kept so far or not. `decide`
-returns rejections of kept rows, by id, and what it freezes: it gets that back as `frozen` for the
-next version (`{}` for the first, or on `package.refit`), so that bounds do not move under what is
-already published.
+`rows` are all transcribed utterances, kept so far or not, in columns of ROW and some thousand at a
+time (`tasks.plugins.contracts.corpuswide`). `decide` returns rejections of kept rows, by their
+numbers, and what it freezes: it gets that back as `frozen` for the next version (`{}` for the
+first, or on `package.refit`), so that bounds do not move under what is already published.
 """
 
 from __future__ import annotations
@@ -16,16 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tasks import plugins
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.texts import final_text
 from tasks.checkpoints.utterance import Outcome, Utterance
 from tasks.job import Job
-from tasks.json_types import JsonObject
 from tasks.plugins.contracts import Measuring
-from tasks.reviews import applied
 from tasks.settings import Plugin
 
 ROW = pa.schema(
@@ -79,30 +76,3 @@ def chosen(job: Job) -> list[tuple[Measuring, Plugin]]:
 
 def takes_part(job: Job) -> bool:
     return bool(chosen(job))
-
-
-def with_published(table: pa.Table, published: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """Rows (ROW) of which these are in the newest version."""
-    return table.set_column(ROW.names.index("published"), "published", published)
-
-
-def verdicts(job: Job, table: pa.Table, frozen: JsonObject) -> tuple[Verdicts, JsonObject]:
-    """Rejections as ledger outcomes, by id, and what each plug-in freezes, by `shelf.name`."""
-    table = table.take(pc.sort_indices(table["id"]))
-    spared = {key for key, decision in applied.of(job).items() if decision.keeps}
-    found: Verdicts = {}
-    # Also of plug-ins that are not used now.
-    kept_frozen = {} if job.package.refit else dict(frozen)
-    for shelf, plugin in chosen(job):
-        name = f"{shelf}.{plugin.use}"
-        module, settings = plugins.resolve(shelf, plugin)
-        before = kept_frozen.get(name, {})
-        assert module.decide is not None  # `chosen` asked
-        rejected, kept_frozen[name] = module.decide(table, settings, before)
-        rejected = {key: no for key, no in rejected.items() if key not in spared}
-        for key, no in rejected.items():
-            found[key] = Outcome("dropped", "package", no.reason, no.value, no.threshold, no.detail)
-        gone = pc.is_in(table["id"], pa.array(list(rejected), pa.string()))
-        still = pc.and_(table["kept"], pc.invert(gone))
-        table = table.set_column(ROW.names.index("kept"), "kept", still)
-    return found, kept_frozen

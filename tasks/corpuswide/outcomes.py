@@ -42,6 +42,14 @@ def as_table(verdicts: Verdicts) -> pa.Table:
     return pa.table(columns, schema=SCHEMA)
 
 
+def of_rejected(ids: pa.Array | pa.ChunkedArray, rejected: pa.Table) -> pa.Table:
+    """Verdicts of `package` in columns: rejections (`judging.REJECTED`) of these ids."""
+    columns = {name: rejected[name] for name in ("reason", "value", "threshold", "detail")}
+    columns |= {"id": ids, "stage": pa.array(["package"] * len(ids), pa.string())}
+    columns["outcome"] = pa.array(["dropped"] * len(ids), pa.string())
+    return pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA)
+
+
 def entered(table: pa.Table, key: str, verdicts: pa.Table) -> pa.Table:
     """The same from verdicts in columns."""
     if not verdicts.num_rows or not table.num_rows:

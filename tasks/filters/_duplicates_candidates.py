@@ -2,77 +2,136 @@
 
 The keys of all clips are sorted twice, by duration within a key and by place in the clip, and each
 is paired with the next few that agree in both. Of a key that is too common, only the nearest are
-paired. So the time is O(n log n) and the memory O(n).
+paired. So the time is O(n log n). Keys are looked at in parts, and pairs by the blocks that their
+clips lie in, so that the memory is some tens of bytes a clip.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.filters import _fingerprint
+from tasks.filters._duplicates_parts import Parts
+from tasks.filters._duplicates_prints import KEY_PARTS, SORTED_BITS, Prints
 from tasks.filters._duplicates_table import (
+    Codes,
     Fingerprints,
     Ints,
     Pairs,
     Reals,
     Thresholds,
     first_of_runs,
+    numbers,
 )
-
-Codes = NDArray[np.uint64]
 
 NEIGHBOURS = 12  # keys after each one, in either order, that it is paired with
 #: Frames compared and the highest bit error rate that passes; two unlike clips have 0.46.
 QUICK_CHECKS = ((6, 0.44), (24, 0.40))
 SEARCH_FRAMES = 64  # frames compared at each alignment if none is known
 PAIRS_AT_ONCE = 1 << 17
+CODES_AT_ONCE = 1 << 20
 
 
-def candidates(fingerprints: Fingerprints, clips: Ints, thresholds: Thresholds) -> Pairs:
-    """Pairs that share a key, each at the best alignment of those at which they do."""
-    many = fingerprints.anchors[clips]
-    clip = np.repeat(clips, many).astype(np.uint32)
-    ends = np.cumsum(many)
-    within = np.arange(len(clip)) - np.repeat(ends - many, many)
-    at = (fingerprints.first + fingerprints.frames)[clip] + 3 * within
-    del within
-    key = fingerprints.words[at + 1].astype(np.uint64) << np.uint64(16) | fingerprints.words[at]
-    frame = fingerprints.words[at + 2]
-    del at
-    if (frame >= _fingerprint.MAX_FRAMES).any():
-        raise ValueError("a fingerprint is damaged: an anchor is outside of it")
-    duration = np.minimum(fingerprints.seconds * 64, 2**20 - 1).astype(np.uint64)[clip]
+class Numbered:
+    """Prints whose clips are numbered best first: `row` of each clip."""
+
+    def __init__(self, prints: Prints, row: NDArray[np.int32]) -> None:
+        self.prints = prints
+        self.row = row
+        self._at = np.empty(len(row), np.int32)
+
+    def part_of(self, pairs: Pairs) -> NDArray[np.uint16]:
+        """Which pair of blocks the clips of each pair are in."""
+        blocks = [self.prints.block_of(self.row[clips]) for clips in (pairs.one, pairs.other)]
+        low, high = np.minimum(*blocks), np.maximum(*blocks)
+        found: NDArray[np.uint16] = (low * self.prints.blocks + high).astype(np.uint16)
+        return found
+
+    def held(self, pairs: Pairs) -> tuple[Fingerprints, Ints, Pairs]:
+        """The fingerprints of pairs from one pair of blocks, in order; the number of each; and the
+        pairs by their places among these."""
+        clips = np.sort(np.concatenate([pairs.one, pairs.other]))
+        clips = clips[first_of_runs(clips)]
+        self._at[clips] = np.arange(len(clips))
+        one, other = (self._at[side].astype(np.int64) for side in (pairs.one, pairs.other))
+        return self.prints.held(self.row[clips]), clips, Pairs(one, other, pairs.offset)
+
+
+def candidates(
+    clips: Numbered, of_row: NDArray[np.int32], thresholds: Thresholds
+) -> Iterator[tuple[Fingerprints, Ints, Pairs]]:
+    """Pairs that share a key, each at the best alignment of those at which they do; with the
+    fingerprints of their clips, and the numbers of these.
+
+    `of_row`: the number of each row's clip; -1: it is not looked at.
+    """
+    blocks = clips.prints.blocks
+    with Parts[np.uint64](np.uint64, blocks * blocks) as codes:
+        for number in range(KEY_PARTS):
+            found = _sharing(clips.prints, number, of_row, thresholds)
+            codes.add(clips.part_of(_decoded(found)), found)
+        codes.finish()
+        for number in range(blocks * blocks):
+            for some in _portions(_unique(codes.read(number))):
+                fingerprints, held, pairs = clips.held(_decoded(some))
+                yield fingerprints, held, _checked(fingerprints, pairs)
+
+
+def _portions(codes: Codes) -> Iterator[Codes]:
+    """Sorted codes some at a time; all of one better clip together."""
+    low = 0
+    while low < len(codes):
+        last = codes[min(low + CODES_AT_ONCE, len(codes)) - 1]
+        high = int(np.searchsorted(codes, last | np.uint64(2**36 - 1), "right"))
+        yield codes[low:high]
+        low = high
+
+
+def _sharing(prints: Prints, part: int, of_row: NDArray[np.int32], thresholds: Thresholds) -> Codes:
+    """Pairs that share a key of a part; see `_encoded`."""
+    anchors = prints.anchors.read(part)
+    clip = of_row[anchors["row"]]
+    looked_at = clip >= 0
+    anchors, clip = anchors[looked_at], clip[looked_at].astype(np.uint32)
+    milliseconds = prints.milliseconds[anchors["row"]]
+    duration = np.minimum(milliseconds / 1000 * 64, 2**20 - 1).astype(np.uint64)
+    seconds = (milliseconds / 1000).astype(np.float32)
+    key, frame = anchors["key"].copy(), anchors["frame"].copy()
+    del anchors, milliseconds
     place = frame.astype(np.uint64)
-    codes = [np.empty(0, np.uint64)]
-    for sortable in (
-        key << np.uint64(40) | duration << np.uint64(16) | place,
-        key << np.uint64(40) | place << np.uint64(20) | duration,
+    sorted_key = key.astype(np.uint64) << np.uint64(64 - SORTED_BITS)
+    found = []
+    for rest in (
+        duration << np.uint64(16) | place,
+        place << np.uint64(20) | duration,
     ):
-        order = np.argsort(sortable, kind="stable")
-        codes.append(_neighbours(fingerprints, key[order], clip[order], frame[order], thresholds))
-        del sortable, order
-    found = _unique(np.concatenate(codes))
-    kept = []
-    for begin in range(0, len(found), PAIRS_AT_ONCE):
-        pairs = _decoded(found[begin : begin + PAIRS_AT_ONCE])
-        for frames, max_error in QUICK_CHECKS:
-            error = quick_error(fingerprints, pairs, frames)
-            good = error <= max_error
-            pairs, error = pairs.take(good), error[good]
-        kept.append(_best_alignment(pairs, error))
-    return Pairs.joined(kept)
+        order = _sorted(sorted_key | rest, clip)
+        found.append(_neighbours(key[order], clip[order], frame[order], seconds[order], thresholds))
+    return _unique(np.concatenate(found))
+
+
+def _sorted(codes: Codes, clip: NDArray[np.uint32]) -> Ints:
+    """The order by code, then by clip. Few codes are equal; a stable sort of all takes longer."""
+    order = np.argsort(codes)
+    ordered = codes[order]
+    tied = np.r_[False, ordered[1:] == ordered[:-1], False]
+    at = np.flatnonzero(tied[1:] | tied[:-1])
+    some = order[at]
+    order[at] = some[np.lexsort((clip[some], codes[some]))]
+    return order
 
 
 def _neighbours(
-    fingerprints: Fingerprints,
-    key: Codes,
+    key: NDArray[np.uint32],
     clip: NDArray[np.uint32],
     frame: NDArray[np.uint16],
+    seconds: NDArray[np.float32],
     thresholds: Thresholds,
 ) -> Codes:
     """Pair sorted keys with the next few; see `_encoded` for the result, each pair once."""
-    seconds = fingerprints.seconds.astype(np.float32)[clip]
     max_difference = thresholds.max_padding + 1e-3
     codes = [np.empty(0, np.uint64)]
     same = np.ones(len(key), bool)
@@ -83,7 +142,7 @@ def _neighbours(
         offset = frame[left].astype(np.int64) - frame[left + step]
         near = np.abs(offset) <= thresholds.max_offset
         left, offset = left[near], offset[near]
-        codes.append(_unique(_encoded(clip[left], clip[left + step], offset)))
+        codes.append(_encoded(clip[left], clip[left + step], offset))
     return _unique(np.concatenate(codes))
 
 
@@ -108,6 +167,20 @@ def _unique(codes: Codes) -> Codes:
     """Sorted unique codes; np.unique uses a hash table, which is slow for many."""
     codes = np.sort(codes)
     return codes[first_of_runs(codes)]
+
+
+def _checked(fingerprints: Fingerprints, pairs: Pairs) -> Pairs:
+    """Those of these pairs that agree at a few places, each at its best alignment."""
+    kept, errors, every = [], [np.empty(0)], numbers(pairs.one)
+    for begin in range(0, len(pairs.one), PAIRS_AT_ONCE):
+        some = pairs.take(every[begin : begin + PAIRS_AT_ONCE])
+        for frames, max_error in QUICK_CHECKS:
+            error = quick_error(fingerprints, some, frames)
+            good = error <= max_error
+            some, error = some.take(good), error[good]
+        kept.append(some)
+        errors.append(error)
+    return _best_alignment(Pairs.joined(kept), np.concatenate(errors))
 
 
 def _best_alignment(pairs: Pairs, error: Reals) -> Pairs:
@@ -137,14 +210,24 @@ def quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Reals:
     return np.where(seen > 0, wrong / np.maximum(seen * _fingerprint.BITS, 1), 1.0)
 
 
-def aligned(fingerprints: Fingerprints, one: Ints, other: Ints, thresholds: Thresholds) -> Pairs:
-    """Pairs that share no key, at the best of all alignments."""
-    best, offset = np.full(len(one), np.inf), np.zeros(len(one), np.int64)
-    if len(one):
-        reach = thresholds.max_offset
-        for shift in sorted(range(-reach, reach + 1), key=abs):
-            pairs = Pairs(one, other, np.full(len(one), shift, np.int64))
-            error = quick_error(fingerprints, pairs, SEARCH_FRAMES)
-            better = error < best
-            best[better], offset[better] = error[better], shift
-    return Pairs(one, other, offset)
+def aligned(
+    clips: Numbered, one: Ints, other: Ints, thresholds: Thresholds
+) -> Iterator[tuple[Fingerprints, Ints, Pairs]]:
+    """Pairs that share no key, at the best of all alignments; as `candidates` gives them."""
+    whole = Pairs(one, other, np.zeros(len(one), np.int64))
+    part = clips.part_of(whole)
+    order = np.argsort(part, kind="stable")
+    for at in np.split(order, np.flatnonzero(np.diff(part[order])) + 1):
+        if len(at):
+            fingerprints, held, pairs = clips.held(whole.take(at))
+            yield fingerprints, held, _best_of_all(fingerprints, pairs, thresholds.max_offset)
+
+
+def _best_of_all(fingerprints: Fingerprints, pairs: Pairs, reach: int) -> Pairs:
+    best, offset = np.full(len(pairs.one), np.inf), pairs.offset.copy()
+    for shift in sorted(range(-reach, reach + 1), key=abs):
+        shifted = pairs._replace(offset=np.full(len(best), shift, np.int64))
+        error = quick_error(fingerprints, shifted, SEARCH_FRAMES)
+        better = error < best
+        best[better], offset[better] = error[better], shift
+    return pairs._replace(offset=offset)

@@ -1,4 +1,4 @@
-"""The fingerprints of all clips as arrays, and pairs of clips to compare.
+"""Fingerprints as arrays, and pairs of clips to compare.
 
 Clips are numbered best first: published before any other, then highest in rank, then smallest id.
 So of a pair the clip with the smaller number is the better one.
@@ -18,6 +18,8 @@ from tasks.filters import _fingerprint
 Ints = NDArray[np.int64]
 Reals = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Words = NDArray[np.uint16]
+Codes = NDArray[np.uint64]
 
 ALIGN_FRAMES = 2  # frames on both sides of an alignment that a comparison tries
 
@@ -38,14 +40,12 @@ class Thresholds:
 
 
 class Fingerprints(NamedTuple):
-    """All fingerprints, in one buffer."""
+    """The fingerprints of some clips."""
 
-    words: NDArray[np.uint16]  # the bytes of all fingerprints as uint16
+    words: Words  # of these clips, and of others
     first: Ints  # where a clip's words begin in `words`
     frames: Ints  # number of its words
-    anchors: Ints  # number of its anchors, which follow the words
     seconds: Reals
-    digest: NDArray[np.uint64]  # [n, 2]: equal for clips of the same samples
 
 
 class Pairs(NamedTuple):
@@ -79,32 +79,39 @@ def first_of_runs(*columns: NDArray[np.generic]) -> Bools:
     return first
 
 
-def read(blob: pa.LargeBinaryArray, order: Ints) -> Fingerprints:
-    """The fingerprints of the rows `order`, in that order, without copying their words.
+class Parsed(NamedTuple):
+    """Fingerprints in one buffer, as they were stored."""
 
-    ValueError if one is damaged or of another version.
-    """
+    words: Words  # the bytes of all as uint16
+    first: Ints  # where a clip's words begin in `words`
+    frames: Ints
+    anchors: Ints  # number of its anchors, which follow the words
+    milliseconds: NDArray[np.uint32]
+    digest: Codes  # [n, 2]: equal for clips of the same samples
+
+
+def parsed(blob: pa.LargeBinaryArray) -> Parsed:
+    """Fingerprints without nulls, without copying their words. ValueError if one is damaged or of
+    another version."""
     buffers = blob.buffers()
     offsets = np.frombuffer(buffers[1], np.int64)[blob.offset : blob.offset + len(blob) + 1]
     size = _fingerprint.HEADER.size
     data = np.frombuffer(buffers[2] or b"", np.uint8)
     data = data[: len(data) // 2 * 2]
-    first, length = offsets[order], np.diff(offsets)[order]
-    if (length < size).any() or (offsets[order] % 2).any():
+    first, length = offsets[:-1], np.diff(offsets)
+    if (length < size).any() or (first % 2).any():
         raise ValueError("a fingerprint is damaged")
-    heads = np.empty((len(order), size), np.uint8)
-    for at in range(size):
-        heads[:, at] = data[first + at]
+    heads = data[first[:, None] + np.arange(size)]
     frames = heads[:, 4:8].copy().view("<u4")[:, 0].astype(np.int64)
     anchors = heads[:, 1].astype(np.int64)
     expected = size + 2 * frames + 6 * anchors
     if (heads[:, 0] != _fingerprint.LAYOUT).any() or (length != expected).any():
         raise ValueError("a fingerprint is damaged, or of another version")
-    return Fingerprints(
+    return Parsed(
         words=data.view("<u2"),
         first=(first + size) // 2,
         frames=frames,
         anchors=anchors,
-        seconds=heads[:, 8:12].copy().view("<u4")[:, 0] / 1000,
+        milliseconds=heads[:, 8:12].copy().view("<u4")[:, 0],
         digest=heads[:, 12:28].copy().view("<u8"),
     )

@@ -14,8 +14,12 @@ espeak-ng 0.18. One such voice at another speed (150 and 152 words a minute) has
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -23,8 +27,12 @@ from tasks.audio import Clip
 from tasks.filters import _fingerprint
 from tasks.filters._duplicates_table import Thresholds
 from tasks.json_types import JsonObject
+from tasks.plugins.contracts.corpuswide import Rows
 from tasks.plugins.rules import Rejection, Rule
 from tasks.settings import THRESHOLD, StageSettings
+
+if TYPE_CHECKING:
+    from tasks.filters._duplicates import Copies
 
 VERSION = 1
 COLUMNS: dict[str, tuple[str, str]] = {}
@@ -103,35 +111,50 @@ def verdict(settings: Settings) -> tuple[Rule, ...]:
 
 
 def decide(
-    rows: pa.Table, settings: Settings, frozen: JsonObject
-) -> tuple[dict[str, Rejection], JsonObject]:
+    rows: Rows, settings: Settings, frozen: JsonObject
+) -> tuple[Iterable[tuple[int, Rejection]], JsonObject]:
     """Rejects the copies among the kept rows. One of each group stays, a published one first."""
-    from tasks.filters._duplicates import Copies, find_copies  # SciPy, for the package stage only
+    from tasks.filters._duplicates import find_copies  # SciPy, for the package stage only
+    from tasks.filters._duplicates_prints import Prints
 
-    kept = rows.filter(rows["kept"])
-    rank = quality(kept)
+    with Prints() as prints:
+        kept, published, rank = (np.zeros(len(rows), kind) for kind in (bool, bool, np.float64))
+        at = 0
+        for table in rows.tables("print", "kept", "published", "native_rate", "format"):
+            some = slice(at, at + len(table))
+            at = some.stop
+            kept[some], published[some] = (table[n].to_numpy() for n in ("kept", "published"))
+            rank[some] = quality(table)
+            prints.add(pc.if_else(table["kept"], table["print"], None))
+        prints.finish()
+        by_id = rows.by_id()
+        for _ in range(ROUNDS + 1):
+            best_first = by_id[np.lexsort((-rank[by_id], ~published[by_id]))]
+            found = find_copies(prints, best_first, settings.thresholds())
+            # What stays now is published next time and then ranks first. Ranking it first already
+            # now makes a later run without changes name the same originals.
+            stays = kept.copy()
+            stays[found.row] = False
+            if (stays == published)[kept].all():
+                break
+            published = stays
+    return _rejections(rows, found, settings), {}
 
-    def find(published: NDArray[np.bool_]) -> Copies:
-        return find_copies(kept["print"], kept["id"], rank, published, settings.thresholds())
 
-    published = kept["published"].to_numpy()
-    found = find(published)
-    # What stays now is published next time and then ranks first. Ranking it first already now
-    # makes a later run without changes name the same originals.
-    for _ in range(ROUNDS):
-        stays = found.original < 0
-        if (stays == published).all():
-            break
-        published = stays
-        found = find(published)
-    ids = kept["id"].to_pylist()
-    rejected = {}
-    for row in np.flatnonzero(found.original >= 0):
-        relation = "the samples" if found.exact[row] else "a copy"
-        detail = f"{relation} of {ids[found.original[row]]}"
-        error = float(found.error[row])
-        rejected[ids[row]] = Rejection("duplicate", error, settings.max_error, detail)
-    return rejected, {}
+def _rejections(rows: Rows, found: Copies, settings: Settings) -> Iterator[tuple[int, Rejection]]:
+    at, place = np.unique(found.original, return_inverse=True)
+    names = [pa.array([], pa.large_string())]
+    first = 0
+    for table in rows.tables("id"):
+        low, high = np.searchsorted(at, [first, first + len(table)])
+        ids = table["id"].take(at[low:high] - first).cast(pa.large_string())
+        names += ids.chunks
+        first += len(table)
+    of = pa.concat_arrays(names)
+    for number, row in enumerate(found.row.tolist()):
+        relation = "the samples" if found.exact[number] else "a copy"
+        detail = f"{relation} of {of[int(place[number])].as_py()}"
+        yield row, Rejection("duplicate", float(found.error[number]), settings.max_error, detail)
 
 
 def quality(rows: pa.Table) -> NDArray[np.float64]:

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from tasks import corpuswide
-from tasks.corpuswide import Verdicts, decisions, outcomes
+from tasks.checkpoints.utterance import Outcome
+from tasks.corpuswide import Verdicts, decisions, judging, outcomes
 from tasks.dataset import versions
 from tasks.dataset.proved import Proved
 from tasks.errors import RunError
@@ -88,11 +91,22 @@ def _corpus_wide(job: Job, heard: pa.Table) -> tuple[Verdicts, JsonObject]:
     frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
     if not corpuswide.takes_part(job):
         return {}, frozen
+    known = pa.chunked_array([], pa.string())
     if newest:
         place = newest / "utterances.parquet"
-        ids = tables.read(place, columns=["id"], opened=Proved(newest))["id"]
-        heard = corpuswide.with_published(heard, pc.is_in(heard["id"], ids))
-    return corpuswide.verdicts(job, heard, frozen)
+        known = tables.read(place, columns=["id"], opened=Proved(newest))["id"]
+
+    def published(ids: pa.ChunkedArray) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = pc.is_in(ids, known).to_numpy()
+        return found
+
+    found, frozen = judging.judge(job, lambda names: [heard.select(names)], published, frozen)
+    ids = heard["id"].take(found["at"]).to_pylist()
+    rejections = zip(ids, found.drop_columns(["at"]).to_pylist(), strict=True)
+    return {
+        key: Outcome("dropped", "package", **{**why, "detail": why["detail"] or ""})
+        for key, why in rejections
+    }, frozen
 
 
 def _stacked(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:

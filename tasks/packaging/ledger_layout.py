@@ -175,15 +175,20 @@ def _now(groups: Sequence[Group]) -> Now:
 def _enter_verdicts(scratch: Path, groups: Sequence[Group], now: Now) -> None:
     """Let the digests be those of the recordings with corpus-wide verdicts."""
     with tables.arrow(scratch / whole.JUDGED) as file:
-        verdicts = pa.ipc.open_file(file).read_all()
-    overlapping = _overlapping(groups, np.unique(verdicts["group"].to_numpy()).tolist())
-    moved = pc.is_in(verdicts[KEY], overlapping)
-    alone = verdicts.filter(pc.invert(moved))
-    at = np.searchsorted(now.keys, alone[KEY].to_numpy())
-    np.add.at(now.digests, at, accounts.changes(alone))
-    again = verdicts.filter(moved)
-    for number in pc.unique(again["group"]).to_pylist():
-        own = again.filter(pc.equal(again["group"], number))
+        held = pa.ipc.open_file(file)
+        again = dict[int, pa.Table]()  # verdicts where spans overlap, by group
+        count = held.num_record_batches
+        judged = [held.get_batch(at)["group"][0].as_py() for at in range(count)]
+        overlapping = _overlapping(groups, judged)
+        for at, number in enumerate(judged):
+            verdicts = pa.Table.from_batches([held.get_batch(at)])
+            moved = pc.is_in(verdicts[KEY], overlapping)
+            alone = verdicts.filter(pc.invert(moved))
+            place = np.searchsorted(now.keys, alone[KEY].to_numpy())
+            np.add.at(now.digests, place, accounts.changes(alone))
+            if pc.any(moved).as_py():
+                again[number] = verdicts.filter(moved)
+    for number, own in again.items():
         rows = groups[number].ledger(range(decided.SLICES))
         rows = rows.filter(pc.is_in(rows[KEY], own[KEY]))
         told = accounts.of_ledger(ledger_rows.judged(rows, own))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tasks import storage
 from tasks.checkpoints.utterance import Outcome
@@ -90,16 +91,28 @@ def within_hours(
     return rows.filter(pa.array(~out)), over.to_pylist()
 
 
+class Known:
+    """The utterances of the newest version, by the hashes of their ids."""
+
+    def __init__(self, job: Job, newest: Path | None) -> None:
+        self._high = self._low = np.zeros(0, np.uint64)
+        if newest is not None:
+            described = versions.described(newest)
+            there = published.load(job.out, newest, described, job.package.seed)
+            order = np.argsort(there.high)
+            self._high, self._low = there.high[order], there.low[order]
+
+    def among(self, keys: NDArray[np.uint64]) -> Bools:
+        """Which of these hashes are (`seeded.keys`); bool [keys]."""
+        found: Bools = seeded.places_of(keys[:, 0], keys[:, 1], self._high, self._low) >= 0
+        return found
+
+
 def published_among(job: Job, ids: pa.ChunkedArray, newest: Path | None) -> Bools:
     """Whether each utterance is in the newest version."""
     if newest is None:
         return np.zeros(len(ids), bool)
-    there = published.load(job.out, newest, versions.described(newest), job.package.seed)
-    order = np.argsort(there.high)
-    keys = seeded.keys(str(job.package.seed), ids.to_pylist())
-    found = seeded.places_of(keys[:, 0], keys[:, 1], there.high[order], there.low[order])
-    among: Bools = found >= 0
-    return among
+    return Known(job, newest).among(seeded.keys(str(job.package.seed), ids.to_pylist()))
 
 
 def _ids(rows: pa.Table, which: Bools) -> list[str]:

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks import corpuswide, storage
-from tasks.checkpoints.utterance import Outcome
-from tasks.corpuswide import Verdicts, outcomes
+from tasks.corpuswide import Verdicts, judging, outcomes
 from tasks.dataset import versions
 from tasks.errors import RunError
 from tasks.job import Job
@@ -25,6 +24,7 @@ from tasks.packaging import accounts, decided, seeded, selection, speakers, spli
 from tasks.packaging.accounts import ACCOUNT, ACCOUNTED, KEY
 from tasks.packaging.decided import VOICE, Group
 from tasks.packaging.speakers import Numbers, Speakers
+from tasks.plugins.rules import Rejection
 from tasks.schema import UTTERANCES
 from tasks.settings.portions import REST
 from tasks.storage import tables
@@ -33,7 +33,13 @@ Ints = NDArray[np.int64]
 Codes = NDArray[np.uint64]
 
 #: Verdicts that come last, with what the ledger knows their clips by.
-VERDICTS = pa.schema([*outcomes.SCHEMA, *((n, pa.uint64()) for n in (KEY, ACCOUNT, ACCOUNTED))])
+VERDICTS = pa.schema(
+    [
+        *outcomes.SCHEMA,
+        *((name, pa.uint64()) for name in (KEY, ACCOUNT, ACCOUNTED)),
+        ("group", pa.int32()),
+    ]
+)
 JUDGED, CHOSEN = "verdicts.arrow", "chosen.arrow"
 #: Columns of a row that splits and weights go by.
 SELECTING = (
@@ -130,12 +136,15 @@ def choose(job: Job, scratch: Path) -> JsonObject:
     groups = decided.listed(job, scratch)
     newest = versions.newest(job.out)
     linked = speakers.link(job, lambda: decided.in_order(groups, "voices.arrow"), newest)
+    found, frozen = _corpus_wide(job, groups, newest)
+    rejected = [found]
     clips = load(groups, linked)
     spoken = linked.names if linked else []
-    verdicts, frozen = _corpus_wide(job, groups, newest)
-    judged = [_table(job, groups, clips, *_found(job, clips, verdicts))]
-    out = np.zeros(len(clips.high), bool)
-    out[_found(job, clips, verdicts)[0]] = True
+    firsts = _firsts(groups)
+    place = firsts[clips.group] + clips.row
+    out = np.zeros(len(place), bool)
+    out[found["at"].to_numpy()] = True
+    out = out[place]
     names, split = [REST], np.zeros(len(clips.high), np.int16)
     lists: JsonObject = {}
     if selection.selects(job):
@@ -146,7 +155,7 @@ def choose(job: Job, scratch: Path) -> JsonObject:
         left = left[order]
         chosen = selection.select(job, rows.take(order).combine_chunks(), newest)
         places, said = _found(job, clips, chosen.verdicts)
-        judged.append(_table(job, groups, clips, places, said))
+        rejected.append(judging.rejected(place[places], said))
         gone = np.zeros(len(clips.high), bool)
         gone[places] = True
         left = left[~gone[left]]
@@ -161,16 +170,19 @@ def choose(job: Job, scratch: Path) -> JsonObject:
         selection.warn_of_lost_splits(newest)
     if linked is not None:
         _save(scratch, speakers.FILE, linked.table)
-    whole = pa.concat_tables(judged)
-    whole = whole.take(pc.sort_indices(whole["group"]))
-    _save(scratch, JUDGED, whole)
+    judged = _save_judged(scratch, groups, firsts, pa.concat_tables(rejected))
     _save_chosen(scratch, clips, split, ~out, names, spoken)
     return {
         "frozen": frozen,
         "split_lists": lists,
-        "judged": pc.unique(whole["group"]).to_pylist(),
+        "judged": judged,
         "changed": [shard for each in groups for shard in each.facts["changed"]],
     }
+
+
+def _firsts(groups: Sequence[Group]) -> Ints:
+    """The place of each group's first row among all rows, and their number."""
+    return np.cumsum([0, *(each.facts["rows"] for each in groups)])
 
 
 def _save_chosen(
@@ -226,42 +238,77 @@ def _save(scratch: Path, name: str, table: pa.Table) -> None:
 
 def _corpus_wide(
     job: Job, groups: Sequence[Group], newest: Path | None
-) -> tuple[Verdicts, JsonObject]:
-    """Verdicts by id, and the bounds that are frozen with the next version."""
+) -> tuple[pa.Table, JsonObject]:
+    """Rejections (REJECTED) by the places of their clips among all rows, and the bounds that are
+    frozen with the next version."""
     frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
     if not corpuswide.takes_part(job):
-        return {}, frozen
-    heard = pa.concat_tables(
-        [corpuswide.ROW.empty_table(), *decided.in_order(groups, "heard.arrow")]
-    )
-    if newest:
-        known = selection.published_among(job, heard["id"], newest)
-        heard = corpuswide.with_published(heard, pa.array(known))
-    return corpuswide.verdicts(job, heard, frozen)
+        return judging.REJECTED.empty_table(), frozen
+    keys = [np.zeros((0, 2), np.uint64)]
+    sizes = [0]
+    known = selection.Known(job, newest)
+
+    def published(ids: pa.ChunkedArray) -> NDArray[np.bool_]:
+        keys.append(seeded.keys(str(job.package.seed), ids.to_pylist()))
+        sizes.append(len(ids))
+        return known.among(keys[-1])
+
+    def parts(columns: Sequence[str]) -> Iterator[pa.Table]:
+        return (each.select(columns) for each in decided.in_order(groups, "heard.arrow", columns))
+
+    found, frozen = judging.judge(job, parts, published, frozen)
+    at = found["at"].to_numpy()
+    order = np.argsort(at, kind="stable")
+    heard, rows = np.cumsum(sizes), _firsts(groups)
+    edges = np.searchsorted(at, heard, sorter=order)
+    for number, group in enumerate(groups):
+        some = order[edges[number] : edges[number + 1]]
+        if len(some):
+            digests = group.table("digests.arrow", ("high", "low"))
+            high, low = (digests[name].to_numpy() for name in ("high", "low"))
+            by_key = np.lexsort((low, high))
+            own = keys[number + 1][at[some] - heard[number]]
+            place = seeded.places_of(own[:, 0], own[:, 1], high[by_key], low[by_key])
+            at[some] = np.where(place >= 0, rows[number] + by_key[place], -1)
+    found = found.set_column(0, "at", pa.array(at))
+    return found.filter(pc.greater_equal(found["at"], 0)), frozen
 
 
-def _found(job: Job, clips: Clips, verdicts: Verdicts) -> tuple[Ints, list[Outcome]]:
-    """Where the clips of these verdicts are, and the verdicts; those of other rows are none."""
+def _found(job: Job, clips: Clips, verdicts: Verdicts) -> tuple[Ints, list[Rejection]]:
+    """Where the clips of these verdicts are, and why they are rejected."""
     if not verdicts:
         return np.zeros(0, np.int64), []
     keys = seeded.keys(str(job.package.seed), verdicts)
     at = seeded.places_of(keys[:, 0], keys[:, 1], clips.high, clips.low)
-    said = [each for each, ok in zip(verdicts.values(), (at >= 0).tolist(), strict=True) if ok]
-    return at[at >= 0], said
+    return at, [Rejection(o.reason, o.value, o.threshold, o.detail) for o in verdicts.values()]
 
 
-def _table(
-    job: Job, groups: Sequence[Group], clips: Clips, places: Ints, said: Sequence[Outcome]
-) -> pa.Table:
-    """VERDICTS of some clips, with the number of the group that holds each."""
-    some = clips.take(places)
-    rows = rows_of(groups, some, ("id", "recording"))
-    table = outcomes.as_table(dict(zip(rows["id"].to_pylist(), said, strict=True)))
-    table = table.append_column(KEY, pa.array(accounts.keys_of(rows["recording"])))
-    told = rows_of(groups, some, (ACCOUNT, ACCOUNTED), "digests.arrow")
-    for name in told.column_names:
-        table = table.append_column(name, told[name])
-    return table.append_column("group", pa.array(some.group))
+def _save_judged(
+    scratch: Path, groups: Sequence[Group], firsts: Ints, rejected: pa.Table
+) -> list[int]:
+    """Save VERDICTS from REJECTED, a batch for each group with any; returns their numbers."""
+    place = rejected["at"].to_numpy()
+    order = np.argsort(place, kind="stable")
+    edges = np.searchsorted(place, firsts, sorter=order)
+    judged = np.flatnonzero(np.diff(edges)).tolist()
+    with (
+        storage.of(scratch).writing(scratch) as home,
+        tables.writing(home / JUDGED, VERDICTS) as out,
+    ):
+        for number in judged:
+            some = order[edges[number] : edges[number + 1]]
+            rows = place[some] - firsts[number]
+            group = groups[number]
+            told = group.table("rows.arrow", ("id", "recording")).take(rows)
+            table = outcomes.of_rejected(told["id"], rejected.take(some))
+            table = table.append_column(KEY, pa.array(accounts.keys_of(told["recording"])))
+            known = group.table("digests.arrow", (ACCOUNT, ACCOUNTED)).take(rows)
+            for name in (ACCOUNT, ACCOUNTED):
+                table = table.append_column(name, known[name])
+            table = table.append_column("group", pa.array(np.full(len(some), number, np.int32)))
+            [batch] = table.cast(VERDICTS).combine_chunks().to_batches()
+            out.write_batch(batch)
+    return judged
 
 
 def rows_of(

@@ -10,14 +10,18 @@ utterances, and its bounds are frozen when the first version is published.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import Field
 
 from tasks.json_types import JsonObject
+from tasks.plugins.contracts.corpuswide import Rows
 from tasks.plugins.rules import Rejection, Rule
 from tasks.settings import THRESHOLD, StageSettings
 
@@ -65,44 +69,67 @@ def bounds(low: float, high: float, width: float) -> tuple[float, float]:
 
 
 def decide(
-    rows: pa.Table, settings: Settings, frozen: JsonObject
-) -> tuple[dict[str, Rejection], JsonObject]:
+    rows: Rows, settings: Settings, frozen: JsonObject
+) -> tuple[Iterable[tuple[int, Rejection]], JsonObject]:
     """Rejections of kept rows outside the bounds of their group, and the quartiles to freeze, by
     group."""
-    chars = np.array([characters(text or "") for text in rows["text"].to_pylist()], np.float64)
-    has = chars > 0
-    ratio = np.divide(rows["seconds"].to_numpy(), chars, where=has, out=np.zeros(len(chars)))
-    members: dict[str, list[int]] = {}
-    for index, key in enumerate(_groups(rows, settings)):
-        if has[index]:
-            members.setdefault(key, []).append(index)
     stay = settings.per == "language"
+    columns = ("dataset", "language") if stay else ("recording",)
+    names: dict[int, str] = {}  # of groups whose quartiles are frozen, which are few
+    ratio, group = np.zeros(len(rows)), np.zeros(len(rows), np.uint64)
+    kept = np.zeros(len(rows), bool)
+    at = 0
+    for table in rows.tables("text", "seconds", "kept", *columns):
+        some = slice(at, at + len(table))
+        at = some.stop
+        chars = np.array([characters(text or "") for text in table["text"].to_pylist()], np.float64)
+        ratio[some] = np.divide(
+            table["seconds"].to_numpy(), chars, where=chars > 0, out=np.full(len(chars), np.nan)
+        )
+        group[some] = _groups(table.select(columns), names if stay else {})
+        kept[some] = table["kept"].to_numpy()
     known: dict[str, list[float]] = dict(frozen) if stay else {}
-    for key, group in sorted(members.items()):
-        if key not in known and len(group) >= settings.min_group:
-            known[key] = quartiles(ratio[group])
-    kept, ids = rows["kept"].to_numpy(zero_copy_only=False), rows["id"].to_pylist()
-    found = {}
-    for key, group in members.items():
-        if key not in known:
-            continue
-        first, third = known[key]
-        low, high = bounds(first, third, settings.width)
-        for index in group:
-            if kept[index] and not low <= ratio[index] <= high:
-                fast = ratio[index] < low
-                found[ids[index]] = Rejection(
-                    "fast_speech" if fast else "slow_speech",
-                    float(ratio[index]),
-                    low if fast else high,
-                    "seconds per character",
-                )
-    return found, known if stay else {}
+    fresh: dict[str, list[float]] = {}
+    found = list[tuple[NDArray[np.int64], float, float]]()  # rows, and the bounds that they break
+    for members in _runs(group, np.flatnonzero(~np.isnan(ratio))):
+        name = names.get(int(group[members[0]]), "")
+        pair = known.get(name)
+        if pair is None:
+            if len(members) < settings.min_group:
+                continue
+            pair = fresh[name] = quartiles(ratio[members])
+        low, high = bounds(pair[0], pair[1], settings.width)
+        inside = (low <= ratio[members]) & (ratio[members] <= high)
+        found.append((members[kept[members] & ~inside], low, high))
+    return _rejections(found, ratio), known | dict(sorted(fresh.items())) if stay else {}
 
 
-def _groups(rows: pa.Table, settings: Settings) -> list[str]:
-    if settings.per == "recording":
-        found: list[str] = rows["recording"].to_pylist()
-        return found
-    pairs = zip(rows["dataset"].to_pylist(), rows["language"].to_pylist(), strict=True)
-    return [f"{dataset}/{language}" for dataset, language in pairs]
+def _groups(table: pa.Table, names: dict[int, str]) -> NDArray[np.uint64]:
+    """The hash of each row's group; `names` gets what the columns say, by hash."""
+    texts = (pc.fill_null(column, "None") for column in table.columns)
+    joined = pc.binary_join_element_wise(*texts, "/")
+    coded = joined.combine_chunks().dictionary_encode()
+    found = coded.dictionary.to_pylist()
+    data = b"".join(hashlib.blake2b(each.encode(), digest_size=8).digest() for each in found)
+    hashes = np.frombuffer(data, "<u8").astype(np.uint64)
+    names.update(zip(hashes.tolist(), found, strict=True))
+    codes: NDArray[np.uint64] = hashes[coded.indices.to_numpy()]
+    return codes
+
+
+def _runs(group: NDArray[np.uint64], rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Rows by their groups."""
+    rows = rows[np.argsort(group[rows], kind="stable")]
+    edges = np.flatnonzero(np.diff(group[rows])) + 1
+    if len(rows):
+        yield from np.split(rows, edges)
+
+
+def _rejections(
+    found: Iterable[tuple[NDArray[np.int64], float, float]], ratio: NDArray[np.float64]
+) -> Iterator[tuple[int, Rejection]]:
+    for rows, low, high in found:
+        for row, value in zip(rows.tolist(), ratio[rows].tolist(), strict=True):
+            fast = value < low
+            reason = "fast_speech" if fast else "slow_speech"
+            yield row, Rejection(reason, value, low if fast else high, "seconds per character")

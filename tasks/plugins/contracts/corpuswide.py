@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol
 
 from tasks.json_types import JsonObject
 from tasks.plugins.contracts.base import PluginSettings
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from tasks.plugins.rules import Rejection
 
-#: decide(rows, settings, frozen) -> (rejections by id, what it freezes)
+
+class Rows(Protocol):
+    """All utterances that were heard, kept so far or not: more than memory holds, so that they are
+    read some thousand at a time. Their order is the same each time; nothing may depend on it."""
+
+    def __len__(self) -> int: ...
+
+    def tables(self, *columns: str) -> Iterator[pa.Table]:
+        """These columns of `tasks.corpuswide.ROW`."""
+
+    def by_id(self) -> NDArray[np.int64]:
+        """The numbers of the rows, in the order of ids."""
+
+
+#: decide(rows, settings, frozen) -> ((number of a row, its rejection) of some, what it freezes)
 #:
-#: `rows` has the columns of `tasks.corpuswide.ROW`, in the order of ids, of all utterances that
-#: were heard, kept so far or not. Only rows that are kept may be rejected. `frozen` is what it
-#: returned when the version before was published ({} at first, and on `package.refit`), so that
-#: bounds do not move under what is published already; it is written as JSON.
+#: Only rows that are kept may be rejected. `frozen` is what it returned when the version before was
+#: published ({} at first, and on `package.refit`), so that bounds do not move under what is
+#: published already; it is written as JSON.
 Decide = Callable[
-    ["pa.Table", PluginSettings, JsonObject], tuple[dict[str, "Rejection"], JsonObject]
+    [Rows, PluginSettings, JsonObject], tuple[Iterable[tuple[int, "Rejection"]], JsonObject]
 ]

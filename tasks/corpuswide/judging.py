@@ -1,0 +1,121 @@
+"""All utterances that were heard, a table at a time, and what corpus-wide plug-ins say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tasks import corpuswide, plugins
+from tasks.corpuswide.ordering import Order
+from tasks.job import Job
+from tasks.json_types import JsonObject
+from tasks.plugins.rules import Rejection
+from tasks.reviews import applied
+
+#: What is rejected: the numbers of rows, or of clips, and why.
+REJECTED = pa.schema(
+    {
+        "at": pa.int64(),
+        "reason": pa.dictionary(pa.int16(), pa.string()),
+        "value": pa.float64(),
+        "threshold": pa.float64(),
+        "detail": pa.large_string(),
+    }
+)
+AT_ONCE = 1 << 16  # rejections that are Python's at once
+
+Flags = NDArray[np.bool_]
+Parts = Callable[[Sequence[str]], Iterable[pa.Table]]  # of these columns of ROW
+
+
+class Heard:
+    """Rows of the contract: three bytes of each are in memory.
+
+    `published` says which utterances of some ids are in the newest version; it is asked once of
+    all, in their order. Rows of the ids `spared` are never rejected.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        published: Callable[[pa.ChunkedArray], Flags],
+        spared: Collection[str] = (),
+    ) -> None:
+        self._parts = parts
+        apart = pa.array(list(spared), pa.string())
+        flags: list[tuple[Flags, ...]] = [(np.zeros(0, bool),) * 3]
+        for table in parts(["id", "kept"]):
+            ids = table["id"]
+            kept = table["kept"].to_numpy()
+            flags.append((kept, published(ids), pc.is_in(ids, apart).to_numpy()))
+        columns = zip(*flags, strict=True)
+        self.kept, self._published, self._spared = map(np.concatenate, columns)
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def tables(self, *columns: str) -> Iterator[pa.Table]:
+        """These columns of ROW, as things stand."""
+        known = {"kept": self.kept, "published": self._published}
+        stored = [name for name in columns if name not in known]
+        at = 0
+        for table in self._parts(stored or ["kept"]):
+            some = slice(at, at + len(table))
+            at = some.stop
+            found = {n: pa.array(known[n][some]) if n in known else table[n] for n in columns}
+            yield pa.table(found)
+
+    def by_id(self) -> NDArray[np.int64]:
+        """The numbers of the rows in the order of ids."""
+        with Order() as order:
+            for table in self.tables("id"):
+                order.add(table["id"])
+            return order.numbers()
+
+    def reject(self, found: Iterable[tuple[int, Rejection]]) -> Iterator[pa.Table]:
+        """Take these rows out, apart from those spared; REJECTED, in the order of rows."""
+        told = iter(found)
+        while some := list(islice(told, AT_ONCE)):
+            table = rejected([at for at, _ in some], [why for _, why in some])
+            table = table.filter(pa.array(~self._spared[table["at"].to_numpy()]))
+            self.kept[table["at"].to_numpy()] = False
+            yield table
+
+
+def rejected(at: Sequence[int] | NDArray[np.int64], why: Sequence[Rejection]) -> pa.Table:
+    """REJECTED."""
+    columns = {
+        "at": pa.array(at, pa.int64()),
+        "reason": pa.array([each.reason for each in why]).dictionary_encode(),
+        "value": pa.array([each.value for each in why], pa.float64()),
+        "threshold": pa.array([each.threshold for each in why], pa.float64()),
+        "detail": pa.array([each.detail or None for each in why], pa.large_string()),
+    }
+    return pa.table(columns).cast(REJECTED)
+
+
+def judge(
+    job: Job,
+    parts: Parts,
+    published: Callable[[pa.ChunkedArray], Flags],
+    frozen: JsonObject,
+) -> tuple[pa.Table, JsonObject]:
+    """Rejections (REJECTED) of rows of `parts`, and what each plug-in freezes, by `shelf.name`."""
+    spared = [key for key, decision in applied.of(job).items() if decision.keeps]
+    rows = Heard(parts, published, spared)
+    found = [REJECTED.empty_table()]
+    # Also of plug-ins that are not used now.
+    kept_frozen = {} if job.package.refit else dict(frozen)
+    for shelf, plugin in corpuswide.chosen(job):
+        name = f"{shelf}.{plugin.use}"
+        module, settings = plugins.resolve(shelf, plugin)
+        before = kept_frozen.get(name, {})
+        assert module.decide is not None  # `chosen` asked
+        why, kept_frozen[name] = module.decide(rows, settings, before)
+        found += rows.reject(why)
+    return pa.concat_tables(found), kept_frozen

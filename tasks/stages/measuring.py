@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -44,7 +44,7 @@ def after_all(
         turns=None if whole.turns is None else turns.within(whole.turns, start, end),
     )
     found: dict[str, float | None] = {}
-    for _, module, settings in _resolved(filters):
+    for _, module, settings in _resolved(tuple(filters)):
         if module.AFTER_ALL:
             found.update(module.measure(clip, settings))
     return found
@@ -67,7 +67,7 @@ def measured(
 
     `read`: what `reading` has found of it already."""
     found = Measured({}, {})
-    for plugin, module, settings in _resolved(filters):
+    for plugin, module, settings in _resolved(tuple(filters)):
         if module.COSTLY and not measure_all:
             rules = verdicts.cheap_rules(tuple(filters))
             if judge(found.measures, rules) is not None:
@@ -84,7 +84,7 @@ def measured(
 def reading(filters: Sequence[Plugin]) -> dict[str, Callable[[Clip], Any]]:
     """What cheap filters do with a clip, for `Readers`."""
     works: dict[str, Callable[[Clip], Any]] = {}
-    for plugin, module, settings in _resolved(filters):
+    for plugin, module, settings in _resolved(tuple(filters)):
         if not module.COSTLY:
             works[f"measure {plugin.use}"] = partial(_with, settings, module.measure)
             if module.fingerprint:
@@ -92,10 +92,11 @@ def reading(filters: Sequence[Plugin]) -> dict[str, Callable[[Clip], Any]]:
     return works
 
 
-def _resolved(filters: Sequence[Plugin]) -> list[tuple[Plugin, Filter, StageSettings]]:
+@lru_cache(maxsize=64)  # asked for twice a clip
+def _resolved(filters: tuple[Plugin, ...]) -> tuple[tuple[Plugin, Filter, StageSettings], ...]:
     """Filters with their settings, cheap ones first."""
     ordered = sorted(filters, key=verdicts.costly)
-    return [(plugin, *plugins.resolve("filters", plugin)) for plugin in ordered]
+    return tuple((plugin, *plugins.resolve("filters", plugin)) for plugin in ordered)
 
 
 def _with(settings: Any, work: Callable[[Clip, Any], Any], clip: Clip) -> Any:

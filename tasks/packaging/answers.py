@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from tasks import storage
 from tasks.corpuswide import decisions, outcomes
 from tasks.job import Job
-from tasks.packaging import decided, whole
+from tasks.packaging import decided, judgements
 from tasks.packaging.decided import Group
 from tasks.storage import tables
 
@@ -25,7 +25,7 @@ def note(job: Job, scratch: Path, judged: Sequence[int]) -> None:
     are corpus-wide verdicts. A part whose name is there already stays."""
     home, groups = decisions.place(job.out), decided.listed(job, scratch)
     at = {number: place for place, number in enumerate(judged)}
-    with tables.arrow(scratch / whole.JUDGED) as file:
+    with tables.arrow(scratch / judgements.FILE) as file:
         verdicts = pa.ipc.open_file(file)
         wanted: dict[str, tuple[Group, int | None]] = {}
         for number, group in enumerate(groups):

@@ -54,8 +54,12 @@ class Local:
                 return False
         except OSError:
             return False
-        new.parent.mkdir(parents=True, exist_ok=True)
-        self.fetch(old, new)
+        try:
+            os.link(old, new)
+        except OSError:  # no folder yet, a dead worker's link, or no links here
+            new.parent.mkdir(parents=True, exist_ok=True)
+            self.detach(new)
+            self.fetch(old, new)
         return True
 
     def remove(self, path: Path) -> None:

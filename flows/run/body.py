@@ -25,7 +25,7 @@ from tasks import pipeline
 from tasks.accounting import broken, summary
 from tasks.accounting.metrics import Trace
 from tasks.callers import Alone, WorkersNeeded
-from tasks.checkpoints import index
+from tasks.checkpoints import index, manifest
 from tasks.dataset import reader_drops, versions
 from tasks.errors import MillError
 from tasks.job import Job
@@ -117,6 +117,8 @@ class Body:
                 observer = observed(self.job, caller, progress, folder)
                 ended = pipeline.run(self.job, caller, observer, self._begun)
         losses = vars(caller.dispatcher.losses)
+        if any(losses.values()):
+            manifest.sweep(self.job.out)  # what a worker was writing when it died
         return self._finished(ended, measured, losses, watcher, observer.task_runs)
 
     def _finished(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -50,10 +49,11 @@ def formats_of(described: JsonObject) -> dict[str, Plugin]:
     return {entry["use"]: Plugin.model_validate(entry) for entry in entries}
 
 
-@cache
-def libraries() -> Mapping[str, str]:
-    """Versions of what a dataset depends on; a process reads them once."""
-    return {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
+def libraries() -> dict[str, str]:
+    return {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}}
+
+
+_version = cache(version)  # it parses all that the package says of itself
 
 
 def write(

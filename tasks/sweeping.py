@@ -9,16 +9,16 @@ from tasks.checkpoints.index import ROOTS, Index
 from tasks.dataset import versions
 
 
-def sweep(out: Path, index: Index) -> int:
+def sweep(out: Path, index: Index | None = None) -> int:
     """Remove them; returns how many. Only while holding OUT's lock.
 
-    `index` has listed the checkpoints. Of the versions only the newest is looked through: a worker
+    `index`: has just listed the checkpoints. Of the versions only the newest is looked through: a worker
     that was late wrote into it before it was published, and the run after that swept it.
     """
     store = storage.of(out)
     if store.remote:  # nothing has a temporary name there
         return 0
-    found = [out / name for name in index.temporaries]
+    found = [out / name for name in (index or Index(out)).temporaries]
     home = out / "manifests"
     listed = {Path(root).name for root in ROOTS}
     others = [home / name for name in store.folders(home) if name not in listed]

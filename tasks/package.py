@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -137,6 +138,7 @@ def gather(
             "worst_reader_extra_hours": round(seconds / 3600, 6),
             "worst_reader_extra_fraction": round(fraction, 6),
         },
+        "tars": dict(Counter(group.split for group in laid_out)),
         "layout": parts.rule(job.package),
         "frozen": chosen["frozen"],
         "split_lists": chosen["split_lists"],

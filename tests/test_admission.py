@@ -125,9 +125,34 @@ def test_our_own_version_is_read_once_for_all_workers(monkeypatch: pytest.Monkey
         def run(self, function: Any, *args: Any, workers: list[str], **how: Any) -> dict[str, Any]:
             return dict.fromkeys(workers, OURS if function is counted else 1.0)
 
-    names = [f"w{number}" for number in range(200)]
+    names = [f"w{number}" for number in range(admission.AT_ONCE)]
     assert Admission(Answers()).of(names) == names
     assert len(read) == 1
+
+
+def test_a_thousand_are_admitted_by_and_by_and_the_first_ones_work_meanwhile() -> None:
+    names = [f"w{number}" for number in range(1000)]
+    asked: list[list[str]] = []
+
+    class Answers:
+        def run(self, function: Any, *args: Any, workers: list[str], **how: Any) -> dict[str, Any]:
+            if function is version:
+                asked.append(workers)
+            return dict.fromkeys(workers, OURS if function is version else 1.0)
+
+    asking = Admission(Answers())
+    assert asking.asks(names)
+    for calls in range(1, 21):
+        assert asking.of(names) == names[: calls * 50]
+    assert not asking.asks(names)
+    assert asking.of(names) == names
+    assert [name for each in asked for name in each] == names
+    assert max(map(len, asked)) == 50
+    unfit = Scheduler(**{name: (GOOD if name == "w999" else ("9.9", 1.0, True)) for name in names})
+    picky = Admission(unfit)
+    while picky.asks(names):
+        may = picky.of(names)
+    assert may == ["w999"]
 
 
 def worker(limit: int | None = 2_000_000_000) -> Any:

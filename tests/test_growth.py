@@ -168,6 +168,25 @@ def test_a_full_layout_deals_all_anew(own: Path, change: dict[str, Any]) -> None
     assert not corpus.run(corpus.job(own, package=package))[0].new
 
 
+def test_a_split_of_many_tars_has_larger_ones_from_there_on(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are there stay."""
+    before = seconds(own / "out/datasets/v0001")
+    monkeypatch.setattr(layout, "MOST_TARS", len(before) // 2)
+    for number in range(12, 32):
+        corpus.add(own / "in", number)
+    two, _ = corpus.run(corpus.job(own, package=TAR))
+    loads = seconds(two.path)
+    assert loads[: len(before)] == before
+    added = loads[len(before) :]
+    whole = sum(loads) / layout.MOST_TARS
+    assert len(added) == round(sum(added) / whole)
+    assert min(added) > 3 * max(before)
+    fresh, _ = corpus.run(corpus.job(own, out=own / "fresh", package=TAR))
+    assert len(seconds(fresh.path)) == layout.MOST_TARS
+
+
 def test_too_few_clips_for_the_readers_are_no_reason_to_write_all(own: Path) -> None:
     package = {**TAR, "readers": 16}
     corpus.run(corpus.job(own, package=package))

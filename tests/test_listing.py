@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tasks import pipeline, recipe, shard
 from tasks.callers import Here, Unobserved
 from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
-from tasks.listing import apart, buckets, fingerprints, known, parts
+from tasks.listing import apart, balance, buckets, fingerprints, known, parts
 from tasks.listing.left_aside import LeftAside, LeftAsides
 from tasks.upkeep import checkpoints, prune
 from tests import corpus
@@ -44,6 +45,24 @@ def test_what_a_source_says_is_hashed_as_before(more: dict[str, Any]) -> None:
     } | more  # fmt: skip
     assert fingerprints.listed(row) == recipe.digest(row)
     assert fingerprints.listed({**row, "guard": "1", "size": 7}) == recipe.digest(row)
+
+
+@pytest.mark.parametrize(
+    ("hours", "known", "count"),
+    [
+        (64, 0, 64),
+        (20_000, 0, 20_000),
+        (100_000, 0, 20_000),
+        (250, 19_750, 250),
+        (10_000, 90_000, 2000),
+        (10, 100_000, 64),
+    ],
+)
+def test_shards_of_a_very_large_corpus_are_longer(hours: int, known: int, count: int) -> None:
+    """A night's are never longer than a 64th of it, so that workers share them."""
+    lengths = np.full(hours * 8, 450.0)
+    names = pa.array([f"{number:07d}" for number in range(len(lengths))])
+    assert balance.assigned(lengths, names, None, known=known * 3600.0)[1] == count
 
 
 def test_names_that_were_seen() -> None:
@@ -119,13 +138,13 @@ def test_known_recordings_are_noted_and_shards_are_not_read_again(
     assert first.done.computed == 11
     assert len(first.shards) > 2
     read: list[str] = []
-    real = manifest.read
+    real = manifest.open_parts
 
-    def reading(out: Path, stage: str, name: str, strict: bool = False) -> Any:
-        read.append(name)
-        return real(out, stage, name, strict)
+    def reading(path: Path) -> Any:
+        read.append(path.parent.name)
+        return real(path)
 
-    monkeypatch.setattr(manifest, "read", reading)
+    monkeypatch.setattr(manifest, "open_parts", reading)
     again = shard.survey(job, Index(job.out))
     assert (again.reused, again.fresh.count, len(again.gone)) == (11, 0, 0)
     assert read == []
@@ -275,13 +294,13 @@ def test_broken_recordings_are_counted_without_reading_all_shards(
     named = [Path(each.source_path).name for each in found.listed.first]
     assert named == ["x.wav", "y.wav"], "they are more than max_failed_fraction"
     read: list[str] = []
-    real = manifest.read
+    real = manifest.open_parts
 
-    def reading(out: Path, stage: str, name: str, strict: bool = False) -> Any:
-        read.append(name)
-        return real(out, stage, name, strict)
+    def reading(path: Path) -> Any:
+        read.append(path.parent.name)
+        return real(path)
 
-    monkeypatch.setattr(manifest, "read", reading)
+    monkeypatch.setattr(manifest, "open_parts", reading)
     job = corpus.job(tmp_path, package={"max_failed_fraction": 0.5})
     again = pipeline.sharded(job, Here(), Unobserved())
     assert (again.listed.recordings, again.listed.failed, again.listed.first) == (10, 2, [])

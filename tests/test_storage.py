@@ -24,7 +24,7 @@ from tasks.errors import ConfigError, OutLocked, RunError
 from tasks.job import Job
 from tasks.packaging import decided
 from tasks.settings import PackageSettings
-from tasks.storage import OBJECTS, copies, lease, lock, tables, urls
+from tasks.storage import OBJECTS, copies, lease, lock, objects, tables, urls
 from tasks.storage.lock import hold
 from tasks.storage.object_spans import ranges
 from tasks.storage.objects import Objects
@@ -146,6 +146,24 @@ def test_what_is_large_is_put_once_too(
     (tmp_path / "x").write_bytes(b"2" * (11 << 20))
     with pytest.raises(RunError, match="holds something else"):
         OBJECTS.upload_all(tmp_path, out)
+
+
+def test_a_large_staged_file_is_not_held_in_memory(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = storage.place(url)
+    read: list[int] = []
+
+    def put(store: Objects, path: Path, data: bytes, exclusive: bool = False) -> None:
+        read.append(len(data))
+
+    monkeypatch.setattr(objects, "IN_MEMORY", 1000)
+    monkeypatch.setattr(Objects, "put", put)
+    with storage.of(place).staged(place) as (handle, publish):
+        handle.write(b"abc" * 1000)
+        path = publish(lambda digest: f"{digest}.pcm")
+    assert storage.read(path) == b"abc" * 1000
+    assert not read
 
 
 def test_ranges_of_objects(url: str) -> None:

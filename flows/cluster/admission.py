@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from math import inf
 from pathlib import Path
 from pkgutil import resolve_name
@@ -25,7 +26,9 @@ log = logging.getLogger("uttermill")
 
 #: None in a worker that joined without this module: it was not preloaded.
 PRELOADED = "tasks.preload:READY_AT"
-AT_ONCE = 50  # workers that are asked together: of more, one is too late more often
+#: Workers that are asked together: of more, one is too late more often, above all where a thousand
+#: join at once. The others are asked while these work.
+AT_ONCE = 50
 ANSWER_S = 20.0  # s that a worker may take to answer, and after which it is asked again
 
 
@@ -58,7 +61,8 @@ class Admission:
         self._last: tuple[Collection[str], list[str], float] = ((), [], 0.0)
 
     def of(self, workers: Collection[str]) -> list[str]:
-        """Addresses of those that may work. New workers are asked; refusals are logged once.
+        """Addresses of those that may work. New workers are asked, AT_ONCE with each call; refusals
+        are logged once.
 
         For the same object, which must not change, the answer is the same list as long as there
         is nobody to ask: a thousand workers are not looked through for each call.
@@ -79,11 +83,12 @@ class Admission:
 
     def _meet(self, workers: Collection[str]) -> None:
         now = monotonic()
-        new = [
+        due = (
             address
             for address in workers
-            if address not in self._faults and now > self._asked.get(address, 0.0) + ANSWER_S
-        ]
+            if address not in self._faults and now > self._asked.get(address, -inf) + ANSWER_S
+        )
+        new = list(islice(due, AT_ONCE))
         answers = self._ask(new)
         for address, fault in answers.items():
             self._faults[address] = fault
@@ -97,6 +102,10 @@ class Admission:
                     address,
                 )
             self._asked[address] = monotonic()
+
+    def asks(self, workers: Collection[str]) -> bool:
+        """Whether one of these was never asked."""
+        return any(each not in self._asked and each not in self._faults for each in workers)
 
     def refused(self, workers: Collection[str]) -> list[str]:
         """Why each of these that may not work may not."""
@@ -127,11 +136,6 @@ class Admission:
         if not addresses:
             return {}
         workers = list(addresses)
-        if len(workers) > AT_ONCE:
-            shares = [workers[i : i + AT_ONCE] for i in range(0, len(workers), AT_ONCE)]
-            with ThreadPoolExecutor(4) as pool:
-                parts = pool.map(lambda share: self._run(share, function, *args), shares)
-                return {address: answer for part in parts for address, answer in part.items()}
         with suppress(TimeoutError):  # asked again later
             return self._client.run(
                 function, *args, workers=workers, on_error="return", callback_timeout=ANSWER_S
@@ -139,7 +143,7 @@ class Admission:
         if len(workers) == 1:
             return {}
         # When one does not answer (a closed port, say), Dask drops all answers: ask one by one.
-        with ThreadPoolExecutor(min(len(workers), 64)) as pool:
+        with ThreadPoolExecutor(len(workers)) as pool:
             alone = pool.map(lambda address: self._run([address], function, *args), workers)
             return {address: answer for one in alone for address, answer in one.items()}
 

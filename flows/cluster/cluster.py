@@ -240,6 +240,8 @@ class Cluster:
         """Wait until one of the workers that others started may work for this run."""
         admission = Admission(self._client, self._common)
         while not admission.of(workers := scheduler.resources()):
+            if admission.asks(workers):  # with the next call
+                continue
             if admission.refused(workers):
                 refuse(admission, workers)
             if not workers:

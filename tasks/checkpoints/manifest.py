@@ -7,6 +7,8 @@ A part is staged and published (`tasks.storage.atomic`), so it is complete under
 name holds the hash of the bytes, which finds a flipped bit or a truncated file on reading; such a
 part is removed, and its items are computed again.
 Parts only add items, except in the shard stage: there the part with the highest `n` is the shard.
+A file may hold several parts (`compaction.py`): its footer names them with their rows, and each is
+read as if it still stood alone. Where both are there, the file that holds more counts.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tasks import storage
@@ -27,15 +31,22 @@ from tasks.schema import Row as Row
 
 log = logging.getLogger("uttermill")
 
+HOLDS = "holds"  # in a footer: (name, rows) of each part that the file holds
+LISTINGS = 3  # of a shard whose files are joined meanwhile
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One committed file: its rows, and what its footer says about them."""
+    """What was committed at once: its rows, and what the footer says about them."""
 
-    path: Path
-    number: int
+    path: Path  # the file that holds it
+    name: str  # that it was committed under, without the ending
     table: pa.Table
     meta: dict[str, Any]
+
+    @property
+    def number(self) -> int:
+        return number_of(self.path.with_name(self.name))
 
 
 def folder(out: Path, stage: str, shard: str) -> Path:
@@ -82,16 +93,68 @@ def read(out: Path, stage: str, shard: str, strict: bool = False) -> list[Part]:
     raises CorruptManifest instead.
     """
     home = folder(out, stage, shard)
-    parts = []
-    for path in storage.names(home, ".parquet"):
+    paths = storage.names(home, ".parquet")
+    files, faults = _opened(paths)
+    for _ in range(LISTINGS):
+        if not faults or (now := storage.names(home, ".parquet")) == paths:
+            break
+        paths = now  # files were joined meanwhile
+        files, faults = _opened(paths)
+    for fault in faults:
+        if strict:
+            raise fault
+        log.warning("%s; its items are computed again", fault)
+        remove_damaged(fault)
+    return sorted(_once(files), key=lambda part: (part.number, part.name))
+
+
+def _opened(paths: Sequence[Path]) -> tuple[list[list[Part]], list[CorruptManifest]]:
+    """The parts of each sound file, and what is wrong with the others."""
+    files, faults = [], []
+    for path in paths:
         try:
-            parts.append(open_part(path))
+            files.append(open_parts(path))
         except CorruptManifest as fault:
-            if strict:
-                raise
-            log.warning("%s; its items are computed again", fault)
-            remove_damaged(fault)
-    return sorted(parts, key=lambda p: (p.number, p.path.name))
+            faults.append(fault)
+    return files, faults
+
+
+def _once(files: Sequence[Sequence[Part]]) -> list[Part]:
+    """Each part once, from the file that holds most parts."""
+    if len(files) == 1:
+        return [*files[0]]
+    found: dict[str, Part] = {}
+    for parts in sorted(files, key=len, reverse=True):
+        found = {part.name: part for part in parts} | found
+    return [*found.values()]
+
+
+def replaced(out: Path, name: str) -> bool:
+    """Whether a file that was committed under this name, relative to OUT, is not needed any more:
+    what it held lies in another one, or no row names it."""
+    place = out / name
+    if place.suffix == ".pcm":
+        parts = _readable(folder(out, "resample", place.parent.name))
+        named = (part.table["blob"] for part in parts)
+        return bool(parts) and not any(pc.any(pc.equal(blob, place.name)).as_py() for blob in named)
+    parts = _readable(place.parent)
+    if place.parent.parent == out / "manifests" / "shard":
+        return any(part.number > number_of(place) for part in parts)
+    return any(part.name == place.stem for part in parts)
+
+
+def _readable(home: Path) -> list[Part]:
+    files, _ = _opened(storage.names(home, ".parquet"))
+    return [part for parts in files for part in parts]
+
+
+def snapshot(out: Path, shard: str, name: str) -> Part | None:
+    """The newest sound part of the shard stage; `name` is that of its file by a listing."""
+    try:
+        return open_parts(folder(out, "shard", shard) / name)[-1]
+    except CorruptManifest:
+        parts = read(out, "shard", shard)
+        return parts[-1] if parts else None
 
 
 def supersede(out: Path, stage: str, shard: str, path: Path) -> None:
@@ -112,12 +175,13 @@ def number_of(path: Path) -> int:
 
 
 # A part never changes under its name, so a process reads and checks each one once.
-PARTS_HELD = 64
-_parts: dict[Path, Part] = {}
+PARTS_HELD = 64  # files
+_parts: dict[Path, list[Part]] = {}
 
 
-def open_part(path: Path) -> Part:
-    """A part, checked against the hash in its name; CorruptManifest when it differs or is gone.
+def open_parts(path: Path) -> list[Part]:
+    """The parts of a file, which is checked against the hash in its name; CorruptManifest when it
+    differs or is gone.
 
     Ask with a path that a listing has just given.
     """
@@ -135,15 +199,13 @@ def open_part(path: Path) -> Part:
     meta: dict[str, Any] = json.loads((table.schema.metadata or {})[b"uttermill"])
     if len(_parts) >= PARTS_HELD:
         _parts.clear()
-    _parts[path] = part = Part(path, number_of(path), table, meta)
-    return part
+    _parts[path] = parts = _parts_of(path, table, meta)
+    return parts
 
 
-def sweep(out: Path) -> int:
-    """Remove a dead run's temp files; returns how many. Only while holding OUT's lock."""
-    store, count = storage.of(out), 0
-    for root in ("manifests", "audio", "datasets"):
-        for temp in store.temporaries(out / root):
-            store.remove(temp)
-            count += 1
-    return count
+def _parts_of(path: Path, table: pa.Table, meta: dict[str, Any]) -> list[Part]:
+    parts, at = [], 0
+    for name, rows in meta.pop(HOLDS, [[path.stem, len(table)]]):
+        parts.append(Part(path, name, table.slice(at, rows), meta))
+        at += rows
+    return parts

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tasks import plugins
 from tasks.checkpoints.manifest import Row
 from tasks.job import Job
-from tasks.listing import known
+from tasks.listing.known import BYTES_A_SECOND
 
 Numbers = NDArray[np.int64]
 
@@ -21,6 +21,8 @@ MINUTE, HOUR = 60.0, 3600.0
 #: Least audio of a shard by default. A minute of it is ten seconds of work for a recogniser on a
 #: CPU, and a tenth of one without: Prefect's share, 25 ms of CPU a task run, would be most of that.
 LEAST, LEAST_UNHEARD = MINUTE, 15 * MINUTE
+#: Shards of an hour of the largest corpus that has them; each is five files in as many folders.
+MOST_OF_AN_HOUR = 20_000
 
 
 def least(job: Job) -> float:
@@ -47,10 +49,13 @@ def assigned(
     names: pa.Array | pa.ChunkedArray,
     hours: float | None,
     smallest: float = LEAST,
+    known: float = 0.0,
 ) -> tuple[Numbers, int]:
-    """The group of each recording, and how many groups there are; see `grouped`."""
+    """The group of each recording, and how many groups there are; see `grouped`. `known`: audio
+    that the corpus has beside these, s."""
     total = float(seconds.sum())
-    size = hours * HOUR if hours else min(max(total / 64, smallest), HOUR)
+    largest = max(HOUR, (known + total) / MOST_OF_AN_HOUR)
+    size = hours * HOUR if hours else min(max(total / 64, smallest), largest)
     count = min(max(1, round(total / size)), max(len(seconds), 1)) if len(seconds) else 0
     found = np.zeros(len(seconds), np.int64)
     heap = [(0.0, 0, index) for index in range(count)]
@@ -69,4 +74,4 @@ def assigned(
 def seconds_of(row: Row) -> float:
     """Duration by header, else estimated from the size at 128 kbit/s; for balance only, s."""
     seconds = row["header_seconds"]
-    return float(seconds) if seconds is not None else row["size"] / known.BYTES_A_SECOND
+    return float(seconds) if seconds is not None else row["size"] / BYTES_A_SECOND

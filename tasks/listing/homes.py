@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,9 +80,9 @@ def _place(job: Job, had: Known, news: _News, home: Numbers, numbers: Numbers) -
     numbers[news.at] = home
     rest = np.flatnonzero(home < 0)
     first = max((int(name.split("-")[1]) for name in had.shards), default=-1) + 1
-    groups, count = assigned(
-        news.seconds[rest], news.names.take(pa.array(rest)), job.shard.hours, least(job)
-    )
+    names = news.names.take(pa.array(rest))
+    there = math.fsum(had.seconds)
+    groups, count = assigned(news.seconds[rest], names, job.shard.hours, least(job), there)
     numbers[news.at[rest]] = len(had.shards) + groups
     for number in range(first, first + count):
         had.shards.append(f"shard-{number:06d}")

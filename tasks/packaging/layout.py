@@ -22,6 +22,8 @@ from tasks.settings import PackageSettings
 
 #: What a layout depends on; another value means a full layout.
 LAYOUT_SETTINGS = ("seed", "tar_hours", "readers")
+#: Tars of `tar_hours` that a split has; a larger one has larger tars, from there on.
+MOST_TARS = 40_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,16 +193,25 @@ def _new_groups(
     splits = clips.split[rows]
     found = []
     for split in sorted(clips.names[code] for code in np.unique(splits)):
-        chosen = rows[splits == clips.names.index(split)]
+        code = clips.names.index(split)
+        chosen = rows[splits == code]
         lengths = clips.seconds[chosen]
         # Only the first generation has to serve all readers.
         readers = 1 if split in first_numbers else settings.readers
         whole = math.fsum(lengths)  # whatever the order
-        count = balance.count(whole, settings.tar_hours, len(lengths), readers)
+        hours = tar_hours(settings, clips.seconds[clips.split == code])
+        count = balance.count(whole, hours, len(lengths), readers)
         groups = balance.distribute(lengths, clips.key[chosen], count)
         for number, group in enumerate(groups, first_numbers.get(split, 0)):
             found.append(Group(split, number, generation, chosen[group]))
     return found
+
+
+def tar_hours(settings: PackageSettings, seconds: NDArray[np.float64]) -> float:
+    """Hours of a new tar of a split with clips of so many seconds."""
+    if seconds.sum() / 3600 < 0.999 * settings.tar_hours * MOST_TARS:
+        return settings.tar_hours
+    return max(settings.tar_hours, math.fsum(seconds) / 3600 / MOST_TARS)  # whatever the order
 
 
 def loads_of(groups: list[Group], seconds: NDArray[np.float64]) -> dict[str, list[float]]:

@@ -41,6 +41,28 @@ def recipes_of(job: Job) -> JsonObject:
     }
 
 
+def of_stage(stage: str, job: Job, weights: str) -> str:
+    """Recipe of the settings that what a stage stores of a shard follows from, those of the stages
+    before it included. `weights`: identity of the recogniser's model."""
+    filters = {each.use: recipe.of_plugin("filters", each) for each in job.filter.filters}
+    what: list[object] = [
+        recipe.of_plugin("segmenters", job.filter.segmenter),
+        recipe.of_speakers(job.speakers) if recipe.speaking(job) else None,
+        recipe.FILTER_VERSION,
+    ]
+    if stage == "filter":
+        return recipe.digest(stage, what, filters)
+    what.append(recipe.of_audio(job.resample, "", 0, 0))
+    if recipe.enhancing(job):
+        what += [recipe.of_plugin("enhance", job.enhance), filters.get("dnsmos")]
+    if stage == "transcribe":
+        chosen, written = job.transcribe, job.transcribe.llm_text
+        what.append(recipe.of_transcript(chosen, weights, "", None))
+        what += [recipe.of_plugin("asr", each) for each in chosen.recognisers[1:]]
+        what += [recipe.of_written(written, "", "")] if written else []
+    return recipe.digest(stage, what)
+
+
 def _further(job: Job) -> JsonObject:
     """Recipes of further recognisers, if there are any."""
     found = [recipe.of_plugin("asr", each) for each in job.transcribe.recognisers[1:]]

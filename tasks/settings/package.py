@@ -71,7 +71,11 @@ class PackageSettings(StageSettings):
         "come by a seeded draw.",
     )
     tar_hours: float = Field(
-        0.25, gt=0, json_schema_extra=THRESHOLD, description="Audio hours per tar shard, about."
+        0.25,
+        gt=0,
+        json_schema_extra=THRESHOLD,
+        description="Audio hours per tar shard, about; more where a split has more than 40,000 of "
+        "them.",
     )
     readers: int = Field(
         1,

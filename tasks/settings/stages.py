@@ -32,7 +32,7 @@ class ShardSettings(StageSettings):
         le=24,
         json_schema_extra=TRANSIENT,
         description="Audio hours per shard; default: new hours / 64, between 1 min (15 min with no "
-        "recogniser) and 1 h.",
+        "recogniser) and 1 h, or, beyond 20,000 h of audio, 1/20,000 of it.",
     )
     settle_seconds: float = Field(
         2.0,

@@ -6,6 +6,7 @@ older library. A fault of the item itself (undecodable, NaN) would only be found
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,26 +14,34 @@ import pyarrow.compute as pc
 
 from tasks import storage
 from tasks.checkpoints import manifest
+from tasks.checkpoints.manifest import Part
 from tasks.errors import MAY_PASS
 from tasks.stages import contract
 
 
 def forget(out: Path) -> int:
     """Remove the rows of such items from the manifests; returns how many. Only while holding OUT's
-    lock. A part is written again without them before it is removed: a kill in between loses
-    nothing."""
+    lock. A file is written again without them, each of its parts by itself, before it is removed:
+    a kill in between loses nothing."""
     count = 0
     for name in contract.PER_SHARD:
         for shard in manifest.shards(out):
-            for part in manifest.read(out, name, shard):
-                dead = pc.is_in(part.table["error_code"], pa.array(MAY_PASS))
-                bad = int(pc.sum(pc.cast(dead, pa.int64())).as_py() or 0)
-                if bad:
-                    rows = part.table.filter(pc.invert(dead)).to_pylist()
-                    meta = {k: v for k, v in part.meta.items() if k not in ("stage", "shard")}
-                    if rows:  # in the same place: of equal items the first part's stand
-                        schema = contract.find(name).schema_of(rows)
-                        manifest.commit(out, name, shard, rows, schema, meta, part.number)
-                    storage.remove(part.path)
-                    count += bad
+            parts = sorted(manifest.read(out, name, shard), key=lambda part: part.path)
+            for path, some in groupby(parts, key=lambda part: part.path):
+                count += _forget(out, name, shard, path, [*some])
     return count
+
+
+def _forget(out: Path, name: str, shard: str, path: Path, parts: list[Part]) -> int:
+    dead = [pc.is_in(part.table["error_code"], pa.array(MAY_PASS)) for part in parts]
+    bad = sum(int(pc.sum(pc.cast(each, pa.int64())).as_py() or 0) for each in dead)
+    if not bad:
+        return 0
+    for part, each in zip(parts, dead, strict=True):
+        rows = part.table.filter(pc.invert(each)).to_pylist()
+        meta = {k: v for k, v in part.meta.items() if k not in ("stage", "shard")}
+        if rows:  # in the same place: of equal items the first part's stand
+            schema = contract.find(name).schema_of(rows)
+            manifest.commit(out, name, shard, rows, schema, meta, part.number)
+    storage.remove(path)
+    return bad

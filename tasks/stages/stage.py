@@ -9,27 +9,32 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import lru_cache
+from types import TracebackType
 
 import numpy as np
 
 from tasks import recipe, storage
-from tasks.checkpoints import blobs, manifest
+from tasks.checkpoints import blobs, compaction, manifest
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.view import ShardView
 from tasks.errors import CorruptManifest, RunError
 from tasks.job import Done, Job, Spent
+from tasks.recipe import whole_job
 from tasks.settings import Plugin
 from tasks.stages import contract
 from tasks.stages.contract import PER_SHARD as PER_SHARD
 from tasks.stages.contract import Stage, Unit
 from tasks.stages.cost import cpu_seconds
+from tasks.storage.atomic import HashedFile
+from tasks.storage.store import Publish
 
 log = logging.getLogger("uttermill")
 
 COMMIT_EVERY = 120.0  # s; a kill loses at most this much work of a long shard
-COMMIT_BYTES = 16 * 2**20  # most PCM held in memory, beside one unit's
+COMMIT_BYTES = 512 << 20  # of a blob, about
 
 
 def weights_of(job: Job) -> str:
@@ -80,7 +85,19 @@ def run(
         done = replace(done, seconds=done.seconds + more.seconds, spent=done.spent + more.spent)
         if not more.computed:
             break
+    if _compacted(stage, job, shard):
+        done = replace(done, new=True)
     return replace(done, wall=time.monotonic() - began)
+
+
+def _compacted(stage: str, job: Job, shard: str) -> bool:
+    """Join the files of a shard that a stage has completed; returns whether there were several."""
+    try:
+        return compaction.compact(job.out, stage, shard, contract.find(stage).SCHEMA)
+    except CorruptManifest as fault:
+        log.warning("%s; its contents are computed again", fault)
+        manifest.remove_damaged(fault)
+        raise
 
 
 def _round(
@@ -90,31 +107,31 @@ def _round(
     began = time.monotonic()
     module = contract.find(stage)
     units, reused = module.todo(view_of(job, shard))
-    sink = Sink(stage, job, shard)
     load = _load(module, job) if units and not isolate else 0.0
     results = _results(stage, module, units, job, isolate)
     seconds = 0.0
     clock = Clock(stage)
-    try:
-        for unit, rows in zip(units, results, strict=True):
-            if job.only is not None:
-                clock.lap(unit)
-            sink.add(rows)
-            seconds += unit.seconds
-            if progress:
-                progress(unit.seconds)
-            if sink.held > COMMIT_BYTES or time.monotonic() - sink.since > COMMIT_EVERY:
-                sink.commit()
-            if job.only is not None:
-                clock.start()
-        sink.commit()
-    except CorruptManifest as fault:
-        log.warning("%s; its contents are computed again", fault)
-        manifest.remove_damaged(fault)
-        raise
-    except RunError:  # such as a server that is down: what it gave until then is kept
-        sink.commit()
-        raise
+    with Sink(stage, job, shard) as sink:
+        try:
+            for unit, rows in zip(units, results, strict=True):
+                if job.only is not None:
+                    clock.lap(unit)
+                sink.add(rows)
+                seconds += unit.seconds
+                if progress:
+                    progress(unit.seconds)
+                if sink.held > COMMIT_BYTES or time.monotonic() - sink.since > COMMIT_EVERY:
+                    sink.commit()
+                if job.only is not None:
+                    clock.start()
+            sink.commit()
+        except CorruptManifest as fault:
+            log.warning("%s; its contents are computed again", fault)
+            manifest.remove_damaged(fault)
+            raise
+        except RunError:  # such as a server that is down: what it gave until then is kept
+            sink.commit()
+            raise
     computed = sum(unit.items for unit in units)
     wall = time.monotonic() - began
     spent = clock.spent(batched=module.BATCHED)
@@ -172,40 +189,59 @@ def _results(
 
 
 class Sink:
-    """Collects rows and commits them as parts: audio first, then the rows that point at it."""
+    """Collects rows and commits them as parts: audio first, then the rows that point at it. PCM is
+    written as it comes; a commit gives its blob a name."""
 
     def __init__(self, stage: str, job: Job, shard: str) -> None:
         self.stage, self.job, self.shard = stage, job, shard
         self.module = contract.find(stage)
         self.rows: list[Row] = []
-        self.held = 0  # bytes of PCM
         self.since = time.monotonic()
+        self._open = ExitStack()
+        self._staged: tuple[HashedFile, Publish] | None = None
+
+    def __enter__(self) -> Sink:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """What was not committed is gone."""
+        self._open.close()
+
+    @property
+    def held(self) -> int:
+        """Bytes of PCM that are not committed."""
+        return self._staged[0].size if self._staged else 0
 
     def add(self, rows: list[Row]) -> None:
+        for row in rows:
+            samples = row.pop("pcm", None)
+            if samples is not None:
+                row["offset"] = self.held
+                self._blob().write(np.ascontiguousarray(samples, dtype="<i2").data)
         self.rows.extend(rows)
-        self.held += sum(row["pcm"].nbytes for row in rows if "pcm" in row)
+
+    def _blob(self) -> HashedFile:
+        if self._staged is None:
+            home = blobs.folder(self.job.out, self.shard)
+            self._staged = self._open.enter_context(storage.of(home).staged(home))
+        return self._staged[0]
 
     def commit(self) -> None:
-        rows, self.rows, self.held, self.since = self.rows, [], 0, time.monotonic()
-        if not rows:
-            return
-        if any("pcm" in row for row in rows):
-            rows = self._store(rows)
-        out, meta = self.job.out, self.module.meta(self.job)
-        manifest.commit(out, self.stage, self.shard, rows, self.module.schema_of(rows), meta)
-
-    def _store(self, rows: list[Row]) -> list[Row]:
-        """Write the PCM of rows into one blob; the rows then say where it lies."""
-        home = blobs.folder(self.job.out, self.shard)
-        placed = []
-        with storage.of(home).staged(home) as (handle, publish):
+        rows, self.rows, self.since = self.rows, [], time.monotonic()
+        staged, self._staged = self._staged, None
+        if staged is not None:
+            name = staged[1](lambda digest: f"{digest}.pcm").name
+            self._open.close()
             for row in rows:
-                samples = row.pop("pcm", None)
-                if samples is not None:
-                    row["offset"] = handle.size
-                    handle.write(np.ascontiguousarray(samples, dtype="<i2").data)
-                    placed.append(row)
-            name = publish(lambda digest: f"{digest}.pcm").name
-        for row in placed:
-            row["blob"] = name
-        return rows
+                if "offset" in row:
+                    row["blob"] = name
+        if rows:
+            out, meta = self.job.out, self.module.meta(self.job)
+            meta[compaction.RECIPE] = whole_job.of_stage(self.stage, self.job, weights_of(self.job))
+            schema = self.module.schema_of(rows)
+            manifest.commit(out, self.stage, self.shard, rows, schema, meta)

@@ -26,6 +26,8 @@ from tasks.storage.filesystem import Entry, files_in, protocols
 from tasks.storage.store import File, Publish, ReadSpan, Span
 from tasks.storage.uploads import Uploads
 
+IN_MEMORY = 16 << 20  # bytes of a staged file that is put at once
+
 
 class Objects(Uploads):
     """See `Store`."""
@@ -51,13 +53,16 @@ class Objects(Uploads):
 
     @contextmanager
     def staged(self, folder: Path) -> Iterator[tuple[HashedFile, Publish]]:
-        with tempfile.TemporaryFile() as raw:
+        with tempfile.NamedTemporaryFile() as raw:
             handle = HashedFile(cast(BinaryIO, raw))
 
             def publish(name_of: Callable[[str], str]) -> Path:
                 path = folder / name_of(handle.name)
                 raw.seek(0)
-                self.put(path, raw.read())
+                if handle.size <= IN_MEMORY:
+                    self.put(path, raw.read())
+                else:
+                    self.put_file(Path(raw.name), path)
                 return path
 
             yield handle, publish

@@ -36,6 +36,12 @@ class Uploads:
         with store_errors(path):
             files.pipe_file(key, data, mode="create" if exclusive else "overwrite")
 
+    def put_file(self, source: Path, path: Path) -> None:
+        """A local file, which appears at once, as by `put`; it is not held in memory."""
+        files, key = files_in(path)
+        with store_errors(path):
+            files.put_file(str(source), key, mode="overwrite")
+
     def upload(self, source: Path, path: Path) -> None:
         """Put a local file exclusively; FileExistsError where something else is there.
 

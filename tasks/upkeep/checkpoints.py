@@ -57,7 +57,7 @@ def verify(out: Path) -> Checked:
         for ending in (".parquet", ".arrow"):
             for path in storage.names(home, ending):
                 _hashed(out, path, path.stem, found)
-    gone = [name for name in Index(out).gone() if not _replaced(out, name)]
+    gone = Index(out).gone()
     said = "\n".join(found.faults)
     found.faults += [f"{name} is gone since the last run" for name in gone if name not in said]
     return found
@@ -69,7 +69,7 @@ def _parts(out: Path, name: str, shard: str, found: Checked) -> Iterator[Part]:
             continue
         found.parts += 1
         try:
-            yield manifest.open_part(path)
+            yield from manifest.open_parts(path)
         except CorruptManifest:  # removed meanwhile
             continue
         except Exception as error:  # intact bytes that are no part: any failure is a fault
@@ -120,15 +120,6 @@ def _lacking_blobs(out: Path, shard: str, parts: list[Part]) -> list[str]:
     names = sorted({blob for audio, blob in absent.items() if audio not in there})
     says = "is gone or cut short, but PCM in it is asked for"
     return [f"audio/{shard}/{name} {says}" for name in names]
-
-
-def _replaced(out: Path, name: str) -> bool:
-    """Whether a newer snapshot of the shard has replaced this one."""
-    path = out / name
-    number = manifest.number_of(path)
-    return path.parent.parent == out / "manifests" / "shard" and any(
-        manifest.number_of(other) > number for other in storage.names(path.parent, ".parquet")
-    )
 
 
 def _name(out: Path, path: Path) -> str:

@@ -130,29 +130,37 @@ def unneeded(
     found = Unneeded([part.path for part in snapshots[:-1]], uncut=uncut)
     cuts = manifest.read(out, "filter", shard)
     needed = {path for view in views for path in _cuts(view, cuts)}
-    found.manifests += [part.path for part in cuts if part.path not in needed]
+    found.manifests += _beside(cuts, needed)
     if uncut:
         return found
     sizes = blobs.sizes(out, shard)
     audio = {name for view in views for name in view.wanted_audio}
-    named: set[str] = set()
-    for part in manifest.read(out, "resample", shard):
+    parts = manifest.read(out, "resample", shard)
+    needed = set()
+    for part in parts:
         rows = part.table.select(["audio", "blob", "offset", "num_samples", "error_code"])
-        rows = rows.to_pylist()
-        used = (row for row in rows if row["audio"] in audio)
+        used = (row for row in rows.to_pylist() if row["audio"] in audio)
         if any(row["error_code"] or blobs.present(row, sizes) for row in used):
-            named |= {row["blob"] for row in rows}
-        else:
-            found.manifests.append(part.path)
-    for part in manifest.read(out, "transcribe", shard):
+            needed.add(part.path)
+    found.manifests += _beside(parts, needed)
+    stay = (part.table["blob"] for part in parts if part.path in needed)
+    named = {name for blob in stay for name in blob.to_pylist()}
+    parts, needed = manifest.read(out, "transcribe", shard), set()
+    for part in parts:
         held = part.table["transcript"].to_pylist()
-        if all(view.first_texts.isdisjoint(held) for view in views) and all(
+        if not all(view.first_texts.isdisjoint(held) for view in views) or not all(
             view.wanted_texts.isdisjoint(held) for view in views
         ):
-            found.manifests.append(part.path)
+            needed.add(part.path)
+    found.manifests += _beside(parts, needed)
     blobs_there = storage.names(blobs.folder(out, shard), ".pcm")
     found.audio = [path for path in blobs_there if path.name not in named]
     return found
+
+
+def _beside(parts: Sequence[Part], needed: Collection[Path]) -> list[Path]:
+    """Files none of whose parts is needed."""
+    return [path for path in dict.fromkeys(part.path for part in parts) if path not in needed]
 
 
 def _cuts(view: _View, parts: Sequence[Part]) -> list[Path]:

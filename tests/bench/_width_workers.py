@@ -16,6 +16,7 @@ import types
 import dask.config
 from distributed import Scheduler, Worker, get_worker
 
+from flows.cluster import dask_config
 from flows.cluster import worker as real
 from tasks.job import Cost, Done, Job
 
@@ -83,6 +84,7 @@ async def until_input_ends() -> None:
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     if sys.argv[1] == "scheduler":
+        dask.config.set(dask_config.flat({}))  # as with infra/dask.yaml
         asyncio.run(schedule())
     else:
         dask.config.set(QUIET)

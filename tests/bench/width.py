@@ -1,12 +1,17 @@
 """How many workers one flow keeps busy: real Prefect, scheduler and dispatcher, stages that sleep.
 
-    python -m tests.bench.width [--workers 1000] [--shards 4000] [--seconds 6] [--before 1000]
-                                [--database postgres|sqlite] [--processes 4]
+    python -m tests.bench.width [--workers 1000] [--shards 4000] [--seconds 2] [--recordings 1]
+                                [--kill 0] [--before 0] [--database postgres|sqlite]
+                                [--processes 4]
 
-Shards hold 15 minutes and each of their three stages takes `--seconds`. The simulated workers are
-real Dask workers, many in a process. `--before` runs so many shards again with two child flow runs
-at a time, as it was. Prints shards a second over all and while more shards waited, and CPU seconds
-and largest memory of flow, server, scheduler, workers and database.
+Shards hold 15 minutes in so many recordings, and each of their three stages takes `--seconds`: 2 of
+them are 150 x real time. The simulated workers are real Dask workers, many in a process; with
+`--kill`, so many of these processes are killed when two fifths of the shards have ended. `--before`
+runs so many shards again with two child flow runs at a time, as it was.
+
+Prints shards a second over all and while more shards waited; CPU ms a shard and largest memory of
+flow, server, scheduler, workers and database, from the first shard on; and how much of the time of
+all workers the stages took.
 """
 
 from __future__ import annotations
@@ -73,8 +78,7 @@ class Used:
         self.before: dict[str, float] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self.look()
-        self.before = self.cpu()
+        self.from_here()
         self._thread.start()
 
     def look(self) -> None:
@@ -91,6 +95,11 @@ class Used:
                         continue
             self.peak[name] = max(self.peak[name], memory)
 
+    def from_here(self) -> None:
+        """CPU seconds count from now on."""
+        self.look()
+        self.before = self.cpu()
+
     def cpu(self) -> dict[str, float]:
         found = dict.fromkeys(self.roots, 0.0)
         for (name, _), seconds in self.last.items():
@@ -101,7 +110,7 @@ class Used:
         while not self._over.wait(1.0):
             self.look()
 
-    def end(self) -> dict[str, Any]:
+    def end(self, shards: int) -> dict[str, Any]:
         self._over.set()
         self._thread.join()
         self.look()
@@ -109,6 +118,7 @@ class Used:
         return {
             name: {
                 "cpu_seconds": round(now[name] - self.before[name], 1),
+                "cpu_ms_a_shard": round(1000 * (now[name] - self.before[name]) / shards, 1),
                 "peak_mb": round(self.peak[name] / 1e6),
             }
             for name in self.roots
@@ -146,16 +156,20 @@ def measured(
     worker.run_stage = _width_workers.run_stage  # type: ignore[assignment]
     out, scratch = home / "out", home / "scratch"
     scratch.mkdir(parents=True)
+    options.kill, to_kill = 0, roots["workers"][: options.kill]  # not again in the run as before
     job = Job(out, scratch=scratch, item_timeout=options.seconds)
     names = [f"shard-{number:06d}" for number in range(shards)]
     row = {field.name: None for field in RECORDINGS}
     for name in names:
-        rows = [{**row, "recording": f"a/{name}.wav", "locator": "{}", "present": True}]
+        stems = (f"a/{name}-{number}.wav" for number in range(options.recordings))
+        rows = [{**row, "recording": stem, "locator": "{}", "present": True} for stem in stems]
         manifest.commit(out, "shard", name, rows, RECORDINGS, {})
     settings = ClusterSettings(kind="address", address=url)
     ended: list[float] = []
     busy: list[int] = []
     stages = [0]
+    admitted: list[float] = []
+    losses: dict[str, int] = {}
 
     @flow(name="width", persist_result=False)
     def run() -> int:
@@ -163,11 +177,17 @@ def measured(
             assert isinstance(progress, Progress)
             observer = prepare.TaskRuns(job, caller, progress)
             caller.call(os.getpid)  # nothing has started: stays here
+            began = time.monotonic()
             assert caller.cluster.client is not None
+            admitted.append(time.monotonic() - began)
+            used.from_here()
 
             def chain(shard: str) -> list[Done]:
                 pipeline.chain(job, shard, AUDIO, caller, observer, {})
                 ended.append(time.monotonic())
+                if len(ended) == round(0.4 * shards):
+                    for pid in to_kill:
+                        os.kill(pid, signal.SIGKILL)
                 return []
 
             over = threading.Event()
@@ -184,6 +204,7 @@ def measured(
             finally:
                 over.set()
                 stages[0] = observer.task_runs
+                losses.update(vars(caller.dispatcher.losses))
                 wall.append(time.monotonic() - begin)
         return 0
 
@@ -204,14 +225,19 @@ def measured(
     first, last = steady[0], steady[-1]
     return {
         "shards": len(ended),
+        "admitted_seconds": round(admitted[0], 1),
         "wall_seconds": round(wall[0], 1),
         "shards_a_second": round(len(ended) / wall[0], 2),
         "shards_a_second_when_full": round((len(steady) - 1) / max(last - first, 1e-9), 2),
         "most_busy": max(busy),
+        "share_of_workers_time": round(
+            3 * options.seconds * len(ended) / (options.workers * wall[0]), 3
+        ),
+        "losses": losses,
         "task_runs": stages[0],
         "history_complete": complete,
         "history_late_seconds": round(late, 1),
-        "used": used.end(),
+        "used": used.end(len(ended)),
     }
 
 
@@ -220,7 +246,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1000)
     parser.add_argument("--shards", type=int, default=4000)
     parser.add_argument("--before", type=int, default=0, help="shards to run as it was")
-    parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--recordings", type=int, default=1, help="of a shard")
+    parser.add_argument("--kill", type=int, default=0, help="processes of workers")
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--database", choices=("postgres", "sqlite"), default="postgres")
     options = parser.parse_args()
@@ -243,10 +271,12 @@ def main() -> None:
 
             server = stack.enter_context(LocalServer.start())
             scheduler, address = stack.enter_context(child("scheduler"))
+            began = time.monotonic()
             workers = stack.enter_context(children(options.processes, address, options.workers))
+            joined = round(time.monotonic() - began, 1)
             stack.enter_context(using(server.wait_ready()))
             roots |= {"server": [server.pid], "scheduler": [scheduler.pid], "workers": workers}
-            print(json.dumps(vars(options)), flush=True)
+            print(json.dumps(vars(options) | {"joined_seconds": joined}), flush=True)
             found = measured(options, home / "now", address, roots, options.shards)
             print(json.dumps({"now": found}), flush=True)
             if options.before:

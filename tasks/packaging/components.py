@@ -19,6 +19,7 @@ from tasks.packaging.names import Names, codes_of
 from tasks.recording import ids
 
 KINDS = ("speaker", "recording", "pcm")
+AT_ONCE = 1 << 21  # nodes that are looked up together
 
 Ints = NDArray[np.int64]
 Numbers = NDArray[np.int32]
@@ -73,9 +74,10 @@ def published_splits(nodes: Nodes, published: Published, names: list[str]) -> Si
         mine = np.flatnonzero(nodes.kind == number)
         if not len(high) or not len(mine):
             continue
-        own_high, own_low = nodes.names[number].codes(nodes.first[mine])
-        at = seeded.places_of(own_high, own_low, high, low)
-        split[mine] = np.where(at >= 0, side[at], -1)
+        for some in np.array_split(mine, -(-len(mine) // AT_ONCE)):
+            own_high, own_low = nodes.names[number].codes(nodes.first[some])
+            at = seeded.places_of(own_high, own_low, high, low)
+            split[some] = np.where(at >= 0, side[at], -1)
     return split
 
 

@@ -71,21 +71,24 @@ class Names(ExitStack):
     def numbered(self, rows: Numbers) -> Numbered:
         """The names of some rows, in the order in which these come first."""
         high, low = self.codes(rows)
-        order = np.lexsort((low, high))
-        differ = np.ones(len(order), bool)
+        order = np.lexsort((low, high)).astype(np.int32)
+        begins = np.ones(len(order), bool)
+        has = np.zeros(len(order), bool)
+        begins[1:] = False
         for column in (high, low):
             column[:] = column[order]
-        differ[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
-        begins = np.flatnonzero(differ)
-        has = (high[begins] != 0) | (low[begins] != 0)
-        del high, low
+            begins[1:] |= column[1:] != column[:-1]
+            has |= column != 0
+        del high, low, column
+        number = np.full(int(begins.sum()), -1, np.int32)
         first = order[begins]  # the sort is stable
-        rank = np.argsort(first[has])
-        number = np.full(len(begins), -1, np.int32)
-        number[np.flatnonzero(has)[rank]] = np.arange(len(rank))
+        has = has[begins]
+        rank = np.argsort(first[has]).astype(np.int32)
+        first = first[has][rank]
+        number[np.flatnonzero(has)[rank]] = np.arange(len(rank), dtype=np.int32)
         found = np.empty(len(rows), np.int32)
-        found[order] = np.repeat(number, np.diff(np.r_[begins, len(order)]))
-        return Numbered(found, rows[first[has][rank]])
+        found[order] = number[np.cumsum(begins, dtype=np.int32) - 1]
+        return Numbered(found, rows[first])
 
     def take(self, rows: NDArray[np.integer]) -> pa.LargeStringArray:
         """The names of some rows, which all have one; best of some hundred thousand."""

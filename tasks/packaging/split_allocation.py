@@ -41,19 +41,22 @@ def order(seed: int, nodes: Nodes, component: Numbers, free: Bools) -> Ints:
     count = len(np.unique(component[free]))
     first = np.full(int(component.max(initial=-1)) + 1, -1, np.int32)  # the node of that name
     for kind in (1, 0):  # names of speakers come before those of recordings
-        node = np.where(free, nodes.of_row[kind], -1)
-        has = np.flatnonzero(node >= 0)
-        used = np.unique(node[has])
+        has = free & (nodes.of_row[kind] >= 0)
+        node = nodes.of_row[kind][has]
+        there = np.zeros(len(nodes.kind), bool)
+        there[node] = True
+        used = np.flatnonzero(there)
         with Order() as names:
             for at in range(0, len(used), BATCH):
                 names.add(nodes.called(used[at : at + BATCH]))
-            by_name = names.numbers()
-        rank = np.empty(len(used), np.int32)
+            by_name = used[names.numbers()]
+        rank = np.zeros(len(there), np.int32)
         rank[by_name] = np.arange(len(used), dtype=np.int32)
         least = np.full(len(first), len(used), np.int32)
-        np.minimum.at(least, component[has], rank[np.searchsorted(used, node[has])])
+        np.minimum.at(least, component[has], rank[node])
         named = least < len(used)
-        first[named] = used[by_name[least[named]]]
+        first[named] = by_name[least[named]]
+        del has, node, there, rank, least
     chosen = first[first >= 0]
     draw = np.empty(count, np.uint64)
     by_kind = np.argsort(chosen, kind="stable")  # nodes of a kind stand together

@@ -39,7 +39,7 @@ from tasks.dataset.proved import Proved
 from tasks.errors import RunError
 from tasks.json_types import JsonObject
 from tasks.packaging import components, selecting, split_allocation, split_by_list
-from tasks.packaging.components import KINDS, Bools, Ints, Numbers, Published, Sides
+from tasks.packaging.components import AT_ONCE, KINDS, Bools, Ints, Numbers, Published, Sides
 from tasks.packaging.names import Names
 from tasks.packaging.selecting import Clips
 from tasks.packaging.split_allocation import BATCH, HOUR
@@ -117,8 +117,14 @@ def assign(
     free &= ~by_list
 
     settled = np.where(component >= 0, of_component[component], most)
-    hours = _summed(settled[kept & ~free], length[kept & ~free], len(names))
-    new, sizes = _sizes(component[free], length[free], count)
+    hours = _summed(np.where(kept & ~free, settled, nowhere), length, len(names))
+    del settled, matched
+    fresh = np.where(free, component, np.int32(-1))
+    sizes = _summed(fresh, length, count)
+    new = np.unique(fresh)
+    new = new[new >= 0]
+    sizes = sizes[new]
+    del fresh
     train = names.index(REST)
     targets = split_allocation.targets(settings, names, int(length[kept].sum()))
     order = split_allocation.order(settings.seed, nodes, component, free)
@@ -151,16 +157,14 @@ def _side(nodes: components.Nodes, of_node: Sides, kind: int) -> Sides:
     return found
 
 
-def _summed(split: Sides, length: Ints, count: int) -> Ints:
-    """µs of each split."""
-    return np.bincount(split, length, count).astype(np.int64)
-
-
-def _sizes(component: Numbers, length: Ints, count: int) -> tuple[Ints, Ints]:
-    """Components, sorted, and µs of each."""
-    sizes = np.bincount(component, length, count)
-    new = np.flatnonzero(np.bincount(component, minlength=count))
-    return new, sizes[new].astype(np.int64)
+def _summed(group: Sides | Numbers, length: Ints, count: int) -> Ints:
+    """µs of each group, some clips at a time; those of -1 belong to none."""
+    found = np.zeros(count, np.int64)
+    for at in range(0, len(group), AT_ONCE):
+        some, lengths = group[at : at + AT_ONCE], length[at : at + AT_ONCE]
+        has = some >= 0
+        found += np.bincount(some[has], lengths[has], count).astype(np.int64)
+    return found
 
 
 def _table(
@@ -212,7 +216,7 @@ def _notes(
             f"package.splits.{names[number]}.list: {count} of the clips it names are in another "
             "split since an earlier version, and stay there; package.resplit assigns them anew"
         )
-    has = _summed(split[split >= 0], length[split >= 0], len(names))
+    has = _summed(split, length, len(names))
     for number, name in enumerate(names):
         share = settings.splits.get(name)
         if name == REST or share is None or (isinstance(share, Split) and share.list is not None):

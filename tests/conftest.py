@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +24,21 @@ KILLED: list[str] = []  # the lines of it that another process wrote
 
 #: Each starts runs of two workers, and a Prefect server.
 MOST_PROCESSES = 4
+
+#: Where temporary files lie if there is that much room, unless TMPDIR says where: a run syncs all
+#: that it writes, which takes most of a small run on a disk and no time in memory.
+MEMORY, ROOM = Path("/dev/shm"), 8 << 30
+
+
+def in_memory() -> None:
+    """For this process and those that it starts, among them the ones that share the tests."""
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
+        return
+    if shutil.disk_usage(MEMORY).free >= ROOM:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+
+in_memory()  # before anything asks where they lie
 
 # Before anything imports Prefect, which reads its settings then; child processes inherit it.
 for _name in [name for name in os.environ if name.startswith("PREFECT_")]:
@@ -58,11 +74,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Processes that share the tests: one a core for the whole suite, none for chosen files. With
-    one more it takes a sixth less time, and tests of deadlines come near them."""
+    """Processes that share the tests: for the whole suite one more than there are cores, as a test
+    of a run waits a third of its time; none for chosen files."""
     whole = config.args_source is not pytest.Config.ArgsSource.ARGS
     cores = len(os.sched_getaffinity(0))
-    return min(cores, MOST_PROCESSES) if whole and cores > 1 else 0
+    return min(cores + 1, MOST_PROCESSES) if whole and cores > 1 else 0
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -239,6 +239,10 @@ def test_the_next_run_closes_what_a_killed_one_left_open(
         assert states(runs["other"]) == RUNNING
         assert history.close_dead_runs(tmp_path / "out") == (0, 0)
 
+        # As if its server had been killed with what the tasks had told it last.
+        assert history.complete(runs["alive"]) == 4
+        assert states(runs["alive"]) == {("flow", "Running"): 2, ("task", "Completed"): 4}
+
         # A retry of the same flow run: it stays open, its dead attempt's tasks do not.
         assert history.close_dead_runs(tmp_path / "other", me=runs["other"]) == (1, 4)
         after = {("flow", "Running"): 1, ("flow", "Crashed"): 1, ("task", "Crashed"): 4}

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from flows.run import disk, items, metrics, report, runs
 from flows.settings import PrepareSettings, check
-from tasks import pipeline
+from tasks import pipeline, sweeping
 from tasks.accounting import broken, summary
 from tasks.accounting.metrics import Trace
 from tasks.callers import Alone, WorkersNeeded
@@ -117,6 +117,8 @@ class Body:
                 observer = observed(self.job, caller, progress, folder)
                 ended = pipeline.run(self.job, caller, observer, self._begun)
         losses = vars(caller.dispatcher.losses)
+        if any(losses.values()):
+            sweeping.sweep(self.job.out)  # what a worker was writing when it died
         return self._finished(ended, measured, losses, watcher, observer.task_runs)
 
     def _finished(

@@ -25,7 +25,10 @@ ROOT = Path(__file__).parents[2]
 TOKEN = "UTTERMILL_TEST_HOST"
 DASK = str(Path(sysconfig.get_path("scripts")) / "dask")
 
-#: Runs in a new mount namespace: the host's disk becomes /tmp, where only `$@` up to -- stays.
+#: Where files of tests may lie: a host has its own.
+OWN = ("/tmp", "/dev/shm")
+#: Runs in a new mount namespace: the host's disk becomes /tmp, and memory its own. Of what was in
+#: them only `$@` up to -- stays.
 MOUNTS = """
 set -e
 hostname "$1"; disk="$2"; shift 2
@@ -37,6 +40,7 @@ while [ "$1" != -- ]; do
 done
 shift
 mount --bind /mnt/disk /tmp
+mount -t tmpfs none /dev/shm
 n=0
 for place in $kept; do
     mkdir -p "$place"; mount --bind "/mnt/$n" "$place"; n=$((n + 1))
@@ -119,7 +123,7 @@ def namespaces_work() -> bool:
 @contextmanager
 def site(home: Path, count: int, shared: Sequence[Path]) -> Iterator[Site]:
     """`count` hosts that see the folders of `shared`, the interpreter and the checkout, and no
-    other file of /tmp. Nothing of them is left at the end."""
+    other file of tests. Nothing of them is left at the end."""
     make = _real if namespaces_work() else _plain
     if make is _real:
         _sweep()
@@ -137,7 +141,8 @@ def _real(home: Path, count: int, shared: Sequence[Path]) -> Iterator[Site]:
     tag = f"{os.getpid()}{random.choice('ghijklmnopqrstuvwxyz')}"
     net = f"198.{random.choice((18, 19))}.{random.randrange(254)}"
     kept = [*shared, Path(sys.prefix), ROOT]
-    inside = [str(path.resolve()) for path in kept if path.resolve().is_relative_to("/tmp")]
+    resolved = [path.resolve() for path in kept]
+    inside = [str(path) for path in resolved if any(path.is_relative_to(own) for own in OWN)]
     with ExitStack() as stack:
         stack.enter_context(_bridge(bridge := f"um{tag}", f"{net}.1/24"))
         hosts = []

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.request import urlopen
 
 import psutil
 import pyarrow.parquet as pq
@@ -166,6 +167,14 @@ def server_of(run: Started) -> list[psutil.Process]:
     return []
 
 
+def answers(server: psutil.Process) -> bool:
+    """Whether it has started. Its socket is open before that, and keeps requests waiting."""
+    with suppress(psutil.Error, OSError):
+        ports = [c.laddr.port for c in server.net_connections("tcp") if c.status == "LISTEN"]
+        return any(urlopen(f"http://127.0.0.1:{port}/api/health", timeout=0.5) for port in ports)
+    return False
+
+
 class Watch:
     """Where one run of an OUT is, by the lines that its processes leave at the gates."""
 
@@ -194,6 +203,7 @@ class Striker:
     site: Site
     tally: Tally
     seconds: float
+    _served: set[int] = field(default_factory=set)  # runs whose server was killed once
 
     def strike(self, run: Started, kill: Kill, watch: Watch) -> bool:
         """Wait for the moment, kill, record what was hit; False when the run ended before."""
@@ -207,6 +217,8 @@ class Striker:
             return False
         if kill.victim == "run":
             run.process.wait()
+        if kill.victim == "server":
+            self._served.add(run.pid)
         stage = watch.stage(
             {victim.pid for victim in victims} if kill.victim == "worker" else set()
         )
@@ -243,7 +255,10 @@ class Striker:
                 return [psutil.Process(run.pid)]
             return []
         if victim == "server":
-            return server_of(run)
+            # A run gives up a server that is killed at each of its starts, so only the first one
+            # may be killed while it starts.
+            once = run.pid in self._served
+            return [server for server in server_of(run) if not once or answers(server)]
         workers = run.workers()
         if victim == "workers":
             return workers

@@ -97,6 +97,8 @@ def test_one_death_of_a_worker_in_each_stage_and_three_in_a_tar(
         for _ in range(2):
             assert soon(lambda: not of_tar.exists() or run.process.poll() is not None), run.stderr()
             of_tar.touch()
+        # As if one of them had died while it wrote.
+        (site.home / "deaths/manifests/filter/.half.tmp").touch()
         ended = run.end()
         assert run.none_left(2.0), run.alive()
     assert ended.code == 0, ended.stderr

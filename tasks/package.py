@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tasks import plugins, storage
 from tasks.accounting import summary
@@ -52,6 +52,7 @@ from tasks.packaging.published import Published
 from tasks.packaging.shards import check, write
 from tasks.recipe import whole_job
 from tasks.reviews import applied
+from tasks.storage import tables
 
 __all__ = ["check", "gather", "publish", "write"]
 
@@ -85,7 +86,7 @@ def gather(
     if found.speakers:
         told = speakers.content(found.clips.content, found.clips.speaker, found.speakers)
         found = found._replace(clips=found.clips._replace(content=told))
-        spoken = speakers.names_of(found.clips.speaker, found.speakers)
+        spoken = speakers.names_of(found.clips.speaker, pa.array(found.speakers))
     content, more = found.clips.content, dict[str, pa.Array]()
     if parts.derives(job):
         more = parts.derived(job, groups, found.clips)
@@ -137,6 +138,7 @@ def gather(
             "worst_reader_extra_hours": round(seconds / 3600, 6),
             "worst_reader_extra_fraction": round(fraction, 6),
         },
+        "tars": dict(Counter(group.split for group in laid_out)),
         "layout": parts.rule(job.package),
         "frozen": chosen["frozen"],
         "split_lists": chosen["split_lists"],
@@ -168,9 +170,9 @@ def _compared(
 
 def _tables(scratch: Path, staging: Path, job: Job) -> None:
     """Stage `splits.parquet` and `speakers.parquet`, if they are asked for."""
-    for name, table in whole.tables_of(scratch):
+    for name, found in whole.tables_of(scratch):
         with storage.of(staging).writing(staging, job.scratch) as home:
-            pq.write_table(table, home / name, compression="zstd")
+            tables.write_parquet(home / name, found)
 
 
 def fingerprint(job: Job, found: whole.Chosen, ledger: str, chosen: JsonObject) -> str:

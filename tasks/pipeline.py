@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tasks import publishing, shard, storage
+from tasks import publishing, shard, storage, sweeping
 from tasks.callers import Caller, Here, Observer, Unobserved
 from tasks.checkpoints import compaction, manifest
 from tasks.checkpoints.index import Index
@@ -146,8 +146,8 @@ def _chains(
 
     def each(shard: str) -> list[Done]:
         there = state.items(shard) or {}
-        crowded = not there and state.crowded(shard)
-        dones = chain(job, shard, found.seconds[shard], caller, observer, there, crowded)
+        files = 1 if there else state.most_files(shard)
+        dones = chain(job, shard, found.seconds[shard], caller, observer, there, files)
         with counting:
             state.record(dones)
             for done in dones:
@@ -175,20 +175,20 @@ def chain(
     caller: Caller,
     observer: Observer,
     there: Mapping[str, int],
-    crowded: bool = False,
+    files: int = 1,
 ) -> list[Done]:
     """Filter, resample and transcribe one shard as observed steps; damaged audio is made again.
 
-    `there`: items of each stage of a shard that is known to lack nothing. `crowded`: a stage has
-    several files of it, which may have to be joined.
+    `there`: items of each stage of a shard that is known to lack nothing. `files`: most that a
+    stage has of it: several may have to be joined, and without any there is no need to look.
     """
     for attempt in range(REPAIRS):
         try:
             dones: list[Done] = []
             for name in stage.PER_SHARD:
-                sure = bool(dones) and dones[-1].ran
-                known = there.get(name)
-                work = partial(run_stage, job, shard, seconds, caller, name, sure, known, crowded)
+                sure = dones[-1].ran if dones else not files and not attempt
+                looked = sure, there.get(name), files > 1
+                work = partial(run_stage, job, shard, seconds, caller, name, *looked)
                 done = observer.step(name, work, shard, seconds)
                 if not done.ran:
                     observer.advance(name, seconds, reused=True)
@@ -235,8 +235,8 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path, begun: Begun | None
 
 def _listed(job: Job, scratch: Path, caller: Caller) -> Listed:
     """What OUT and the sources hold."""
-    manifest.sweep(job.out)
     index = Index(job.out)
+    sweeping.sweep(job.out, index)
     index.warn_of_gone()
     return Listed(scratch, index, shard.survey(job, index, scratch, caller.map))
 
@@ -253,8 +253,9 @@ def run_stage(
 ) -> Done:
     """One stage for one shard; nothing is sent to a worker when nothing is missing.
 
-    `sure`: the stage before it made something, so there is no need to look. `there`: how many items
-    a shard has that is known to lack none. `crowded`: files of it may have to be joined.
+    `sure`: the stage before it made something, or none has run, so there is no need to look.
+    `there`: how many items a shard has that is known to lack none. `crowded`: files of it may have
+    to be joined.
     """
     if there is not None:
         return Done(name, shard, 0, there)

@@ -58,7 +58,7 @@ def publish(
         groups = decided.groups(job, {shard: keys[shard] for shard in shards})
         caller.map(decided.save, [(job, group) for group in decided.missing(groups, job.out)])
         lap("decide")
-        gathered = gather(job, groups, caller, scratch)
+        gathered = gather(job, groups, caller, scratch, state.names_hash())
         storage.of(scratch).clear(scratch)
         lap("gather")
         count = gathered["summary"]["utterances"]["packaged"]
@@ -110,12 +110,18 @@ def publish(
     )
 
 
-def gather(job: Job, groups: Sequence[Group], caller: Caller, scratch: Path) -> JsonObject:
+def gather(
+    job: Job,
+    groups: Sequence[Group],
+    caller: Caller,
+    scratch: Path,
+    manifests: str | None = None,
+) -> JsonObject:
     """Everything of the next version but its output shards, staged: what `package.gather` says of
-    it, and `tables`, the digests of its tables' files."""
+    it, and `tables`, the digests of its tables' files. `manifests`: see `answers.note`."""
     decided.list_in(scratch, groups)
     chosen = caller.call(whole.choose, job, scratch)
-    caller.call(answers.note, job, scratch, chosen["judged"])
+    caller.call(answers.note, job, scratch, chosen["judged"], manifests)
     newest = versions.newest(job.out)
     staging = versions.stage(job.out, versions.number(newest) + 1 if newest else 1)
     judged = bool(chosen["judged"])

@@ -87,7 +87,7 @@ def commit(job: Job, found: Survey, results: Sequence[Path], index: Index) -> di
     if changed:
         had.replaced(changed)
         # What is gone was reported, and what was superseded is not missing.
-        index.refresh([known.ROOT])
+        index.look([had.shards[number] for number in changed], [known.ROOT])
     if changed or had.stale:
         known.save(job.out, had, index)
     numbered = zip(had.shards, had.seconds, range(len(had.shards)), strict=True)

@@ -54,19 +54,19 @@ class UpToDate:
             applied.identity(job),
         )
         self._lists: list[str] = []
-        self._keys = self._now()
+        self._keys = self._now(self._shards)
         self._ran: set[str] = set()
         noted = {shard: index.noted_shard(shard, key) for shard, key in self._keys.items()}
         self._items = {shard: dict(items) for shard, items in noted.items() if items is not None}
-        self._looked = len(self._items) < len(self._shards)
+        self._looked = set(self._shards) - self._items.keys()
 
     def items(self, shard: str) -> Mapping[str, int] | None:
         """How many items each stage has of a shard that lacks nothing; None: look."""
         return None if shard in self._ran else self._items.get(shard)
 
-    def crowded(self, shard: str) -> bool:
-        """Whether a stage had several files of a shard when the run began."""
-        return self._index.crowded(shard)
+    def most_files(self, shard: str) -> int:
+        """Most files that a stage had of a shard when they were last listed; 0: none has run."""
+        return self._index.most_files(shard)
 
     def record(self, dones: Iterable[Done]) -> None:
         """Record what the stages of one shard found and made."""
@@ -79,22 +79,23 @@ class UpToDate:
         """What the decisions on each shard follow from, as one hash; after `decide`. Names hold
         hashes, so that an OUT that was moved keeps its decisions."""
         found = self._index.guards()
-        files = {
-            shard: [(name, guard.partition("-")[0]) for name, guard in found.get(shard, [])]
+        return {
+            shard: _key(self._settings, ((n, g.partition("-")[0]) for n, g in found.get(shard, ())))
             for shard in self._shards
         }
-        return {shard: digest(self._settings, some) for shard, some in files.items()}
+
+    def names_hash(self) -> str:
+        """Hash of the names of all checkpoints; after `decide`."""
+        return self._index.names_hash()
 
     def decide(self) -> None:
         """All stages have run, and package is about to read what they made and the splits' lists:
         whatever changes from now on is gathered by the next run."""
         self._lists = [each.sha256 for each in split_lists.read(self._job.package)]
-        if self._looked:
-            self._index.refresh()
-        if self._ran:
-            now = self._now()
-            # Only of shards that ran: of others, the state that was looked at is noted.
-            self._keys |= {shard: now[shard] for shard in self._ran}
+        if self._looked:  # damage may have been found in any of them
+            self._index.look(self._looked | self._ran)
+        if self._ran:  # of others, the state that was looked at is noted
+            self._keys |= self._now(self._ran)
 
     def version(self) -> Version | None:
         """After `decide`: the newest version, when package would make the same of today's data."""
@@ -121,9 +122,9 @@ class UpToDate:
         }
         self._index.note(shards, None if unsettled else told)
 
-    def _now(self) -> dict[str, str]:
+    def _now(self, shards: Iterable[str]) -> dict[str, str]:
         guards = self._index.guards()
-        return {shard: digest(self._settings, guards.get(shard, [])) for shard in self._shards}
+        return {shard: _key(self._settings, guards.get(shard, ())) for shard in shards}
 
     def _version_key(self) -> str:
         newest = versions.newest(self._job.out)
@@ -139,6 +140,12 @@ class UpToDate:
             newest.name if newest else None,
             described.get(datacard.SEAL),
         )
+
+
+def _key(settings: str, files: Iterable[tuple[str, str]]) -> str:
+    """Hash of the settings, and of the names and guards of files."""
+    told = "\n".join(f"{name} {guard}" for name, guard in files)
+    return hashlib.sha256(f"{settings}\n{told}".encode()).hexdigest()[:32]
 
 
 @cache

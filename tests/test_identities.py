@@ -18,7 +18,8 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from tasks.corpuswide import identities
 from tasks.corpuswide.voices import VOICES
 from tasks.estimating import planning, what_if
-from tasks.packaging import speaker_hours
+from tasks.packaging import speaker_hours, split_allocation
+from tasks.packaging.components import speakers_in
 from tasks.schema import SPEAKERS
 from tasks.settings import Plugin
 from tasks.speech import linkage as linking
@@ -198,7 +199,11 @@ def clips(count: int, speakers: Sequence[str | None]) -> pa.Table:
 
 def over(rows: pa.Table, most: float, there: NDArray[np.bool_] | None = None) -> set[str]:
     none = np.zeros(rows.num_rows, bool)
-    out, hours = speaker_hours.over(rows, none if there is None else there, most, 0)
+    speaker = speakers_in(rows).combine_chunks().dictionary_encode().indices.fill_null(-1)
+    turns = speaker_hours.turns(0, rows["id"].to_pylist())
+    length = split_allocation.microseconds(rows)
+    known = none if there is None else there
+    out, hours = speaker_hours.over(speaker.to_numpy(), turns, length, known, most)
     assert (hours[out] > most).all()
     return set(rows["id"].filter(pa.array(out)).to_pylist())
 

@@ -139,7 +139,7 @@ LAYERS = (
     "tasks.packaging",
     "tasks.listing",
     "tasks.shard tasks.filter tasks.resample tasks.transcribe tasks.package",
-    "tasks.up_to_date tasks.results",
+    "tasks.up_to_date tasks.results tasks.sweeping",
     "tasks.callers",
     "tasks.publishing",
     "tasks.pipeline",

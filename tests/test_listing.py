@@ -138,13 +138,13 @@ def test_known_recordings_are_noted_and_shards_are_not_read_again(
     assert first.done.computed == 11
     assert len(first.shards) > 2
     read: list[str] = []
-    real = manifest.read
+    real = manifest.open_parts
 
-    def reading(out: Path, stage: str, name: str, strict: bool = False) -> Any:
-        read.append(name)
-        return real(out, stage, name, strict)
+    def reading(path: Path) -> Any:
+        read.append(path.parent.name)
+        return real(path)
 
-    monkeypatch.setattr(manifest, "read", reading)
+    monkeypatch.setattr(manifest, "open_parts", reading)
     again = shard.survey(job, Index(job.out))
     assert (again.reused, again.fresh.count, len(again.gone)) == (11, 0, 0)
     assert read == []
@@ -294,13 +294,13 @@ def test_broken_recordings_are_counted_without_reading_all_shards(
     named = [Path(each.source_path).name for each in found.listed.first]
     assert named == ["x.wav", "y.wav"], "they are more than max_failed_fraction"
     read: list[str] = []
-    real = manifest.read
+    real = manifest.open_parts
 
-    def reading(out: Path, stage: str, name: str, strict: bool = False) -> Any:
-        read.append(name)
-        return real(out, stage, name, strict)
+    def reading(path: Path) -> Any:
+        read.append(path.parent.name)
+        return real(path)
 
-    monkeypatch.setattr(manifest, "read", reading)
+    monkeypatch.setattr(manifest, "open_parts", reading)
     job = corpus.job(tmp_path, package={"max_failed_fraction": 0.5})
     again = pipeline.sharded(job, Here(), Unobserved())
     assert (again.listed.recordings, again.listed.failed, again.listed.first) == (10, 2, [])

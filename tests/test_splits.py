@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +21,12 @@ from tasks.checkpoints import manifest
 from tasks.corpuswide import decisions, outcomes
 from tasks.errors import ConfigError, RunError
 from tasks.estimating import what_if
-from tasks.packaging import contents, selection, split_allocation, splits, weights
+from tasks.json_types import JsonObject
+from tasks.packaging import contents, selecting, selection, split_allocation, splits, weights
+from tasks.packaging.components import Published
 from tasks.schema import SPLITS
 from tasks.settings import PackageSettings
+from tasks.storage import tables
 from tasks.upkeep.verify import verify
 from tests import corpus, fuzz
 
@@ -51,14 +55,46 @@ def asked(**package: Any) -> PackageSettings:
     return PackageSettings.model_validate(package)
 
 
+class Assigned(NamedTuple):
+    """A `SplitAssignment` whose files were read."""
+
+    names: list[str]
+    joins: dict[int, str]  # by the number of the clip, in the order of ids
+    table: pa.Table
+    lists: JsonObject
+    notes: list[str]
+
+
 def sides(
     clips: list[Clip], before: pa.Table = NOTHING, **package: Any
-) -> tuple[dict[str, str], splits.SplitAssignment]:
-    """Split of each clip by id ('' where it is dropped), and everything else."""
-    rows = table(clips)
-    found = splits.assign(asked(**package), rows, before)
-    named = [found.names[n] if n >= 0 else "" for n in found.split]
-    return dict(zip(rows["id"].to_pylist(), named, strict=True)), found
+) -> tuple[dict[str, str], Assigned]:
+    """Split of each clip by id ('' where it is dropped), and everything else; three clips come at a
+    time."""
+    rows, settings = table(clips), asked(**package)
+    with selecting.Clips(settings) as held:
+        for at in range(0, len(rows), 3):
+            held.add(rows.slice(at, 3), np.zeros(len(rows.slice(at, 3)), bool))
+        held.finish()
+        found = splits.assign(settings, held, held.order, parts_of(before))
+        whole = pa.concat_tables(found.table()).combine_chunks()
+        ids = rows["id"].take(held.order).to_pylist()
+    where = dict(zip(ids, [found.names[n] if n >= 0 else "" for n in found.split], strict=True))
+    joins = dict(zip(found.joining.tolist(), found.joins.to_pylist(), strict=True))
+    return where, Assigned(found.names, joins, whole, found.lists, found.notes)
+
+
+def parts_of(table: pa.Table) -> Published:
+    """A table in parts of five rows."""
+
+    def parts(columns: list[str]) -> Iterator[pa.Table]:
+        return (table.slice(at, 5).select(columns) for at in range(0, max(len(table), 1), 5))
+
+    return parts
+
+
+def faults_of(rows: pa.Table, table: pa.Table) -> list[str]:
+    columns = [*selecting.NODES, "split"]
+    return splits.faults(lambda: parts_of(rows)(columns), parts_of(table))
 
 
 def singles(count: int, seconds: float = 10.0) -> list[Clip]:
@@ -217,7 +253,7 @@ def test_random_growth(versions: list[set[tuple[int, int, int]]], seed: int, ran
         published = table(kept).set_column(
             8, "split", pa.array([where[c[0]] for c in kept], pa.string())
         )
-        assert splits.faults(published, found.table) == []
+        assert faults_of(published, found.table) == []
         for column in (1, 2, 3):
             on: dict[Any, set[str]] = defaultdict(set)
             for clip in kept:
@@ -249,11 +285,27 @@ def test_hours_are_within_one_group(lengths: list[int], dev: float, test: float)
             assert abs(got[side] - lacking[side]) <= sizes.max()
 
 
+def test_a_table_in_parts_is_written_as_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "ROW_GROUP", 100)
+    for rows in (0, 99, 100, 1000, 1001):
+        names = [f"name {n * 7919 % 500}" for n in range(rows)]
+        columns = [["pcm"] * rows, names, ["dev" if n % 3 else "train" for n in range(rows)]]
+        whole = pa.table(columns, schema=SPLITS)
+        parts = [whole.slice(at, 37) for at in range(0, max(rows, 1), 37)]
+        tables.write_parquet(tmp_path / "parts", parts)
+        pq.write_table(whole, tmp_path / "whole", compression="zstd", row_group_size=100)
+        assert (tmp_path / "parts").read_bytes() == (tmp_path / "whole").read_bytes()
+    default = pq.ParquetFile(tmp_path / "whole").metadata.num_row_groups
+    assert default == 11
+
+
 def test_verify_finds_who_is_on_two_sides() -> None:
     clips: list[Clip] = [("a", "r1", "s", "p1", 1.0), ("b", "r2", "s", "p2", 1.0)]
     _, found = sides(clips, splits={"dev": 0.5})
     parted = table(clips).set_column(8, "split", pa.array(["train", "dev"]))
-    faults = splits.faults(parted, found.table)
+    faults = faults_of(parted, found.table)
     assert "the speaker c/s is in two splits" in faults
     assert any("differ in the split of a recording" in fault for fault in faults)
 
@@ -487,11 +539,16 @@ def test_weights_drop_by_a_draw_that_the_ledger_names(tmp_path: Path) -> None:
 
 def test_the_share_is_in_the_order_of_ids(tmp_path: Path) -> None:
     job = corpus.job(tmp_path, package={"splits": {"dev": 0.3}, "weights": {"c": 0.5}})
-    shared = selection.select(job, table(singles(200)), None)
-    assert shared.rows.num_rows + len(shared.verdicts) == 200
-    assert {v.reason for v in shared.verdicts.values()} == {"weight"}
-    assert set(shared.rows["split"].to_pylist()) == {"train", "dev"}
-    assert shared.rows["id"].to_pylist() == sorted(shared.rows["id"].to_pylist())
+    rows = table(singles(200)).take(np.random.default_rng(0).permutation(200))
+    with selecting.Clips(job.package) as clips:
+        clips.add(rows, np.zeros(200, bool))
+        clips.finish()
+        shared = selection.select(job, clips, None)
+    assert len(shared.rows) + len(shared.rejected) == 200
+    assert set(shared.rejected["reason"].to_pylist()) == {"weight"}
+    assert set(shared.names) == {"train", "dev"}
+    ids = rows["id"].take(shared.rows).to_pylist()
+    assert ids == sorted(ids)
 
 
 def test_late_verdicts_are_as_if_all_were_decided_again(

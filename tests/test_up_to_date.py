@@ -28,22 +28,28 @@ FAKE = {"backend": {"use": "fake"}}
 
 
 class Looks:
-    """Which shards were looked up in the manifests, and how often package gathered."""
+    """Which shards were looked up in the manifests, by the flow or by a stage that it sent for, and
+    how often package gathered."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.shards: set[str] = set()
         self.gathered = 0
-        pending, gather = stage.pending, package.gather
+        pending, run, gather = stage.pending, stage.run, package.gather
 
         def counted(name: str, job: Job, shard: str) -> tuple[int, int]:
             self.shards.add(shard)
             return pending(name, job, shard)
+
+        def running(name: str, job: Job, shard: str, *given: Any) -> Any:
+            self.shards.add(shard)
+            return run(name, job, shard, *given)
 
         def gathering(*given: Any) -> dict[str, Any]:
             self.gathered += 1
             return gather(*given)
 
         patch.setattr(stage, "pending", counted)
+        patch.setattr(stage, "run", running)
         patch.setattr(package, "gather", gathering)
 
     def forget(self) -> None:
@@ -334,14 +340,13 @@ def test_an_out_of_an_older_release_goes_on(
     inventory, old = home / "out" / index.INVENTORY, home / "out" / index.SETTLED
     parts = corpus.parts(home / "out", *index.ROOTS)
     names = [path.relative_to(home / "out").as_posix() for path in parts]
-    inventory.write_text("".join(f"{name}\n" for name in [*names, "audio/shard-000000/x.pcm"]))
+    gone = "manifests/filter/shard-000000/000001-x.parquet"
+    inventory.write_text("".join(f"{name}\n" for name in [*names, gone]))
     old.write_text('{"format": 1}')
     published, counts = corpus.run(asked(home))
     assert not published.new
     assert {computed for computed, _ in counts.values()} == {0}
-    assert (
-        "1 checkpoint files are gone since the last run (audio/shard-000000/x.pcm)" in caplog.text
-    )
+    assert f"1 checkpoint files are gone since the last run ({gone})" in caplog.text
     assert looks.shards == set(manifest.shards(home / "out"))
     assert not inventory.exists()
     assert not old.exists()

@@ -21,11 +21,11 @@ import pyarrow.compute as pc
 
 from flows.run import disk, items, metrics, report, runs
 from flows.settings import PrepareSettings, check
-from tasks import pipeline
+from tasks import pipeline, sweeping
 from tasks.accounting import broken, summary
 from tasks.accounting.metrics import Trace
 from tasks.callers import Alone, WorkersNeeded
-from tasks.checkpoints import index, manifest
+from tasks.checkpoints import index
 from tasks.dataset import reader_drops, versions
 from tasks.errors import MillError
 from tasks.job import Job
@@ -118,7 +118,7 @@ class Body:
                 ended = pipeline.run(self.job, caller, observer, self._begun)
         losses = vars(caller.dispatcher.losses)
         if any(losses.values()):
-            manifest.sweep(self.job.out)  # what a worker was writing when it died
+            sweeping.sweep(self.job.out)  # what a worker was writing when it died
         return self._finished(ended, measured, losses, watcher, observer.task_runs)
 
     def _finished(

@@ -13,12 +13,13 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tasks import storage
 from tasks.checkpoints import manifest
+from tasks.storage.local import is_temporary
 
 log = logging.getLogger("uttermill")
 
@@ -28,6 +29,7 @@ ROOTS = (*(f"manifests/{name}" for name in STAGES), "audio")
 #: Files of the releases before `index.json`; the first is still read.
 INVENTORY, SETTLED = "manifests/inventory.txt", "manifests/package/settled.json"
 NAMED = 5  # files that a message names
+OF_A_REQUEST = 1000  # objects that an object store names in one answer
 
 Notes = dict[str, Any]  # of one shard, or of the version: `key`, and what was noted under it
 
@@ -43,13 +45,42 @@ class Index:
         self.files: dict[str, str] = {}  # guard of each file, by its name relative to OUT
         self._noted, self._old = _read(out)
         self._files_of: Counter[str] | None = None
+        self.temporaries: list[str] = []  # files that were being written when a run died
         self.refresh()
 
-    def refresh(self, roots: Collection[str] = ROOTS) -> None:
-        """List the files again, or those below some of the roots."""
-        kept = {n: g for n, g in self.files.items() if not n.startswith(_below(roots))}
-        self.files = kept | _listed(self.out, roots)
+    def refresh(self) -> None:
+        """List all files again."""
+        self.files, self.temporaries = {}, []
+        self._list(ROOTS)
+
+    def look(self, shards: Collection[str], roots: Sequence[str] = ROOTS) -> None:
+        """List the files of some shards again, below these roots."""
+        homes = [f"{root}/{shard}" for shard in sorted(shards) for root in roots]
+        if storage.of(self.out).remote and len(homes) > len(self.files) / OF_A_REQUEST:
+            homes = [*roots]  # a request for each folder would be more
+        below = set(homes)
+        self.files = {
+            name: guard
+            for name, guard in self.files.items()
+            if (home := name.rpartition("/")[0]) not in below
+            and home.rpartition("/")[0] not in below
+        }
+        self._list(homes)
+
+    def _list(self, homes: Iterable[str]) -> None:
+        store = storage.of(self.out)
+        for home in homes:
+            for name, guard in store.guards(self.out / home):
+                if name.endswith((".parquet", ".pcm")):
+                    self.files[f"{home}/{name}"] = guard
+                elif is_temporary(name):
+                    self.temporaries.append(f"{home}/{name}")
         self._files_of = None
+
+    def names_hash(self) -> str:
+        """Hash of the names of all committed files; they hold the hashes of the bytes."""
+        names = "\n".join(sorted(self.files))
+        return hashlib.sha256(names.encode()).hexdigest()
 
     def guards(self) -> dict[str, list[tuple[str, str]]]:
         """(name, guard) of the files of each shard, sorted: they change when one is touched."""
@@ -64,11 +95,11 @@ class Index:
         gone = sorted(self._noted_files() - self.files.keys())
         return [name for name in gone if not manifest.replaced(self.out, name)]
 
-    def crowded(self, shard: str) -> bool:
-        """Whether a stage has several files of a shard, or the shard several blobs."""
+    def most_files(self, shard: str) -> int:
+        """Files of a shard of the stage after the first that has most of them, or its blobs."""
         if self._files_of is None:
             self._files_of = Counter(name.rpartition("/")[0] for name in self.files)
-        return any(self._files_of[f"{root}/{shard}"] > 1 for root in ROOTS[1:])
+        return max(self._files_of[f"{root}/{shard}"] for root in ROOTS[1:])
 
     def warn_of_gone(self) -> None:
         if gone := self.gone():
@@ -111,9 +142,10 @@ class Index:
     def _write(self, noted: Notes) -> None:
         if noted == self._noted and not self._old:
             return
-        whole = {"format": FORMAT, **noted}
-        data = json.dumps({**whole, "sha256": digest(whole)}, sort_keys=True).encode()
-        storage.write_atomic(_path(self.out), data)
+        text = json.dumps({"format": FORMAT, **noted}, sort_keys=True)
+        storage.write_atomic(
+            _path(self.out), f'{text[:-1]}, "sha256": "{_digest(text)}"}}'.encode()
+        )
         self._noted = noted
         if self._old:
             for name in (INVENTORY, SETTLED):
@@ -126,15 +158,13 @@ def is_there(out: Path) -> bool:
     return any(storage.exists(path) for path in (_path(out), out / INVENTORY))
 
 
-def names_hash(out: Path) -> str:
-    """Hash of the names of all committed files; they hold the hashes of the bytes."""
-    names = "\n".join(sorted(_listed(out, ROOTS)))
-    return hashlib.sha256(names.encode()).hexdigest()
-
-
 def digest(*parts: Any) -> str:
     """32 hex digits that stand for JSON values."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+    return _digest(*(json.dumps(part, sort_keys=True) for part in parts))
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256(f"[{', '.join(texts)}]".encode()).hexdigest()[:32]
 
 
 def _path(out: Path) -> Path:
@@ -159,20 +189,6 @@ def _inventory(out: Path) -> list[str]:
         return sorted(storage.read(out / INVENTORY).decode().splitlines())
     except (OSError, UnicodeDecodeError):
         return []
-
-
-def _listed(out: Path, roots: Iterable[str]) -> dict[str, str]:
-    store = storage.of(out)
-    return {
-        f"{root}/{name}": guard
-        for root in roots
-        for name, guard in store.guards(out / root)
-        if name.endswith((".parquet", ".pcm"))
-    }
-
-
-def _below(roots: Iterable[str]) -> tuple[str, ...]:
-    return tuple(f"{root}/" for root in roots)
 
 
 def _shard(name: str) -> str:

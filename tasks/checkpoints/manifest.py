@@ -148,6 +148,15 @@ def _readable(home: Path) -> list[Part]:
     return [part for parts in files for part in parts]
 
 
+def snapshot(out: Path, shard: str, name: str) -> Part | None:
+    """The newest sound part of the shard stage; `name` is that of its file by a listing."""
+    try:
+        return open_parts(folder(out, "shard", shard) / name)[-1]
+    except CorruptManifest:
+        parts = read(out, "shard", shard)
+        return parts[-1] if parts else None
+
+
 def supersede(out: Path, stage: str, shard: str, path: Path) -> None:
     """Remove every part of the shard but `path` (the shard stage's snapshots)."""
     for other in storage.names(folder(out, stage, shard), ".parquet"):
@@ -200,13 +209,3 @@ def _parts_of(path: Path, table: pa.Table, meta: dict[str, Any]) -> list[Part]:
         parts.append(Part(path, name, table.slice(at, rows), meta))
         at += rows
     return parts
-
-
-def sweep(out: Path) -> int:
-    """Remove a dead run's temp files; returns how many. Only while holding OUT's lock."""
-    store, count = storage.of(out), 0
-    for root in ("manifests", "audio", "datasets"):
-        for temp in store.temporaries(out / root):
-            store.remove(temp)
-            count += 1
-    return count

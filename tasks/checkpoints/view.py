@@ -58,10 +58,14 @@ class ShardView:
     ) -> None:
         self.job, self.shard, self.weights, self.strict = job, shard, weights, strict
         self._listed = listed
+        self._read: dict[str, list[manifest.Part]] = {}
         self.lost: dict[str, str] = {}  # recipe of PCM whose blob is gone or cut short: the blob
 
     def _parts(self, stage: str) -> list[manifest.Part]:
-        return manifest.read(self.job.out, stage, self.shard, self.strict)
+        """Of one stage; listed once."""
+        if stage not in self._read:
+            self._read[stage] = manifest.read(self.job.out, stage, self.shard, self.strict)
+        return self._read[stage]
 
     @cached_property
     def recordings(self) -> list[Row]:

@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tasks import plugins, storage
-from tasks.checkpoints import enhanced, index
+from tasks.checkpoints import enhanced
+from tasks.checkpoints.index import Index
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.texts import text_columns
 from tasks.checkpoints.utterance import Utterance
@@ -89,10 +90,11 @@ def rows(job: Job, utterances: Iterable[Utterance]) -> list[Row]:
     return found
 
 
-def _state(job: Job) -> dict[str, str]:
-    """What the table is valid for: the manifests, and the settings that are not thresholds."""
+def _state(job: Job, manifests: str | None = None) -> dict[str, str]:
+    """What the table is valid for: the manifests, and the settings that are not thresholds.
+    `manifests`: the hash of their names, where they have been listed."""
     return {
-        "manifests": index.names_hash(job.out),
+        "manifests": manifests or Index(job.out).names_hash(),
         "settings": json.dumps(_measuring(job), sort_keys=True),
     }
 
@@ -136,10 +138,10 @@ def unseal(out: Path) -> None:
     storage.remove(_seal(out))
 
 
-def seal(job: Job, names: Iterable[str]) -> None:
+def seal(job: Job, names: Iterable[str], manifests: str | None = None) -> None:
     """The parts of these names are the table, for the manifests that are there now; the caller
-    holds OUT's lock."""
-    told = {**_state(job), "parts": sorted(names)}
+    holds OUT's lock. `manifests`: the hash of their names, where they have been listed."""
+    told = {**_state(job, manifests), "parts": sorted(names)}
     storage.write_atomic(_seal(job.out), json.dumps(told).encode())
 
 

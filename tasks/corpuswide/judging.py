@@ -81,20 +81,40 @@ class Heard:
         """Take these rows out, apart from those spared; REJECTED, in the order of rows."""
         told = iter(found)
         while some := list(islice(told, AT_ONCE)):
-            table = rejected([at for at, _ in some], [why for _, why in some])
+            table = _told(some)
             table = table.filter(pa.array(~self._spared[table["at"].to_numpy()]))
             self.kept[table["at"].to_numpy()] = False
             yield table
 
 
-def rejected(at: Sequence[int] | NDArray[np.int64], why: Sequence[Rejection]) -> pa.Table:
+def _told(found: Sequence[tuple[int, Rejection]]) -> pa.Table:
     """REJECTED."""
+    why = [no for _, no in found]
     columns = {
-        "at": pa.array(at, pa.int64()),
+        "at": pa.array([at for at, _ in found], pa.int64()),
         "reason": pa.array([each.reason for each in why]).dictionary_encode(),
         "value": pa.array([each.value for each in why], pa.float64()),
         "threshold": pa.array([each.threshold for each in why], pa.float64()),
         "detail": pa.array([each.detail or None for each in why], pa.large_string()),
+    }
+    return pa.table(columns).cast(REJECTED)
+
+
+def rejected(
+    at: NDArray[np.integer],
+    reason: str,
+    values: NDArray[np.float64] | None = None,
+    thresholds: NDArray[np.float64] | None = None,
+    details: pa.Array | None = None,
+) -> pa.Table:
+    """REJECTED, all for one reason."""
+    codes = pa.array(np.zeros(len(at), np.int16))
+    columns = {
+        "at": pa.array(at, pa.int64()),
+        "reason": pa.DictionaryArray.from_arrays(codes, pa.array([reason])),
+        "value": pa.nulls(len(at)) if values is None else values,
+        "threshold": pa.nulls(len(at)) if thresholds is None else thresholds,
+        "detail": pa.nulls(len(at)) if details is None else details,
     }
     return pa.table(columns).cast(REJECTED)
 

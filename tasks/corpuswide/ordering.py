@@ -49,12 +49,9 @@ class Order(ExitStack):
         """The numbers of the texts in the order of their bytes; equal ones as they came."""
         order = np.arange(self._count)
         for file in reversed(self._files):
-            file.seek(0, 2)
             file.truncate(CUT * self._count)
             file.seek(0)
-            cuts = np.empty(self._count, ">u8")
-            file.readinto(cuts.data.cast("B"))  # type: ignore[attr-defined]
-            cuts = cuts.astype(np.uint64)[order]
+            cuts = np.frombuffer(file.read(), ">u8")[order].astype(np.uint64)
             if (cuts[1:] < cuts[:-1]).any():
                 order = order[np.argsort(cuts, kind="stable")]
         return order

@@ -65,23 +65,14 @@ def write(
     """
     facts = describe(job, gathered, staging)
     columns = tables.schema(staging / "utterances.parquet")
-    card = card_readme.text(facts, columns, _tars(staging))
+    card = card_readme.text(facts, columns, gathered["tars"])
     storage.write_atomic(staging / "README.md", card.encode())
-    there = {p.relative_to(staging).as_posix() for p in staging.rglob("*") if p.is_file()}
+    there = storage.of(staging).tree(staging)
     files = {}
     for name in sorted({*there, *hashes}):  # shards of a remote version are not in the folder
         digest, size = hashes.get(name) or storage.hashed(staging / name)
         files[name] = {"sha256": digest, "bytes": size}
     storage.write_atomic(staging / "dataset.json", sealed({**facts, "files": files}))
-
-
-def _tars(staging: Path) -> dict[str, int]:
-    """The number of output shards of each split, which is the same in all formats."""
-    found: dict[str, set[str]] = {}
-    for rows in tables.row_groups(staging / "utterances.parquet", ["split", "shard"]):
-        for row in rows.group_by(["split", "shard"]).aggregate([]).to_pylist():
-            found.setdefault(row["split"], set()).add(row["shard"])
-    return {split: len(names) for split, names in found.items()}
 
 
 def describe(job: Job, gathered: JsonObject, staging: Path) -> JsonObject:

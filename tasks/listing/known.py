@@ -126,9 +126,9 @@ def of(out: Path, index: Index) -> Known:
     lacking = sorted(set(range(len(names))) - set(moved.tolist()))
     known.stale = bool(lacking)
     for number in lacking:
-        some = manifest.read(out, "shard", names[number])
-        if some:
-            found.append(note(known, number, some[-1].table))
+        newest_part = parts[number][0] and manifest.snapshot(out, names[number], parts[number][0])
+        if newest_part:
+            found.append(note(known, number, newest_part.table))
     known.columns = _sorted(found)
     return known
 

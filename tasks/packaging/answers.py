@@ -13,19 +13,20 @@ import pyarrow.parquet as pq
 from tasks import storage
 from tasks.corpuswide import decisions, outcomes
 from tasks.job import Job
-from tasks.packaging import decided, whole
+from tasks.packaging import decided, judgements
 from tasks.packaging.decided import Group
 from tasks.storage import tables
 
 NAME = "decisions.parquet"
 
 
-def note(job: Job, scratch: Path, judged: Sequence[int]) -> None:
+def note(job: Job, scratch: Path, judged: Sequence[int], manifests: str | None = None) -> None:
     """Make the table that of the run's groups; `judged` are the numbers of those on which there
-    are corpus-wide verdicts. A part whose name is there already stays."""
+    are corpus-wide verdicts. A part whose name is there already stays. `manifests`: the hash of the
+    names of all checkpoints, where the run has listed them."""
     home, groups = decisions.place(job.out), decided.listed(job, scratch)
     at = {number: place for place, number in enumerate(judged)}
-    with tables.arrow(scratch / whole.JUDGED) as file:
+    with tables.arrow(scratch / judgements.FILE) as file:
         verdicts = pa.ipc.open_file(file)
         wanted: dict[str, tuple[Group, int | None]] = {}
         for number, group in enumerate(groups):
@@ -52,7 +53,7 @@ def note(job: Job, scratch: Path, judged: Sequence[int]) -> None:
                 pq.write_table(outcomes.entered(table, "id", own), target, compression="zstd")
                 data = target.getvalue()
             storage.write_atomic(home / name, data)
-    decisions.seal(job, [*kept, *wanted])
+    decisions.seal(job, [*kept, *wanted], manifests)
 
 
 def _of_group(verdicts: pa.ipc.RecordBatchFileReader, place: int) -> pa.Table:

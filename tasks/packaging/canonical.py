@@ -75,11 +75,11 @@ def folded(start: Codes, table: pa.Table, names: Sequence[str]) -> Codes:
             )
             hashes = np.append(np.frombuffer(texts, "<u8").astype(np.uint64), np.uint64(0))
             codes = hashes[coded.indices.fill_null(-1).to_numpy()]
-        found = _mixed(_mixed(found ^ codes) + null)
+        found = mixed(mixed(found ^ codes) + null)
     return found
 
 
-def _mixed(codes: Codes) -> Codes:
+def mixed(codes: Codes) -> Codes:
     """The finaliser of SplitMix64: each bit depends on all."""
     codes = (codes ^ (codes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     codes = (codes ^ (codes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

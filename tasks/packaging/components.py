@@ -1,11 +1,12 @@
 """Components: clips connected by a shared recording, speaker or equal samples.
 
 A component is never divided between splits. Speakers, recordings and PCM are nodes of a graph; a
-row connects its own three. Everything is columns: a million rows take seconds.
+row connects its own three. Everything is columns; names lie in files (`names.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -13,12 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tasks.packaging import seeded
+from tasks.packaging.names import Names, codes_of
 from tasks.recording import ids
 
 KINDS = ("speaker", "recording", "pcm")
+AT_ONCE = 1 << 21  # nodes that are looked up together
 
 Ints = NDArray[np.int64]
+Numbers = NDArray[np.int32]
+Sides = NDArray[np.int16]  # indices of names of splits; -1: none
 Bools = NDArray[np.bool_]
+#: The parts of a `splits.parquet`, in these columns.
+Published = Callable[[list[str]], Iterable[pa.Table]]
 
 
 def speakers_in(rows: pa.Table) -> pa.ChunkedArray:
@@ -32,67 +40,108 @@ def speakers_in(rows: pa.Table) -> pa.ChunkedArray:
 
 
 class Nodes(NamedTuple):
-    """Speakers, recordings and PCM, numbered."""
+    """Speakers, recordings and PCM, numbered in the order in which rows name them."""
 
+    names: tuple[Names, ...]  # of rows, by kind
     kind: NDArray[np.int8]  # [nodes], index of KINDS
-    name: pa.Array  # [nodes]
-    of_row: Ints  # [3, rows]; -1: there is none
+    first: Numbers  # [nodes]: which of `names` is theirs
+    of_row: Numbers  # [3, rows]; -1: there is none
+
+    def called(self, nodes: Ints) -> pa.LargeStringArray:
+        """The names of some nodes of one kind."""
+        return self.names[self.kind[nodes[0]]].take(self.first[nodes])
 
 
-def nodes_of(rows: pa.Table) -> Nodes:
-    columns = (
-        speakers_in(rows),
-        rows["recording"],
-        rows["sha256"],
-    )
-    names, numbers, kinds = [], [], []
+def nodes_of(names: tuple[Names, ...], rows: Numbers) -> Nodes:
+    """The nodes of some rows, in their order. `names` of all rows, by kind."""
+    kinds, firsts = [], []
+    of_row = np.empty((len(KINDS), len(rows)), np.int32)
     at = 0
-    for kind, column in enumerate(columns):
-        coded = column.combine_chunks().dictionary_encode()
-        codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        numbers.append(np.where(codes < 0, -1, codes + at))
-        names.append(coded.dictionary)
-        kinds.append(np.full(len(coded.dictionary), kind, np.int8))
-        at += len(coded.dictionary)
-    return Nodes(np.concatenate(kinds), pa.concat_arrays(names), np.stack(numbers))
+    for kind, column in enumerate(names):
+        number, first = column.numbered(rows)
+        of_row[kind] = np.where(number < 0, -1, number + at)
+        kinds.append(np.full(len(first), kind, np.int8))
+        firsts.append(first)
+        at += len(first)
+    return Nodes(names, np.concatenate(kinds), np.concatenate(firsts), of_row)
 
 
-def published_splits(nodes: Nodes, published: pa.Table, names: list[str]) -> Ints:
+def published_splits(nodes: Nodes, published: Published, names: list[str]) -> Sides:
     """The split of each node by `splits.parquet`, as an index of `names`; -1: it has none yet."""
-    split = np.full(len(nodes.kind), -1, np.int64)
+    split = np.full(len(nodes.kind), -1, np.int16)
     for number, kind in enumerate(KINDS):
-        mine = nodes.kind == number
-        then = published.filter(pc.equal(published["kind"], kind))
-        at = pc.index_in(nodes.name.filter(pa.array(mine)), then["name"])
-        number_of = pc.index_in(then["split"], pa.array(names, pa.string())).take(at)
-        split[mine] = number_of.fill_null(-1).to_numpy()
+        high, low, side = _of_kind(published, kind, names)
+        mine = np.flatnonzero(nodes.kind == number)
+        if not len(high) or not len(mine):
+            continue
+        for some in np.array_split(mine, -(-len(mine) // AT_ONCE)):
+            own_high, own_low = nodes.names[number].codes(nodes.first[some])
+            at = seeded.places_of(own_high, own_low, high, low)
+            split[some] = np.where(at >= 0, side[at], -1)
     return split
 
 
-def components_of(nodes: Nodes, split: Ints, kept: Bools) -> Ints:
+def _of_kind(
+    published: Published, kind: str, names: list[str]
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Sides]:
+    """The codes of the published nodes of a kind, sorted, and their splits."""
+    highs, lows = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
+    sides = [np.zeros(0, np.int16)]
+    for table in published(["kind", "name", "split"]):
+        own = table.filter(pc.equal(table["kind"], kind))
+        high, low = codes_of(own["name"].cast(pa.large_binary()).to_pylist())
+        side = pc.index_in(own["split"], pa.array(names, pa.string()))
+        highs.append(high)
+        lows.append(low)
+        sides.append(side.fill_null(-1).to_numpy().astype(np.int16))
+    high = np.concatenate(highs)
+    highs.clear()  # one column at a time: all of them twice would be much
+    order = np.argsort(high, kind="stable").astype(np.int32)
+    high = high[order]
+    low = np.concatenate(lows)
+    lows.clear()
+    return high, low[order], np.concatenate(sides)[order]
+
+
+def components_of(nodes: Nodes, split: Sides, kept: Bools) -> Numbers:
     """The component of each row: rows that share a node without a split are in one; -1: all of a
     row's nodes have a split."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    new = np.where((nodes.of_row >= 0) & (split[nodes.of_row] < 0) & kept, nodes.of_row, -1)
-    ends = [(new[a], new[b]) for a, b in ((0, 1), (1, 2), (0, 2))]
-    one, other = (
-        np.concatenate([pair[end][(pair[0] >= 0) & (pair[1] >= 0)] for pair in ends])
-        for end in (0, 1)
-    )
-    count = len(nodes.kind)
-    graph = coo_array((np.ones(len(one), bool), (one, other)), (count, count))
-    _, component = connected_components(graph, directed=False)
-    any_new = new.max(axis=0, initial=-1)
-    found: Ints = np.where(any_new >= 0, component[any_new], -1).astype(np.int64)
-    return found
+    # A node of one row connects nothing: only the others are in the graph.
+    times = np.zeros(len(split), np.int32)
+    new = nodes.of_row.copy()
+    for row in new:
+        row[(np.append(split, np.int16(0))[row] >= 0) | ~kept] = -1
+        times += np.bincount(row[row >= 0], minlength=len(split)).astype(np.int32)
+    alone = new.max(axis=0, initial=-1)
+    place = np.append(np.where(times > 1, np.cumsum(times > 1, dtype=np.int32) - 1, -1), -1)
+    count = int((times > 1).sum())
+    held = new
+    for row in held:
+        row[:] = place[row]
+    del times, place
+    edges = [np.zeros(0, np.int64)]
+    for a, b in ((0, 1), (1, 2), (0, 2)):
+        both = (held[a] >= 0) & (held[b] >= 0)
+        code = np.sort(held[a][both].astype(np.int64) << 32 | held[b][both])
+        edges.append(code[np.r_[True, code[1:] != code[:-1]][: len(code)]])
+    one, other = (np.concatenate(edges) >> shift & 0xFFFFFFFF for shift in (32, 0))
+    graph = coo_array((np.ones(len(one), np.int8), (one, other)), (count, count))
+    groups, component = connected_components(graph, directed=False)
+    component = np.append(component, 0)  # of -1
+    last = held.max(axis=0, initial=-1)
+    found: Numbers = np.where(alone >= 0, component[last], -1)
+    single = (last < 0) & (alone >= 0)
+    found[single] = groups + np.arange(int(single.sum()))
+    return found.astype(np.int32)
 
 
-def agreed(component: Ints, split: Ints, count: int) -> tuple[Ints, Bools]:
+def agreed(component: Numbers, split: Sides, count: int) -> tuple[Sides, Bools]:
     """The split that the rows of each component have (-1: none), and whether they differ."""
     has = (component >= 0) & (split >= 0)
-    most, least = np.full(count + 1, -1, np.int64), np.full(count + 1, np.iinfo(np.int64).max)
+    most, least = np.full(count + 1, -1, np.int16), np.full(count + 1, np.iinfo(np.int16).max)
     np.maximum.at(most, component[has], split[has])
     np.minimum.at(least, component[has], split[has])
     return most, most > least

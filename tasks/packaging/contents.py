@@ -19,7 +19,7 @@ from tasks.dataset.proved import Proved
 from tasks.errors import RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import selection, shard_decisions, speakers
+from tasks.packaging import seeded, selecting, selection, shard_decisions, speakers
 from tasks.packaging.shard_decisions import ShardDecisions
 from tasks.schema import LEDGER
 from tasks.storage import tables
@@ -55,8 +55,8 @@ def decide(
     newest = versions.newest(job.out)
     passed = speakers.in_rows(job, passed, [each.voices for each in decided.values()], newest)
     rest = passed.filter(pc.invert(_among(passed["id"], verdicts)))
-    selected = selection.select(job, rest, newest)
-    verdicts = {**verdicts, **selected.verdicts}
+    chosen, selected, more, split_table = _selected(job, rest, newest)
+    verdicts = {**verdicts, **more}
     rejected = passed.filter(_among(passed["id"], verdicts))
     overlapping = outcomes.overlapping(_ledger(decided))
     again = rejected["work_shard"].filter(pc.is_in(rejected["recording"], overlapping))
@@ -67,14 +67,42 @@ def decide(
     ledger = ledger.take(pc.sort_indices(ledger, sort_keys=by))
     utterances = [each.utterances for each in decided.values()]
     return Contents(
-        selected.rows,
+        chosen,
         ledger,
         outcomes.enter(_stacked(decisions.schema_of(job), utterances), "id", verdicts),
         frozen,
-        selected.splits,
+        split_table,
         selected.lists,
         [shard for shard, each in decided.items() if _has_changed(each.ledger)],
     )
+
+
+def _selected(
+    job: Job, rows: pa.Table, newest: Path | None
+) -> tuple[pa.Table, selection.Selection, Verdicts, pa.Table | None]:
+    """The rows to package, with their splits; verdicts on the others; and `splits.parquet`."""
+    with selecting.Clips(job.package) as clips:
+        keys = seeded.keys(str(job.package.seed), rows["id"].to_pylist())
+        clips.add(rows, selection.Known(job, newest).among(keys))
+        clips.finish()
+        found = selection.select(job, clips, newest)
+        parts = None if found.splits is None else [*found.splits()]
+    chosen = rows.take(found.rows)
+    split = pa.array(found.names).take(pa.array(found.split))
+    at = rows.column_names.index("split")
+    chosen = chosen.set_column(at, rows.schema.field("split"), split)
+    verdicts = _verdicts(rows, found.rejected)
+    return chosen, found, verdicts, None if parts is None else pa.concat_tables(parts)
+
+
+def _verdicts(rows: pa.Table, rejected: pa.Table) -> Verdicts:
+    """Rejections (REJECTED) by id."""
+    ids = rows["id"].take(rejected["at"]).to_pylist()
+    told = zip(ids, rejected.drop_columns(["at"]).to_pylist(), strict=True)
+    return {
+        key: Outcome("dropped", "package", **{**why, "detail": why["detail"] or ""})
+        for key, why in told
+    }
 
 
 def corpus_verdicts(job: Job, shards: Sequence[str]) -> Verdicts:
@@ -101,12 +129,7 @@ def _corpus_wide(job: Job, heard: pa.Table) -> tuple[Verdicts, JsonObject]:
         return found
 
     found, frozen = judging.judge(job, lambda names: [heard.select(names)], published, frozen)
-    ids = heard["id"].take(found["at"]).to_pylist()
-    rejections = zip(ids, found.drop_columns(["at"]).to_pylist(), strict=True)
-    return {
-        key: Outcome("dropped", "package", **{**why, "detail": why["detail"] or ""})
-        for key, why in rejections
-    }, frozen
+    return _verdicts(heard, found), frozen
 
 
 def _stacked(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:

@@ -44,6 +44,7 @@ from tasks.schema import LEDGER
 FORMAT = 2  # of these files
 AT_ONCE = 8  # shards of a group
 SLICES = 64  # of a ledger
+SMALL = 1 << 18  # bytes of a table
 LIST = "groups.json"
 #: Columns of a row that are not part of its content: where it lies, and its split.
 PLACES = (*(n for n, _ in (*SOURCE_COLUMNS, *BESIDE_COLUMNS)), *LAYOUT_COLUMNS, "split")
@@ -97,10 +98,13 @@ class Group:
         data = pa.py_buffer(self.data(name))
         if name.endswith(".parquet"):
             return pq.read_table(pa.BufferReader(data), columns=columns)
+        held = pa.ipc.open_file(data)
         if columns is None:
-            return pa.ipc.open_file(data).read_all()
-        names = pa.ipc.open_file(data).schema.names
+            return held.read_all()
+        names = held.schema.names
         fields = [at for at, each in enumerate(names) if each in set(columns)]
+        if len(data) < SMALL:  # to open it once more would take longer than to read it
+            return held.read_all().select(fields)
         return pa.ipc.open_file(
             data, options=pa.ipc.IpcReadOptions(included_fields=fields)
         ).read_all()

@@ -31,7 +31,7 @@ from tasks import storage
 from tasks.dataset import versions
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import accounts, decided, ledger_notes, ledger_rows, parts, whole
+from tasks.packaging import accounts, decided, judgements, ledger_notes, ledger_rows, parts
 from tasks.packaging.accounts import KEY
 from tasks.packaging.decided import Group
 from tasks.packaging.ledger_notes import FILE, Told
@@ -174,7 +174,7 @@ def _now(groups: Sequence[Group]) -> Now:
 
 def _enter_verdicts(scratch: Path, groups: Sequence[Group], now: Now) -> None:
     """Let the digests be those of the recordings with corpus-wide verdicts."""
-    with tables.arrow(scratch / whole.JUDGED) as file:
+    with tables.arrow(scratch / judgements.FILE) as file:
         held = pa.ipc.open_file(file)
         again = dict[int, pa.Table]()  # verdicts where spans overlap, by group
         count = held.num_record_batches

@@ -18,7 +18,7 @@ from tasks.dataset import proved, versions
 from tasks.dataset.proved import Proved
 from tasks.errors import RunError
 from tasks.job import Job
-from tasks.packaging import accounts, decided, ledger_notes, ledger_rows, published, whole
+from tasks.packaging import accounts, decided, judgements, ledger_notes, ledger_rows, published
 from tasks.packaging.accounts import KEY
 from tasks.packaging.decided import KEYED
 from tasks.packaging.ledger_layout import Task
@@ -55,7 +55,7 @@ def write(
             pieces = [each.filter(pc.is_in(each[KEY], wanted)) for each in pieces]
         found = pa.concat_tables([found, *pieces])
         if judged:
-            verdicts = _verdicts(scratch / whole.JUDGED, slices)
+            verdicts = _verdicts(scratch / judgements.FILE, slices)
             found = ledger_rows.judged(found, verdicts)
     written = []
     for number, task in zip(numbers, tasks, strict=True):

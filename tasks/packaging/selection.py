@@ -6,6 +6,7 @@ First the dataset weights, then the hours per speaker, then the split assignment
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,12 +15,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks import storage
-from tasks.checkpoints.utterance import Outcome
-from tasks.corpuswide import Verdicts
+from tasks.corpuswide import judging
 from tasks.dataset import versions
 from tasks.job import Job
-from tasks.packaging import published, seeded, speaker_hours, splits, weights
-from tasks.packaging.components import Bools
+from tasks.packaging import published, seeded, speaker_hours, split_allocation, splits, weights
+from tasks.packaging.components import Bools, Numbers, Sides, speakers_in
+from tasks.packaging.selecting import Clips
 from tasks.settings import split_lists
 from tasks.settings.portions import REST
 
@@ -27,9 +28,11 @@ log = logging.getLogger("uttermill")
 
 
 class Selection(NamedTuple):
-    rows: pa.Table  # to package, with their `split`
-    verdicts: Verdicts  # on the others
-    splits: pa.Table | None  # `splits.parquet`, if splits are asked for
+    rows: Numbers  # clips to package, in the order of ids
+    split: Sides  # of each of them, index of `names`
+    names: list[str]
+    rejected: pa.Table  # REJECTED, of the others
+    splits: Callable[[], Iterator[pa.Table]] | None  # parts of `splits.parquet`, if asked for
     lists: dict[str, Any]  # `split_lists` of dataset.json
 
 
@@ -45,36 +48,54 @@ def selects(job: Job) -> bool:
     return bool(package.splits or package.weights) or package.max_hours_per_speaker is not None
 
 
-def select(job: Job, rows: pa.Table, newest: Path | None) -> Selection:
-    """Select from `rows` (columns of `utterances.parquet`, in the order of ids)."""
-    weights.check(job)
-    verdicts: Verdicts = {}
-    if job.package.weights:
-        draw, weight = weights.draws(job.package, rows)
-        out = draw >= weight
-        for row, key in zip(np.flatnonzero(out).tolist(), _ids(rows, out), strict=True):
-            verdicts[key] = Outcome(
-                "dropped", "package", "weight", float(draw[row]), float(weight[row])
-            )
-        rows = rows.filter(pa.array(~out))
-    rows, over = within_hours(job, rows, newest)
-    for each in over:
-        no = each["speaker_hours"], job.package.max_hours_per_speaker
-        verdicts[each["id"]] = Outcome("dropped", "package", "speaker_hours", *no)
-    if not job.package.splits:
+def select(job: Job, clips: Clips, newest: Path | None) -> Selection:
+    """Select among clips; while these are open."""
+    package = job.package
+    rows = clips.order
+    rejected = [clips.rejected]
+    if package.max_hours_per_speaker is not None:
+        most = package.max_hours_per_speaker
+        out, hours = speaker_hours.over(
+            clips.names[0].numbered(rows).number,
+            clips.turn[rows],
+            clips.length[rows],
+            clips.published[rows],
+            most,
+        )
+        limit = np.full(int(out.sum()), most)
+        rejected.append(
+            judging.rejected(clips.number[rows[out]], "speaker_hours", hours[out], limit)
+        )
+        rows = rows[~out]
+    if not package.splits:
         warn_of_lost_splits(newest)
-        return Selection(rows, verdicts, None, {})
-    before = splits.published(None if job.package.resplit else newest)
-    assigned = splits.assign(job.package, rows, before)
+        split = np.zeros(len(rows), np.int16)
+        return Selection(clips.number[rows], split, [REST], pa.concat_tables(rejected), None, {})
+    before = splits.published(None if package.resplit else newest)
+    assigned = splits.assign(package, clips, rows, before)
     for note in assigned.notes:
         log.warning("%s", note)
-    out = assigned.split < 0
-    for row, key in zip(np.flatnonzero(out).tolist(), _ids(rows, out), strict=True):
-        verdicts[key] = Outcome("dropped", "package", "split_conflict", detail=assigned.joins[row])
-    rows = rows.filter(pa.array(~out))
-    found = pa.array(assigned.names).take(pa.array(assigned.split[~out]))
-    rows = rows.set_column(rows.column_names.index("split"), rows.schema.field("split"), found)
-    return Selection(rows, verdicts, assigned.table, assigned.lists)
+    no = clips.number[rows[assigned.joining]]
+    rejected.append(judging.rejected(no, "split_conflict", details=assigned.joins))
+    kept = assigned.split >= 0
+    names, split = _in_use(assigned.names, assigned.split[kept])
+    return Selection(
+        clips.number[rows[kept]],
+        split,
+        names,
+        pa.concat_tables(rejected),
+        assigned.table,
+        assigned.lists,
+    )
+
+
+def _in_use(names: list[str], split: Sides) -> tuple[list[str], Sides]:
+    """The splits that there are, in the order in which they come first; and those of the clips."""
+    used, first = np.unique(split, return_index=True)
+    used = used[np.argsort(first)]
+    place = np.zeros(len(names), np.int16)
+    place[used] = np.arange(len(used))
+    return [names[number] for number in used.tolist()] or [REST], place[split]
 
 
 def within_hours(
@@ -85,8 +106,12 @@ def within_hours(
     most = job.package.max_hours_per_speaker
     if most is None:
         return rows, []
-    there = published_among(job, rows["id"], newest)
-    out, hours = speaker_hours.over(rows, there, most, job.package.seed)
+    speaker = speakers_in(rows).combine_chunks().dictionary_encode().indices.fill_null(-1)
+    ids = rows["id"].to_pylist()
+    there = Known(job, newest).among(seeded.keys(str(job.package.seed), ids))
+    length = split_allocation.microseconds(rows)
+    turns = speaker_hours.turns(job.package.seed, ids)
+    out, hours = speaker_hours.over(speaker.to_numpy(), turns, length, there, most)
     over = rows.append_column("speaker_hours", pa.array(hours)).filter(pa.array(out))
     return rows.filter(pa.array(~out)), over.to_pylist()
 
@@ -106,18 +131,6 @@ class Known:
         """Which of these hashes are (`seeded.keys`); bool [keys]."""
         found: Bools = seeded.places_of(keys[:, 0], keys[:, 1], self._high, self._low) >= 0
         return found
-
-
-def published_among(job: Job, ids: pa.ChunkedArray, newest: Path | None) -> Bools:
-    """Whether each utterance is in the newest version."""
-    if newest is None:
-        return np.zeros(len(ids), bool)
-    return Known(job, newest).among(seeded.keys(str(job.package.seed), ids.to_pylist()))
-
-
-def _ids(rows: pa.Table, which: Bools) -> list[str]:
-    ids: list[str] = rows["id"].filter(pa.array(which)).to_pylist()
-    return ids
 
 
 def warn_of_lost_splits(newest: Path | None) -> None:

@@ -31,7 +31,6 @@ def link(job: Job, staging: Path, part: int) -> list[int]:
     newest = versions.newest(job.out)
     known = published.guards(job.out, newest) if newest else {}
     for index, shard in enumerate(plan.shards_of(staging, part)):
-        _remove_leftovers(staging, shard)
         if not shard.unchanged or not _linked(staging, shard, newest, known):
             left.append(plan.number_of(part, index))
     return left

@@ -9,26 +9,33 @@ Clips of nobody in particular are not counted.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.packaging import components, seeded, split_allocation
+from tasks.packaging import seeded, split_allocation
 
 HOUR = split_allocation.HOUR  # µs
 
 
+def turns(seed: int, ids: Iterable[str]) -> NDArray[np.uint64]:
+    """The draw of each clip."""
+    return seeded.draws(f"{seed}:speaker_hours", ids)
+
+
 def over(
-    rows: pa.Table, published: NDArray[np.bool_], most: float, seed: int
+    speaker: NDArray[np.int32],
+    turn: NDArray[np.uint64],
+    length: NDArray[np.int64],
+    published: NDArray[np.bool_],
+    most: float,
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Which rows (columns id, dataset, recording, speaker, sha256, num_samples, sample_rate) do not
-    fit into `most` hours of their speaker; and the speaker's hours up to the end of each."""
-    speaker = components.nodes_of(rows).of_row[0]
-    draw = seeded.draws(f"{seed}:speaker_hours", rows["id"].to_pylist())
-    length = split_allocation.microseconds(rows)
-    order = np.lexsort((draw, ~published, speaker))
+    """Which clips do not fit into `most` hours of their speakers, by number (-1: nobody), their
+    lengths in µs; and the speaker's hours up to the end of each."""
+    order = np.lexsort((turn, ~published, speaker))
     summed = np.cumsum(length[order])
-    first = np.r_[True, np.diff(speaker[order]) != 0]
+    first = np.r_[True, np.diff(speaker[order]) != 0][: len(order)]
     before = np.maximum.accumulate(np.where(first, summed - length[order], 0))
     hours = np.empty(len(order))
     hours[order] = (summed - before) / HOUR

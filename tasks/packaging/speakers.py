@@ -92,9 +92,9 @@ def called(rows: pa.Table, names: pa.Array | pa.ChunkedArray) -> pa.Table:
     return rows.set_column(at, rows.schema.field("speaker"), both)
 
 
-def names_of(numbers: Numbers, names: list[str]) -> pa.Array:
+def names_of(numbers: Numbers, names: pa.StringArray) -> pa.StringArray:
     """Names by number; null where that is -1."""
-    return pa.array(names, pa.string()).take(pa.array(numbers, mask=numbers < 0))
+    return names.take(pa.array(numbers, mask=numbers < 0))
 
 
 def content(codes: Codes, numbers: Numbers, names: list[str]) -> Codes:
@@ -108,4 +108,6 @@ def in_rows(job: Job, rows: pa.Table, voices: Iterable[pa.Table], newest: Path |
     """Rows of few shards with the names of their speakers."""
     held = [*voices]
     found = link(job, lambda: held, newest)
-    return rows if found is None else called(rows, names_of(found.of(voices_of(rows)), found.names))
+    if found is None:
+        return rows
+    return called(rows, names_of(found.of(voices_of(rows)), pa.array(found.names, pa.string())))

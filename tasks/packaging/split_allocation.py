@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from tasks.corpuswide.ordering import Order
 from tasks.packaging import seeded
-from tasks.packaging.components import KINDS, Bools, Ints, Nodes
+from tasks.packaging.components import KINDS, Bools, Ints, Nodes, Numbers, Sides
 from tasks.settings import PackageSettings, Split
 
 HOUR = 3_600_000_000  # µs
+BATCH = 1 << 18  # names that are looked at together
 
 
 def microseconds(rows: pa.Table) -> Ints:
@@ -33,41 +34,52 @@ def targets(settings: PackageSettings, names: list[str], total: int) -> Ints:
     return found
 
 
-def order(seed: int, nodes: Nodes, component: Ints, free: Bools) -> Ints:
+def order(seed: int, nodes: Nodes, component: Numbers, free: Bools) -> Ints:
     """The order in which new components are allocated, as positions in their sorted numbers: by a
     hash of the first name in each. `component` is that of each row, `free` marks rows of new ones.
     """
-    named = [nodes.of_row[kind][free] for kind in (0, 1)]
-    node = np.concatenate(named)
-    owner = np.concatenate([component[free]] * len(named))[node >= 0]
-    node = node[node >= 0]
-    used, first = np.unique(node, return_index=True)
-    owner = owner[first]
-    by_name = pc.sort_indices(nodes.name.take(used)).to_numpy().astype(np.int64)
-    by_name = by_name[np.argsort(nodes.kind[used][by_name], kind="stable")]
-    _, at = np.unique(owner[by_name], return_index=True)  # the first name of each component
-    chosen = used[by_name[at]]
-    names = [
-        f"{KINDS[kind]} {name}"
-        for kind, name in zip(nodes.kind[chosen], nodes.name.take(chosen).to_pylist(), strict=True)
-    ]
-    draw = seeded.draws(f"{seed}:split", names)
-    tie = np.empty(len(at), np.int64)
-    tie[np.argsort(at)] = np.arange(len(at))
-    found: Ints = np.lexsort((tie, draw))
+    count = len(np.unique(component[free]))
+    first = np.full(int(component.max(initial=-1)) + 1, -1, np.int32)  # the node of that name
+    for kind in (1, 0):  # names of speakers come before those of recordings
+        has = free & (nodes.of_row[kind] >= 0)
+        node = nodes.of_row[kind][has]
+        there = np.zeros(len(nodes.kind), bool)
+        there[node] = True
+        used = np.flatnonzero(there)
+        with Order() as names:
+            for at in range(0, len(used), BATCH):
+                names.add(nodes.called(used[at : at + BATCH]))
+            by_name = used[names.numbers()]
+        rank = np.zeros(len(there), np.int32)
+        rank[by_name] = np.arange(len(used), dtype=np.int32)
+        least = np.full(len(first), len(used), np.int32)
+        np.minimum.at(least, component[has], rank[node])
+        named = least < len(used)
+        first[named] = by_name[least[named]]
+        del has, node, there, rank, least
+    chosen = first[first >= 0]
+    draw = np.empty(count, np.uint64)
+    by_kind = np.argsort(chosen, kind="stable")  # nodes of a kind stand together
+    for portion in np.array_split(by_kind, max(-(-count // BATCH), 1)):
+        for kind in np.unique(nodes.kind[chosen[portion]]).tolist():
+            some = portion[nodes.kind[chosen[portion]] == kind]
+            names_of = (f"{KINDS[kind]} {name}" for name in nodes.called(chosen[some]).to_pylist())
+            draw[some] = seeded.draws(f"{seed}:split", names_of)
+    found: Ints = np.argsort(draw, kind="stable")
     return found
 
 
-def allocate(sizes: Ints, lacking: Ints, hours: Ints, train: int) -> Ints:
+def allocate(sizes: Ints, lacking: Ints, hours: Ints, train: int) -> Sides:
     """The split of each new component, in the order given; sizes and hours in µs.
 
     `lacking` [splits] is what each split lacks, `hours` what it has; what train lacks is ignored.
     """
-    found = np.full(len(sizes), train, np.int64)
+    found = np.full(len(sizes), train, np.int16)
     left = {split: int(lack) for split, lack in enumerate(lacking) if lack > 0 and split != train}
     rest = int(hours[train] + sizes.sum())
     smallest = int(sizes.min(initial=0))
-    for at, size in enumerate(sizes.tolist()):
+    for at in range(len(sizes)):
+        size = int(sizes[at])
         room = max(left.values(), default=-1)
         if room < smallest:
             break

@@ -11,71 +11,107 @@ import pyarrow.compute as pc
 from tasks.errors import RunError
 from tasks.json_types import JsonObject
 from tasks.packaging import components
-from tasks.packaging.components import Bools, Ints
+from tasks.packaging.components import Bools, Numbers, Sides
 from tasks.settings import PackageSettings, split_lists
 from tasks.settings.split_lists import SplitList
 
 
 class Matches(NamedTuple):
-    split: Ints  # of each row, by number; -1: no list names it
+    split: Sides  # of each row, by number; -1: no list names it
     described: JsonObject  # `split_lists` of dataset.json
     notes: list[str]  # for people
 
 
-def match(settings: PackageSettings, rows: pa.Table, names: list[str]) -> Matches:
-    """The rows that the lists name. RunError if two lists name the same clip."""
-    split = np.full(rows.num_rows, -1, np.int64)
+class Listed:
+    """A list, and the clips that it names."""
+
+    def __init__(self, named: SplitList) -> None:
+        self.named = named
+        self._names = pa.array(named.names, pa.string())
+        self._hits = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+        self._told: dict[int, str] = {}
+
+    def add(self, first: int, rows: pa.Table) -> None:
+        """Clips (columns id, recording, source_id, dataset, speaker) from number `first` on."""
+        columns = [rows[name] for name in ("id", "recording", "source_id", "speaker")]
+        columns.append(pc.binary_join_element_wise(rows["dataset"], rows["speaker"], "/"))
+        for column in columns:
+            at = pc.index_in(column, self._names)
+            hit = np.flatnonzero(at.is_valid().to_numpy())
+            if len(hit):
+                self._hits.append((first + hit, at.drop_null().to_numpy().astype(np.int64)))
+                told = rows.select(["id", "recording"]).take(hit).to_pylist()
+                names = (f"{row['id']} ({row['recording']})" for row in told)
+                self._told.update(zip((first + hit).tolist(), names, strict=True))
+
+    def hits(self, rows: Bools) -> tuple[Bools, list[str]]:
+        """Which of these clips it names, and which of its names are of none of them."""
+        clip, name = (np.concatenate(column) for column in zip(*self._hits, strict=True))
+        good = rows[clip]
+        hit = np.zeros(len(rows), bool)
+        hit[clip[good]] = True
+        met = pc.is_in(self._names, self._names.take(np.unique(name[good])))
+        return hit, self._names.filter(pc.invert(met)).to_pylist()
+
+    def tells(self, clip: int) -> str | None:
+        """Id and recording of a clip that it names."""
+        return self._told.get(clip)
+
+
+def read(settings: PackageSettings) -> list[Listed]:
+    return [Listed(each) for each in split_lists.read(settings)]
+
+
+def match(listed: list[Listed], rows: Numbers, count: int, names: list[str]) -> Matches:
+    """The clips that the lists name, of those of these numbers among `count`. RunError if two lists
+    name the same clip."""
+    split = np.full(len(rows), -1, np.int16)
     described, notes = {}, []
-    for each in split_lists.read(settings):
-        hit, unmatched = _match(each, rows)
+    among = np.zeros(count, bool)
+    among[rows] = True
+    for each in listed:
+        found, unmatched = each.hits(among)
+        hit = found[rows]
         both = hit & (split >= 0)
+        named = each.named
         if both.any():
-            raise RunError(_two_lists(rows, int(np.argmax(both)), each.split))
-        split[hit] = names.index(each.split)
-        described[each.split] = {
-            "sha256": each.sha256,
-            "names": len(each.names),
+            raise RunError(_two_lists(listed, int(rows[np.argmax(both)]), named.split))
+        split[hit] = names.index(named.split)
+        described[named.split] = {
+            "sha256": named.sha256,
+            "names": len(named.names),
             "unmatched": len(unmatched),
             "unmatched_first": unmatched[:20],
         }
         if unmatched:
             notes.append(
-                f"package.splits.{each.split}.list: {len(unmatched)} of {len(each.names)} names"
+                f"package.splits.{named.split}.list: {len(unmatched)} of {len(named.names)} names"
                 f" match no packaged clip: {', '.join(unmatched[:5])}"
             )
     return Matches(split, described, notes)
 
 
-def _match(named: SplitList, rows: pa.Table) -> tuple[Bools, list[str]]:
-    """Which rows (columns id, recording, source_id, dataset, speaker) a list names, and which of
-    its names match none of them."""
-    names = pa.array(named.names, pa.string())
-    hit = np.zeros(rows.num_rows, bool)
-    met = np.zeros(len(names), bool)
-    columns = [rows[name] for name in ("id", "recording", "source_id", "speaker")]
-    columns.append(pc.binary_join_element_wise(rows["dataset"], rows["speaker"], "/"))
-    for column in columns:
-        hit |= pc.is_in(column, names).to_numpy()
-        met |= pc.is_in(names, pc.unique(column)).to_numpy(zero_copy_only=False)
-    return hit, names.filter(pa.array(~met)).to_pylist()
-
-
 def extend(
-    rows: pa.Table, component: Ints, matched: Ints, of_component: Ints, names: list[str]
-) -> Ints:
+    listed: list[Listed],
+    rows: Numbers,
+    component: Numbers,
+    matched: Sides,
+    of_component: Sides,
+    names: list[str],
+) -> Sides:
     """The split of each component, with those that the `matched` rows give. RunError if two lists
     name clips of one component."""
     by_list, torn = components.agreed(component, matched, len(of_component) - 1)
     if torn.any():
         row = int(np.argmax((component >= 0) & torn[component] & (matched >= 0)))
-        raise RunError(_two_lists(rows, row, names[matched[row]]))
+        raise RunError(_two_lists(listed, int(rows[row]), names[matched[row]]))
     return np.where(by_list >= 0, by_list, of_component)
 
 
-def _two_lists(rows: pa.Table, row: int, split: str) -> str:
-    found = rows.select(["id", "recording"]).slice(row, 1).to_pylist()[0]
+def _two_lists(listed: list[Listed], clip: int, split: str) -> str:
+    told = next(filter(None, (each.tells(clip) for each in listed)), "a clip")
     return (
-        f"package.splits: the list of {split} names {found['id']} ({found['recording']}), and "
+        f"package.splits: the list of {split} names {told}, and "
         "another split's list names something of the same recording, speaker or samples: these are "
         "never separated; remove one of them"
     )

@@ -26,7 +26,7 @@ The result does not depend on the order of the rows; memory and time grow with n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,9 +38,11 @@ from tasks import storage
 from tasks.dataset.proved import Proved
 from tasks.errors import RunError
 from tasks.json_types import JsonObject
-from tasks.packaging import components, split_allocation, split_by_list
-from tasks.packaging.components import KINDS, Ints
-from tasks.packaging.split_allocation import HOUR
+from tasks.packaging import components, selecting, split_allocation, split_by_list
+from tasks.packaging.components import AT_ONCE, KINDS, Bools, Ints, Numbers, Published, Sides
+from tasks.packaging.names import Names
+from tasks.packaging.selecting import Clips
+from tasks.packaging.split_allocation import BATCH, HOUR
 from tasks.schema import SPLITS
 from tasks.settings import PackageSettings, Split
 from tasks.settings.portions import REST
@@ -50,55 +52,79 @@ FILE = "splits.parquet"
 
 
 class SplitAssignment(NamedTuple):
-    """The split of each row, and what follows from it."""
+    """The split of each clip, and what follows from it."""
 
     names: list[str]
-    split: Ints  # of each row, index of `names`; -1: it would join two splits
-    joins: dict[int, str]  # what such a row would join, in words
-    table: pa.Table  # SPLITS: the next `splits.parquet`
+    split: Sides  # of each clip, index of `names`; -1: it would join two splits
+    joining: Ints  # such clips, as indices,
+    joins: pa.DictionaryArray  # and what each would join, in words
+    table: Callable[[], Iterator[pa.Table]]  # parts (SPLITS) of the next `splits.parquet`
     lists: JsonObject  # `split_lists` of dataset.json
     notes: list[str]  # for people, one sentence each
 
 
-def published(version: Path | None) -> pa.Table:
-    """`splits.parquet` of a version; empty if it was published without splits. RunError where it
-    is damaged."""
+def published(version: Path | None) -> Published:
+    """The parts of `splits.parquet` of a version; none if it was published without splits. RunError
+    where it is damaged."""
     if version is None or not storage.exists(version / FILE):
-        return SPLITS.empty_table()
-    return tables.read(version / FILE, opened=Proved(version))
+        return lambda columns: [SPLITS.empty_table().select(columns)]
+    return stored(version / FILE, Proved(version))
 
 
-def assign(settings: PackageSettings, rows: pa.Table, before: pa.Table) -> SplitAssignment:
-    """Assign all rows (columns id, dataset, recording, source_id, speaker, sha256, num_samples,
-    sample_rate). `before` is the `splits.parquet` to continue.
+def stored(path: Path, opened: tables.Opened = tables.arrow) -> Published:
+    """The parts of such a file; `opened` opens it."""
+
+    def parts(columns: list[str]) -> Iterator[pa.Table]:
+        found = tables.batches(path, columns, opened=opened)
+        return (pa.Table.from_batches([batch]).select(columns) for batch in found)
+
+    return parts
+
+
+def assign(
+    settings: PackageSettings, clips: Clips, rows: Numbers, before: Published
+) -> SplitAssignment:
+    """Assign clips of these numbers, in the order of ids. `before`: the `splits.parquet` to
+    continue.
 
     RunError if two lists name clips that belong together, or leave nothing for train.
     """
-    names = sorted({REST, *settings.splits, *pc.unique(before["split"]).to_pylist()})
-    nodes = components.nodes_of(rows)
+    known = {name for part in before(["split"]) for name in pc.unique(part["split"]).to_pylist()}
+    names = sorted({REST, *settings.splits, *known})
+    nodes = components.nodes_of(clips.names, rows)
     of_node = components.published_splits(nodes, before, names)
-    direct = np.where(nodes.of_row >= 0, of_node[nodes.of_row], -1)  # by each of a row's nodes
-    most = direct.max(axis=0, initial=-1)
-    least = np.where(direct >= 0, direct, len(names)).min(axis=0, initial=len(names))
+    nowhere = np.int16(-1)
+    most = np.full(len(rows), -1, np.int16)
+    least = np.full(len(rows), len(names), np.int16)
+    for kind in range(len(KINDS)):
+        side = _side(nodes, of_node, kind)
+        np.maximum(most, side, out=most)
+        np.minimum(least, np.where(side >= 0, side, np.int16(len(names))), out=least)
     joining = most > least
+    del least
 
     component = components.components_of(nodes, of_node, ~joining)
     count = int(component.max(initial=-1)) + 1
     of_component, torn = components.agreed(component, most, count)
     bridge = (component >= 0) & torn[component]
     kept = ~(joining | bridge)
-    length = split_allocation.microseconds(rows)
-    matches = split_by_list.match(settings, rows, names)
+    length = clips.length[rows]
+    matches = split_by_list.match(clips.listed, rows, len(clips), names)
     free = kept & (component >= 0) & (of_component[component] < 0)
-    matched = np.where(free, matches.split, -1)
-    of_component = split_by_list.extend(rows, component, matched, of_component, names)
+    matched = np.where(free, matches.split, nowhere)
+    of_component = split_by_list.extend(clips.listed, rows, component, matched, of_component, names)
     by_list = free & (of_component[component] >= 0)
     free &= ~by_list
 
-    known = np.where(component >= 0, of_component[component], most)
-    hours = np.bincount(known[kept & ~free], length[kept & ~free], len(names)).astype(np.int64)
-    new = np.unique(component[free])
-    sizes = np.bincount(component[free], length[free], count)[new].astype(np.int64)
+    settled = np.where(component >= 0, of_component[component], most)
+    hours = _summed(np.where(kept & ~free, settled, nowhere), length, len(names))
+    del settled, matched
+    fresh = np.where(free, component, np.int32(-1))
+    sizes = _summed(fresh, length, count)
+    new = np.unique(fresh)
+    new = new[new >= 0]
+    sizes = sizes[new]
+    del fresh
     train = names.index(REST)
     targets = split_allocation.targets(settings, names, int(length[kept].sum()))
     order = split_allocation.order(settings.seed, nodes, component, free)
@@ -114,31 +140,62 @@ def assign(settings: PackageSettings, rows: pa.Table, before: pa.Table) -> Split
             "train: clips of a speaker or of a recording are never separated"
         )
     notes = matches.notes + _notes(settings, names, split, length, matches.split, targets)
-    table = _table(nodes, of_node, split, before, names)
-    joins = {int(row): _joined(direct[:, row], names) for row in np.flatnonzero(joining)}
-    joins |= dict.fromkeys(np.flatnonzero(bridge).tolist(), "joins clips of two splits")
-    return SplitAssignment(names, split, joins, table, matches.described, notes)
+    out = np.flatnonzero(~kept)
+    direct = np.stack([_side(nodes, of_node, kind)[out] for kind in range(len(KINDS))])
+    joins = _joins(direct, joining[out], names)
+
+    def table() -> Iterator[pa.Table]:
+        return _table(nodes, of_node, split, before, names)
+
+    return SplitAssignment(names, split, out, joins, table, matches.described, notes)
+
+
+def _side(nodes: components.Nodes, of_node: Sides, kind: int) -> Sides:
+    """The split that the node of a kind has, of each clip; -1: none."""
+    node = nodes.of_row[kind]
+    found: Sides = np.where(node >= 0, np.append(of_node, np.int16(-1))[node], np.int16(-1))
+    return found
+
+
+def _summed(group: Sides | Numbers, length: Ints, count: int) -> Ints:
+    """µs of each group, some clips at a time; those of -1 belong to none."""
+    found = np.zeros(count, np.int64)
+    for at in range(0, len(group), AT_ONCE):
+        some, lengths = group[at : at + AT_ONCE], length[at : at + AT_ONCE]
+        has = some >= 0
+        found += np.bincount(some[has], lengths[has], count).astype(np.int64)
+    return found
 
 
 def _table(
-    nodes: components.Nodes, of_node: Ints, split: Ints, before: pa.Table, names: list[str]
-) -> pa.Table:
+    nodes: components.Nodes, of_node: Sides, split: Sides, before: Published, names: list[str]
+) -> Iterator[pa.Table]:
     """`before`, and the nodes that were assigned now."""
-    now = np.full(len(of_node), -1, np.int64)
+    for part in before(SPLITS.names):
+        yield part.select(SPLITS.names).cast(SPLITS)
+    now = np.full(len(of_node), -1, np.int16)
     for row in nodes.of_row:
         has = (row >= 0) & (split >= 0)
         now[row[has]] = split[has]
     new = np.flatnonzero((of_node < 0) & (now >= 0))
-    kinds = pa.DictionaryArray.from_arrays(pa.array(nodes.kind[new]), pa.array(KINDS))
-    splits = pa.DictionaryArray.from_arrays(pa.array(now[new]), pa.array(names))
-    added = pa.table(
-        [kinds.cast(pa.string()), nodes.name.take(new), splits.cast(pa.string())], schema=SPLITS
-    )
-    whole = pa.concat_tables([before.select(SPLITS.names).cast(SPLITS), added])
-    return whole.combine_chunks()
+    for number, kind in enumerate(KINDS):
+        own = new[nodes.kind[new] == number]
+        for at in range(0, len(own), BATCH):
+            some = own[at : at + BATCH]
+            sides = pa.DictionaryArray.from_arrays(pa.array(now[some]), pa.array(names))
+            columns = [pa.array([kind] * len(some)), nodes.called(some), sides]
+            yield pa.table(columns, SPLITS.names).cast(SPLITS)
 
 
-def _joined(direct: Ints, names: list[str]) -> str:
+def _joins(direct: Sides, joining: Bools, names: list[str]) -> pa.DictionaryArray:
+    """What each of some clips would join, in words."""
+    kinds, at = np.unique(direct, axis=1, return_inverse=True)
+    words = [*(_joined(column, names) for column in kinds.T), "joins clips of two splits"]
+    codes = np.where(joining, at.reshape(-1), len(words) - 1)
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(words))
+
+
+def _joined(direct: Sides, names: list[str]) -> str:
     parts = [f"{kind} in {names[s]}" for kind, s in zip(KINDS, direct, strict=True) if s >= 0]
     return f"would join two splits: {', '.join(parts)}"
 
@@ -146,9 +203,9 @@ def _joined(direct: Ints, names: list[str]) -> str:
 def _notes(
     settings: PackageSettings,
     names: list[str],
-    split: Ints,
+    split: Sides,
     length: Ints,
-    listed: Ints,
+    listed: Sides,
     targets: Ints,
 ) -> list[str]:
     notes = []
@@ -159,7 +216,7 @@ def _notes(
             f"package.splits.{names[number]}.list: {count} of the clips it names are in another "
             "split since an earlier version, and stay there; package.resplit assigns them anew"
         )
-    has = np.bincount(split[split >= 0], length[split >= 0], len(names))
+    has = _summed(split, length, len(names))
     for number, name in enumerate(names):
         share = settings.splits.get(name)
         if name == REST or share is None or (isinstance(share, Split) and share.list is not None):
@@ -173,21 +230,31 @@ def _notes(
     return notes
 
 
-def faults(rows: pa.Table, table: pa.Table) -> list[str]:
-    """Faults in the splits of a published version, for `verify`."""
+def faults(rows: Callable[[], Iterable[pa.Table]], table: Published) -> list[str]:
+    """Faults in the splits of a published version, for `verify`; `rows`: its parts (columns NODES
+    and `split`)."""
     found = []
-    nodes = components.nodes_of(rows)
-    names: Sequence[str] = sorted(
-        {*pc.unique(rows["split"]).to_pylist(), *pc.unique(table["split"]).to_pylist()}
-    )
-    split = pc.index_in(rows["split"], pa.array(names, pa.string())).to_numpy().astype(np.int64)
-    stored = components.published_splits(nodes, table, list(names))
-    for kind, row in zip(KINDS, nodes.of_row, strict=True):
-        has = row >= 0
-        _, torn = components.agreed(row, split, len(nodes.kind))
-        if torn.any():
-            name = nodes.name[int(np.argmax(torn))].as_py()
-            found.append(f"the {kind} {name} is in two splits")
-        if (stored[row[has]] != split[has]).any():
-            found.append(f"{FILE} and utterances.parquet differ in the split of a {kind}")
+    with Names() as speakers, Names() as recordings, Names() as pcm:
+        columns = (speakers, recordings, pcm)
+        names = {name for part in table(["split"]) for name in pc.unique(part["split"]).to_pylist()}
+        for part in rows():
+            names |= set(pc.unique(part["split"]).to_pylist())
+            for column, texts in zip(columns, selecting.columns_of(part), strict=True):
+                column.add(texts)
+        for column in columns:
+            column.finish()
+        sides = sorted(names)
+        coded = [pc.index_in(part["split"], pa.array(sides, pa.string())) for part in rows()]
+        empty = np.zeros(0, np.int16)
+        split = np.concatenate([empty, *(each.to_numpy().astype(np.int16) for each in coded)])
+        nodes = components.nodes_of(columns, np.arange(len(split), dtype=np.int32))
+        stored = components.published_splits(nodes, table, sides)
+        for kind, row in zip(KINDS, nodes.of_row, strict=True):
+            has = row >= 0
+            _, torn = components.agreed(row, split, len(nodes.kind))
+            if torn.any():
+                name = nodes.called(np.flatnonzero(torn)[:1])[0].as_py()
+                found.append(f"the {kind} {name} is in two splits")
+            if (stored[row[has]] != split[has]).any():
+                found.append(f"{FILE} and utterances.parquet differ in the split of a {kind}")
     return found

@@ -5,26 +5,23 @@ Which clips are packaged, and in which split, is decided here; their rows stay w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks import corpuswide, storage
-from tasks.corpuswide import Verdicts, judging, outcomes
+from tasks import storage
 from tasks.dataset import versions
 from tasks.errors import RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import accounts, decided, seeded, selection, speakers, splits
-from tasks.packaging.accounts import ACCOUNT, ACCOUNTED, KEY
+from tasks.packaging import decided, judgements, selecting, selection, speakers, splits
 from tasks.packaging.decided import VOICE, Group
 from tasks.packaging.speakers import Numbers, Speakers
-from tasks.plugins.rules import Rejection
 from tasks.schema import UTTERANCES
 from tasks.settings.portions import REST
 from tasks.storage import tables
@@ -32,29 +29,7 @@ from tasks.storage import tables
 Ints = NDArray[np.int64]
 Codes = NDArray[np.uint64]
 
-#: Verdicts that come last, with what the ledger knows their clips by.
-VERDICTS = pa.schema(
-    [
-        *outcomes.SCHEMA,
-        *((name, pa.uint64()) for name in (KEY, ACCOUNT, ACCOUNTED)),
-        ("group", pa.int32()),
-    ]
-)
-JUDGED, CHOSEN = "verdicts.arrow", "chosen.arrow"
-#: Columns of a row that splits and weights go by.
-SELECTING = (
-    "id",
-    "dataset",
-    "split",
-    "recording",
-    "source_id",
-    "speaker",
-    "sha256",
-    "num_samples",
-    "sample_rate",
-)
-
-
+CHOSEN = "chosen.arrow"
 BATCH = 1 << 20  # clips that are looked at together, where columns of all are not copied
 
 
@@ -136,42 +111,33 @@ def choose(job: Job, scratch: Path) -> JsonObject:
     groups = decided.listed(job, scratch)
     newest = versions.newest(job.out)
     linked = speakers.link(job, lambda: decided.in_order(groups, "voices.arrow"), newest)
-    found, frozen = _corpus_wide(job, groups, newest)
-    rejected = [found]
-    clips = load(groups, linked)
-    spoken = linked.names if linked else []
-    firsts = _firsts(groups)
-    place = firsts[clips.group] + clips.row
-    out = np.zeros(len(place), bool)
-    out[found["at"].to_numpy()] = True
-    out = out[place]
-    names, split = [REST], np.zeros(len(clips.high), np.int16)
-    lists: JsonObject = {}
+    rejected, frozen = judgements.corpus_wide(job, groups, newest)
+    firsts = judgements.firsts(groups)
+    split = np.zeros(firsts[-1], np.int16)  # of all rows, group by group; -1: not packaged
+    split[rejected["at"].to_numpy()] = -1
+    names, lists = [REST], dict[str, Any]()
     if selection.selects(job):
-        left = np.flatnonzero(~out)
-        rows = rows_of(groups, clips.take(left), SELECTING)
-        rows = speakers.called(rows, speakers.names_of(clips.speaker[left], spoken))
-        order = pc.sort_indices(rows["id"]).to_numpy().astype(np.int64)
-        left = left[order]
-        chosen = selection.select(job, rows.take(order).combine_chunks(), newest)
-        places, said = _found(job, clips, chosen.verdicts)
-        rejected.append(judging.rejected(place[places], said))
-        gone = np.zeros(len(clips.high), bool)
-        gone[places] = True
-        left = left[~gone[left]]
-        out |= gone
-        coded = chosen.rows["split"].combine_chunks().dictionary_encode()
-        names = coded.dictionary.to_pylist() or names
-        split[left] = coded.indices.to_numpy(zero_copy_only=False)
-        lists = chosen.lists
-        if chosen.splits is not None:
-            _save(scratch, splits.FILE, chosen.splits)
+        with selecting.Clips(job.package) as passed:
+            _add_left(job, passed, groups, split >= 0, linked, newest)
+            selected = selection.select(job, passed, newest)
+            names, lists = selected.names, selected.lists
+            if selected.splits is not None:
+                _save(scratch, splits.FILE, selected.splits())
+            left = np.flatnonzero(split >= 0)
+            split[:] = -1
+            split[left[selected.rows]] = selected.split
+            more = selected.rejected
+            at = pa.array(left[more["at"].to_numpy()])
+            rejected = pa.concat_tables([rejected, more.set_column(0, "at", at)])
+        del left, passed, selected, more, at
     else:
         selection.warn_of_lost_splits(newest)
     if linked is not None:
-        _save(scratch, speakers.FILE, linked.table)
-    judged = _save_judged(scratch, groups, firsts, pa.concat_tables(rejected))
-    _save_chosen(scratch, clips, split, ~out, names, spoken)
+        _save(scratch, speakers.FILE, linked.table.to_batches())
+    judged = judgements.save(scratch, groups, rejected)
+    del rejected
+    clips = load(groups, linked)
+    _save_chosen(scratch, clips, firsts, split, names, linked.names if linked else [])
     return {
         "frozen": frozen,
         "split_lists": lists,
@@ -180,30 +146,53 @@ def choose(job: Job, scratch: Path) -> JsonObject:
     }
 
 
-def _firsts(groups: Sequence[Group]) -> Ints:
-    """The place of each group's first row among all rows, and their number."""
-    return np.cumsum([0, *(each.facts["rows"] for each in groups)])
+def _add_left(
+    job: Job,
+    clips: selecting.Clips,
+    groups: Sequence[Group],
+    left: NDArray[np.bool_],
+    linked: Speakers | None,
+    newest: Path | None,
+) -> None:
+    """Add the clips that corpus-wide verdicts left, with who speaks in them."""
+    capped = job.package.max_hours_per_speaker is not None
+    known = selection.Known(job, newest if capped else None)
+    spoken = pa.array(linked.names if linked else [], pa.string())
+    at = 0
+    for group in groups:
+        some = left[at : at + group.facts["rows"]]
+        at += len(some)
+        rows = group.table("rows.arrow", selecting.COLUMNS).filter(pa.array(some))
+        columns = ("high", "low", *([VOICE] if linked else []))
+        digests = group.table("digests.arrow", columns).filter(pa.array(some))
+        if linked is not None:
+            names = speakers.names_of(linked.of(digests[VOICE].to_numpy()), spoken)
+            rows = speakers.called(rows, names)
+        keys = np.stack([digests["high"].to_numpy(), digests["low"].to_numpy()], 1)
+        clips.add(rows, known.among(keys))
+    clips.finish()
 
 
 def _save_chosen(
     scratch: Path,
     clips: Clips,
+    firsts: Ints,
     split: NDArray[np.int16],
-    kept: NDArray[np.bool_],
     names: list[str],
     spoken: list[str],
 ) -> None:
     fields = {name: pa.from_numpy_dtype(column.dtype) for name, column in clips._asdict().items()}
-    told = {"names": "\n".join(names), "clips": str(int(kept.sum()))}
+    told = {"names": "\n".join(names), "clips": str(int((split >= 0).sum()))}
     told["speakers"] = "\n".join(spoken)
     schema = pa.schema({**fields, "split": pa.int16()}, told)
     with (
         storage.of(scratch).writing(scratch) as home,
         tables.writing(home / CHOSEN, schema) as out,
     ):
-        for low in range(0, len(kept), BATCH):
-            some = slice(low, low + BATCH)
-            columns = [column[some][kept[some]] for column in (*clips, split)]
+        for low in range(0, len(split), BATCH):
+            some = clips.take(slice(low, low + BATCH))
+            own = split[firsts[some.group] + some.row]
+            columns = [column[own >= 0] for column in (*some, own)]
             out.write_batch(pa.record_batch([pa.array(each) for each in columns], schema=schema))
 
 
@@ -227,88 +216,16 @@ def chosen(scratch: Path) -> Chosen:
     return Chosen(Clips(**columns), split, names, spoken if spoken != [""] else [])
 
 
-def _save(scratch: Path, name: str, table: pa.Table) -> None:
+def _save(scratch: Path, name: str, parts: Iterable[pa.Table | pa.RecordBatch]) -> None:
+    found = iter(parts)
+    first = next(found)
     with (
         storage.of(scratch).writing(scratch) as home,
-        tables.writing(home / name, table.schema) as out,
+        tables.writing(home / name, first.schema) as out,
     ):
-        for batch in table.to_batches():
-            out.write_batch(batch)
-
-
-def _corpus_wide(
-    job: Job, groups: Sequence[Group], newest: Path | None
-) -> tuple[pa.Table, JsonObject]:
-    """Rejections (REJECTED) by the places of their clips among all rows, and the bounds that are
-    frozen with the next version."""
-    frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
-    if not corpuswide.takes_part(job):
-        return judging.REJECTED.empty_table(), frozen
-    keys = [np.zeros((0, 2), np.uint64)]
-    sizes = [0]
-    known = selection.Known(job, newest)
-
-    def published(ids: pa.ChunkedArray) -> NDArray[np.bool_]:
-        keys.append(seeded.keys(str(job.package.seed), ids.to_pylist()))
-        sizes.append(len(ids))
-        return known.among(keys[-1])
-
-    def parts(columns: Sequence[str]) -> Iterator[pa.Table]:
-        return (each.select(columns) for each in decided.in_order(groups, "heard.arrow", columns))
-
-    found, frozen = judging.judge(job, parts, published, frozen)
-    at = found["at"].to_numpy()
-    order = np.argsort(at, kind="stable")
-    heard, rows = np.cumsum(sizes), _firsts(groups)
-    edges = np.searchsorted(at, heard, sorter=order)
-    for number, group in enumerate(groups):
-        some = order[edges[number] : edges[number + 1]]
-        if len(some):
-            digests = group.table("digests.arrow", ("high", "low"))
-            high, low = (digests[name].to_numpy() for name in ("high", "low"))
-            by_key = np.lexsort((low, high))
-            own = keys[number + 1][at[some] - heard[number]]
-            place = seeded.places_of(own[:, 0], own[:, 1], high[by_key], low[by_key])
-            at[some] = np.where(place >= 0, rows[number] + by_key[place], -1)
-    found = found.set_column(0, "at", pa.array(at))
-    return found.filter(pc.greater_equal(found["at"], 0)), frozen
-
-
-def _found(job: Job, clips: Clips, verdicts: Verdicts) -> tuple[Ints, list[Rejection]]:
-    """Where the clips of these verdicts are, and why they are rejected."""
-    if not verdicts:
-        return np.zeros(0, np.int64), []
-    keys = seeded.keys(str(job.package.seed), verdicts)
-    at = seeded.places_of(keys[:, 0], keys[:, 1], clips.high, clips.low)
-    return at, [Rejection(o.reason, o.value, o.threshold, o.detail) for o in verdicts.values()]
-
-
-def _save_judged(
-    scratch: Path, groups: Sequence[Group], firsts: Ints, rejected: pa.Table
-) -> list[int]:
-    """Save VERDICTS from REJECTED, a batch for each group with any; returns their numbers."""
-    place = rejected["at"].to_numpy()
-    order = np.argsort(place, kind="stable")
-    edges = np.searchsorted(place, firsts, sorter=order)
-    judged = np.flatnonzero(np.diff(edges)).tolist()
-    with (
-        storage.of(scratch).writing(scratch) as home,
-        tables.writing(home / JUDGED, VERDICTS) as out,
-    ):
-        for number in judged:
-            some = order[edges[number] : edges[number + 1]]
-            rows = place[some] - firsts[number]
-            group = groups[number]
-            told = group.table("rows.arrow", ("id", "recording")).take(rows)
-            table = outcomes.of_rejected(told["id"], rejected.take(some))
-            table = table.append_column(KEY, pa.array(accounts.keys_of(told["recording"])))
-            known = group.table("digests.arrow", (ACCOUNT, ACCOUNTED)).take(rows)
-            for name in (ACCOUNT, ACCOUNTED):
-                table = table.append_column(name, known[name])
-            table = table.append_column("group", pa.array(np.full(len(some), number, np.int32)))
-            [batch] = table.cast(VERDICTS).combine_chunks().to_batches()
-            out.write_batch(batch)
-    return judged
+        for part in chain([first], found):
+            for batch in part.to_batches() if isinstance(part, pa.Table) else [part]:
+                out.write_batch(batch)
 
 
 def rows_of(
@@ -329,9 +246,10 @@ def rows_of(
     return pa.concat_tables(found).take(back)
 
 
-def tables_of(scratch: Path) -> Iterator[tuple[str, pa.Table]]:
+def tables_of(scratch: Path) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
     """`splits.parquet` and `speakers.parquet` of the next version, where they are asked for."""
     for name in (splits.FILE, speakers.FILE):
         if storage.exists(scratch / name):
             with tables.arrow(scratch / name) as file:
-                yield name, pa.ipc.open_file(file).read_all()
+                held = pa.ipc.open_file(file)
+                yield name, (held.get_batch(at) for at in range(held.num_record_batches))

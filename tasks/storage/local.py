@@ -54,8 +54,12 @@ class Local:
                 return False
         except OSError:
             return False
-        new.parent.mkdir(parents=True, exist_ok=True)
-        self.fetch(old, new)
+        try:
+            os.link(old, new)
+        except OSError:  # no folder yet, a dead worker's link, or no links here
+            new.parent.mkdir(parents=True, exist_ok=True)
+            self.detach(new)
+            self.fetch(old, new)
         return True
 
     def remove(self, path: Path) -> None:
@@ -113,7 +117,8 @@ class Local:
                 yield name, stat_guard(entry.stat(follow_symlinks=False))
 
     def temporaries(self, folder: Path) -> Iterator[Path]:
-        return folder.rglob(".*.tmp")
+        names = (name for name, _ in _walked(folder))
+        return (folder / name for name in names if is_temporary(name))
 
     @contextmanager
     def spans(self, folder: Path, wanted: Sequence[Span]) -> Iterator[ReadSpan]:
@@ -177,6 +182,12 @@ class Local:
 
     def free(self, out: Path) -> int:
         return shutil.disk_usage(out).free
+
+
+def is_temporary(name: str) -> bool:
+    """Whether this is the name of a file that is being written (`tasks.storage.atomic`)."""
+    last = name.rpartition("/")[2]
+    return last.startswith(".") and last.endswith(".tmp")
 
 
 def stat_guard(status: os.stat_result) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -26,6 +26,29 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchFileWriter]
     """An Arrow file in a local folder, whose record batches are read one by one."""
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as out:
         yield out
+
+
+ROW_GROUP = 1 << 20  # rows, as pyarrow has it by default
+
+
+def write_parquet(path: Path, found: Iterable[pa.Table | pa.RecordBatch]) -> None:
+    """A Parquet file in a local folder from parts of a table, of which ROW_GROUP rows are held:
+    the bytes that `pyarrow.parquet.write_table` gives for the whole."""
+    held: pa.Table | None = None
+    out: pq.ParquetWriter | None = None
+    try:
+        for part in found:
+            new = part if isinstance(part, pa.Table) else pa.Table.from_batches([part])
+            held = new if held is None else pa.concat_tables([held, new])
+            out = out or pq.ParquetWriter(path, held.schema, compression="zstd")
+            while len(held) > ROW_GROUP:
+                out.write_table(held.slice(0, ROW_GROUP).combine_chunks(), ROW_GROUP)
+                held = held.slice(ROW_GROUP)
+        if out is not None and held is not None:
+            out.write_table(held.combine_chunks(), ROW_GROUP)
+    finally:
+        if out is not None:
+            out.close()
 
 
 def parts(path: Path) -> list[Path]:
@@ -60,10 +83,12 @@ def read(
     return pa.concat_tables(found)
 
 
-def batches(path: Path, columns: Sequence[str], rows: int = 65536) -> Iterator[pa.RecordBatch]:
+def batches(
+    path: Path, columns: Sequence[str], rows: int = 65536, opened: Opened = arrow
+) -> Iterator[pa.RecordBatch]:
     """Columns of a file, or of a folder of parts, a batch at a time."""
     for part in parts(path):
-        with arrow(part) as source, pq.ParquetFile(source) as file:
+        with opened(part) as source, pq.ParquetFile(source) as file:
             yield from file.iter_batches(batch_size=rows, columns=list(columns))
 
 

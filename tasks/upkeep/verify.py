@@ -17,7 +17,7 @@ from tasks.accounting import summary
 from tasks.dataset import datacard, versions
 from tasks.errors import RunError
 from tasks.json_types import JsonObject, PublishedEntry
-from tasks.packaging import seeded, splits
+from tasks.packaging import seeded, selecting, splits
 from tasks.storage import tables
 from tasks.upkeep import reading_back
 
@@ -107,12 +107,14 @@ def _tables(version: Path, described: Described) -> list[str]:
     if not np.array_equal(ids[~twice], packaged[~_repeated(packaged)]):
         faults.append("utterances.parquet and the ledger differ in what was packaged")
     if splits.FILE in described["files"]:
-        rows = tables.read(version / "utterances.parquet", columns=list(SPLITTING))
-        faults += splits.faults(rows, tables.read(version / splits.FILE))
+        faults += splits.faults(
+            lambda: tables.row_groups(version / "utterances.parquet", SPLITTING),
+            splits.stored(version / splits.FILE),
+        )
     return faults
 
 
-SPLITTING = ("dataset", "split", "recording", "speaker", "sha256")
+SPLITTING = (*selecting.NODES, "split")
 
 
 def _portions(path: Path) -> Iterator[pa.Table]:

@@ -7,6 +7,9 @@ A synthetic OUT (`_scale_out.py`) of `start` utterances is published; then each 
 recordings in so many new shards, and publishes again. A night is a process of its own with the
 libraries loaded, so that nothing is remembered but what lies on disk; its CPU seconds are those of
 everything after the chains: listing OUT, deciding, laying out, writing, publishing.
+
+CPU seconds follow what else the machine does; beside them stand files opened, folders listed, and
+MB read and written (what the process asked for, cached or not), which do not.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import os
 import pstats
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -45,6 +49,7 @@ LOADED = [
     *("tasks.filters.duration", "tasks.filters.silence", "tasks.filters.clipping"),
 ]
 AROUND = 5  # nights whose median is compared
+WORK = ("cpu_seconds", "user_seconds", "opened", "listed", "read_mb", "written_mb")
 
 
 class Timed(Here):
@@ -64,6 +69,28 @@ class Timed(Here):
         return [self.call(work, *each) for each in args]
 
 
+class Counted:
+    """What this process asks of the file system."""
+
+    def __init__(self) -> None:
+        self.opened = self.listed = 0
+        self._io = _io()
+        sys.addaudithook(self._see)
+
+    def _see(self, event: str, args: tuple[Any, ...]) -> None:
+        self.opened += event == "open"
+        self.listed += event in ("os.scandir", "os.listdir")
+
+    def told(self) -> dict[str, Any]:
+        mb = {name: round((now - self._io[name]) / MIB, 2) for name, now in _io().items()}
+        return {"opened": self.opened, "listed": self.listed, **mb}
+
+
+def _io() -> dict[str, int]:
+    lines = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return {"read_mb": int(lines["rchar"]), "written_mb": int(lines["wchar"])}
+
+
 def night(job: Job, first: int, shards: int, recordings: int) -> None:
     """Checkpoints of what a night brings."""
     for number in range(first, first + shards):
@@ -78,21 +105,23 @@ def package(job: Job, profiled: bool) -> dict[str, Any]:
     profile = cProfile.Profile()
     if profiled:
         profile.enable()
-    began = time.process_time()
+    counted = Counted()
+    began, user = time.process_time(), os.times().user
     shards = manifest.shards(job.out)
     state = UpToDate(job, shards, Index(job.out))
     for shard in shards:
         if state.items(shard) is None:
             state.record([Done(stage, shard, 0, 1) for stage in PER_SHARD])
     published = publishing.publish(job, shards, caller, caller.listing(job), state)
-    cpu = time.process_time() - began
+    cpu, user = time.process_time() - began, os.times().user - user
     if profiled:
         profile.disable()
         pstats.Stats(profile).sort_stats("cumulative").print_stats(70)
     assert published.new
     there = {name: round(seconds, 3) for name, seconds in caller.spent.items()}
     there["flow"] = round(cpu - sum(caller.spent.values()), 3)
-    return {"cpu_seconds": round(cpu, 3), "rss_mb": round(memory.peak() / MIB), "steps": there}
+    told = {"cpu_seconds": round(cpu, 3), "user_seconds": round(user, 3), **counted.told()}
+    return {**told, "rss_mb": round(memory.peak() / MIB), "steps": there}
 
 
 def _alone(work: Callable[..., Any], *args: Any) -> Any:
@@ -140,26 +169,27 @@ def _nights(options: argparse.Namespace, out: Path) -> None:
     job = _scale_out.job(out, {name: yaml.safe_load(value) for name, _, value in chosen})
     first = _scale_out.shards_for(options.start)
     _alone(night, job, 0, first, _scale_out.SHARD)
-    spent: list[float] = []
+    spent: list[dict[str, float]] = []
     for number in range(options.nights + 1):
         line = {"night": number, **_alone(package, job, number in options.profile)}
-        spent.append(line["cpu_seconds"])
+        spent.append({name: line[name] for name in WORK})
         if number % 10 == 0 or number == options.nights:
             _say({**line, **_on_disk(out)}, options.json)
         if number < options.nights:
             _alone(night, job, first, options.shards, options.recordings)
             first += options.shards
-    early = spent[max(10 - AROUND, 1) : 10 + AROUND + 1]
-    late = spent[-2 * AROUND - 1 :]
-    tenth, last = statistics.median(early), statistics.median(late)
-    _say(
-        {
-            "around_night_10": round(tenth, 3),
-            f"around_night_{options.nights - AROUND}": round(last, 3),
-            "ratio": round(last / tenth, 2),
-        },
-        options.json,
-    )
+    tenth = _median(spent, 10)
+    for number in (*(n for n in (65, 200) if n < options.nights), options.nights - AROUND):
+        there = _median(spent, number)
+        ratios = {name: round(there[name] / tenth[name], 2) for name in WORK}
+        _say({"around_night": number, **there, "to_night_10": ratios}, options.json)
+    _say({"around_night": 10, **tenth}, options.json)
+
+
+def _median(spent: Sequence[dict[str, float]], number: int) -> dict[str, float]:
+    """Of the nights around one."""
+    some = spent[max(number - AROUND, 1) : number + AROUND + 1]
+    return {name: round(statistics.median(each[name] for each in some), 3) for name in WORK}
 
 
 def _say(line: dict[str, Any], as_json: bool) -> None:

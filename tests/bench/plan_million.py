@@ -1,23 +1,26 @@
-"""Splits, weights, tars and their order for a million clips: time and largest memory.
+"""Weights and splits of many clips, which one process takes: CPU seconds and largest memory.
 
-python -m tests.bench.plan_million
+python -m tests.bench.plan_million [CLIPS]
 """
 
 from __future__ import annotations
 
-import resource
+import argparse
+import tempfile
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from tasks.packaging import layout, splits, weights
-from tasks.schema import SPLITS
+from tasks.packaging import selecting, splits
 from tasks.settings import PackageSettings
+from tasks.storage import tables
+from tests.bench._measured import MIB, forget_peak
+from tests.bench.scale import in_process
 
-ROWS = 1_000_000
+AT_ONCE = 4800  # clips of a group
 SETTINGS = PackageSettings.model_validate(
     {
         "splits": {"dev": 0.02, "test": {"hours": 20}}, "weights": {"b": 0.9}, "readers": 16,
@@ -26,63 +29,81 @@ SETTINGS = PackageSettings.model_validate(
 )  # fmt: skip
 
 
-def table(rows: int) -> pa.Table:
+def parts(rows: int) -> Iterator[pa.Table]:
     """Half of the clips have one of some thousand speakers; recordings have about five clips."""
-    chance = np.random.default_rng(0)
-    who = chance.zipf(1.3, rows) % 5000
-    recording = np.sort(chance.integers(0, rows // 5, rows))
-    dataset = np.where(recording % 3 == 0, "a", "b")
-    speaker = [f"s{w}" if r % 2 and r % 97 else None for w, r in zip(who[recording], recording)]  # noqa: B905
-    digest = chance.integers(0, 2**63, rows)
-    digest[: rows // 1000] = digest[-(rows // 1000) :]  # copies
-    return pa.table(
-        {
-            "id": [f"{d}-recording-{r:016x}-{n:08d}" for n, (d, r) in enumerate(zip(dataset, recording))],  # noqa: B905, E501
-            "dataset": dataset.tolist(),
-            "recording": [f"{d}/folder/r{r:07d}.wav" for d, r in zip(dataset, recording)],  # noqa: B905
-            "source_id": pa.nulls(rows, pa.string()),
-            "speaker": pa.array(speaker, pa.string()),
-            "sha256": [f"{d:064x}" for d in digest],
-            "num_samples": pa.array(chance.integers(8000, 480_000, rows)),
-            "sample_rate": pa.array(np.full(rows, 16000, np.int32)),
-        }
-    )  # fmt: skip
+    digests = np.random.default_rng(0).integers(0, 2**63, rows // 1000)  # of copies
+    for low in range(0, rows, AT_ONCE):
+        count = min(AT_ONCE, rows - low)
+        chance = np.random.default_rng(low)
+        recording = low // 5 + np.sort(chance.integers(0, count // 5 + 1, count))
+        who = recording * 2654435761 % 2**32 / 2**32
+        who = (5000 * who**4).astype(np.int64)
+        dataset = np.where(recording % 3 == 0, "a", "b").tolist()
+        digest = chance.integers(0, 2**63, count)
+        digest[: count // 1000] = chance.choice(digests, count // 1000)
+        names = list(zip(range(low, low + count), dataset, recording.tolist(), strict=True))
+        speaker = [
+            f"s{w}" if r % 2 and r % 97 else None
+            for w, (_, _, r) in zip(who.tolist(), names, strict=True)
+        ]
+        yield pa.table(
+            {
+                "id": [f"{d}-recording-{r:016x}-{n:08d}" for n, d, r in names],
+                "dataset": dataset,
+                "recording": [f"{d}/folder/r{r:07d}.wav" for _, d, r in names],
+                "source_id": pa.nulls(count, pa.string()),
+                "speaker": pa.array(speaker, pa.string()),
+                "sha256": [f"{d:064x}" for d in digest.tolist()],
+                "num_samples": pa.array(chance.integers(8000, 480_000, count)),
+                "sample_rate": pa.array(np.full(count, 16000, np.int32)),
+            }
+        )
 
 
-def timed(name: str, work: Callable[[], Any]) -> Any:
-    began = time.perf_counter()
-    cpu = time.process_time()
-    found = work()
-    wall, cpu = time.perf_counter() - began, time.process_time() - cpu
-    print(f"{name:<24} {wall:6.2f} s, {cpu:6.2f} s of CPU")
-    return found
+def added(clips: selecting.Clips, rows: int) -> float:
+    """As `whole.choose` adds what lies in files; what making the rows costs is not counted."""
+    cpu = 0.0
+    for part in parts(rows):
+        began = time.process_time()
+        clips.add(part, np.zeros(len(part), bool))
+        cpu += time.process_time() - began
+    began = time.process_time()
+    clips.finish()
+    return cpu + time.process_time() - began
 
 
-def with_splits(rows: pa.Table, sides: splits.SplitAssignment) -> pa.Table:
-    kept = sides.split >= 0
-    column = pa.array(sides.names).take(pa.array(sides.split[kept]))
-    return rows.filter(pa.array(kept)).append_column("split", column)
+def assigned(clips: int, path: Path, known: bool) -> tuple[float, float, dict[str, int]]:
+    """CPU seconds to read the rows, and to assign them: all new, or all as `path` says."""
+    for _ in parts(AT_ONCE):  # what making them imports
+        pass
+    forget_peak()
+    with selecting.Clips(SETTINGS) as held:
+        read = added(held, clips)
+        began = time.process_time()
+        found = splits.assign(
+            SETTINGS, held, held.order, splits.stored(path) if known else splits.published(None)
+        )
+        if not known:
+            tables.write_parquet(path, found.table())
+        cpu = time.process_time() - began
+    return read, cpu, {name: int((found.split == n).sum()) for n, name in enumerate(found.names)}
 
 
 def main() -> None:
-    rows = table(ROWS)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    began, cpu = time.perf_counter(), time.process_time()
-    draw, weight = timed("weights", lambda: weights.draws(SETTINGS, rows))
-    rows = rows.filter(pa.array(~(draw >= weight)))
-    nothing = SPLITS.empty_table()
-    sides = timed("splits, all new", lambda: splits.assign(SETTINGS, rows, nothing))
-    again = timed("splits, all known", lambda: splits.assign(SETTINGS, rows, sides.table))
-    assert (again.split == sides.split).all()
-    planned = with_splits(rows, sides)
-    groups = timed("tars", lambda: layout.lay_out(planned, SETTINGS, 1))
-    order = np.concatenate([group.rows for group in groups])
-    timed("order", lambda: planned.take(order))
-    wall, cpu = time.perf_counter() - began, time.process_time() - cpu
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{ROWS} rows in {wall:.1f} s, {cpu:.1f} s of CPU")
-    print(f"peak {peak:.2f} GiB, of which the table {before:.2f}")
-    print({name: int((sides.split == n).sum()) for n, name in enumerate(sides.names)}, sides.notes)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("clips", type=int, nargs="?", default=1_000_000)
+    clips = parser.parse_args().clips
+    counts = []
+    with tempfile.TemporaryDirectory() as folder:
+        for known in (False, True):
+            told, _, rss = in_process(assigned, clips, Path(folder) / splits.FILE, known)
+            print(
+                f"{clips:,} clips, {'all known' if known else 'all new'}: read {told[0]:.1f}, "
+                f"split {told[1]:.1f} CPU s; {rss / MIB:.0f} MiB; {told[2]}",
+                flush=True,
+            )
+            counts.append(told[2])
+    assert counts[0] == counts[1]
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """How many workers one flow keeps busy: real Prefect, scheduler and dispatcher, stages that sleep.
 
     python -m tests.bench.width [--workers 1000] [--shards 4000] [--seconds 2] [--recordings 1]
-                                [--kill 0] [--before 0] [--database postgres|sqlite]
+                                [--kill 0] [--strangers 0] [--before 0] [--database postgres|sqlite]
                                 [--processes 4]
 
 Shards hold 15 minutes in so many recordings, and each of their three stages takes `--seconds`: 2 of
 them are 150 x real time. The simulated workers are real Dask workers, many in a process; with
-`--kill`, so many of these processes are killed when two fifths of the shards have ended. `--before`
-runs so many shards again with two child flow runs at a time, as it was.
+`--kill`, so many of these processes are killed when two fifths of the shards have ended; with
+`--strangers`, so many more workers are there that are refused. `--before` runs so many shards again
+with two child flow runs at a time, as it was.
 
 Prints shards a second over all and while more shards waited; CPU ms a shard and largest memory of
 flow, server, scheduler, workers and database, from the first shard on; and how much of the time of
@@ -62,10 +63,15 @@ def child(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 @contextmanager
-def children(count: int, address: str, workers: int) -> Iterator[list[int]]:
+def children(count: int, address: str, workers: int, strangers: int) -> Iterator[list[int]]:
     with ExitStack() as stack:
-        shares = [workers // count + (n < workers % count) for n in range(count)]
-        yield [stack.enter_context(child("workers", address, str(n)))[0].pid for n in shares if n]
+        shares = [("workers", workers // count + (n < workers % count)) for n in range(count)]
+        started = [
+            stack.enter_context(child(kind, address, str(number)))[0].pid
+            for kind, number in [*shares, ("strangers", strangers)]
+            if number
+        ]
+        yield started
 
 
 class Used:
@@ -245,6 +251,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, default=1000)
     parser.add_argument("--shards", type=int, default=4000)
+    parser.add_argument("--strangers", type=int, default=0, help="workers that are refused")
     parser.add_argument("--before", type=int, default=0, help="shards to run as it was")
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--recordings", type=int, default=1, help="of a shard")
@@ -272,7 +279,8 @@ def main() -> None:
             server = stack.enter_context(LocalServer.start())
             scheduler, address = stack.enter_context(child("scheduler"))
             began = time.monotonic()
-            workers = stack.enter_context(children(options.processes, address, options.workers))
+            how = (options.processes, address, options.workers, options.strangers)
+            workers = stack.enter_context(children(*how))
             joined = round(time.monotonic() - began, 1)
             stack.enter_context(using(server.wait_ready()))
             roots |= {"server": [server.pid], "scheduler": [scheduler.pid], "workers": workers}

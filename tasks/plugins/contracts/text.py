@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from tasks.plugins.contracts.base import Columns, LoadedPlugin, PluginModule, PluginSettings
@@ -47,7 +47,12 @@ class Heard:
 
 def words(text: str) -> list[str]:
     """ "No, it's 你好!" -> no, it's, 你, 好."""
-    return _WORD.findall(text.casefold())
+    return [*_words(text)]
+
+
+@lru_cache(maxsize=4)  # several verdicts ask for those of one text after the other
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(text.casefold()))
 
 
 class TextVerdictModule(PluginModule, Protocol):

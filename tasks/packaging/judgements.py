@@ -1,0 +1,106 @@
+"""Which clips are rejected over the whole corpus: by plug-ins, by weights, hours and splits.
+
+Clips are known by their places among all rows, group by group. Verdicts are saved by group, so that
+nobody holds them all as Python objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tasks import corpuswide, storage
+from tasks.corpuswide import judging, outcomes
+from tasks.dataset import versions
+from tasks.job import Job
+from tasks.json_types import JsonObject
+from tasks.packaging import accounts, decided, seeded, selection
+from tasks.packaging.accounts import ACCOUNT, ACCOUNTED, KEY
+from tasks.packaging.decided import Group
+from tasks.storage import tables
+
+#: Verdicts that come last, with what the ledger knows their clips by.
+SAVED = pa.schema(
+    [
+        *outcomes.SCHEMA,
+        *((name, pa.uint64()) for name in (KEY, ACCOUNT, ACCOUNTED)),
+        ("group", pa.int32()),
+    ]
+)
+FILE = "verdicts.arrow"
+
+Ints = NDArray[np.int64]
+
+
+def firsts(groups: Sequence[Group]) -> Ints:
+    """The place of each group's first row among all rows, and their number."""
+    return np.cumsum([0, *(each.facts["rows"] for each in groups)])
+
+
+def corpus_wide(
+    job: Job, groups: Sequence[Group], newest: Path | None
+) -> tuple[pa.Table, JsonObject]:
+    """Rejections (REJECTED) by the places of their clips among all rows, and the bounds that are
+    frozen with the next version."""
+    frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
+    if not corpuswide.takes_part(job):
+        return judging.REJECTED.empty_table(), frozen
+    keys = [np.zeros((0, 2), np.uint64)]
+    sizes = [0]
+    known = selection.Known(job, newest)
+
+    def published(ids: pa.ChunkedArray) -> NDArray[np.bool_]:
+        keys.append(seeded.keys(str(job.package.seed), ids.to_pylist()))
+        sizes.append(len(ids))
+        return known.among(keys[-1])
+
+    def parts(columns: Sequence[str]) -> Iterator[pa.Table]:
+        return (each.select(columns) for each in decided.in_order(groups, "heard.arrow", columns))
+
+    found, frozen = judging.judge(job, parts, published, frozen)
+    at = found["at"].to_numpy()
+    order = np.argsort(at, kind="stable")
+    heard, rows = np.cumsum(sizes), firsts(groups)
+    edges = np.searchsorted(at, heard, sorter=order)
+    for number, group in enumerate(groups):
+        some = order[edges[number] : edges[number + 1]]
+        if len(some):
+            digests = group.table("digests.arrow", ("high", "low"))
+            high, low = (digests[name].to_numpy() for name in ("high", "low"))
+            by_key = np.lexsort((low, high))
+            own = keys[number + 1][at[some] - heard[number]]
+            place = seeded.places_of(own[:, 0], own[:, 1], high[by_key], low[by_key])
+            at[some] = np.where(place >= 0, rows[number] + by_key[place], -1)
+    found = found.set_column(0, "at", pa.array(at))
+    return found.filter(pc.greater_equal(found["at"], 0)), frozen
+
+
+def save(scratch: Path, groups: Sequence[Group], rejected: pa.Table) -> list[int]:
+    """Save SAVED from REJECTED, a batch for each group with any; returns their numbers."""
+    place, begins = rejected["at"].to_numpy(), firsts(groups)
+    order = np.argsort(place, kind="stable")
+    edges = np.searchsorted(place, begins, sorter=order)
+    judged = np.flatnonzero(np.diff(edges)).tolist()
+    with (
+        storage.of(scratch).writing(scratch) as home,
+        tables.writing(home / FILE, SAVED) as out,
+    ):
+        for number in judged:
+            some = order[edges[number] : edges[number + 1]]
+            rows = place[some] - begins[number]
+            group = groups[number]
+            told = group.table("rows.arrow", ("id", "recording")).take(rows)
+            table = outcomes.of_rejected(told["id"], rejected.take(some))
+            table = table.append_column(KEY, pa.array(accounts.keys_of(told["recording"])))
+            known = group.table("digests.arrow", (ACCOUNT, ACCOUNTED)).take(rows)
+            for name in (ACCOUNT, ACCOUNTED):
+                table = table.append_column(name, known[name])
+            table = table.append_column("group", pa.array(np.full(len(some), number, np.int32)))
+            [batch] = table.cast(SAVED).combine_chunks().to_batches()
+            out.write_batch(batch)
+    return judged

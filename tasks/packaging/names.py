@@ -1,0 +1,137 @@
+"""More names than memory holds: in a temporary file, with four bytes of each in memory.
+
+Names are the same if 16 bytes that follow from them are, which lie in files of their own.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from typing import IO, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.packaging.canonical import mixed
+
+Ints = NDArray[np.int64]
+Numbers = NDArray[np.int32]
+Codes = NDArray[np.uint64]
+
+BLOCK = 1 << 18  # names that are read together
+
+
+class Numbered(NamedTuple):
+    """Names, each once."""
+
+    number: Numbers  # of each row; -1: it has none
+    first: Numbers  # a row of each
+
+
+class Names(ExitStack):
+    """One name a row, or none; added some rows at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._text = self._file()
+        self._codes = self._file(), self._file()
+        self._lengths = [np.zeros(0, np.uint32)]
+        self._begins: list[int] = []  # byte of each block's first name
+
+    def _file(self) -> IO[bytes]:
+        return self.enter_context(tempfile.TemporaryFile())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def add(self, names: pa.Array | pa.ChunkedArray) -> None:
+        """The names of the next rows, null where a row has none."""
+        texts = names.cast(pa.large_binary()).to_pylist()
+        self._text.write(b"".join(text or b"" for text in texts))
+        self._lengths.append(np.array([len(text or b"") for text in texts], np.uint32))
+        for file, column in zip(self._codes, codes_of(texts), strict=True):
+            file.write(column.data)
+
+    def finish(self) -> None:
+        """All names have been added."""
+        self._lengths = [np.concatenate(self._lengths)]
+        at = range(0, len(self), BLOCK)
+        sums = [int(self._lengths[0][low : low + BLOCK].sum(dtype=np.int64)) for low in at]
+        self._begins = np.cumsum([0, *sums]).tolist()
+
+    def __len__(self) -> int:
+        return len(self._lengths[0])
+
+    def codes(self, rows: NDArray[np.integer]) -> tuple[Codes, Codes]:
+        """The two halves of the code of each of these rows; 0 and 0: it has no name."""
+        high, low = (_read(file, len(self))[rows] for file in self._codes)
+        return high, low
+
+    def numbered(self, rows: Numbers) -> Numbered:
+        """The names of some rows, in the order in which these come first."""
+        high, low = self.codes(rows)
+        order = np.lexsort((low, high)).astype(np.int32)
+        begins = np.ones(len(order), bool)
+        has = np.zeros(len(order), bool)
+        begins[1:] = False
+        for column in (high, low):
+            column[:] = column[order]
+            begins[1:] |= column[1:] != column[:-1]
+            has |= column != 0
+        del high, low, column
+        number = np.full(int(begins.sum()), -1, np.int32)
+        first = order[begins]  # the sort is stable
+        has = has[begins]
+        rank = np.argsort(first[has]).astype(np.int32)
+        first = first[has][rank]
+        number[np.flatnonzero(has)[rank]] = np.arange(len(rank), dtype=np.int32)
+        found = np.empty(len(rows), np.int32)
+        found[order] = number[np.cumsum(begins, dtype=np.int32) - 1]
+        return Numbered(found, rows[first])
+
+    def take(self, rows: NDArray[np.integer]) -> pa.LargeStringArray:
+        """The names of some rows, which all have one; best of some hundred thousand."""
+        order = np.argsort(rows, kind="stable")
+        ordered = rows[order]
+        pieces = [pa.array([], pa.large_string())]
+        blocks = np.unique(ordered // BLOCK).tolist()
+        edges = np.searchsorted(ordered, [n * BLOCK for n in (*blocks, len(self) // BLOCK + 1)])
+        for at, number in enumerate(blocks):
+            pieces.append(self._block(number).take(ordered[edges[at] : edges[at + 1]] % BLOCK))
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return pa.concat_arrays(pieces).take(pa.array(back))
+
+    def _block(self, number: int) -> pa.LargeStringArray:
+        lengths = self._lengths[0][number * BLOCK : (number + 1) * BLOCK]
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        self._text.seek(self._begins[number])
+        data = self._text.read(int(offsets[-1]))
+        return pa.LargeStringArray.from_buffers(
+            len(lengths), pa.py_buffer(offsets), pa.py_buffer(data)
+        )
+
+
+def _read(file: IO[bytes], count: int) -> Codes:
+    file.seek(0)
+    return np.frombuffer(file.read(8 * count), np.uint64)
+
+
+def codes_of(texts: list[bytes | None]) -> tuple[Codes, Codes]:
+    """The codes of texts; 0 and 0 for none."""
+    there = np.array([text is not None for text in texts], bool)
+    whole = np.array([text or b"" for text in texts], np.bytes_)
+    width = -(-max(whole.itemsize, 1) // 8)
+    cuts = whole.astype(f"S{8 * width}").view("<u8").reshape(len(whole), width)
+    length = np.array([len(text or b"") for text in texts], np.uint64)
+    found = []
+    for start in (1, 2):
+        state = mixed(length * np.uint64(4) + np.uint64(start))
+        for place in range(width):
+            more = cuts[:, place].astype(np.uint64)
+            # Only as far as a text goes: nothing depends on those beside it.
+            state = np.where(length > 8 * place, mixed(state ^ more), state)
+        found.append(np.where(there, state, 0))
+    return found[0], found[1]

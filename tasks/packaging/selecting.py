@@ -1,0 +1,98 @@
+"""What splits, weights and hours per speaker go by: some tens of bytes of each clip, and files."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.corpuswide import judging
+from tasks.corpuswide.ordering import Order
+from tasks.packaging import speaker_hours, split_allocation, split_by_list, weights
+from tasks.packaging.components import KINDS, Bools, Ints, Numbers, speakers_in
+from tasks.packaging.names import Names
+from tasks.packaging.split_by_list import Listed
+from tasks.settings import PackageSettings
+
+#: Columns of a row that splits and weights go by.
+COLUMNS = (
+    "id",
+    "dataset",
+    "recording",
+    "source_id",
+    "speaker",
+    "sha256",
+    "num_samples",
+    "sample_rate",
+)
+#: Of these, the columns that only splits go by.
+NODES = ("dataset", "recording", "speaker", "sha256")
+
+
+class Clips(ExitStack):
+    """Clips that weights leave, added some at a time; after `finish`, they are read."""
+
+    number: Numbers  # of each among all that were added
+    length: Ints  # µs
+    order: Numbers  # of ids
+    turn: NDArray[np.uint64]  # draw for the hours of their speaker
+    published: Bools  # in the newest version
+    rejected: pa.Table  # REJECTED, by numbers: those that weights do not leave
+
+    def __init__(self, settings: PackageSettings) -> None:
+        super().__init__()
+        self._settings = settings
+        self.listed: list[Listed] = split_by_list.read(settings)  # before a file is opened
+        self._ids = self.enter_context(Order())
+        self.names = tuple(self.enter_context(Names()) for _ in KINDS)
+        self._numbers, self._lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+        self._turns, self._published = [np.zeros(0, np.uint64)], [np.zeros(0, bool)]
+        self._rejected = [judging.REJECTED.empty_table()]
+        self._added = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def add(self, rows: pa.Table, published: Bools) -> None:
+        """The next clips (COLUMNS), and which of them are in the newest version."""
+        numbers = np.arange(self._added, self._added + len(rows), dtype=np.int32)
+        self._added += len(rows)
+        if self._settings.weights:
+            draw, weight = weights.draws(self._settings, rows)
+            out = draw >= weight
+            why = judging.rejected(numbers[out], "weight", draw[out], weight[out])
+            self._rejected.append(why)
+            rows, numbers, published = rows.filter(pa.array(~out)), numbers[~out], published[~out]
+        for each in self.listed:
+            each.add(len(self), rows)
+        self._numbers.append(numbers)
+        self._ids.add(rows["id"])
+        self._lengths.append(split_allocation.microseconds(rows))
+        if self._settings.max_hours_per_speaker is not None:
+            ids = rows["id"].to_pylist()
+            self._turns.append(speaker_hours.turns(self._settings.seed, ids))
+            self._published.append(published)
+        for names, column in zip(self.names, columns_of(rows), strict=True):
+            names.add(column)
+
+    def finish(self) -> None:
+        """All clips have been added."""
+        self.rejected = pa.concat_tables(self._rejected)
+        self.number, self.length = np.concatenate(self._numbers), np.concatenate(self._lengths)
+        self.turn, self.published = np.concatenate(self._turns), np.concatenate(self._published)
+        for held in (self._numbers, self._lengths, self._turns, self._published, self._rejected):
+            held.clear()
+        for names in self.names:
+            names.finish()
+        self.order = self._ids.numbers().astype(np.int32)
+
+
+def columns_of(rows: pa.Table) -> tuple[pa.ChunkedArray, ...]:
+    """The names of each row's nodes (columns NODES), by kind."""
+    return speakers_in(rows), rows["recording"], rows["sha256"]

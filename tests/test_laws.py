@@ -27,7 +27,7 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks import pipeline, publishing, scoring
+from tasks import pipeline, publishing, scoring, sweeping
 from tasks.accounting import ledger, summary
 from tasks.callers import Here
 from tasks.checkpoints import manifest
@@ -645,7 +645,7 @@ def test_control_leftovers_are_noticed(
     shutil.copytree(small / "out", tmp_path / "out", symlinks=True)
     job = corpus.job(small, out=tmp_path / "out")
     _litter(job.out)
-    monkeypatch.setattr(manifest, "sweep", lambda out: 0)
+    monkeypatch.setattr(sweeping, "sweep", lambda out, index=None: 0)
     monkeypatch.setattr(versions, "clean", lambda out: None)
     corpus.run(job)
     assert len(corpus.temps(job.out)) == 4

@@ -46,14 +46,14 @@ def _add(
     if there is None and keys == ["sources"]:
         there = []
     if not isinstance(there, list):
-        raise ConfigError(f"--set {assignment!r}: {'.'.join(keys)} is no list; write = for +=")
+        raise ConfigError(f"--set {assignment!r}: {'.'.join(keys)} is not a list; write = for +=")
     place[keys[-1]] = [*there, *(value if isinstance(value, list) else [value])]
 
 
 def _parent(
     data: JsonObject, keys: list[str], assignment: str, defaults: JsonObject
 ) -> tuple[Any, Any]:
-    """What holds the last of the keys, made where it is missing; and the default of it."""
+    """The mapping that holds the last key, created if missing; and its default."""
     place: Any = data
     default: Any = defaults
     for key in keys[:-1]:
@@ -71,7 +71,7 @@ def _step(place: Any, key: str, assignment: str, default: Any) -> Any:
     whole = isinstance(default, list) or (isinstance(default, dict) and "use" in default)
     found = place.setdefault(key, default if whole else {})
     if not isinstance(found, dict | list):
-        raise ConfigError(f"--set {assignment!r}: {key} is no mapping")
+        raise ConfigError(f"--set {assignment!r}: {key} is not a mapping")
     return found
 
 

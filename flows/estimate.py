@@ -16,13 +16,15 @@ from prefect import flow
 from pydantic import Field
 
 from flows import prepare, sample_costs
+from flows.checks import check
+from flows.cluster import fleet
 from flows.cluster.cluster import ClusterSettings
 from flows.progress import Progress
 from flows.run import disk, metrics, runs
 from flows.run.caller import ClusterCaller, opened
 from flows.server import artifacts, posting
-from flows.settings import History, PrepareSettings, check
-from tasks import pipeline
+from flows.settings import History, PrepareSettings
+from tasks import pipeline, shard_chain
 from tasks.callers import Observer
 from tasks.estimating import sample, trial
 from tasks.estimating.forecast import Costs, Forecast
@@ -99,7 +101,7 @@ def estimate(
         metrics.recorded(run.folder) as measured,
     ):
         prepare.record(job, "estimate", run.place)
-        own = replace(job, scratch=scratch)
+        own = fleet.with_threads(replace(job, scratch=scratch), settings.cluster)
         with opened(own, settings.cluster, measured, run.folder) as (caller, progress):
             result, costs = line(own, caller, progress, fraction, least)
         result["run"] = run.folder.name
@@ -165,7 +167,9 @@ def _sampled(
 
     def chain(shard: str) -> list[Done]:
         only = frozenset(m.recording for m in of[shard])
-        return pipeline.chain(replace(job, only=only), shard, seconds[shard], caller, observer, {})
+        return shard_chain.chain(
+            replace(job, only=only), shard, seconds[shard], caller, observer, {}
+        )
 
     order = sorted(of, key=lambda shard: (-seconds[shard], shard))
     results = observer.chains({shard: seconds[shard] for shard in order}, chain)

@@ -1,7 +1,7 @@
 """The flow: shard; then filter, resample and transcribe for each shard on its own; then package.
 
-Wiring only. The flow's parameters are the stages' settings. What is done is recorded in Parquet
-manifests, so a rerun from the UI, a schedule and a local run all resume alike.
+Wiring only. The flow's parameters are the stages' settings. Parquet manifests record finished work,
+so a rerun from the UI, a schedule and a local run all resume alike.
 """
 
 # No postponed annotations here: `prepare.serve` loads this file by its path, so Prefect could not
@@ -111,8 +111,8 @@ def record(job: Job, kind: str, place: Path) -> None:
 class TaskRuns(Shown):
     """The observer of a flow run: its steps are Prefect task runs, and move the progress bars.
 
-    Where there are many shards, or small ones, a task run stands for a stage of a group of them:
-    see `flows.run.grouping`.
+    With many shards, or small ones, a task run stands for a stage of a group of them: see
+    `flows.run.grouping`.
     """
 
     # Nobody reads 30,000 task runs that say "Reused", and each costs 25 ms of CPU.

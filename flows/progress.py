@@ -7,7 +7,6 @@ far it is. Everything goes to stderr.
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import time
@@ -17,16 +16,17 @@ from dataclasses import dataclass, field
 from typing import Self, TextIO
 
 from rich.console import Console
-from rich.file_proxy import FileProxy
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
-EVERY = 30.0  # s between two lines where there are no bars
+from flows.console_logs import shared_console
+
+EVERY = 30.0  # s between two lines if there are no bars
 
 
 @contextmanager
 def repeated(line: Callable[[], str], stream: TextIO) -> Iterator[None]:
-    """Within it, print `line()` every EVERY seconds, from a thread."""
+    """Inside, print `line()` every EVERY seconds, from a thread."""
     over = threading.Event()
 
     def tell() -> None:
@@ -43,7 +43,7 @@ def repeated(line: Callable[[], str], stream: TextIO) -> Iterator[None]:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Say what begins, and every EVERY seconds that it still goes on."""
+    """Print what begins, and every EVERY seconds that it is still going on."""
     began = time.monotonic()
     print(f"{what} …", file=sys.stderr, flush=True)
     with repeated(lambda: f"{what} … {clock(time.monotonic() - began)}", sys.stderr):
@@ -165,9 +165,9 @@ class Progress:
             ]
 
     def line(self) -> str:
-        """How far the run is, on one line: what each open stage has done, its speed, what is left.
+        """The run's progress on one line: each open stage's audio done, speed, and time left.
 
-        A stage's time is that of the clock since it began, as everywhere on the way.
+        A stage's time is wall time since it began, as everywhere in progress output.
         """
         going = [stage for stage in self.standing() if not stage.finished]
         told = [_told(stage) for stage in going if stage.total or stage.done]
@@ -229,29 +229,3 @@ def speed_of(audio_seconds: float, wall_seconds: float) -> str:
         return ""
     speed = audio_seconds / wall_seconds
     return f"{speed:.0f} x real time" if speed >= 10 else f"{speed:.1f} x real time"
-
-
-@contextmanager
-def shared_console(console: Console, stream: TextIO) -> Iterator[None]:
-    """Within it, log handlers that write to `stream` print through `console`, above the bars.
-
-    Otherwise log lines and bars would garble each other. Prefect's handlers have their own
-    console; plain handlers write to the stream.
-    """
-    with ExitStack() as restore:
-        for handler in _handlers():
-            own = getattr(handler, "console", None)
-            if isinstance(own, Console) and own.file in (stream, sys.stderr):
-                restore.callback(setattr, handler, "console", own)
-                handler.console = console  # type: ignore[attr-defined]
-            elif isinstance(handler, logging.StreamHandler) and handler.stream is stream:
-                restore.callback(handler.setStream, stream)
-                handler.setStream(FileProxy(console, stream))
-        yield
-
-
-def _handlers() -> list[logging.Handler]:
-    loggers = [logging.getLogger(), *logging.root.manager.loggerDict.values()]
-    # One handler may serve several loggers; placeholders in the list have none.
-    found = {id(h): h for log in loggers if isinstance(log, logging.Logger) for h in log.handlers}
-    return list(found.values())

@@ -1,4 +1,4 @@
-"""What the sample of an estimate cost, measured and kept for later estimates of the same OUT."""
+"""Costs of an estimate's sample, measured and kept for later estimates of the same OUT."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tasks.storage import write_atomic
 
 
 def of(job: Job, dones: list[list[Done]], caller: ClusterCaller) -> Costs:
-    """Costs of the sample: of this run, and of the run that made what is reused."""
+    """Costs of the sample: of this run, and of earlier runs whose results are reused."""
     costs = forecast.costs([done for each in dones for done in each])
     costs.lanes = {stage: caller.kind(stage, job) for stage in PER_SHARD}
     costs.workers = {kind: caller.cluster.count(kind) for kind in sorted(set(costs.lanes.values()))}

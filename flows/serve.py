@@ -13,7 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flows.settings import PrepareSettings, check
+from flows.checks import check
+from flows.settings import PrepareSettings
 from tasks import masking
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject

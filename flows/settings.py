@@ -1,23 +1,20 @@
-"""Settings of a run: the same in YAML files, flow parameters, deployments and the UI's form."""
+"""Settings of a run, identical in YAML files, flow parameters, deployments and the UI's form."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
 from flows import assignments, yaml_text
-from flows.cluster import fleet
 from flows.cluster.settings import ClusterSettings
 from tasks import plugins, storage
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.plugins import explaining, gpu
-from tasks.recording.names import display_text, is_utf8
+from tasks.plugins import explaining
 from tasks.settings import (
     AnySource,
     Diarizer,
@@ -81,7 +78,7 @@ class PrepareSettings(StageSettings):
 
     def job(self) -> Job:
         """The job that workers get; checks nothing."""
-        job = Job(
+        return Job(
             out=storage.place(self.out),
             sources=tuple(map(_rooted, self.sources)),
             speakers=self.speakers,
@@ -94,18 +91,10 @@ class PrepareSettings(StageSettings):
             item_timeout=self.cluster.item_timeout,
             cache_bytes=int(self.cluster.cache_gb * 1e9),
         )
-        on_gpu = gpu.stages(job)
-        workers = fleet.of(self.cluster, bool(on_gpu))
-        threads = fleet.asr_threads(self.cluster, workers, "transcribe" in on_gpu)
-        return replace(
-            job,
-            transcribe=_with_threads(self.transcribe, threads),
-            memory_limit=fleet.memory(self.cluster, workers),
-        )
 
 
 def _rooted(source: Source) -> Source:
-    """The source with absolute paths, also of `root` where its kind has one."""
+    """The source with absolute paths, also of `root` if its kind has one."""
     paths = {"path": source.path, "root": source.options.get("root")}
     local = {k: v for k, v in paths.items() if isinstance(v, str) and v and "://" not in v}
     return source.model_copy(update={k: os.path.abspath(v) for k, v in local.items()})
@@ -120,17 +109,6 @@ def _with_rooted_lists(package: PackageSettings) -> PackageSettings:
         for name, share in package.splits.items()
     }
     return package.model_copy(update={"splits": splits})
-
-
-def _with_threads(settings: TranscribeSettings, threads: int) -> TranscribeSettings:
-    """The cluster's number of threads for a recogniser that has the setting and leaves it open."""
-    backend = settings.backend
-    module = plugins.load("asr", backend.use)
-    if "threads" not in module.Settings.model_fields or "threads" in backend.options:
-        return settings
-    return settings.model_copy(
-        update={"backend": Plugin(use=backend.use, **backend.options, threads=threads)}
-    )
 
 
 def read(
@@ -186,7 +164,7 @@ def _at_home(value: Any) -> Any:
 
 
 def assign(data: JsonObject, assignment: str) -> None:
-    """Apply `a.b=value` or `a.b+=value` to settings as they are read; ConfigError where it fits
+    """Apply `a.b=value` or `a.b+=value` to settings as they are read; ConfigError if it fits
     nowhere."""
     defaults = {
         name: field.default.model_dump(mode="json")
@@ -194,59 +172,3 @@ def assign(data: JsonObject, assignment: str) -> None:
         if isinstance(field.default, StageSettings | Plugin)
     }
     assignments.assign(data, assignment, defaults)
-
-
-def check(settings: PrepareSettings) -> Job:
-    """Check everything that can be checked before a worker starts; ConfigError in one sentence."""
-    job = check_wishes(settings)
-    storage.of(job.out).check(job.out)
-    return job
-
-
-def check_wishes(settings: PrepareSettings) -> Job:
-    """The same, but for OUT, which may be read-only here."""
-    from tasks import places, recipe
-    from tasks.checkpoints import enhanced
-    from tasks.packaging import selection
-    from tasks.served import llm_text
-
-    job = settings.job()
-    for path in (settings.out, *(source.path for source in settings.sources)):
-        if not is_utf8(path):  # for Prefect, which stores them; names in a source may be any bytes
-            raise ConfigError(
-                f"the path {display_text(path)} is not valid UTF-8; rename the folder"
-            )
-    names = [p.use for p in settings.filter.filters]
-    if len(set(names)) != len(names):
-        raise ConfigError("filter.filters names a filter twice; give each its limits in one entry")
-    for plugin in settings.transcribe.verdicts:
-        plugins.resolve("text", plugin)
-    for plugin in settings.package.formats:
-        plugins.resolve("formats", plugin)
-    chosen = {
-        "diarizers": [settings.speakers],
-        "segmenters": [settings.filter.segmenter],
-        "filters": settings.filter.filters,
-        "enhance": [settings.enhance],
-        "resamplers": [settings.resample.resampler],
-        "levels": settings.resample.levels,
-    }
-    for shelf, some in chosen.items():
-        for plugin in some:
-            recipe.of_plugin(shelf, plugin)  # also looks for its model
-            module, own = plugins.resolve(shelf, plugin)
-            module.check_weights(own)
-    enhanced.check(job)
-    places.check(job)
-    selection.check(job)
-    recipe.weights(job.transcribe)
-    if settings.transcribe.llm_text is not None:
-        llm_text.check(settings.transcribe.llm_text)
-    elif settings.package.text_form == "llm_text":
-        raise ConfigError(
-            "package.text_form is llm_text, which needs transcribe.llm_text: the url of a language "
-            "model's server, and a model that it has"
-        )
-    settings.cluster.check()
-    fleet.check(job, settings.cluster)
-    return job

@@ -24,13 +24,13 @@ def load(text: str, what: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise ConfigError(f"{what} is no YAML: {error.problem or error.context}{place}") from None
+        raise ConfigError(f"{what} is not YAML: {error.problem or error.context}{place}") from None
     except RecursionError:
         raise ConfigError(f"{what} is nested too deeply") from None
     # PyYAML's constructors trip over a date of month 99, `!!timestamp` of nothing, and the like.
     except Exception as error:
         words = str(error).splitlines() or [type(error).__name__]
-        raise ConfigError(f"{what} is no YAML: {words[0]}") from None
+        raise ConfigError(f"{what} is not YAML: {words[0]}") from None
     try:
         json.dumps(value, default=str, skipkeys=True)
     except (ValueError, RecursionError):
@@ -57,4 +57,4 @@ def refuse_what_json_cannot_hold(value: object, place: str) -> None:
     elif isinstance(value, bytes | set | date) or (
         isinstance(value, float) and not isfinite(value)
     ):
-        raise ConfigError(f"{place}: {value!r} is no text, finite number, list or mapping")
+        raise ConfigError(f"{place}: {value!r} is not a text, finite number, list or mapping")

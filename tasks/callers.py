@@ -1,4 +1,4 @@
-"""How a run gets work to workers, and who watches it: the two that `pipeline.run` is given."""
+"""How a run gets work to workers, and who watches it: two arguments of `pipeline.run`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Chain = Callable[[str], list[Done]]  # of a shard
 
 
 class Caller(Protocol):
-    """Gets work to where it is done. Arguments and results survive pickling."""
+    """Runs work on workers. Arguments and results survive pickling."""
 
     def call(self, work: Callable[..., Result], *args: object) -> Result:
         """Run `work(*args)` somewhere."""
 
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
-        """Run one stage for one shard of so much audio, surviving whatever kills it."""
+        """Run one stage for one shard of so much audio, surviving crashes and hangs."""
 
     def map(self, work: Callable[..., Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
         """Run `work` for each tuple of arguments, results in order."""
@@ -49,7 +49,7 @@ class Here:
 
 
 class Observer(Protocol):
-    """Is told of every step of a run, and may wrap it. Seconds are seconds of audio."""
+    """Hears of every step of a run, and may wrap it. Seconds are seconds of audio."""
 
     #: More shards than this are too many to show: those that lack nothing get no steps.
     most_shards: int
@@ -70,7 +70,7 @@ class Observer(Protocol):
         """A stage begins, or has a new total."""
 
     def advance(self, stage: str, seconds: float, reused: bool = False) -> None:
-        """More of a stage is done. Workers tell of what they compute themselves."""
+        """A stage has advanced. Workers report what they compute themselves."""
 
     def finish(self, stage: str) -> None:
         """A stage has ended."""
@@ -99,15 +99,15 @@ class Unobserved:
 
 
 class WorkersNeeded(Exception):
-    """A run that began in one process has found work for workers."""
+    """A run that began in one process has work for workers."""
 
 
 class Alone(Unobserved):
-    """Caller and observer of a run that begins in this process, and ends there where nothing has to
-    be computed.
+    """Caller and observer of a run that begins in this process, and ends there if nothing has to be
+    computed.
 
     Whatever decodes, measures or transcribes raises WorkersNeeded, as does packaging more than
-    `most_seconds` of audio. `ran` is told of each call that was made here, with what it cost.
+    `most_seconds` of audio. `ran` is called for each call made here, with its cost.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
 """The environment of this process: the only module of `tasks/` that reads or sets variables.
 
-What decides a run comes in its settings. Variables only say what belongs to one process or machine:
-which GPUs a worker sees, where its user's cache lies, a key that must not travel with the settings.
+Whatever affects a run is in its settings. Variables only hold what belongs to one process or
+machine: which GPUs a worker sees, where its user's cache lies, a key that must not travel with the
+settings.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def engines() -> dict[str, str] | None:
 
 
 def secret(name: str) -> str:
-    """A key that the settings name (`api_key_env`); "" where it is not set."""
+    """A key that the settings name (`api_key_env`); "" if it is not set."""
     return os.environ.get(name, "")
 
 

@@ -76,7 +76,7 @@ class OutLocked(MillError):
 
 
 class CorruptManifest(MillError):
-    """The file `path` is not what was committed, and must be set aside."""
+    """The file `path` is not what was committed, and must be discarded."""
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(message, path)
@@ -109,7 +109,7 @@ class ItemError(MillError):
         return f"{self.code}: {self.detail}" if self.detail else self.code
 
 
-#: Stable codes of quarantined recordings and utterances, with what they mean.
+#: Stable codes of quarantined recordings and utterances, with their meaning.
 CODES = {
     "unreadable": "no decoder opens it",
     "empty": "it decodes to no samples",

@@ -40,9 +40,9 @@ class Unit(OfRecording):
     cut: str
     spans: tuple[tuple[Span, tuple[Plugin, ...]], ...] | None
     stored: frozenset[str] = frozenset()  # recipes of the shard's PCM, which needs no handover
-    decoded: int = 0  # samples of the whole recording, where its cuts are known
-    faults: tuple[Fault, ...] = ()  # its faults, where its cuts are known
-    turned: str | None = None  # recipe of its turns; None: nobody asks who speaks
+    decoded: int = 0  # samples of the whole recording, if its cuts are known
+    faults: tuple[Fault, ...] = ()  # its faults, if its cuts are known
+    turned: str | None = None  # recipe of its turns; None: no diarization
     turns: tuple[Turn, ...] | None = None  # None: not known yet
 
     @property
@@ -51,7 +51,8 @@ class Unit(OfRecording):
 
     @property
     def spared(self) -> bool:
-        """Whether it lacks only costly measures, which a threshold made unnecessary so far."""
+        """Whether it lacks only costly measures, unnecessary so far because a threshold rejects
+        it."""
         lacking = [plugin for _, missing in self.spans or () for plugin in missing]
         return self.spans is not None and all(map(verdicts.costly, lacking))
 
@@ -120,7 +121,7 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
             writer.discard()
             raise
         locator = Locator.loads(unit.recording["locator"])
-        # If the file changed meanwhile, what was read does not belong to its digest.
+        # If the file changed meanwhile, the samples do not belong to its digest.
         if cutting.unchanged(locator, unit.recording["guard"]):
             writer.publish()
         else:

@@ -1,4 +1,4 @@
-"""What a worker is told: settings and where OUT is. Small, frozen, picklable."""
+"""What a worker gets: the settings, and where OUT is. Small, frozen, picklable."""
 
 from __future__ import annotations
 

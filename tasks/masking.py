@@ -1,9 +1,9 @@
 """Hides credentials wherever settings or messages leave the process.
 
-Hidden are the user and password of a URL (`s3://***@bucket/x`), the values of query fields that
-grant access, and the values of settings that are named like a secret. Everything that writes
-settings or messages uses this module: the models when they are serialised (dataset.json, the
-settings of a run, Prefect's parameters), every `MillError`, and every log record.
+It hides the user and password of a URL (`s3://***@bucket/x`), values of query fields that grant
+access, and values of settings named like a secret. Everything that writes settings or messages uses
+this module: the models when they are serialised (dataset.json, the settings of a run, Prefect's
+parameters), every `MillError`, and every log record.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HIDDEN = "***"
 _CONTROL = ("Cc", "Cs", "Zl", "Zp")
 
 #: Names of settings and of query fields whose values grant access. `key` alone is a path (TLS) or
-#: a name (S3); `access_key` is no secret without its partner, but names an account.
+#: a name (S3); `access_key` is not a secret without its partner, but names an account.
 _SECRET = (
     r"(?:[a-z0-9]+[_-])*(?:password|passwd|pwd|secret|token|credential|credentials|signature"
     r"|apikey|api[_-]?key|access[_-]?key(?:[_-]?id)?|secret[_-]?key|private[_-]?key|auth"

@@ -39,11 +39,11 @@ from tasks.packaging import (
     finish,
     layout,
     ledger_notes,
+    part_planning,
     parts,
     plan,
     published,
     safeguards,
-    seeded,
     speakers,
     splits,
     whole,
@@ -52,7 +52,7 @@ from tasks.packaging.published import Published
 from tasks.packaging.shards import check, write
 from tasks.recipe import whole_job
 from tasks.reviews import applied
-from tasks.storage import tables
+from tasks.storage import sorted_keys, tables
 
 __all__ = ["check", "gather", "publish", "write"]
 
@@ -73,8 +73,8 @@ def gather(
     names tables of the newest version that cannot be read.
 
     Returns `{"fingerprint", "version", "new", "summary", "balance", "changed"}`, and of a new
-    version its parts, the decided groups that they need rows of, and what its description says. If
-    the newest version already holds exactly this, `new` is False.
+    version its parts, the files of rows that they need, and what its description says. If the
+    newest version already holds exactly this, `new` is False.
     """
     groups = decided.listed(job, scratch)
     ledger = ledger_notes.portions(job.out, scratch)
@@ -117,7 +117,7 @@ def gather(
     if before is not None and old is not None:
         laid_out = _compared(laid_out, before, content)
     divided = parts.divided(laid_out, job.package, len(found.split))
-    planned, needed = parts.save(
+    planned, needed = part_planning.save(
         job, scratch, divided, laid_out, found, content, more, spoken, before, linkable, damaged
     )
     _tables(scratch, staging, job)
@@ -148,7 +148,7 @@ def gather(
 def _before(before: Published, found: whole.Chosen) -> layout.Before:
     """Where the clips of the newest version are among the chosen ones."""
     clips = found.clips
-    now = seeded.places_of(before.high, before.low, clips.high, clips.low)
+    now = sorted_keys.places_of(before.high, before.low, clips.high, clips.low)
     return layout.Before(before.groups, now)
 
 

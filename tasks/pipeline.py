@@ -1,8 +1,8 @@
-"""The line of the data: shard, then filter, resample, transcribe per shard, then package.
+"""The whole pipeline: shard, then filter, resample, transcribe per shard, then package.
 
-`run` decides what has to be done, and in which order. A `Caller` gets functions to a worker: `Here`
-runs them in this process, `flows/` on a cluster. An `Observer` is told of every step: `flows/`
-makes Prefect task runs and progress bars of them.
+`run` decides what to compute, and in which order. A `Caller` runs functions on a worker: `Here`
+runs them in this process, `flows/` on a cluster. An `Observer` hears of every step: `flows/` turns
+them into Prefect task runs and progress bars.
 """
 
 from __future__ import annotations
@@ -10,27 +10,24 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from tasks import publishing, shard, storage, sweeping
 from tasks.callers import Caller, Here, Observer, Unobserved
-from tasks.checkpoints import compaction, manifest
 from tasks.checkpoints.index import Index
-from tasks.errors import CorruptManifest, NothingLeft, RunError
+from tasks.errors import CorruptManifest, NothingLeft
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
 from tasks.packaging import safeguards
 from tasks.results import Published, Sharded, Totals
 from tasks.reviews import applied
+from tasks.shard_chain import REPAIRS, chain
 from tasks.stages import quarantine, stage
 from tasks.up_to_date import UpToDate
 
 log = logging.getLogger("uttermill")
-
-REPAIRS = 3  # rounds of making damaged audio again before the disk is called bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What OUT and the sources hold; rows that are to be probed lie in `scratch`."""
+    """The contents of OUT and the sources; rows still to be probed lie in `scratch`."""
 
     scratch: Path
     index: Index
@@ -53,26 +50,26 @@ class Listed:
 
 @dataclass(slots=True)
 class Begun:
-    """How far a run has come that may have to go on with other workers: what it has listed, and
-    which shards it has looked at."""
+    """How far a run has come, so that it can go on with other workers: what it has listed, and
+    which shards it has checked."""
 
     listed: Listed | None = None
     sharded: Sharded | None = None
     state: UpToDate | None = None
 
     def forget(self) -> None:
-        """What was found no longer holds."""
+        """Discard what was found: it no longer holds."""
         self.listed = self.sharded = self.state = None
 
 
 def run(job: Job, caller: Caller, observer: Observer, begun: Begun | None = None) -> Run:
-    """The whole line; only while holding OUT's lock.
+    """Run the whole pipeline; only while holding OUT's lock.
 
-    `begun` notes how far the run has come; given to the next call, it begins there. Steps that
-    were done are steps of that call, too.
+    `begun` records how far the run has come; pass it to the next call to continue there. Completed
+    steps are reported again.
 
-    CorruptManifest where damaged audio was made again REPAIRS times, and is damaged still;
-    NothingLeft where no utterance is left to package; TooManyFailed as soon as that is known.
+    CorruptManifest when audio is still damaged after REPAIRS attempts to make it again; NothingLeft
+    when no utterance is left to package; TooManyFailed as soon as that is known.
     """
     totals = Totals()
     begun = begun or Begun()
@@ -92,7 +89,7 @@ def run(job: Job, caller: Caller, observer: Observer, begun: Begun | None = None
             published = observer.step("package", work)
         except NothingLeft as error:
             raise NothingLeft(error.args[0], error.reasons, found.ignored) from None
-        except CorruptManifest:  # what it held is made again
+        except CorruptManifest:  # its contents are made again
             if attempt == REPAIRS - 1:
                 raise
             begun.forget()
@@ -129,8 +126,8 @@ def _chains(
 ) -> None:
     """The chains of all shards, with their counts.
 
-    What a shard gave is counted as soon as its chain has ended: of a hundred thousand shards,
-    nothing but the counts is held.
+    A shard's results are counted as soon as its chain ends: even for a hundred thousand shards,
+    only the counts stay in memory.
     """
     for name in stage.PER_SHARD:
         observer.start(name, found.done.seconds)
@@ -168,43 +165,9 @@ def _pass_over(
         totals.add(Done(name, shard, 0, count))
 
 
-def chain(
-    job: Job,
-    shard: str,
-    seconds: float,
-    caller: Caller,
-    observer: Observer,
-    there: Mapping[str, int],
-    files: int = 1,
-) -> list[Done]:
-    """Filter, resample and transcribe one shard as observed steps; damaged audio is made again.
-
-    `there`: items of each stage of a shard that is known to lack nothing. `files`: most that a
-    stage has of it: several may have to be joined, and without any there is no need to look.
-    """
-    for attempt in range(REPAIRS):
-        try:
-            dones: list[Done] = []
-            for name in stage.PER_SHARD:
-                sure = dones[-1].ran if dones else not files and not attempt
-                looked = sure, there.get(name), files > 1
-                work = partial(run_stage, job, shard, seconds, caller, name, *looked)
-                done = observer.step(name, work, shard, seconds)
-                if not done.ran:
-                    observer.advance(name, seconds, reused=True)
-                dones.append(done)
-            return dones
-        except CorruptManifest as fault:
-            manifest.remove_damaged(fault)
-            if attempt == REPAIRS - 1:
-                raise RunError(
-                    f"{fault}, again after {REPAIRS} repairs: is the disk sound?"
-                ) from None
-    raise AssertionError("unreachable")
-
-
 def run_shard_stage(job: Job, caller: Caller, scratch: Path, begun: Begun | None = None) -> Sharded:
-    """List, probe what is new on the workers, group, commit; what has begun is not done again."""
+    """List the sources, probe new recordings on the workers, group and commit them; continues from
+    `begun`."""
     begun = begun or Begun()
     if begun.sharded is not None:
         return begun.sharded
@@ -234,33 +197,8 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path, begun: Begun | None
 
 
 def _listed(job: Job, scratch: Path, caller: Caller) -> Listed:
-    """What OUT and the sources hold."""
+    """List OUT and the sources."""
     index = Index(job.out)
     sweeping.sweep(job.out, index)
     index.warn_of_gone()
     return Listed(scratch, index, shard.survey(job, index, scratch, caller.map))
-
-
-def run_stage(
-    job: Job,
-    shard: str,
-    seconds: float,
-    caller: Caller,
-    name: str,
-    sure: bool = False,
-    there: int | None = None,
-    crowded: bool = False,
-) -> Done:
-    """One stage for one shard; nothing is sent to a worker when nothing is missing.
-
-    `sure`: the stage before it made something, or none has run, so there is no need to look.
-    `there`: how many items a shard has that is known to lack none. `crowded`: files of it may have
-    to be joined.
-    """
-    if there is not None:
-        return Done(name, shard, 0, there)
-    if not sure:
-        missing, reused = stage.pending(name, job, shard)
-        if not missing and not (crowded and compaction.due(job.out, name, shard)):
-            return Done(name, shard, 0, reused)
-    return caller.stage(name, job, shard, seconds)

@@ -24,14 +24,14 @@ USUAL = ("wav", "flac", "mp3", "m4a", "ogg", "opus", "mp4")  # named first
 
 
 def check(job: Job) -> None:
-    """ConfigError if a source cannot be listed, lies in OUT or holds it, or if nothing is there at
-    all. A source that is empty beside others is only warned of: it may fill later."""
+    """ConfigError if a source cannot be listed, lies in OUT or contains it, or if all are empty. If
+    only some are empty, it warns: they may fill later."""
     found = plugins.datasets(job.sources)
     for dataset in found:
         _check_apart(job.out, dataset)
     empty = [dataset for dataset in found if not _holds_recordings(dataset)]
     sentences = [_nothing_in(dataset) for dataset in empty]
-    # What a former run knew and is gone now is told by package.max_removed_fraction.
+    # Recordings that a former run knew and are gone are left to package.max_removed_fraction.
     if len(empty) == len(found) and not manifest.shards(job.out):
         raise ConfigError("; ".join(sentences))
     for sentence in sentences:

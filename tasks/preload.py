@@ -84,7 +84,7 @@ VISIBLE = environment.visible_gpus()
 
 if not started_afresh(command_line()):
     raise RunError(
-        "this process was forked or is no Dask worker; set "
+        "this process was forked or is not a Dask worker; set "
         "distributed.worker.multiprocessing-method to spawn"
     )
 die_with_parent()
@@ -110,7 +110,7 @@ TEMP: Path | None = None
 
 
 class Worker(Protocol):
-    """What is used of Dask's worker."""
+    """The part of Dask's worker that is used here."""
 
     local_directory: str
 

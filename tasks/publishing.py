@@ -17,13 +17,14 @@ from tasks.job import Done, Job
 from tasks.json_types import JsonObject
 from tasks.packaging import (
     answers,
+    choosing,
     decided,
+    deciding,
     ledger_layout,
     ledger_parts,
     part_writing,
     parts,
     plan,
-    whole,
 )
 from tasks.packaging import shards as output_shards
 from tasks.packaging.decided import Group
@@ -38,8 +39,8 @@ def publish(
 ) -> Published:
     """Decide, gather, write and check output shards on the workers, then publish the version.
 
-    Nothing is done where `state` knows that the newest version is today's. CorruptManifest when a
-    blob is damaged: it has been removed, and the chains must run again.
+    Does nothing if `state` knows that the newest version is up to date. CorruptManifest when a blob
+    is damaged: it has been removed, and the chains must run again.
     """
     began = last = time.monotonic()
     walls: dict[str, float] = {}
@@ -56,7 +57,7 @@ def publish(
         storage.of(scratch).clear(scratch)
         keys = state.keys()
         groups = decided.groups(job, {shard: keys[shard] for shard in shards})
-        caller.map(decided.save, [(job, group) for group in decided.missing(groups, job.out)])
+        caller.map(deciding.decide, [(job, group) for group in decided.missing(groups, job.out)])
         lap("decide")
         gathered = gather(job, groups, caller, scratch, state.names_hash())
         storage.of(scratch).clear(scratch)
@@ -111,16 +112,12 @@ def publish(
 
 
 def gather(
-    job: Job,
-    groups: Sequence[Group],
-    caller: Caller,
-    scratch: Path,
-    manifests: str | None = None,
+    job: Job, groups: Sequence[Group], caller: Caller, scratch: Path, manifests: str | None = None
 ) -> JsonObject:
     """Everything of the next version but its output shards, staged: what `package.gather` says of
     it, and `tables`, the digests of its tables' files. `manifests`: see `answers.note`."""
     decided.list_in(scratch, groups)
-    chosen = caller.call(whole.choose, job, scratch)
+    chosen = caller.call(choosing.choose, job, scratch)
     caller.call(answers.note, job, scratch, chosen["judged"], manifests)
     newest = versions.newest(job.out)
     staging = versions.stage(job.out, versions.number(newest) + 1 if newest else 1)
@@ -172,8 +169,8 @@ def _remove_old(out: Path, keep: int) -> None:
 
 @contextmanager
 def _optional(job: Job) -> Iterator[None]:
-    """Around what only saves the next run some work: a run that had nothing to do does not fail
-    because the store is away by now."""
+    """Ignore failures of writes that only save the next run some work: a run with nothing to do
+    must not fail because the store has become unreachable."""
     try:
         yield
     except CorruptManifest:
@@ -183,7 +180,7 @@ def _optional(job: Job) -> Iterator[None]:
 
 
 def _unchanged(job: Job, version: Version, began: float) -> Published:
-    """The newest version, which stays as it is."""
+    """The newest version, unchanged."""
     with _optional(job):
         versions.point_latest(job.out)
     done = Done("package", "", 0, version.clips, 0, time.monotonic() - began)

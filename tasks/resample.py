@@ -45,7 +45,7 @@ class Unit(OfRecording):
     spans: tuple[Wanted, ...]
     rate: int
     enhanced: bool = False
-    scores: tuple[tuple[str, float | None], ...] = ()  # of the clip before, where they are known
+    scores: tuple[tuple[str, float | None], ...] = ()  # of the original clip, if known
     beside: bool = False  # the enhanced clips of its recording are made, too, and count its audio
 
     @property
@@ -105,7 +105,7 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
 
 
 def _passed(utterance: Utterance) -> bool:
-    """Whether the filters let it pass, and it can be converted."""
+    """Whether it passed the filters and can be converted."""
     broken = utterance.outcome.outcome == "failed" and utterance.outcome.stage == "resample"
     return utterance.outcome.stage in ("resample", "enhance", "transcribe") and not broken
 
@@ -158,7 +158,7 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[Row]]:
     spans = [span for unit in units for span in unit.spans]
     recording = units[0].recording
     locator = Locator.loads(recording["locator"])
-    most = cutting.HELD_SECONDS * units[0].rate  # what is longer is decoded by itself
+    most = cutting.HELD_SECONDS * units[0].rate  # longer clips are decoded by themselves
     absent = {
         span: None
         for span in spans
@@ -194,7 +194,7 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[Row]]:
             else:
                 assert fault is not None
                 rows += failure(replace(unit, spans=(span,)), *fault)
-        # If the file changed meanwhile, what was read does not belong to its digest.
+        # If the file changed meanwhile, the samples do not belong to its digest.
         yield rows if cutting.unchanged(locator, recording["guard"]) else []
 
 

@@ -1,4 +1,4 @@
-"""What the steps of a run return, and the counts that a run adds up from them."""
+"""Results of a run's steps, and the counts that a run adds up from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tasks.stages import stage
 
 @dataclass(slots=True)
 class Sharded:
-    """What the shard stage found: shards with recordings, longest first, and what it left aside."""
+    """Result of the shard stage: shards with recordings, longest first, and what it skipped."""
 
     shards: list[str]
     done: Done
@@ -28,7 +28,7 @@ class Sharded:
 
 @dataclass(slots=True)
 class Published:
-    """The version that holds today's data; `new` where this run made it."""
+    """The version that holds today's data; `new` if this run made it."""
 
     path: Path
     new: bool

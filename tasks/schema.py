@@ -124,7 +124,7 @@ AUDIO = pa.schema(
     ]
 )
 
-#: The same with rows of enhanced PCM, where there are any.
+#: The same with rows of enhanced PCM.
 ENHANCED = AUDIO.append(
     _field("measures", pa.map_(S, F64), "DNSMOS before and after, of an enhanced clip")
 )

@@ -34,16 +34,13 @@ from tasks.storage import tables
 
 
 def survey(
-    job: Job,
-    index: Index | None = None,
-    home: Path | None = None,
-    run: apart.Map | None = None,
+    job: Job, index: Index | None = None, home: Path | None = None, run: apart.Map | None = None
 ) -> Survey:
     """List all sources and find what is new, changed, unchanged or gone. Reads no audio.
 
     `index`: the listing of OUT that the run has already made. `home`: a scratch folder for the rows
-    that are to be probed; None: they are only counted. `run` gets calls to workers, which list
-    large sources; without it all is listed here.
+    to probe; None: only count them. `run` sends calls to workers, which list large sources; without
+    it everything is listed here.
     """
     return listing_survey.survey(job, index or Index(job.out), home, run)
 
@@ -66,9 +63,9 @@ def commit(job: Job, found: Survey, results: Sequence[Path], index: Index) -> di
     """Commit changed rows to their shards and new ones to new shards. Returns all shards that have
     recordings, with their audio by header in s.
 
-    `results`: what `probe` gave for `found.fresh`. A new recording whose bytes were known under a
-    name that is gone joins the shard that knows them: a source that was moved or is listed
-    differently is neither cut nor transcribed again.
+    `results`: what `probe` gave for `found.fresh`. A new recording with the bytes of one that is
+    gone joins that one's shard: a source that was moved or renamed is neither cut nor transcribed
+    again.
     """
     had = found.known
     leaving = np.concatenate([found.gone, found.failed])
@@ -86,7 +83,7 @@ def commit(job: Job, found: Survey, results: Sequence[Path], index: Index) -> di
         changed[number] = _commit(job, had, number, None, gone)
     if changed:
         had.replaced(changed)
-        # What is gone was reported, and what was superseded is not missing.
+        # Lost files were reported, and superseded ones are not missing.
         index.look([had.shards[number] for number in changed], [known.ROOT])
     if changed or had.stale:
         known.save(job.out, had, index)
@@ -97,7 +94,7 @@ def commit(job: Job, found: Survey, results: Sequence[Path], index: Index) -> di
 def _commit(
     job: Job, had: Known, number: int, rows: pa.Table | None, gone: NDArray[np.bytes_]
 ) -> Columns:
-    """Commit a shard with the rows that came to it, and without those that are gone."""
+    """Commit a shard with its new rows, and without those that are gone."""
     shard = had.shards[number]
     before = manifest.read(job.out, "shard", shard)
     if before:

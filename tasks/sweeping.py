@@ -13,7 +13,8 @@ def sweep(out: Path, index: Index | None = None) -> int:
     """Remove them; returns how many. Only while holding OUT's lock.
 
     `index`: has just listed the checkpoints. Of the versions only the newest is looked through: a
-    worker that was late wrote into it before it was published, and the run after that swept it.
+    late worker can only have written into an older one before its publication, and the next run
+    swept that.
     """
     store = storage.of(out)
     if store.remote:  # nothing has a temporary name there

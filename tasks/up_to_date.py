@@ -1,8 +1,8 @@
-"""What a run need not look at again, because the last run left it complete.
+"""Which shards a run can skip because the last run left them complete.
 
-A shard's key is a hash of all that its stages go by: the settings with their recipes, the code, and
-the guards of its files. Where it is the key that the index noted, the shard lacks nothing; where
-that holds for all shards, and for what package goes by, the newest version is today's.
+A shard's key is a hash of all its stages' inputs: the settings with their recipes, the code, and
+the guards of its files. If it equals the key in the index, the shard is complete; if that holds for
+all shards and for the inputs of package, the newest version is up to date.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tasks.stages import stage
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What package told of a version when it published it, or found it unchanged."""
+    """What package reported about a version when it published it or found it unchanged."""
 
     number: int
     clips: int
@@ -36,9 +36,8 @@ class Version:
 
 
 class UpToDate:
-    """Which shards, and whether the version, were complete when a run began, and are when it ends.
-
-    Made after the shard stage, which is the last to list the files before it.
+    """Which shards were complete when a run began and which are when it ends; likewise the version.
+    Made after the shard stage, which lists the files.
     """
 
     def __init__(self, job: Job, shards: Sequence[str], index: Index) -> None:
@@ -61,7 +60,7 @@ class UpToDate:
         self._looked = set(self._shards) - self._items.keys()
 
     def items(self, shard: str) -> Mapping[str, int] | None:
-        """How many items each stage has of a shard that lacks nothing; None: look."""
+        """How many items each stage has for a complete shard; None: it has to be checked."""
         return None if shard in self._ran else self._items.get(shard)
 
     def most_files(self, shard: str) -> int:
@@ -89,8 +88,8 @@ class UpToDate:
         return self._index.names_hash()
 
     def decide(self) -> None:
-        """All stages have run, and package is about to read what they made and the splits' lists:
-        whatever changes from now on is gathered by the next run."""
+        """Call when all stages have run and package is about to read their results and the splits'
+        lists: later changes are left to the next run."""
         self._lists = [each.sha256 for each in split_lists.read(self._job.package)]
         if self._looked:  # damage may have been found in any of them
             self._index.look(self._looked | self._ran)
@@ -98,7 +97,8 @@ class UpToDate:
             self._keys |= self._now(self._ran)
 
     def version(self) -> Version | None:
-        """After `decide`: the newest version, when package would make the same of today's data."""
+        """After `decide`: the newest version, if package would make the same version from today's
+        data."""
         known = None if self._ran else self._index.noted_version(self._version_key())
         if known is None:
             return None
@@ -150,7 +150,7 @@ def _key(settings: str, files: Iterable[tuple[str, str]]) -> str:
 
 @cache
 def _code() -> str:
-    """Hash of this package's source: another release, or a developer's change, looks anew."""
+    """Hash of this package's source: a new release or a developer's change invalidates all keys."""
     home = Path(__file__).parent
     sha = hashlib.sha256()
     for path in sorted(home.rglob("*.py")):

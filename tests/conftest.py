@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import fuzz  # noqa: F401 - the profile that `--hypothesis-profile` may name
+from tests import (
+    fuzz,  # noqa: F401 - the profile that `--hypothesis-profile` may name
+    prefect_database,
+)
 
 if TYPE_CHECKING:
     from flows.server.server import LocalServer
@@ -72,6 +77,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_collection(session: pytest.Session) -> None:
+    """Searches for garbage among what modules define cost a third of the collection's CPU."""
+    gc.disable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Processes that share the tests: for the whole suite one more than there are cores, as a test
@@ -107,14 +122,51 @@ def pytest_unconfigure() -> None:
     shutil.rmtree(_HOME, ignore_errors=True)
 
 
+@pytest.fixture
+def no_recipe_kept() -> Iterator[None]:
+    """Processes keep recipes, which never change in one. Here they are worked out during the test
+    and again after it: for tests that change what recipes follow from. The last of their fixtures:
+    others keep recipes, too."""
+    from tasks import recipe
+    from tasks.stages import stage
+
+    kept = (
+        recipe.of_plugin,
+        recipe.of_cut,
+        recipe.of_audio,
+        recipe._audio_head,
+        recipe._transcript_head,
+        stage._weights,
+    )
+    for function in kept:
+        function.cache_clear()
+    yield
+    for function in kept:
+        function.cache_clear()
+
+
 @pytest.fixture(scope="session")
-def prefect_server() -> Iterator[LocalServer]:
+def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     """A real Prefect server on a new database; reach it within `flows.server.using(it.url)`."""
     from flows.server.server import LocalServer
 
-    with LocalServer.start() as server:
-        server.wait_ready()
+    made = prefect_database.shared(tmp_path_factory)
+    with ExitStack() as opened:
+        with prefect_database.turn(made):
+            first = not made.exists()
+            if not first:
+                prefect_database.give(made, Path(_HOME))
+            server = opened.enter_context(LocalServer.start())
+            server.wait_ready()
+            if first:
+                prefect_database.save(Path(_HOME), made)
         yield server
+
+
+@pytest.fixture(scope="session")
+def empty_database(prefect_server: LocalServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For the home of a server that a test starts itself; see `prefect_database.give`."""
+    return prefect_database.shared(tmp_path_factory)
 
 
 @pytest.fixture

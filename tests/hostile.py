@@ -202,14 +202,14 @@ def watch(changed: set[str], forbidden: list[str]) -> Callable[[str, tuple[Any, 
 
 
 def main(path: str) -> dict[str, Any]:
-    from flows import settings
+    from flows import checks, settings
     from flows.run import runs
     from tasks import pipeline
 
     chosen = settings.parse(json.loads(Path(path).read_text()))
     changed: set[str] = set()
     forbidden: list[str] = []
-    job = settings.check(chosen)
+    job = checks.check(chosen)
     pages = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (pages + LIMIT, pages + LIMIT))
     sys.addaudithook(watch(changed, forbidden))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import soundfile as sf
 
@@ -16,9 +17,9 @@ from tasks import plugins, storage
 from tasks.checkpoints.blobs import Pcm
 from tasks.checkpoints.manifest import Row
 from tasks.formats import Hashes, Output, OutputShard
-from tasks.packaging import format_rows
+from tasks.packaging import format_rows, layout
 from tasks.schema import UTTERANCES
-from tasks.settings import Plugin
+from tasks.settings import PackageSettings, Plugin
 
 RATE = 16000
 MEASURES = {"dnsmos_ovrl": 3.25, "snr": None, "silence_fraction": 0.5, "duration": 9.0}
@@ -93,3 +94,25 @@ def sha256(file: Any) -> str:
     assert rate == RATE
     assert samples.ndim == 1
     return hashlib.sha256(samples.tobytes()).hexdigest()
+
+
+def laid_out(
+    table: pa.Table,
+    settings: PackageSettings,
+    generation: int,
+    before: pa.Table | None = None,
+    before_settings: dict[str, Any] | None = None,
+) -> list[layout.Group]:
+    """Groups of all rows of `table` (columns id, split, num_samples, sample_rate). `before`: the
+    previous version's utterances, in its order."""
+    clips = layout.clips_of(table, settings)
+    then = None
+    if before is not None:
+        now = pc.index_in(before["id"], table["id"]).fill_null(-1).to_numpy().astype(np.int64)
+        generations = before["generation"].to_pylist()
+        groups = [
+            layout.PublishedGroup(split, number, generations[first], first, count)
+            for split, number, first, count in layout.groups_of(before)
+        ]
+        then = layout.Before(groups, now)
+    return layout.lay_out_clips(clips, settings, generation, then, before_settings)

@@ -5,6 +5,7 @@ In a process of its own, so that tests which look at threads, sockets and module
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,13 +17,20 @@ from flows.cluster.cluster import Cluster, ClusterSettings
 
 ROOT = Path(__file__).parents[1]
 
+#: It idles most of the time, once in each process that shares the tests, and nothing there grows.
+SELDOM = {
+    "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "5s",
+    "DASK_DISTRIBUTED__WORKER__MEMORY__MONITOR_INTERVAL": "1s",
+}
+
 
 @contextmanager
 def serving(folder: Path) -> Iterator[dict[str, Any]]:
     """Start them; the settings `cluster` of a run that works there."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.shared_cluster", str(folder)],
-        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        cwd=ROOT, env={**os.environ, **SELDOM}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True,
     )  # fmt: skip
     with process:
         assert process.stdout is not None

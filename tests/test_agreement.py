@@ -129,7 +129,7 @@ def test_a_list_names_the_first_too() -> None:
     [
         ({"backend": {"use": "none"}, "backends": [{"use": "fake"}, {"use": "none"}]}, "one of"),
         ({"backends": [{"use": "fake"}, {"use": "fake"}]}, "twice"),
-        ({"when": {"loudness": {"max": 1}}}, "'loudness' is no score of a transcript"),
+        ({"when": {"loudness": {"max": 1}}}, "'loudness' is not a score of a transcript"),
         ({"when": {"avg_logprob": {"most": 1}}}, "most"),
     ],
 )
@@ -259,7 +259,7 @@ def test_a_killed_run_goes_on_with_what_lacks(home: Path, monkeypatch: pytest.Mo
 def test_a_model_that_is_missing_is_found_before_any_worker(tmp_path: Path) -> None:
     missing = {"use": "onnx_asr", "model": str(tmp_path / "nowhere")}
     chosen = TranscribeSettings.model_validate({"backends": [{"use": "fake"}, missing]})
-    with pytest.raises(ConfigError, match="is no folder here"):
+    with pytest.raises(ConfigError, match="is not a folder here"):
         recipe.weights(chosen)
 
 

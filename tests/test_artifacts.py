@@ -1,4 +1,4 @@
-"""The words of a run's artifact: numbers that add up, names that are no markup, no secrets."""
+"""The words of a run's artifact: numbers that add up, names that are not markup, no secrets."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_weights_are_those_of_the_files(name: str, tmp_path: Path) -> None:
 def test_a_quantized_graph_is_another_model(tmp_path: Path) -> None:
     tiny_onnx.nemo_ctc(tmp_path)
     plain = onnx_asr.Settings(model=str(tmp_path))
-    with pytest.raises(ConfigError, match=r"is no nemo-conformer-ctc model: .*int8"):
+    with pytest.raises(ConfigError, match=r"is not a nemo-conformer-ctc model: .*int8"):
         onnx_asr.weights(onnx_asr.Settings(model=str(tmp_path), quantization="int8"))
     (tmp_path / "model.int8.onnx").write_bytes((tmp_path / "model.onnx").read_bytes() + b"\0")
     small = onnx_asr.Settings(model=str(tmp_path), quantization="int8")
@@ -171,7 +171,7 @@ def test_missing_and_broken_models_are_refused(tmp_path: Path) -> None:
         chosen: Any = module
         with pytest.raises(ConfigError, match=words):
             chosen.weights(chosen.Settings())
-        with pytest.raises(ConfigError, match="is no folder here; models are never downloaded"):
+        with pytest.raises(ConfigError, match="is not a folder here; models are never downloaded"):
             chosen.weights(chosen.Settings(model="istupakov/parakeet"))
     with pytest.raises(ConfigError, match=r"config\.json of .* names none: give one of nemo-"):
         onnx_asr.weights(onnx_asr.Settings(model=str(tmp_path)))
@@ -185,7 +185,9 @@ def test_missing_and_broken_models_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be loaded as nemo-conformer-ctc on cpu"):
         onnx_asr.Backend(onnx_asr.Settings(model=str(tmp_path / "n")))
     tiny_onnx.paraformer(tmp_path / "p")
-    with pytest.raises(ConfigError, match="is no sense_voice model of sherpa-onnx: its metadata"):
+    with pytest.raises(
+        ConfigError, match="is not a sense_voice model of sherpa-onnx: its metadata"
+    ):
         sherpa_onnx.Backend(sherpa_onnx.Settings(model=str(tmp_path / "p")))
     (tmp_path / "p/tokens.txt").write_text("")
     with pytest.raises(ConfigError, match="cannot be loaded as paraformer"):

@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.asr import SharedWindow, SpeechClip, Transcript, Word, faster_whisper
+from tasks.asr._whisper_heard import Heard, Language, Window
 from tasks.asr._whisper_shared import apart
-from tasks.asr._whisper_windows import RATE, Heard, Language, Window
+from tasks.asr._whisper_windows import RATE
 from tasks.checkpoints import sharing
 from tasks.job import Job
 from tests import corpus

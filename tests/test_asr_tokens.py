@@ -1,4 +1,4 @@
-"""Tokens as words: where they begin, how they are written, and what is no log-probability."""
+"""Tokens as words: where they begin, how they are written, and what is not a log-probability."""
 
 from __future__ import annotations
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from tasks.asr import SpeechClip, Transcript, Word, _whisper_whole, faster_whisper
+from tasks.asr._whisper_heard import Heard, Language, Window
 from tasks.asr._whisper_whole import Hearing, uncovered
-from tasks.asr._whisper_windows import RATE, Heard, Language, Window
+from tasks.asr._whisper_windows import RATE
 from tests.stub_whisper import StubWhisper
 
 Span = tuple[float, float]

@@ -13,6 +13,7 @@ import sys
 import tarfile
 import tracemalloc
 import wave
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,8 @@ def test_flac_is_exact(tmp_path: Path, subtype: str, bits: int, channels: int) -
     samples = tones(48_000, channels)
     locator = write(tmp_path / "a.flac", samples, subtype=subtype)
     header, found = audio.probe(locator), decode(locator)
-    assert header == audio.Header(16_000, channels, 48_000, f"flac/{subtype.lower()}", "av")
+    expected = audio.Header(16_000, channels, 48_000, f"flac/{subtype.lower()}", "")
+    assert replace(header, decoder="") == expected
     assert np.array_equal(found, sf.read(locator.path, dtype="float32", always_2d=True)[0])
     assert np.abs(found - samples).max() <= 2.0 ** (1 - bits)
     assert np.array_equal(found, decode(locator, 777))

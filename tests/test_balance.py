@@ -17,6 +17,7 @@ from tasks.accounting.summary import seconds_of
 from tasks.packaging import balance, layout, seeded
 from tasks.settings import PackageSettings
 from tests import fuzz
+from tests.published import laid_out
 
 LENGTHS = st.lists(st.integers(1, 3000), min_size=1, max_size=40)
 
@@ -43,7 +44,7 @@ def test_tars_are_even_and_the_same_in_any_order(
 ) -> None:
     settings = PackageSettings(tar_hours=30 / 3600, readers=readers)
     rows = rows_of(lengths, [("train", "dev")[n % 3 == 0] for n in range(len(lengths))])
-    groups = layout.lay_out(rows, settings, 1)
+    groups = laid_out(rows, settings, 1)
     seconds = seconds_of(rows)
     for split, loads in layout.loads_of(groups, seconds).items():
         mine = seconds[np.array(rows["split"].to_pylist()) == split]
@@ -51,14 +52,14 @@ def test_tars_are_even_and_the_same_in_any_order(
         assert len(loads) % readers == 0 or len(loads) == len(mine)
         assert min(loads) > 0
     mixed = rows.take(random.sample(range(len(lengths)), len(lengths)))
-    assert ids_of(mixed, layout.lay_out(mixed, settings, 1)) == ids_of(rows, groups)
+    assert ids_of(mixed, laid_out(mixed, settings, 1)) == ids_of(rows, groups)
 
 
 def test_a_split_that_became_uneven_does_not_move_the_others() -> None:
     """Two clips more in dev, for four readers: dev is dealt anew, train's tars stay."""
     settings = PackageSettings(tar_hours=100 / 3600, readers=4)
     then = rows_of([1000] * 200, ["dev"] * 20 + ["train"] * 180)
-    first = layout.lay_out(then, settings, 1)
+    first = laid_out(then, settings, 1)
     order = np.concatenate([group.rows for group in first])
     before = (
         then.take(order)
@@ -66,7 +67,7 @@ def test_a_split_that_became_uneven_does_not_move_the_others() -> None:
         .append_column("generation", pa.array([1] * 200, pa.int32()))
     )
     now = rows_of([1000] * 210, ["dev"] * 20 + ["train"] * 180 + ["dev"] * 10)
-    groups = layout.lay_out(now, settings, 2, before, settings.model_dump())
+    groups = laid_out(now, settings, 2, before, settings.model_dump())
     assert {g.generation for g in groups if g.split == "dev"} == {2}
     assert all(g.whole and g.generation == 1 for g in groups if g.split == "train")
     assert sorted(np.concatenate([g.rows for g in groups]).tolist()) == list(range(210))

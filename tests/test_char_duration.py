@@ -71,7 +71,7 @@ def test_outliers_fall_whatever_their_side() -> None:
     assert list(frozen) == ["c/en"]
     first, third = frozen["c/en"]
     assert found["u030"].threshold == char_duration.bounds(first, third, 1.5)[1]
-    # The width is no part of what is frozen.
+    # The width is not part of what is frozen.
     wide, _ = decided(rows, Settings(width=1000), frozen)
     assert wide == {}
 

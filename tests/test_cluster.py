@@ -62,6 +62,10 @@ def look() -> dict[str, Any]:
     }
 
 
+#: What workers load that compute nothing: a second of CPU less for each of them.
+NONE: dict[str, str] = {}
+
+
 def soon(true: Callable[[], bool], seconds: float = 15) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -146,7 +150,7 @@ def test_unused_it_starts_nothing(tmp_path: Path) -> None:
 def test_preload_refuses_a_process_that_is_no_worker() -> None:
     script = [sys.executable, "-c", "import tasks.preload"]
     result = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert "RunError: this process was forked or is no Dask worker; set" in result.stderr
+    assert "RunError: this process was forked or is not a Dask worker; set" in result.stderr
 
 
 def test_preload_names_what_is_missing() -> None:
@@ -168,7 +172,7 @@ def test_workers_are_capped_whatever_the_parent_has(
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
     before = dict(os.environ)
-    with Cluster(ClusterSettings(workers=1), tmp_path / "s") as one:
+    with Cluster(ClusterSettings(workers=1), tmp_path / "s", engines=NONE) as one:
         starts = [threading.Thread(target=lambda: one.client) for _ in range(4)]
         for thread in starts:
             thread.start()
@@ -182,6 +186,22 @@ def test_workers_are_capped_whatever_the_parent_has(
     assert not seen["prefect"]
     assert gone(seen["pid"])
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.cluster
+def test_workers_are_profiled_for_a_performance_report_only(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    def callbacks(dask_worker: Any) -> list[str]:
+        return list(dask_worker.periodic_callbacks)
+
+    settings = ClusterSettings(workers=1, performance_report=True)
+    with Cluster(settings, tmp_path / "s", engines=NONE) as reported:
+        for asked, of in ((False, cluster), (True, reported)):
+            assert of.submit(abs, -1).result() == 1
+            for names in of.client.run(callbacks).values():
+                assert "heartbeat" in names
+                assert ("profile" in names) is asked
 
 
 @pytest.mark.cluster
@@ -228,7 +248,7 @@ def test_a_call_past_its_deadline_is_ended_with_its_process(cluster: Cluster) ->
 
 @pytest.mark.cluster
 def test_close_is_quick_even_when_a_worker_holds_the_gil(tmp_path: Path) -> None:
-    busy = Cluster(ClusterSettings(workers=1), tmp_path / "s")
+    busy = Cluster(ClusterSettings(workers=1), tmp_path / "s", engines=NONE)
     pid = busy.submit(os.getpid).result()
     busy.submit(hold_the_gil)
     time.sleep(0.3)
@@ -243,7 +263,7 @@ def test_close_is_quick_even_when_a_worker_holds_the_gil(tmp_path: Path) -> None
 @pytest.mark.cluster
 def test_another_version_does_not_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_config, "version", lambda name: "9.9")
-    with Cluster(ClusterSettings(workers=1), tmp_path / "s") as other:
+    with Cluster(ClusterSettings(workers=1), tmp_path / "s", engines=NONE) as other:
         with pytest.raises(RunError, match=r"this worker has uttermill .* and the client 9\.9"):
             _ = other.client
         assert not (tmp_path / "s").exists()
@@ -294,7 +314,7 @@ from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 sys.path.insert(0, {root!r})
 from tests.test_cluster import hold_the_gil, look
-with Cluster(ClusterSettings(workers=2), Path({scratch!r})) as cluster:
+with Cluster(ClusterSettings(workers=2), Path({scratch!r}), engines={{}}) as cluster:
     workers = cluster.client.run(look)
     for fact in workers.values():
         assert not fact["prefect"], fact

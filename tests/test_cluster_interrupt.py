@@ -20,7 +20,7 @@ from pathlib import Path
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 try:
-    with Cluster(ClusterSettings(workers=2), Path(sys.argv[1])) as cluster:
+    with Cluster(ClusterSettings(workers=2), Path(sys.argv[1]), engines={}) as cluster:
         cluster.client
 except KeyboardInterrupt:
     print("interrupted")

@@ -184,7 +184,7 @@ def test_plugins_and_schema(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_usage_errors_exit_2(prepared: Prepared, capsys: pytest.CaptureFixture[str]) -> None:
     assert "SETTINGS.yaml" in told(capsys, "run", code=2)["error"]
-    assert "no OUT" in told(capsys, "status", str(prepared.source), code=2)["error"]
+    assert "not the OUT" in told(capsys, "status", str(prepared.source), code=2)["error"]
     assert "dataset.json" in told(capsys, "verify", str(prepared.source), code=2)["error"]
 
 

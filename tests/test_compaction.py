@@ -52,6 +52,15 @@ def scattered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "compact", lambda *_: False)
 
 
+def leave_scattered(job: Job, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Run these stages, the first of them filter, and leave a file of each commit."""
+    pipeline.run_shard_stage(job, Here(), Here().listing(job))
+    with monkeypatch.context() as before:
+        scattered(before)
+        for name in names:
+            stage.run(name, job, SHARD)
+
+
 def files(out: Path, shard: str = SHARD) -> dict[str, int]:
     """Files of each stage of a shard."""
     homes = {name: manifest.folder(out, name, shard) for name in STAGES}
@@ -104,10 +113,7 @@ def test_a_run_joins_what_a_killed_one_left(
     small: Path, tmp_path: Path, quiet: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    with monkeypatch.context() as before:
-        scattered(before)
-        for name in ("filter", "resample", "transcribe"):
-            _stage(job(small, out), name)
+    leave_scattered(job(small, out), monkeypatch, "filter", "resample", "transcribe")
     published, counts = corpus.run(job(small, out))
     assert files(out) == ONE
     assert tree(out) == quiet
@@ -116,13 +122,6 @@ def test_a_run_joins_what_a_killed_one_left(
     assert not again.new
     assert {computed for computed, _ in counts.values()} == {0}
     assert again.path == published.path
-
-
-def _stage(job: Job, name: str) -> None:
-    """A run that ended after one more stage."""
-    if name == "filter":
-        pipeline.run_shard_stage(job, Here(), Here().listing(job))
-    stage.run(name, job, SHARD)
 
 
 def test_another_rate_stays_apart_so_that_prune_can_remove_it(
@@ -174,10 +173,7 @@ def test_damage_is_not_copied_into_a_joined_blob(
     small: Path, tmp_path: Path, quiet: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    with monkeypatch.context() as before:
-        scattered(before)
-        _stage(job(small, out), "filter")
-        _stage(job(small, out), "resample")
+    leave_scattered(job(small, out), monkeypatch, "filter", "resample")
     path = storage.names(blobs.folder(out, SHARD))[3]
     data = bytearray(path.read_bytes())
     data[100] ^= 1
@@ -199,10 +195,7 @@ def test_killed_anywhere_while_it_joins(
 ) -> None:
     """Each row counts once, no PCM is lost, and nobody is told of files that are gone."""
     base = tmp_path / "base"
-    with monkeypatch.context() as before:
-        scattered(before)
-        for name in ("filter", "resample"):
-            _stage(job(small, base), name)
+    leave_scattered(job(small, base), monkeypatch, "filter", "resample")
     Index(base).note_files()
     rows = _rows(base)
     chance = random.Random(seed)
@@ -314,10 +307,7 @@ def test_pcm_that_was_made_again_is_there_once(
     small: Path, tmp_path: Path, quiet: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    with monkeypatch.context() as before:
-        scattered(before)
-        _stage(job(small, out), "filter")
-        _stage(job(small, out), "resample")
+    leave_scattered(job(small, out), monkeypatch, "filter", "resample")
     storage.names(blobs.folder(out, SHARD))[0].unlink()
     corpus.run(job(small, out))
     recipes = [audio for audio, _ in _rows(out)]

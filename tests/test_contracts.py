@@ -67,7 +67,7 @@ def faults(module: ModuleType, shelf: str) -> list[str]:
         found.append("VERSION is not an int")
     settings = getattr(module, "Settings", StageSettings)
     if not issubclass(settings, StageSettings):
-        return [*found, "Settings is no StageSettings"]
+        return [*found, "Settings is not a StageSettings"]
     if shelf in ROLES:
         roles = {role(settings, field) for field in settings.model_fields}
         found += [f"a setting is {each}" for each in roles - ROLES[shelf]]

@@ -96,7 +96,7 @@ def test_what_is_published_wins_over_a_better_newcomer(voices: Path) -> None:
 
 
 def test_a_chain_of_copies_is_told_alike_by_the_next_run(tmp_path: Path) -> None:
-    """x and y are no copies of each other, and b is one of both: b's original does not change when
+    """x and y are not copies of each other, and b is one of both: b's original does not change when
     y is published."""
     (tmp_path / "a").mkdir()
     rate = {"x": 16000, "b": 16000, "y": 48000}

@@ -15,7 +15,8 @@ from tasks import pipeline
 from tasks.callers import Here
 from tasks.checkpoints import manifest
 from tasks.corpuswide import decisions
-from tasks.packaging import contents, decided
+from tasks.job import Job
+from tasks.packaging import contents, decided, deciding
 from tests import corpus
 
 COUNT = 40
@@ -37,6 +38,34 @@ def chosen() -> dict[str, Any]:
         "shard": ONE, "filter": corpus.filters({"use": "duplicate"}, min=0.8),
         "package": {"max_failed_fraction": 1.0, "splits": {"test": 0.2}},
     }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def done(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """OUT after a run."""
+    job = corpus.job(home, out=tmp_path_factory.mktemp("done") / "out", **chosen())
+    corpus.run(job)
+    return job.out
+
+
+@pytest.fixture
+def job(home: Path, done: Path, tmp_path: Path) -> Job:
+    """Of a copy of that OUT."""
+    shutil.copytree(done, tmp_path / "out", symlinks=True)
+    return corpus.job(home, out=tmp_path / "out", **chosen())
+
+
+def retarred(job: Job) -> Job:
+    """A job that makes another version of what was decided."""
+    return replace(job, package=job.package.model_copy(update={"tar_hours": 0.5}))
+
+
+@pytest.fixture(scope="module")
+def undamaged(home: Path, done: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What that version is."""
+    out = tmp_path_factory.mktemp("undamaged") / "out"
+    shutil.copytree(done, out, symlinks=True)
+    return corpus.content(corpus.run(retarred(corpus.job(home, out=out, **chosen())))[0].path)
 
 
 class Counted(Here):
@@ -75,13 +104,13 @@ def test_versions_do_not_tell_how_they_were_decided(
     counted = Counted()
     monkeypatch.setattr(pipeline, "Here", lambda: counted)
     many = corpus.run(corpus.job(home, out=tmp_path / "many", **chosen()))[0]
-    assert counted.names.count("save") == -(-COUNT // decided.AT_ONCE)
+    assert counted.names.count("decide") == -(-COUNT // decided.AT_ONCE)
     assert counted.names.count("gather") == 1
     assert not list((tmp_path / "many/manifests/.listing").rglob("*.arrow"))
     monkeypatch.setattr(decided, "AT_ONCE", COUNT)
     few = corpus.run(corpus.job(home, out=tmp_path / "few", **chosen()))[0]
     assert corpus.content(many.path) == corpus.content(few.path)
-    assert counted.names.count("save") == -(-COUNT // 8) + 1
+    assert counted.names.count("decide") == -(-COUNT // 8) + 1
 
 
 def test_only_shards_that_changed_are_decided_again(
@@ -94,33 +123,30 @@ def test_only_shards_that_changed_are_decided_again(
     monkeypatch.setattr(pipeline, "Here", lambda: counted)
     corpus.add(tmp_path / "in", COUNT)
     corpus.run(job)
-    assert counted.names.count("save") == 1
+    assert counted.names.count("decide") == 1
     other = replace(job, package=job.package.model_copy(update={"weights": {"c": 0.5}}))
     corpus.run(other)
-    assert counted.names.count("save") == 1, "weights are drawn after it"
+    assert counted.names.count("decide") == 1, "weights are drawn after it"
 
 
 @pytest.mark.parametrize("name", ["rows.arrow", "ledger.bin", "digests.arrow", "facts.json"])
-def test_damaged_decisions_are_made_again(home: Path, tmp_path: Path, name: str) -> None:
-    job = corpus.job(home, out=tmp_path / "out", **chosen())
-    corpus.run(job)
+def test_damaged_decisions_are_made_again(
+    job: Job, undamaged: dict[str, bytes], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = next(decided.home(job.out).rglob(name))
     corpus.flip(path, path.stat().st_size // 2)
-    other = replace(job, package=job.package.model_copy(update={"tar_hours": 0.5}))
-    damaged = corpus.run(other)[0]
-    corpus.run(replace(job, out=tmp_path / "whole"))
-    whole = corpus.run(replace(other, out=tmp_path / "whole"))[0]
-    assert corpus.content(damaged.path) == corpus.content(whole.path)
+    counted = Counted()
+    monkeypatch.setattr(pipeline, "Here", lambda: counted)
+    assert corpus.content(corpus.run(retarred(job))[0].path) == undamaged
+    assert counted.names.count("decide") == 1, "those of one group, and no others"
 
 
-def test_a_shard_of_nothing_has_its_place(home: Path, tmp_path: Path) -> None:
+def test_a_shard_of_nothing_has_its_place(job: Job, tmp_path: Path) -> None:
     """Its recording is broken: no row, no utterance, and a ledger of one."""
-    job = corpus.job(home, out=tmp_path / "out", **chosen())
-    corpus.run(job)
     counts = []
     for shard in sorted(manifest.shards(job.out)):
         group = decided.Group(tmp_path / shard, (shard,))
-        decided.save(job, group)
+        deciding.decide(job, group)
         counts.append(
             (group.table("rows.arrow").num_rows, group.ledger(range(decided.SLICES)).num_rows)
         )

@@ -1,4 +1,4 @@
-"""Copies are found in every encoding, and what was said twice is no copy."""
+"""Copies are found in every encoding, and what was said twice is not a copy."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def find(
 def found_among(
     parts: Iterable[pa.Array | pa.ChunkedArray], order: Ints, thresholds: Thresholds, **more: int
 ) -> Copies:
-    """The answer for every row: -1, NaN and false for those that are no copies."""
+    """The answer for every row: -1, NaN and false for those that are not copies."""
     with Prints(**more) as prints:
         for part in parts:
             prints.add(part)

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from tasks.filters import _duplicates_candidates, _duplicates_parts, _fingerprint, duplicate
 from tasks.filters._duplicates import Copies
+from tasks.filters._duplicates_candidates import Numbered
+from tasks.filters._duplicates_prints import MOST_BLOCKS, Prints
+from tasks.filters._duplicates_table import Pairs
 from tests.test_duplicates import found_among
 
 CLIPS = 600
@@ -99,7 +102,29 @@ def test_answers_are_those_of_one_process(
         return
     monkeypatch.setattr(_duplicates_candidates, "CODES_AT_ONCE", 300)
     monkeypatch.setattr(_duplicates_candidates, "PAIRS_AT_ONCE", 50)
+    monkeypatch.setattr(_duplicates_candidates, "IN_CACHE", 16)
     monkeypatch.setattr(_duplicates_parts, "AT_ONCE", 1000)
     tables = [whole.slice(at, 70) for at in range(0, CLIPS, 70)]
     found = found_among(tables, order, thresholds, block=20_000)
     assert digest(found) == WHOLE[seed, same_length]
+
+
+def test_pairs_of_blocks_stay_few_enough_to_number() -> None:
+    made = pa.array(prints(np.random.default_rng(0), False), pa.large_binary())
+    with Prints(block=100) as many:
+        many.add(made)
+        many.finish()
+        assert 1 < many.blocks <= MOST_BLOCKS
+        parts = Numbered(many, np.arange(CLIPS, dtype=np.int32)).part_of(
+            Pairs(*np.stack([np.arange(CLIPS), np.arange(CLIPS)[::-1], np.zeros(CLIPS, np.int64)]))
+        )
+        low, high = parts // many.blocks, parts % many.blocks
+        block = many.block_of(np.arange(CLIPS, dtype=np.int32)).astype(int)
+        assert (low == np.minimum(block, block[::-1])).all()
+        assert (high == np.maximum(block, block[::-1])).all()
+    order = np.arange(CLIPS)
+    found = [
+        digest(found_among([made], order, duplicate.Settings().thresholds(), block=block))
+        for block in (100, 1 << 20)
+    ]
+    assert found[0] == found[1]

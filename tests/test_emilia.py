@@ -39,7 +39,7 @@ def turns(*rows: tuple[float, float | None, str]) -> tuple[Segment, ...]:
 def cut(
     samples: NDArray[np.float32], asked: Sequence[Segment] = (), block: int = 4096, **options: int
 ) -> list[Span]:
-    """The spans by start; checked to cover every sample, what is no utterance exactly once."""
+    """The spans by start; checked to cover every sample, what is not an utterance exactly once."""
     chosen = vad.Settings(merge="emilia", **options)
     spans = run(vad.start(chosen, RATE, asked), samples, block)
     covered = np.zeros(len(samples), np.int16)

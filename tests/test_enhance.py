@@ -175,7 +175,7 @@ def test_a_graph_that_is_missing_or_does_not_fit(
 def test_what_is_no_separator(tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_text("no graph")
     chosen = separator_onnx.Settings(path=str(tmp_path))
-    with pytest.raises(ConfigError, match="no ONNX graph"):
+    with pytest.raises(ConfigError, match="not an ONNX graph"):
         separator_onnx.check_weights(chosen)
     model = tmp_path / "other" / "wide.onnx"
     shape = (1, 16)
@@ -186,7 +186,7 @@ def test_what_is_no_separator(tmp_path: Path) -> None:
         {"y": (TensorProto.FLOAT, shape)},
         {},
     )
-    with pytest.raises(ConfigError, match="no UVR-MDX graph"):
+    with pytest.raises(ConfigError, match="not a UVR-MDX graph"):
         separator_onnx.check_weights(separator_onnx.Settings(path=str(model)))
 
 

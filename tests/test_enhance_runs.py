@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows import settings
+from flows import checks, settings
 from tasks import pipeline, report
 from tasks.callers import Here
 from tasks.checkpoints import enhanced
@@ -253,7 +253,7 @@ def test_prune_keeps_what_the_settings_need(base: Path, out: Path) -> None:
 
 def read(base: Path, *sets: str) -> Job:
     found = settings.read(None, [str(base / "in")], str(base / "out"), list(sets))
-    return settings.check_wishes(found)
+    return checks.check_wishes(found)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import pytest
 
 from flows.cluster.cluster import Cluster, ClusterSettings
 from flows.server.server import LocalServer
-from tests import corpus
+from tests import corpus, prefect_database
 
 ROOT = Path(__file__).parent.parent
 LOOPBACK = ("127.0.0.1", "::1")
@@ -38,7 +38,7 @@ def listening(pids: list[int]) -> set[str]:
 @pytest.mark.cluster
 def test_a_cluster_listens_on_the_loopback_only(tmp_path: Path) -> None:
     settings = ClusterSettings(workers=1, memory_limit="2GB")
-    with Cluster(settings, tmp_path / "s") as cluster:
+    with Cluster(settings, tmp_path / "s", engines={}) as cluster:
         pids = [os.getpid(), *cluster.client.run(os.getpid).values()]
         found = listening(pids)
         assert found
@@ -85,8 +85,9 @@ def test_the_runs_own_server_listens_on_the_loopback_only(prefect_server: LocalS
 
 
 @pytest.mark.server
-def test_a_server_with_basic_auth_takes_who_knows_it(tmp_path: Path) -> None:
+def test_a_server_with_basic_auth_takes_who_knows_it(tmp_path: Path, empty_database: Path) -> None:
     corpus.make(tmp_path / "in", 1)
+    prefect_database.give(empty_database, tmp_path / "prefect")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     bare = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}

@@ -1,6 +1,6 @@
 """What is published comes back through the readers that trainers use: ids, texts, exact samples.
 
-`webdataset` is the real library. WeNet and NeMo are no packages that a test could install (NeMo's
+`webdataset` is the real library. WeNet and NeMo are not packages that a test could install (NeMo's
 wants a GPU's CUDA stack): their readers are written here after the rules of their own, WeNet's
 `datapipes.py` and NeMo's `nemo_adapters.py`, without a function of ours.
 """

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import pipeline, plugins, shelves, storage
+from tasks import plugins, shard_chain, shelves, storage
 from tasks.checkpoints import blobs
 from tasks.dataset import datacard, versions
 from tasks.formats import Hashes, Output, OutputShard, _clips, _tar, _tar_check, nemo
@@ -322,7 +322,7 @@ def test_any_number_of_damaged_blobs_is_mended_at_once(tmp_path: Path) -> None:
     small = {"settle_seconds": 0, "hours": 0.5 / 3600}
     corpus.run(corpus.job(tmp_path, shard=small))
     found = sorted((tmp_path / "out/audio").rglob("*.pcm"))
-    assert len(found) > pipeline.REPAIRS
+    assert len(found) > shard_chain.REPAIRS
     for blob in found:
         corpus.flip(blob, 0)
     made = corpus.run(corpus.job(tmp_path, shard=small, package={"formats": ["kaldi"]}))[0]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from flows import settings
+from flows import checks, settings
 from flows.cli import proofs
 from flows.cluster import facts
 from flows.cluster.chains import map_chains
@@ -22,7 +22,7 @@ from flows.cluster.cluster import Cluster, ClusterSettings
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU, GPU
 from flows.run.caller import ClusterCaller
-from tasks import pipeline, publishing
+from tasks import pipeline, publishing, shard_chain
 from tasks.callers import Unobserved
 from tasks.job import Done
 from tasks.results import Published
@@ -134,7 +134,7 @@ def run(job: Any, cluster: Cluster, scratch: Path) -> tuple[Published, ClusterCa
     state = UpToDate(job, found.shards, found.index)
 
     def chain(shard: str) -> list[Done]:
-        return pipeline.chain(job, shard, found.seconds[shard], caller, Unobserved(), {})
+        return shard_chain.chain(job, shard, found.seconds[shard], caller, Unobserved(), {})
 
     for dones in map_chains(found.shards, chain, 2 * cluster.size):
         state.record(dones)
@@ -159,7 +159,7 @@ def test_stages_run_where_they_belong_and_overlap(
             "waits": corpus.seconds_of(count - 1),
         }},
     }  # fmt: skip
-    published, caller = run(settings.check(settings.parse(data)), cluster, tmp_path / "listing")
+    published, caller = run(checks.check(settings.parse(data)), cluster, tmp_path / "listing")
     lines = seen.lines(notes)
     filtered = [line for line in lines if line["stage"] == "filter" and line["ended"]]
     begun = [line for line in lines if line["stage"] == "transcribe"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from flows import settings
+from flows import checks, settings
 from flows.cluster import fleet, gpus
 from flows.cluster.cluster import Cluster, ClusterSettings
 from flows.run.caller import ClusterCaller
@@ -150,13 +150,27 @@ def test_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fleet.of(ClusterSettings(kind="address", address="tcp://h:1"), gpu=True).pins == ()
 
 
+@pytest.mark.parametrize(
+    ("backend", "threads"),
+    [({"use": "faster_whisper"}, 4), ({"use": "faster_whisper", "threads": 3}, 3),
+     ({"use": "fake"}, None)],
+)  # fmt: skip
+def test_a_recogniser_has_its_share_of_the_cpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: dict[str, Any], threads: int | None
+) -> None:
+    monkeypatch.setattr("dask.system.CPU_COUNT", 8)
+    job = corpus.job(tmp_path, transcribe={"backend": backend})
+    found = fleet.with_threads(job, ClusterSettings(workers=2)).transcribe.backend
+    assert found.options.get("threads") == threads
+
+
 def prepared(tmp_path: Path, backend: dict[str, Any], **cluster: Any) -> Any:
     corpus.make(tmp_path / "in", 1)
     data = {
         "sources": [{"kind": "folder", "path": str(tmp_path / "in")}],
         "out": str(tmp_path / "out"), "transcribe": {"backend": backend}, "cluster": cluster,
     }  # fmt: skip
-    return settings.check(settings.parse(data))
+    return checks.check(settings.parse(data))
 
 
 def test_who_wants_a_gpu_and_why_it_could_not_have_one(tmp_path: Path) -> None:

@@ -21,11 +21,12 @@ from tasks import pipeline
 from tasks.accounting.summary import seconds_of
 from tasks.callers import Here
 from tasks.checkpoints import manifest
-from tasks.packaging import layout
+from tasks.packaging import format_shards, layout
 from tasks.settings import PackageSettings
 from tasks.stages import stage
 from tasks.upkeep.verify import verify
 from tests import corpus
+from tests.published import laid_out
 
 TAR = {"tar_hours": 3.0 / 3600}  # so that ten short recordings fill several tars
 
@@ -201,7 +202,7 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
     """Written through the link, it would change the published version."""
     from tasks import publishing
     from tasks.checkpoints.index import Index
-    from tasks.packaging import decided, plan, shards
+    from tasks.packaging import decided, deciding, plan, shards
     from tasks.up_to_date import UpToDate
 
     job = corpus.job(own, package=TAR)
@@ -215,7 +216,7 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
     state.decide()
     groups = decided.groups(job, state.keys())
     for group in groups:
-        decided.save(job, group)
+        deciding.decide(job, group)
     gathered = publishing.gather(job, groups, Here(), own / "scratch")
     staging = Path(gathered["staging"])
     planned = plan.numbered(staging)
@@ -281,7 +282,7 @@ def published(table: pa.Table, groups: list[layout.Group]) -> pa.Table:
     )
 
 
-@hypothesis.settings(deadline=None)  # a busy machine is no fault of the layout
+@hypothesis.settings(deadline=None)  # a busy machine is not a fault of the layout
 @given(
     st.lists(st.integers(1, 3000), min_size=1, max_size=60),
     st.lists(st.integers(1, 3000), max_size=40),
@@ -292,13 +293,13 @@ def test_a_layout_holds_every_clip_once(then: list[int], new: list[int], gone: s
     settings = PackageSettings(tar_hours=20 / 3600)
     whole = rows_of([*then, *new])
     before_rows = whole.slice(0, len(then))
-    first = layout.lay_out(before_rows, settings, 1)
+    first = laid_out(before_rows, settings, 1)
     before = published(before_rows, first)
     kept = [i for i in range(whole.num_rows) if i not in gone or i >= len(then)]
     if not kept:
         return
     table = whole.take(kept)
-    groups = layout.lay_out(table, settings, 2, before, settings.model_dump())
+    groups = laid_out(table, settings, 2, before, settings.model_dump())
     rows = sorted(int(row) for group in groups for row in group.rows)
     assert rows == list(range(table.num_rows))
     assert [g.number for g in groups] == list(range(len(groups)))
@@ -306,5 +307,6 @@ def test_a_layout_holds_every_clip_once(then: list[int], new: list[int], gone: s
         loads = [float(seconds_of(table_)[g.rows].sum()) for g in some]
         longest = max((float(seconds_of(table_)[g.rows].max()) for g in some), default=0)
         assert max(loads, default=0) - min(loads, default=0) <= longest + 1e-9
-    same = layout.same_as(groups, table, before, ("id", "num_samples"))
+    places = {(split, n): (first, count) for split, n, first, count in layout.groups_of(before)}
+    same = format_shards.same_as(groups, table, before, ("id", "num_samples"), places)
     assert [number is not None for number in same] == [g.whole for g in groups]

@@ -101,7 +101,7 @@ def test_the_books_balance_and_the_good_clips_are_there(
 def test_no_listed_file_of_the_system_became_audio(
     done: tuple[Path, dict[str, Any], bool],
 ) -> None:
-    """What a list names may lie anywhere; what is no audio is failed, and pipes are not run."""
+    """What a list names may lie anywhere; what is not audio is failed, and pipes are not run."""
     out, _, _ = done
     ledger = pq.read_table(out / "datasets/latest/ledger.parquet").to_pylist()
     reasons = {row["recording"]: row["reason"] for row in ledger if row["outcome"] == "failed"}

@@ -15,7 +15,7 @@ import soundfile as sf
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from tasks.corpuswide import identities
+from tasks.corpuswide import identities, sorting
 from tasks.corpuswide.voices import VOICES
 from tasks.estimating import planning, what_if
 from tasks.packaging import speaker_hours, split_allocation
@@ -23,6 +23,7 @@ from tasks.packaging.components import speakers_in
 from tasks.schema import SPEAKERS
 from tasks.settings import Plugin
 from tasks.speech import linkage as linking
+from tasks.storage import tables
 from tasks.upkeep import verify
 from tests import corpus
 from tests.plugins import voiced
@@ -95,7 +96,12 @@ def table(*voices: tuple[str, int, int]) -> pa.Table:
 
 
 def link(some: pa.Table, before: pa.Table = NOTHING, least: float = 0.5, **how: Any) -> pa.Table:
-    return identities.link(lambda: [some], before, least, "r", how.get("refit", False))
+    return linked([some], before, least, how.get("refit", False))
+
+
+def linked(some: list[pa.Table], before: pa.Table, least: float, refit: bool) -> pa.Table:
+    found = identities.link(lambda: some, lambda: [before], least, "r", refit)
+    return pa.concat_tables(found)
 
 
 def names(found: pa.Table) -> dict[str, str]:
@@ -112,7 +118,7 @@ def test_people_are_found_again_in_any_order() -> None:
     assert len(set(called.values())) == 3
     assert all(name.startswith("spk_") and len(name) == 20 for name in called.values())
     back = [table(one) for one in FIRST[::-1]]
-    again = identities.link(lambda: back, NOTHING, 0.5, "r", False)
+    again = linked(back, NOTHING, 0.5, False)
     assert again.equals(found)
     assert again.schema.metadata == found.schema.metadata
 
@@ -136,7 +142,7 @@ def test_names_come_back_with_their_recordings() -> None:
     assert names(link(table(*FIRST), without)) == names(first)
 
 
-def test_of_people_who_become_one_the_longest_keeps_the_name() -> None:
+def test_of_people_who_become_one_the_longest_keeps_the_name(tmp_path: Path) -> None:
     def at(name: str, degrees: float) -> dict[str, Any]:
         vector = np.zeros(192, "<f2")
         vector[:2] = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
@@ -151,7 +157,11 @@ def test_of_people_who_become_one_the_longest_keeps_the_name() -> None:
     second = names(link(between, first, least))
     assert set(second.values()) == {names(first)["r20#1"]}
     # Who is published stays together, although the third left; a refit looks anew.
-    third = link(pa.Table.from_pylist(apart, schema=VOICES), link(between, first, least), least)
+    path = tmp_path / "speakers.parquet"
+    tables.write_parquet(path, [link(between, first, least)])
+    [published] = tables.batches(path, SPEAKERS.names)
+    joined = pa.Table.from_batches([published])
+    third = link(pa.Table.from_pylist(apart, schema=VOICES), joined, least)
     assert set(names(third).values()) == {names(first)["r20#1"]}
     anew = link(pa.Table.from_pylist(apart, schema=VOICES), third, least, refit=True)
     assert names(anew)["r20#1"] == names(first)["r20#1"]
@@ -177,6 +187,51 @@ def test_equal_recordings_have_the_same_voices() -> None:
     assert names(link(pa.Table.from_pylist([*some, twin], schema=VOICES), first)).items() >= (
         names(first).items()
     )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nothing_depends_on_how_much_is_in_memory(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(seed)
+
+    def night(low: int, count: int) -> list[pa.Table]:
+        found = []
+        for part in range(4):
+            names = [f"r{int(n) + 1}" for n in rng.permutation(99)[: count // 4]]
+            some = table(*((name, 1, int(rng.integers(5))) for name in names)).to_pylist()
+            for row in some:
+                row["recording"] += f"-{low}-{part}"
+                row["content"] = f"{rng.integers(low, low + count)}"  # some are copies
+            found.append(pa.Table.from_pylist(some, schema=VOICES))
+        return found
+
+    first, more = night(0, 80), night(40, 40)
+    whole = linked(first, NOTHING, 0.5, False)
+    later = linked([*first[1:], *more], whole, 0.5, False)
+    monkeypatch.setattr(sorting, "AT_ONCE", 7)
+    monkeypatch.setattr(identities, "SAMPLED", np.uint64(3))
+    assert linked(first, NOTHING, 0.5, False).equals(whole, check_metadata=True)
+    again = linked([*first[1:], *more], whole, 0.5, False)
+    assert again.equals(later, check_metadata=True)
+    assert again["recording"].num_chunks > 4
+    by = [("recording", "ascending"), ("number", "ascending")]
+    assert later.equals(later.sort_by(by))
+
+
+def test_a_name_that_somebody_has_is_not_given_again() -> None:
+    def at(name: str, degrees: float) -> dict[str, Any]:
+        vector = np.zeros(192, "<f2")
+        vector[:2] = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+        return {"recording": f"c/{name}", "number": 1, "content": name,
+                "seconds": float(name[1:]), "vector": vector.tobytes()}  # fmt: skip
+
+    some = pa.Table.from_pylist([at("r40", 0), at("r30", 30), at("r20", 30)], schema=VOICES)
+    first = link(some, least=0.8)
+    [name] = set(names(first).values())  # by the voice of r40
+    parted = names(link(some, first, 0.9))
+    assert parted["r30#1"] == parted["r20#1"] == name
+    assert parted["r40#1"] != name
 
 
 # --- hours ----------------------------------------------------------------------------------------

@@ -29,7 +29,6 @@ import yaml
 from flows import cli, settings
 from flows.cluster.classes import cluster_class
 from flows.cluster.settings import ClusterSettings
-from flows.server.server import LocalServer
 from tests import corpus, image
 from tests.faults.command import Site, differences, soon
 
@@ -289,11 +288,8 @@ exit 0
 """
 
 
-@pytest.mark.server
 @pytest.mark.cluster
-def test_a_run_on_slurm(
-    tmp_path: Path, prefect_server: LocalServer, shared_cluster: dict[str, Any]
-) -> None:
+def test_a_run_on_slurm(tmp_path: Path, shared_cluster: dict[str, Any]) -> None:
     """The settings of infra/slurm by the real SLURMCluster; what it submits to is ours."""
     jobs, commands = tmp_path / "jobs", tmp_path / "commands"
     jobs.mkdir()
@@ -302,7 +298,7 @@ def test_a_run_on_slurm(
         (commands / name).write_text(text.format(jobs=jobs))
         (commands / name).chmod(stat.S_IRWXU)
     path = f"{commands}{os.pathsep}{os.environ['PATH']}"
-    site = Site(tmp_path, prefect_server.url, {"PATH": path})
+    site = Site(tmp_path, "", {"PATH": path}, history="none")
     corpus.make(site.source, 6)
     quiet = site.done(site.settings("quiet", cluster=shared_cluster))
     given = load("slurm/settings.yaml")["cluster"] | {"workers": 2}

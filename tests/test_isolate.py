@@ -144,7 +144,7 @@ def test_isolated_and_ordinary_run_publish_the_same(source: Path, tmp_path: Path
 def test_our_own_bugs_are_loud(
     source: Path, tmp_path: Path, how: str, error: type[Exception], words: str
 ) -> None:
-    """Also an error that does not survive pickling: it is no crash of an item."""
+    """Also an error that does not survive pickling: it is not a crash of an item."""
     job = poisoned(source, tmp_path / "out", "filter", how)
     prepare(job, "filter")
     with pytest.raises(error, match=words):

@@ -27,7 +27,7 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks import pipeline, publishing, scoring, sweeping
+from tasks import pipeline, publishing, scoring, shard_chain, sweeping
 from tasks.accounting import ledger, summary
 from tasks.callers import Here
 from tasks.checkpoints import manifest
@@ -291,7 +291,7 @@ def test_transient_settings_change_nothing(again: Callable[..., Job], tmp_path: 
 
 
 def test_control_recipe_without_version_is_noticed(
-    again: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+    again: Callable[..., Job], monkeypatch: pytest.MonkeyPatch, no_recipe_kept: None
 ) -> None:
     """If a recipe forgot the plug-in's identity, the counts above would differ."""
     monkeypatch.setattr("tasks.recipe.of_plugin", lambda shelf, plugin: "always the same")
@@ -567,7 +567,7 @@ def break_everywhere(
         broken_run(job, where, at, code)
         for version in versions.all_of(job.out):
             assert verify(version) == [], f"a published half after call {at}"
-        # The run that failed was no dead one: it cleared up after itself.
+        # The run that failed was not a dead one: it cleared up after itself.
         assert [p for p in corpus.temps(job.out) if p.name != ".latest.tmp"] == []
         published, _ = corpus.run(job)
         assert corpus.content(published.path) == wanted, f"other bytes after call {at}"
@@ -755,7 +755,7 @@ def test_file_that_changes_under_the_run(own: Path) -> None:
     state = UpToDate(job, sharded.shards, sharded.index)
     for name in sharded.shards:
         for step in stage.PER_SHARD:
-            state.record([pipeline.run_stage(job, name, 0.0, here, step)])
+            state.record([shard_chain.run_stage(job, name, 0.0, here, step)])
     published = publishing.publish(job, sharded.shards, here, job.out / "scratch", state)
     told = [r for r in table(published) if r["recording"] == "c/r10.wav"]
     assert [(r["outcome"], r["reason"], r["samples"]) for r in told] == [("failed", "changed", 0)]

@@ -96,7 +96,7 @@ def test_many_nights_leave_few_parts(tmp_path: Path) -> None:
     written = 0
     before: dict[int, str] = {}
     for night in range(24):
-        corpus.add(tmp_path / "in", 100 + night)
+        corpus.add(tmp_path / "in", 16 + night)
         version = corpus.run(job(tmp_path, package={"keep": 2}))[0].path
         now = inodes(version)
         written += sum(

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flows import settings
+from flows import checks, settings
 from tasks import recipe
 from tasks.checkpoints import manifest
 from tasks.dataset import versions
@@ -139,7 +139,11 @@ def test_a_request_is_what_openai_wants(model: ChatServer, monkeypatch: pytest.M
 
 
 def test_order_and_back_pressure(model: ChatServer) -> None:
+    first = threading.Barrier(3)
+
     def slow(text: str) -> Answer:
+        if len(text) <= 3:
+            first.wait(30)  # all three are asked at once, however busy the machine is
         time.sleep(0.03 if len(text) % 2 else 0.0)
         return 200, text.upper()
 
@@ -190,7 +194,7 @@ def test_a_null_message_is_an_empty_answer(model: ChatServer) -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [((503, {}), r"language model's server .* cannot be used now: it answers 503"),
-     ((200, b"<html>"), r"no JSON object with a text; is transcribe.llm_text.url"),
+     ((200, b"<html>"), r"not a JSON object with a text; is transcribe.llm_text.url"),
      ((401, {"error": f"bad {KEY}"}), r"takes no texts.*transcribe.llm_text.api_key_env"),
      ((404, {}), r"transcribe.llm_text.model \('tiny'\)"),
      ((400, {"error": "temperature"}), r"takes no text with these settings.*\.temperature"),
@@ -211,7 +215,7 @@ def test_a_server_that_cannot_be_used_ends_the_run(
     [({"url": None}, r"transcribe\.llm_text\.url is missing"),
      ({"model": None}, "model is missing"),
      ({"api_key_env": "NO_SUCH_KEY"}, r"transcribe\.llm_text\.api_key_env .* is not set"),
-     ({"ca_file": "/no/ca.pem"}, "no file here"), ({"url": "localhost:1"}, "is no address"),
+     ({"ca_file": "/no/ca.pem"}, "not a file here"), ({"url": "localhost:1"}, "is not an address"),
      ({"prompt": ""}, "prompt"), ({"modle": "x"}, "modle")],
 )  # fmt: skip
 def test_bad_settings_are_refused_before_any_worker(
@@ -234,7 +238,7 @@ def test_the_form_needs_a_model(tmp_path: Path) -> None:
 def checked(tmp_path: Path, **stages: Any) -> Job:
     corpus.make(tmp_path / "in", 1)
     data = {"sources": [{"kind": "folder", "path": str(tmp_path / "in"), "name": "c"}]}
-    return settings.check(settings.parse({**data, "out": str(tmp_path / "out"), **stages}))
+    return checks.check(settings.parse({**data, "out": str(tmp_path / "out"), **stages}))
 
 
 # --- in a run

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, SecretStr
 
-from flows import settings
+from flows import checks, settings
 from flows.cluster.cluster import ClusterSettings
 from flows.run import runs
 from tasks import errors, masking, pipeline, plugins, shelves
@@ -129,7 +129,7 @@ def test_nothing_that_a_run_writes_holds_them(
     corpus.make(tmp_path / "in", 2)
     chosen = secret_settings(tmp_path)
     assert chosen.cluster.options["password"] == WORD
-    job = settings.check(chosen)
+    job = checks.check(chosen)
     log = logging.getLogger("uttermill")
     with runs.record(job.out, chosen) as record:
         log.warning("cannot reach %s", f"s3://u:{WORD}@b")

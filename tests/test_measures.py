@@ -345,7 +345,7 @@ def test_windows_are_counted_by_their_probability(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_frames_power_depends_on_no_other_frame() -> None:
-    """Not even on one whose squares are no float32, wherever blocks begin."""
+    """Not even on one whose squares are not float32, wherever blocks begin."""
     clip = noise(3)
     clip[24_000] = 3e19
     whole = silence.frame_powers(Clip.of(clip, 16_000))

@@ -19,7 +19,7 @@ import soundfile as sf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows import settings
+from flows import checks, settings
 from flows.run import runs
 from tasks import pipeline
 from tasks.recording import ids
@@ -102,7 +102,7 @@ def run(out: Path, *sources: dict[str, Any]) -> tuple[Published, dict[str, Any]]
         "sources": list(sources), "out": str(out), "shard": {"settle_seconds": 0},
         "filter": {"segmenter": {"use": "whole"}}, "transcribe": {"backend": {"use": "fake"}},
     })  # fmt: skip
-    job = settings.check(chosen)
+    job = checks.check(chosen)
     with runs.record(out, chosen) as record:
         published, stages = pipeline.run_here(job)
         record.finish({})

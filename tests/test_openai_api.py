@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows import settings
+from flows import checks, settings
 from flows.run import runs
 from tasks import masking, pipeline, plugins, recipe
 from tasks.asr import (
@@ -309,13 +309,14 @@ def test_no_clip_takes_longer_than_patience(stub: Stub) -> None:
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"url": "localhost:8000"}, "is no address"), ({"url": "ftp://h/v1"}, "is no address"),
-     ({"url": "http:///v1"}, "is no address"), ({"url": "http://h:99999"}, "is no address"),
-     ({"url": "http://h /v1"}, "is no address"), ({"url": f"http://u:{KEY}@h/v1"}, "credentials"),
+    [({"url": "localhost:8000"}, "is not an address"), ({"url": "ftp://h/v1"}, "is not an address"),
+     ({"url": "http:///v1"}, "is not an address"), ({"url": "http://h:99999"}, "is not an address"),
+     ({"url": "http://h /v1"}, "is not an address"),
+     ({"url": f"http://u:{KEY}@h/v1"}, "credentials"),
      ({"url": f"http://h/v1?key={KEY}"}, "credentials"), ({"ca_file": "ca.pem"}, "begin with"),
      ({"api_key": KEY, "api_key_env": "X"}, "one is enough"), ({"parallel": 0}, "parallel"),
      ({"url": None}, "url is missing"), ({"model": None}, "model is missing"),
-     ({"ca_file": "/no/ca.pem"}, "no file here"), ({"api_key_env": "NO_SUCH_KEY"}, "is not set"),
+     ({"ca_file": "/no/ca.pem"}, "not a file here"), ({"api_key_env": "NO_SUCH_KEY"}, "is not set"),
      ({"api_key": f"{KEY}\n"}, "characters")],
 )  # fmt: skip
 def test_bad_settings_are_refused_before_any_worker(change: dict[str, Any], words: str) -> None:
@@ -370,7 +371,7 @@ def test_the_whole_line_and_the_key_is_written_nowhere(
     corpus.make(tmp_path / "in", 4)
     stub.answer = lambda r: (200, {"text": f"{r.samples} samples", "language": "english"})
     chosen = configured(tmp_path, stub, api_key=KEY)
-    job = settings.check(chosen)
+    job = checks.check(chosen)
     with runs.record(job.out, chosen) as record:
         published, stages = pipeline.run_here(job)
         record.finish({})
@@ -388,13 +389,13 @@ def test_the_whole_line_and_the_key_is_written_nowhere(
 def test_an_outage_loses_nothing_and_a_rerun_goes_on(stub: Stub, tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 5)
     stub.answer = lambda _: (200, OK) if len(stub.seen) <= 3 else (503, {})
-    job = settings.check(configured(tmp_path, stub, parallel=1, retries=0))
+    job = checks.check(configured(tmp_path, stub, parallel=1, retries=0))
     with pytest.raises(RunError, match="run it again to go on"):
         pipeline.run_here(job)
     stub.answer = lambda _: (200, OK)
     moved = Stub()  # another address is no other model
     try:
-        again = settings.check(configured(tmp_path, moved, retries=0))
+        again = checks.check(configured(tmp_path, moved, retries=0))
         published, stages = pipeline.run_here(again)
         assert len(moved.seen) == stages["transcribe"]["items_computed"] == 2
     finally:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flows import settings
+from flows import checks, settings
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tests import corpus
@@ -17,7 +17,7 @@ FAKE = ["transcribe.backend.use=fake", "shard.settle_seconds=0"]
 
 
 def asked(source: Path, out: Path, *sets: str) -> Job:
-    return settings.check(settings.read(None, [str(source)], str(out), [*FAKE, *sets]))
+    return checks.check(settings.read(None, [str(source)], str(out), [*FAKE, *sets]))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_an_empty_folder_is_said_to_be_one(tmp_path: Path) -> None:
         "out": str(tmp_path / "out"), "transcribe": {"backend": {"use": "fake"}},
     }  # fmt: skip
     with pytest.raises(ConfigError, match="names no recordings"):
-        settings.check(settings.parse(data))
+        checks.check(settings.parse(data))
 
 
 def test_one_empty_folder_beside_others_is_only_warned_of(
@@ -101,7 +101,7 @@ def test_one_empty_folder_beside_others_is_only_warned_of(
     (tmp_path / "later").mkdir()
     sources = [str(tmp_path / "in"), str(tmp_path / "later")]
     with caplog.at_level(logging.WARNING, "uttermill"):
-        settings.check(settings.read(None, sources, str(tmp_path / "out"), FAKE))
+        checks.check(settings.read(None, sources, str(tmp_path / "out"), FAKE))
     assert f"no audio files under {tmp_path}/later" in caplog.text
 
 

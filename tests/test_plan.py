@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from tasks import recipe
 from tasks.estimating import planning
 from tasks.job import Job
-from tasks.stages import stage
 from tests import corpus
 
 SHARD = {"settle_seconds": 0, "hours": corpus.seconds_of(0) * 4 / 3600}
@@ -124,33 +122,26 @@ def test_a_moved_recording_is_no_new_one(home: Path) -> None:
 
 
 def test_other_weights_under_equal_settings_are_named(
-    home: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, monkeypatch: pytest.MonkeyPatch, no_recipe_kept: None
 ) -> None:
     """A folder of a model whose files were replaced."""
     monkeypatch.setattr("tasks.asr.fake.weights", lambda settings: "0123456789abcdef")
-    stage._weights.cache_clear()
-    recipe.of_plugin.cache_clear()
-    try:
-        told, plan = planned(asked(home), asked(home))
-        assert told["transcribe"] == (10, 0)
-        assert told["resample"] == (0, 10)
-        (change,) = plan.changes
-        assert change == ("transcribe.backend", "weights fake", "weights 01234567")
-        assert list(plan.stages["transcribe"].because) == ["transcribe.backend"]
-    finally:
-        stage._weights.cache_clear()
+    told, plan = planned(asked(home), asked(home))
+    assert told["transcribe"] == (10, 0)
+    assert told["resample"] == (0, 10)
+    (change,) = plan.changes
+    assert change == ("transcribe.backend", "weights fake", "weights 01234567")
+    assert list(plan.stages["transcribe"].because) == ["transcribe.backend"]
 
 
-def test_other_code_of_a_filter_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_code_of_a_filter_is_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch, no_recipe_kept: None
+) -> None:
     monkeypatch.setattr("tasks.filters.duration.VERSION", 99)
-    recipe.of_plugin.cache_clear()
-    try:
-        told, plan = planned(asked(home), asked(home))
-        assert told["filter"] == (10, 0)
-        assert [change.setting for change in plan.changes] == ["filter.filters.duration"]
-        assert list(plan.stages["filter"].because) == ["filter.filters.duration"]
-    finally:
-        recipe.of_plugin.cache_clear()
+    told, plan = planned(asked(home), asked(home))
+    assert told["filter"] == (10, 0)
+    assert [change.setting for change in plan.changes] == ["filter.filters.duration"]
+    assert list(plan.stages["filter"].because) == ["filter.filters.duration"]
 
 
 def test_a_change_and_new_recordings_are_both_named(home: Path) -> None:
@@ -187,7 +178,7 @@ def test_a_plan_writes_nothing(home: Path) -> None:
 
 
 def test_control_a_plan_with_a_wrong_recipe_is_seen(
-    home: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, monkeypatch: pytest.MonkeyPatch, no_recipe_kept: None
 ) -> None:
     monkeypatch.setattr("tasks.recipe.RESAMPLE_VERSION", 99)
     told, _ = planned(dataclasses.replace(asked(home)), asked(home))

@@ -127,7 +127,7 @@ def test_a_command_restores_environment_signals_and_logging(tmp_path: Path, caps
 
     before = state()
     assert cli.main(["status", str(tmp_path)]) == 2
-    assert "is no OUT of a run" in capsys.readouterr().err
+    assert "is not the OUT of a run" in capsys.readouterr().err
     assert state() == before
 
 

@@ -36,6 +36,7 @@ from tasks.filters import _derived as derived
 from tasks.filters import _dnsmos, _dnsmos_model, _nmf, _onnx_cut, dnsmos, nmf_snr, snr
 from tasks.plugins.rules import judge
 from tasks.settings import Plugin
+from tasks.weights import finding
 from tests import plain_quality
 from tests.corpus import speech as syllables
 from tests.test_filters import cut
@@ -447,11 +448,13 @@ def test_dnsmos_on_a_gpu_or_not_at_all(
     assert recipe.of_plugin("filters", plugin) == recipe.of_plugin("filters", Plugin(use="dnsmos"))
 
 
-@pytest.mark.parametrize("spec", [None, SimpleNamespace(origin="/nowhere/speechmos/__init__.py")])
+@pytest.mark.parametrize(
+    "spec", [None, SimpleNamespace(submodule_search_locations=["/nowhere/speechmos"])]
+)
 def test_dnsmos_without_its_package_is_refused_early(
     monkeypatch: pytest.MonkeyPatch, spec: Any
 ) -> None:
-    monkeypatch.setattr(_dnsmos_model, "find_spec", lambda _: spec)
+    monkeypatch.setattr(finding, "find_spec", lambda _: spec)
     with pytest.raises(ConfigError, match=r"pip install 'uttermill\[dnsmos\]'"):
         recipe.of_plugin("filters", Plugin.model_validate({"use": "dnsmos", "min_ovrl": 2.87}))
 
@@ -459,9 +462,9 @@ def test_dnsmos_without_its_package_is_refused_early(
 def test_another_model_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "dnsmos_models").mkdir()
     (tmp_path / "dnsmos_models" / "sig_bak_ovr.onnx").write_bytes(b"\x08\x07")
-    spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
-    monkeypatch.setattr(_dnsmos_model, "find_spec", lambda _: spec)
-    with pytest.raises(ConfigError, match="not the expected model"):
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(finding, "find_spec", lambda _: spec)
+    with pytest.raises(ConfigError, match="is not the model dnsmos"):
         dnsmos.identity(dnsmos.Settings())
     with pytest.raises(ValueError, match="not an ONNX model"):
         _onnx_cut.part(b"\x0f", "a", "b")

@@ -21,7 +21,7 @@ from tasks import report as making
 from tasks.corpuswide import decisions
 from tasks.job import Job
 from tasks.recording import Locator
-from tasks.report import choosing, clips, doubtful, listen, samples, words
+from tasks.report import candidates, choosing, clips, doubtful, listen, samples, words
 from tasks.report.choosing import choose
 from tasks.report.columns import Columns
 from tasks.report.doubtful import Why
@@ -258,12 +258,10 @@ def page(made: tuple[Job, Path]) -> str:
 def test_the_worst_of_a_run_is_on_its_page_and_first(made: tuple[Job, Path], page: str) -> None:
     job, _ = made
     ledger = Ledger(job.out / "datasets/latest/ledger.parquet")
-    codes, reasons = ledger.reasons()
-    code = next(n for n, (_, reason) in enumerate(reasons) if reason == "too_short")
-    short = np.flatnonzero(codes == code)
-    (worst,) = [row for row in short.tolist() if "r37" in ledger.rows([row])[0]["source_path"]]
-    uniform = np.random.default_rng([job.package.seed, code]).choice(short, 8, replace=False)
-    assert worst not in uniform
+    group = candidates.groups(ledger, job.package.seed, 8)["filter.too_short"]
+    assert group.count > 8
+    drawn = ledger.rows(group.first["drawn"]["row"].tolist())
+    assert not any("r37" in row["source_path"] for row in drawn)
     options = {o.get("value"): o for o in Page(page).all("option") if o.get("data-rows")}
     places = json.loads(str(options["filter.too_short"]["data-rows"]))
     cells = re.findall(r"<tr data-reason.*?</tr>", page, re.DOTALL)
@@ -389,6 +387,6 @@ def test_one_limit_is_told_once() -> None:
 
 def test_smallest_values_in_order() -> None:
     values = np.array([3.0, np.nan, 1.0, 2.0, 1.0, np.inf])
-    assert doubtful._least(values, 3) == [2, 4, 3]
-    assert doubtful._least(values, 9) == [2, 4, 3, 0]
-    assert doubtful._least(np.full(3, np.nan), 2) == []
+    assert doubtful.least(values, 3) == [2, 4, 3]
+    assert doubtful.least(values, 9) == [2, 4, 3, 0]
+    assert doubtful.least(np.full(3, np.nan), 2) == []

@@ -35,7 +35,7 @@ def test_lines(tmp_path: Path) -> None:
     ("bad", "said"),
     [
         ("SPEAKER a 1 0.5", "a SPEAKER line has at least 8 fields"),
-        (line("a", 0, 1, "ann").replace("1 0 1", "1 zero 1"), "no numbers"),
+        (line("a", 0, 1, "ann").replace("1 0 1", "1 zero 1"), "are not numbers"),
         (line("a", -1, 1, "ann"), "negative"),
         (line("a", 0, float("nan"), "ann"), "not finite"),
         (line("a", 0, 1, "<NA>"), "no speaker"),

@@ -17,6 +17,7 @@ from tasks.recording import Segment
 from tasks.segmenters import Segmenter, Span, auto, vad, whole
 from tasks.segmenters import given as given_segmenter
 from tasks.speech import silero as _silero
+from tasks.weights import finding
 
 RATE = 16_000
 
@@ -278,7 +279,7 @@ def test_real_detector_finds_nothing_in_silence() -> None:
 
 
 def test_other_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_silero, "SHA256", "0" * 64)
+    monkeypatch.setattr(finding, "sha256", lambda _: "0" * 64)
     with pytest.raises(ConfigError, match="faster-whisper"):
         _silero.weights()
 

@@ -13,10 +13,6 @@ import pytest
 import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lhotse import CutSet, MonoCut, SupervisionSegment
-from lhotse import Recording as LhotseRecording
-from lhotse.audio import AudioSource
-from lhotse.supervision import AlignmentItem
 
 from tasks import pipeline, plugins, recipe
 from tasks.recording import Recording, Segment, TimedWord
@@ -159,6 +155,11 @@ def audio(path: Path) -> None:
 
 def cut_list(folder: Path, name: str, offset: float = 0.0) -> Path:
     """A list of one cut by lhotse itself; it starts `offset` into the recording."""
+    from lhotse import CutSet, MonoCut, SupervisionSegment  # with torch: 1.5 s of CPU, 300 MB
+    from lhotse import Recording as LhotseRecording
+    from lhotse.audio import AudioSource
+    from lhotse.supervision import AlignmentItem
+
     source = AudioSource("file", [0], str(folder / "a.wav"))
     recording = LhotseRecording("a", [source], 16000, int(SECONDS * 16000), SECONDS)
     items = [AlignmentItem(w.word, w.start, w.end - w.start, 0.9) for w in WORDS]

@@ -24,7 +24,7 @@ from flows.serve import schedule_of, without_secrets
 from flows.server.server import using
 from flows.settings import parse
 from tasks.errors import ConfigError
-from tests import corpus
+from tests import corpus, prefect_database
 from tests.e2e import service
 from tests.faults.command import Site, Started, soon
 from tests.plugins import gate
@@ -92,9 +92,10 @@ class Serving:
 
 
 @pytest.fixture
-def serving(tmp_path: Path) -> Iterator[Serving]:
+def serving(tmp_path: Path, empty_database: Path) -> Iterator[Serving]:
     """With a Prefect home, and so a database, of its own: no other test sees its schedules."""
     home = tmp_path / "prefect"
+    prefect_database.give(empty_database, home)
     environment = {"PREFECT_HOME": str(home), **service.EAGER}
     site = Site(tmp_path, "", environment)
     corpus.make(site.source, COUNT)
@@ -179,7 +180,8 @@ def test_serve(serving: Serving) -> None:
 
 
 @pytest.mark.server
-def test_sigterm_ends_it_where_sigint_is_ignored(tmp_path: Path) -> None:
+def test_sigterm_ends_it_where_sigint_is_ignored(tmp_path: Path, empty_database: Path) -> None:
+    prefect_database.give(empty_database, tmp_path / "prefect")
     environment = {"PREFECT_HOME": str(tmp_path / "prefect"), **service.EAGER}
     site = Site(tmp_path, "", environment, interruptible=False)
     corpus.make(site.source, 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows import settings
+from flows import checks, settings
 from flows.run import runs
 from tasks import plugins
 from tasks.errors import ConfigError
@@ -88,7 +88,7 @@ def test_a_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     folder.mkdir()
     read = settings.read(None, [str(folder)], str(tmp_path / "o"), ["transcribe.backend.use=fake"])
     with pytest.raises(ConfigError, match=r"a\\xff.*not valid UTF-8"):
-        settings.check(read)
+        checks.check(read)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_check_refuses_before_anything_starts(
 ) -> None:
     sets = ["transcribe.backend.use=fake", assignment]
     with pytest.raises(ConfigError) as caught:
-        settings.check(settings.read(None, [recordings(tmp_path)], str(tmp_path / "out"), sets))
+        checks.check(settings.read(None, [recordings(tmp_path)], str(tmp_path / "out"), sets))
     assert all(word in str(caught.value) for word in words), str(caught.value)
     assert not (tmp_path / "out" / "runs").exists()
 
@@ -135,7 +135,7 @@ def refused(tmp_path: Path, text: str) -> str:
     path = tmp_path / "settings.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:
-        settings.check(settings.read(str(path), [], None, []))
+        checks.check(settings.read(str(path), [], None, []))
     return str(caught.value)
 
 
@@ -238,7 +238,7 @@ def test_set_adds_to_a_list(tmp_path: Path, assignment: str, key: str, uses: lis
     )  # fmt: skip
     assert again.filter.filters[-1].options == {"min": 3}
     assert again.filter.filters[1].options == {"min_longest": 1}
-    with pytest.raises(ConfigError, match=r"resample\.rate is no list"):
+    with pytest.raises(ConfigError, match=r"resample\.rate is not a list"):
         settings.read(None, [str(tmp_path)], "o", ["resample.rate+=3"])
 
 
@@ -247,7 +247,7 @@ def test_a_missing_source_and_an_unwritable_out_are_refused(tmp_path: Path) -> N
         None, [str(tmp_path / "gone")], str(tmp_path / "o"), ["transcribe.backend.use=fake"]
     )
     with pytest.raises(ConfigError, match="gone"):
-        settings.check(gone)
+        checks.check(gone)
     (tmp_path / "file").write_text("")
     blocked = settings.read(
         None,
@@ -256,7 +256,7 @@ def test_a_missing_source_and_an_unwritable_out_are_refused(tmp_path: Path) -> N
         ["transcribe.backend.use=fake"],
     )
     with pytest.raises(ConfigError, match="cannot be written"):
-        settings.check(blocked)
+        checks.check(blocked)
 
 
 def test_a_settings_file_is_the_same_as_flags(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_a_settings_file_is_the_same_as_flags(tmp_path: Path) -> None:
     path.write_text(f"sources: [{{kind: folder, path: {tmp_path}, expect_broken: true}}]\nout: o\n")
     assert settings.read(str(path), [], None, []) == settings.read(None, [str(tmp_path)], "o", [])
     path.write_text("sources: [")
-    with pytest.raises(ConfigError, match="no YAML"):
+    with pytest.raises(ConfigError, match="not YAML"):
         settings.read(str(path), [], None, [])
 
 

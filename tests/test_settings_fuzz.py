@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows import settings
+from flows import checks, settings
 from tasks import plugins, shelves
 from tasks.errors import ConfigError
 from tasks.settings import StageSettings
@@ -65,7 +65,7 @@ def taken(data: Any, folder: str) -> settings.PrepareSettings | None:
     """What comes of a tree: settings that survive being kept, or None after one good sentence."""
     try:
         chosen = settings.parse(data)
-        settings.check(chosen)
+        checks.check(chosen)
     except ConfigError as error:
         good_sentence(str(error))
         return None
@@ -187,10 +187,10 @@ def test_tags_are_refused_and_never_run(tag: str, tmp_path: Path) -> None:
     text = tag.format(path=tmp_path / "made")
     path = tmp_path / "s.yaml"
     path.write_text(f"sources: {text}\nout: o\n")
-    with pytest.raises(ConfigError, match="no YAML") as caught:
+    with pytest.raises(ConfigError, match="not YAML") as caught:
         settings.read(str(path), [], None, [])
     assert "\n" not in str(caught.value)
-    with pytest.raises(ConfigError, match="no YAML"):
+    with pytest.raises(ConfigError, match="not YAML"):
         settings.read(None, [str(tmp_path)], "o", [f"resample.rate={text}"])
     assert not (tmp_path / "made").exists()
 

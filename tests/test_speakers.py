@@ -15,7 +15,7 @@ import soundfile as sf
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from flows import settings
+from flows import checks, settings
 from tasks import plugins, recipe
 from tasks.audio import Clip
 from tasks.diarizers import Turn, _linking, _tracks, _windows, given, segments
@@ -31,7 +31,7 @@ from tasks.segmenters._at_turns import GROW_S, AtTurns, stretches
 from tasks.settings import Plugin
 from tasks.speech import fbank
 from tasks.speech.embedding import unit
-from tasks.weights import registry
+from tasks.weights import entries, registry
 from tests import corpus
 from tests.bench import _conversations, _turn_scores
 from tests.fetched import needs_speakers
@@ -379,7 +379,7 @@ def test_a_run_cuts_at_turns_and_hears_each_recording_once(tmp_path: Path) -> No
 
 def test_the_card_names_models_with_their_licences(tmp_path: Path) -> None:
     class Models:
-        def known_models(self, own: object) -> tuple[registry.Model, ...]:
+        def known_models(self, own: object) -> tuple[entries.Model, ...]:
             return registry.SEGMENTATION, replace(registry.CAMPPLUS, licence="CC-BY-NC-4.0")
 
     module, own = plugins.resolve("diarizers", Plugin(use="segments"))
@@ -421,11 +421,11 @@ def test_missing_weights_are_refused_before_a_worker(
     sets = ["transcribe.backend.use=fake", "speakers.use=segments"]
     asked = settings.read(None, [str(tmp_path / "in")], str(tmp_path / "out"), sets)
     with pytest.raises(ConfigError, match="type `uttermill models fetch speakers`"):
-        settings.check(asked)
+        checks.check(asked)
     sets = ["transcribe.backend.use=fake", "filter.filters=[{use: speaker_purity}]"]
     asked = settings.read(None, [str(tmp_path / "in")], str(tmp_path / "out"), sets)
     with pytest.raises(ConfigError, match="the filter speaker_purity needs the model campplus"):
-        settings.check(asked)
+        checks.check(asked)
     with pytest.raises(ConfigError, match="shelf diarizers"):
         settings.read(None, [str(tmp_path / "in")], "out", ["speakers.use=nobody"])
 
@@ -536,7 +536,7 @@ def test_emilias_recipe_from_raw_podcasts(tmp_path: Path) -> None:
             "filter.filters=[{use: duration, min: 3, max: 30}]",
             "enhance.min_ovrl=1.5"]  # fmt: skip
     read = settings.read(str(RECIPES / "tts-emilia.yaml"), [], None, sets)
-    published, _ = corpus.run(settings.check(read))
+    published, _ = corpus.run(checks.check(read))
     found = rows(published.path)
     assert len(found) >= 3
     of: dict[str, set[int]] = {}

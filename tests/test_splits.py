@@ -16,13 +16,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flows import checks
 from flows import settings as flow_settings
 from tasks.checkpoints import manifest
 from tasks.corpuswide import decisions, outcomes
 from tasks.errors import ConfigError, RunError
 from tasks.estimating import what_if
 from tasks.json_types import JsonObject
-from tasks.packaging import contents, selecting, selection, split_allocation, splits, weights
+from tasks.packaging import (
+    contents,
+    selecting,
+    selection,
+    split_allocation,
+    split_faults,
+    splits,
+    weights,
+)
 from tasks.packaging.components import Published
 from tasks.schema import SPLITS
 from tasks.settings import PackageSettings
@@ -94,7 +103,7 @@ def parts_of(table: pa.Table) -> Published:
 
 def faults_of(rows: pa.Table, table: pa.Table) -> list[str]:
     columns = [*selecting.NODES, "split"]
-    return splits.faults(lambda: parts_of(rows)(columns), parts_of(table))
+    return split_faults.faults(lambda: parts_of(rows)(columns), parts_of(table))
 
 
 def singles(count: int, seconds: float = 10.0) -> list[Clip]:
@@ -377,7 +386,7 @@ def test_what_is_known_early_is_refused_early(tmp_path: Path) -> None:
     def check(*sets: str) -> None:
         sets = ("transcribe.backend.use=fake", *sets)
         out = str(tmp_path / "out")
-        flow_settings.check(flow_settings.read(None, [str(source)], out, sets))
+        checks.check(flow_settings.read(None, [str(source)], out, sets))
 
     with pytest.raises(ConfigError, match=r"no such dataset; there are: \w"):
         check("package.weights.nobody=0.5")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flows import cli, settings
+from flows import checks, cli, settings
 from flows.cli import shelf_facts
 from tasks import plugins, shelves
 from tests import corpus
@@ -29,7 +29,7 @@ def test_init_writes_settings_that_load(
     made = told(capsys, *words, "--out", str(tmp_path / "out"), *flags)
     assert made == {"settings": str(file), "purpose": purpose, "languages": [*languages]}
     read = settings.read(str(file), [], None, [])
-    job = settings.check_wishes(read)
+    job = checks.check_wishes(read)
     assert job.resample.rate == {"asr": 16000, "tts": 24000, "vc": 40000}[purpose]
     assert read.sources[0].path == str(tmp_path / "in: a")
     forced = read.sources[0].options.get("language")

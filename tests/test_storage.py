@@ -186,16 +186,19 @@ def test_names_that_look_like_patterns(url: str) -> None:
     assert OBJECTS.tree(out) == []
 
 
-def test_a_copy_is_of_what_is_there_now_and_leaves_no_file(url: str) -> None:
+def test_a_copy_is_of_what_is_there_now_and_leaves_no_file(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A folder of its own: other processes make and remove files in the shared one meanwhile.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     path = storage.place(url) / "x"
-    here = sorted(Path(tempfile.gettempdir()).iterdir())
     for content in (b"first", b"other"):
         OBJECTS.put(path, content)
         with urls.fetched(str(path)) as whole, urls.fetched(str(path), 1, 2) as part:
             assert (whole.read(), part.read()) == (content, content[1:3])
         with tables.arrow(path) as file:
             assert file.read() == content
-    assert sorted(Path(tempfile.gettempdir()).iterdir()) == here
+    assert list(tmp_path.iterdir()) == []
 
 
 # A whole line

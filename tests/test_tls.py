@@ -46,7 +46,7 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def cluster(mine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     chosen = ClusterSettings.model_validate({"workers": 1, "memory_limit": "2GB", "tls": mine})
-    with Cluster(chosen, tmp_path_factory.mktemp("scratch")) as made:
+    with Cluster(chosen, tmp_path_factory.mktemp("scratch"), engines={}) as made:
         yield made
 
 
@@ -144,7 +144,7 @@ def test_files_that_are_no_certificates_are_told(mine: dict[str, str], tmp_path:
     locked = certificates.make(tmp_path / "locked", passphrase=b"open sesame")
     other = certificates.make(tmp_path / "other")
     for change, words in (
-        ({"ca_file": str(junk)}, "is no certificate in PEM"),
+        ({"ca_file": str(junk)}, "is not a certificate in PEM"),
         ({"cert": str(junk)}, "not a certificate and its key"),
         ({"key": other["key"]}, "not a certificate and its key"),
         (locked, "without a passphrase"),

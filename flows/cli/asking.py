@@ -1,4 +1,4 @@
-"""What `run` says before it starts, and the question where it would do much work again."""
+"""The notice of `run` before it starts, and a question if it would redo much work."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import sys
 
 from rich.console import Console
 
+from flows.checks import check_wishes
 from flows.cli.show import plans as shown
 from flows.run import plans
-from flows.settings import PrepareSettings, check_wishes
+from flows.settings import PrepareSettings
 from tasks.errors import MillError
 from tasks.json_types import JsonObject
 
@@ -18,9 +19,9 @@ def agreed(settings: PrepareSettings, yes: bool) -> bool:
     than an hour of audio."""
     console = Console(stderr=True)
     try:
-        check_wishes(settings)  # no plan for what the run refuses
+        check_wishes(settings)  # no plan for settings that the run refuses
         plan = plans.of(settings)
-    except (MillError, OSError):  # the run meets it too, and says what it means
+    except (MillError, OSError):  # the run meets it too, and explains it
         return True
     shown.before_run(plan, console)
     return yes or plan["hours_again"] <= plans.ASKS / 3600 or not _at_terminal() or _answer(plan)

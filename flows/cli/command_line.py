@@ -1,4 +1,4 @@
-"""The command `uttermill`: arguments in, exit code out; commands.py has what each command does."""
+"""The command `uttermill`: arguments in, exit code out; commands.py names the function of each."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tasks.weights import fetching, finding, registry
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tasks.weights.registry import Model
+    from tasks.weights.entries import Model
 
 
 def answer(args: argparse.Namespace) -> JsonObject:
@@ -47,7 +47,7 @@ def _facts(models: Iterable[Model], texts: bool = False) -> list[JsonObject]:
 
 
 def shown(found: JsonObject, console: Console) -> None:
-    """The same for people."""
+    """The answer for people."""
     from flows.cli.show.tables import say
 
     for model in found["models"]:

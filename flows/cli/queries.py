@@ -44,7 +44,7 @@ def status(out: Path) -> dict[str, Any]:
 
 
 def ledger(out: Path) -> dict[str, Any]:
-    """The newest version's ledger; before the first version, the ledger of what is done so far."""
+    """The newest version's ledger; before the first version, the ledger of the work done so far."""
     parts, newest = _ledger(out)
     found = summary.added(map(summary.totals, parts))
     reasons = set(found.sums["reason"].to_pylist())
@@ -59,7 +59,7 @@ def ledger(out: Path) -> dict[str, Any]:
 
 
 def items(out: Path, reason: str | None, dataset: str | None) -> Iterator[dict[str, Any]]:
-    """The same ledger row by row, and files that the newest run left aside."""
+    """The same ledger row by row, and files that the newest run skipped."""
     left = naming.read_left_aside(out)
     spans = (naming.of(part, (), reason, dataset) for part in _ledger(out)[0])
     aside = naming.of(schema.LEDGER.empty_table(), left, reason, dataset)
@@ -68,7 +68,7 @@ def items(out: Path, reason: str | None, dataset: str | None) -> Iterator[dict[s
 
 def _ledger(out: Path) -> tuple[Iterator[pa.Table], Path | None]:
     """(ledger in portions of whole recordings, its version); the version is None for a ledger of
-    what is done so far."""
+    the work done so far."""
     last = runs.newest(out)
     newest = versions.newest(out)
     if newest and storage.exists(last / "summary.json"):
@@ -78,7 +78,7 @@ def _ledger(out: Path) -> tuple[Iterator[pa.Table], Path | None]:
 
 
 def what_if(out: Path, sets: Sequence[str]) -> dict[str, Any]:
-    """Items and hours kept now and under changed settings, from what is stored."""
+    """Items and hours kept now and under changed settings, from stored results."""
     now = runs.settings_of(out, ended_well=True)  # the settings of a refused run were not published
     data = now.model_dump(mode="json")
     for assignment in sets:

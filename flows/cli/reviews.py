@@ -37,8 +37,8 @@ def places(action: str, given: Sequence[str], out: str | None) -> tuple[str, str
 
 
 def take(out: Path, file: str) -> JsonObject:
-    """Append the decisions of a file to those of OUT, all or none; what is there already is not
-    appended again. ConfigError with the line that is wrong."""
+    """Append the decisions of a file to those of OUT, all or none; existing ones are not appended
+    again. ConfigError with the line that is wrong."""
     found = _read(file)
     there = set(log.read(log.stored(out)))
     new = [each for each in dict.fromkeys(found) if each not in there]
@@ -66,9 +66,9 @@ def _read(file: str) -> list[Decision]:
             try:
                 given = json.loads(line)
             except ValueError as error:
-                raise ConfigError(f"{place}: this is no JSON: {error}") from None
+                raise ConfigError(f"{place}: this is not JSON: {error}") from None
             if not isinstance(given, dict):
-                raise ConfigError(f"{place}: this is no JSON object")
+                raise ConfigError(f"{place}: this is not a JSON object")
             found.append(log.checked(given, now, place))
     return found
 

@@ -32,7 +32,7 @@ def all_shelves() -> JsonObject:
 
 
 def named(which: str) -> JsonObject:
-    """`SHELF` or `SHELF.NAME`: its plug-ins, with all that is known of their settings and columns.
+    """`SHELF` or `SHELF.NAME`: its plug-ins, with all facts on their settings and columns.
 
     ConfigError names the shelves, or what the shelf holds.
     """

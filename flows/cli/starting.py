@@ -153,8 +153,8 @@ def _verdicts(languages: list[str]) -> str:
 
 
 def _answer(question: str, default: str, choices: tuple[str, ...], flag: str) -> str:
-    """What a person types; without a terminal the default, or ConfigError where `flag` is needed
-    and there is none."""
+    """What a person types; without a terminal the default, or ConfigError if there is none and
+    `flag` is needed."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         if flag and not default:
             raise ConfigError(f"give {flag}: nobody can be asked here")

@@ -1,9 +1,9 @@
 """Admission of workers that others started: each is checked when it is first seen.
 
 A worker of another version could compute different rows; one without the preload may fork, or break
-a resampler that two threads load at once; one that does not share OUT would write to a place that
-nobody reads. Such a worker gets no work, and the log says why. Workers may join at any time, such
-as a Slurm job that waited or a pod that was added.
+a resampler that two threads load at once; one that does not share OUT would write where nobody
+reads. Such a worker gets no work, and the log says why. Workers may join at any time, such as a
+Slurm job that waited or a pod that was added.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ANSWER_S = 20.0  # s that a worker may take to answer, and after which it is ask
 
 
 class Client(Protocol):
-    """What is used of `distributed.Client`, whose methods have no types."""
+    """The methods of `distributed.Client` used here; its own have no types."""
 
     def run(
         self,
@@ -64,8 +64,8 @@ class Admission:
         """Addresses of those that may work. New workers are asked, AT_ONCE with each call; refusals
         are logged once.
 
-        For the same object, which must not change, the answer is the same list as long as there
-        is nobody to ask: a thousand workers are not looked through for each call.
+        `workers` must not be modified: for the same object the same list is returned as long as no
+        worker has to be asked, so that a call does not go through a thousand workers.
         """
         last, may, until = self._last
         if workers is last and monotonic() < until:
@@ -104,16 +104,16 @@ class Admission:
             self._asked[address] = monotonic()
 
     def asks(self, workers: Collection[str]) -> bool:
-        """Whether one of these was never asked."""
+        """Whether any of these has never been asked."""
         return any(each not in self._asked and each not in self._faults for each in workers)
 
     def refused(self, workers: Collection[str]) -> list[str]:
-        """Why each of these that may not work may not."""
+        """Why each refused worker among these was refused."""
         found = ((address, self._faults.get(address)) for address in workers)
         return [f"{address}: {fault}" for address, fault in found if fault]
 
     def _ask(self, addresses: Sequence[str]) -> dict[str, str | None]:
-        """Fault, or None, of each worker that answers; without workers that die meanwhile."""
+        """Fault, or None, of each worker that answers; workers that die meanwhile are missing."""
         # Functions of the standard library, which exist whatever the worker has installed.
         asked = [self._run(addresses, version, "uttermill")]
         heard = list(asked[0])  # a worker that did not answer is not waited for again
@@ -149,7 +149,7 @@ class Admission:
 
 
 def fault(ours: str, theirs: object, ready_at: object, sees: object = True) -> str | None:
-    """What is wrong with a worker that gave these answers or errors, and the remedy; else None.
+    """The fault of a worker that gave these answers or errors, with the remedy; None if it is fine.
 
     `ours` and `theirs`: version of the flow's process, and of the worker.
     """

@@ -20,7 +20,7 @@ def begin_chain() -> None:
 
 
 class Future(Protocol):
-    """What the dispatcher needs of `distributed.Future`."""
+    """The part of `distributed.Future` that the dispatcher needs."""
 
     def result(self, timeout: float | None = None) -> Any: ...
     def done(self) -> bool: ...

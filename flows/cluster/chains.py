@@ -37,8 +37,8 @@ def map_chains(
 
     Each chain runs in a copy of the caller's context variables, so its Prefect tasks and flows
     belong to the caller's flow run. After an error no further shard starts, running ones finish,
-    and the first error is raised; later ones are logged. `drain` (for example
-    `Dispatcher.drain`) shortens that wait. After an interrupt, `cancel` does.
+    and the first error is raised; later ones are logged. `drain` (for example `Dispatcher.drain`)
+    shortens that wait; after an interrupt, `cancel` does.
     """
     results: list[Result | None] = [None] * len(shards)
     errors: list[BaseException] = []

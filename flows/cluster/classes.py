@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from tasks.errors import ConfigError
+from tasks.json_types import JsonObject
 
 
 def cluster_class(name: str | None) -> Callable[..., Any]:
@@ -20,6 +21,15 @@ def cluster_class(name: str | None) -> Callable[..., Any]:
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"cluster.class_name: {name!r} cannot be imported: {error}") from error
     return found
+
+
+def start(name: str | None, options: JsonObject) -> Any:
+    """A cluster of such a class; ConfigError when the options do not fit it."""
+    maker = cluster_class(name)
+    try:
+        return maker(**options)
+    except TypeError as error:  # most often an option that it does not have
+        raise ConfigError(f"cluster.options do not fit {name}: {error}") from error
 
 
 @contextmanager

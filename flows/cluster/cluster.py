@@ -8,27 +8,21 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from flows.cluster import dask_config, ending, fleet, local, spawning, worker
-from flows.cluster.admission import Admission
-from flows.cluster.classes import cluster_class
+from flows.cluster import classes, dask_config, ending, fleet, local, spawning, worker
 from flows.cluster.fleet import CPU, GPU
-from flows.cluster.placement import Placement, refuse
+from flows.cluster.placement import Placement, await_admission
 from flows.cluster.settings import ClusterSettings
 from flows.cluster.workers import SchedulerElsewhere, SchedulerHere
-from tasks.errors import ConfigError, RunError
+from tasks.errors import RunError
 
 __all__ = ["Cluster", "ClusterSettings"]
 
 log = logging.getLogger("uttermill")
-
-WAIT_S = 60.0  # s between two log lines about a cluster without workers
 
 
 class Cluster:
@@ -63,7 +57,7 @@ class Cluster:
         self._cluster: Any = None
         self._scheduler: SchedulerHere | SchedulerElsewhere | None = None
         self._placement: Placement | None = None
-        self._open = ExitStack()  # what is undone when the workers have ended
+        self._open = ExitStack()  # undone when the workers have ended
         self._closed = False
 
     @property
@@ -95,7 +89,7 @@ class Cluster:
         return self._placed().kinds
 
     def count(self, kind: str) -> int:
-        """Worker processes of a kind that are there or were asked for; at least 1.
+        """Worker processes of a kind that exist or were requested; at least 1.
 
         For a local cluster this is known before it starts.
         """
@@ -110,7 +104,7 @@ class Cluster:
         return sum(map(self.count, self.kinds))
 
     def live(self, kind: str) -> int:
-        """Workers of a kind that are there now and may work."""
+        """Workers of a kind that are connected now and may work."""
         return len(self._placed().there(kind))
 
     def submit(self, function: Callable[..., Any], *args: Any, kind: str = CPU) -> Any:
@@ -123,7 +117,7 @@ class Cluster:
         return self.client.submit(function, *args, pure=False, retries=0, **where)
 
     def _placed(self) -> Placement:
-        """Which worker may take what; known once the cluster has started."""
+        """Which worker may take which call; known once the cluster has started."""
         assert self.client is not None
         assert self._placement is not None
         return self._placement
@@ -164,12 +158,7 @@ class Cluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def when_started(self, action: Callable[[Any], object]) -> None:
@@ -184,7 +173,7 @@ class Cluster:
         import distributed
 
         variables = dask_config.variables(self._engines)
-        config = dask_config.flat(variables)
+        config = dask_config.flat(variables, self.settings.performance_report)
         if self.settings.kind == "class":
             config["distributed.scheduler.no-workers-timeout"] = None  # a queue may be long
         # Both hold until the end: a nanny reads them again when it replaces a worker.
@@ -204,7 +193,8 @@ class Cluster:
         if self.settings.kind == "local":
             self._placement = Placement(scheduler, None, bool(self._fleet.pins))
         else:
-            admission = self._await_admitted(scheduler)
+            admission = await_admission(self._client, scheduler, self._common)
+            self._remove_handover()  # a killed run's leftovers
             self._placement = Placement(scheduler, admission, None if self._gpu else False)
             if self._gpu and len(self._placement.kinds) == 1:
                 log.info("all workers have the same resource GPU: any worker runs any stage")
@@ -215,13 +205,7 @@ class Cluster:
         if self.settings.kind == "address":
             return self.settings.address
         if self.settings.kind == "class":
-            maker = cluster_class(self.settings.class_name)
-            try:
-                self._cluster = maker(**self.settings.options)
-            except TypeError as error:  # most often an option that it does not have
-                raise ConfigError(
-                    f"cluster.options do not fit {self.settings.class_name}: {error}"
-                ) from error
+            self._cluster = classes.start(self.settings.class_name, self.settings.options)
             if self.settings.workers and hasattr(self._cluster, "scale"):
                 self._cluster.scale(self.settings.workers)
             return self._cluster
@@ -235,24 +219,6 @@ class Cluster:
             self.settings.dashboard,
         )
         return self._cluster
-
-    def _await_admitted(self, scheduler: SchedulerHere | SchedulerElsewhere) -> Admission:
-        """Wait until one of the workers that others started may work for this run."""
-        admission = Admission(self._client, self._common)
-        while not admission.of(workers := scheduler.resources()):
-            if admission.asks(workers):  # with the next call
-                continue
-            if admission.refused(workers):
-                refuse(admission, workers)
-            if not workers:
-                log.info("no worker has joined the scheduler yet; waiting for one")
-                with suppress(TimeoutError):
-                    self._client.wait_for_workers(1, timeout=WAIT_S)
-                scheduler.refresh()
-            else:  # it has just died, or is too busy to answer
-                time.sleep(0.5)
-        self._remove_handover()  # what a killed run left there
-        return admission
 
     def _remove_handover(self) -> None:
         with suppress(TimeoutError, OSError, RuntimeError):

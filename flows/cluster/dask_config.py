@@ -17,6 +17,7 @@ DASK_CONFIG: dict[str, Any] = {
             "preload": ["tasks.preload"],
             "daemon": False,
             "memory": {"target": False, "spill": False, "pause": False, "terminate": 0.95},
+            "profile": {"enabled": False},
         },
         "nanny": {
             "pre-spawn-environ": {
@@ -40,21 +41,24 @@ DASK_CONFIG: dict[str, Any] = {
         },
         "deploy": {"lost-worker-timeout": "1 hour"},
         "diagnostics": {"nvml": False},
-        "admin": {"tick": {"limit": "10 minutes"}},
+        "admin": {"tick": {"interval": "1 second", "limit": "10 minutes"}},
     }
 }
 
 
 def variables(engines: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What `tasks.preload` is told: the version that workers must have, and what to load (None:
+    """Variables for `tasks.preload`: the version that workers must have, and what to load (None:
     everything)."""
     told = {VERSION_VARIABLE: version("uttermill")}
     return told if engines is None else {**told, ENGINES_VARIABLE: json.dumps(dict(engines))}
 
 
-def flat(told: Mapping[str, str]) -> dict[str, Any]:
-    """`DASK_CONFIG` by dotted keys, with the variables of workers that replace others."""
-    config = dict(_flat(DASK_CONFIG))
+def flat(told: Mapping[str, str], profiled: bool = False) -> dict[str, Any]:
+    """`DASK_CONFIG` by dotted keys, with the variables of workers that replace others.
+
+    `profiled`: Dask samples what each worker does, as its performance report shows.
+    """
+    config = dict(_flat(DASK_CONFIG)) | {"distributed.worker.profile.enabled": profiled}
     prefix = "distributed.nanny.pre-spawn-environ"
     return config | {f"{prefix}.{name}": value for name, value in told.items()}
 

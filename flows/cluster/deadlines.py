@@ -51,7 +51,7 @@ def of_audio(settings: ClusterSettings, seconds: float, isolated: bool) -> float
 def of_call(
     settings: ClusterSettings, step: str, args: Sequence[Any], isolated: bool = False
 ) -> float:
-    """Deadline of a call that is no stage, by its step and arguments."""
+    """Deadline of a call that is not a stage, by its step and arguments."""
     item = settings.item_timeout
     if step == "probe":
         recordings = int(args[3]) - int(args[2])

@@ -1,4 +1,4 @@
-"""Sends calls to the workers and survives what kills workers.
+"""Sends calls to the workers and survives their deaths.
 
 Each kind of worker has a queue. A call starts when a worker of its kind is idle, so each worker
 runs one call at a time and a death has one suspect.
@@ -15,6 +15,14 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from flows.cluster.call_queue import CallQueue, Future
+from flows.cluster.call_result import (
+    NeverStarted,
+    NoWorkerLeft,
+    Overdue,
+    WorkerDied,
+    WorkerLost,
+    result_of,
+)
 from flows.cluster.fleet import CPU
 from tasks.accounting.metrics import Trace
 from tasks.errors import RunError
@@ -30,10 +38,10 @@ QUEUE_SECONDS = 0.5  # after which a queued call looks whether the run was cance
 
 
 class Workers(Protocol):
-    """What the dispatcher needs of `flows.cluster.cluster.Cluster`."""
+    """The part of `flows.cluster.cluster.Cluster` that the dispatcher needs."""
 
     def live(self, kind: str) -> int:
-        """Workers of a kind that are there now."""
+        """Workers of a kind that are connected now."""
 
     def submit(self, function: Callable[..., object], *args: object, kind: str) -> Future:
         """Run a function on a worker of a kind."""
@@ -44,7 +52,7 @@ class Workers(Protocol):
 
 @dataclass
 class Losses:
-    """What went wrong on the workers of a run, for its summary."""
+    """Deaths and timeouts on the workers of a run, for its summary."""
 
     deaths: int = 0
     timeouts: int = 0
@@ -53,18 +61,6 @@ class Losses:
 
 class NotBegun(RunError):
     """A call that was not started because the run is ending for another error."""
-
-
-class _WorkerLost(Exception):
-    """The worker died or was restarted during the call; `timed_out`: at the call's deadline."""
-
-    def __init__(self, what: str, timed_out: bool = False) -> None:
-        super().__init__(what)
-        self.timed_out = timed_out
-
-
-class _NeverStarted(Exception):
-    """The deadline passed while the call waited for a worker: nothing is to blame."""
 
 
 class Dispatcher:
@@ -109,7 +105,7 @@ class Dispatcher:
         `within(isolated)` is the call's deadline in seconds, in place of the one for its audio.
         `name` (default: the last argument) is used in messages; attempts, deaths and times are
         recorded in `trace`. `isolate_kw=None` says that the function cannot run its items one by
-        one: it is then retried as often in all, because the cause may be elsewhere.
+        one: it is then retried as many times in total, because the cause may be elsewhere.
         """
         what = name if name is not None else str(args[-1]) if args else fn.__name__
         tries = SHARED_TRIES + ISOLATED_TRIES
@@ -120,7 +116,7 @@ class Dispatcher:
         for attempt in range(1, (SHARED_TRIES if isolate_kw else tries) + 1):
             try:
                 return self._attempt(trace, calls, fn, args, limit(False))
-            except _WorkerLost as loss:
+            except WorkerLost as loss:
                 # A call that hangs is not given the same time once more.
                 last = isolate_kw and (attempt == SHARED_TRIES or loss.timed_out)
                 then = "its items run one by one now" if last else "it runs again"
@@ -135,7 +131,7 @@ class Dispatcher:
             for _ in range(ISOLATED_TRIES):
                 try:
                     return self._attempt(trace, calls, isolated, args, limit(True))
-                except _WorkerLost as loss:
+                except WorkerLost as loss:
                     log.warning("%s, item by item: %s", what, loss)
         one_by_one = ", even with its items run one by one" if isolate_kw else ""
         raise RunError(
@@ -179,7 +175,7 @@ class Dispatcher:
             trace.wanted = began
         try:
             return self._call(calls, fn, args, seconds, trace.attempts > 1)
-        except _WorkerLost:
+        except WorkerLost:
             trace.deaths += 1
             trace.lost += time.time() - began
             raise
@@ -197,7 +193,7 @@ class Dispatcher:
             try:
                 result: Result = self._wait(future, seconds)
                 return result
-            except _NeverStarted:
+            except NeverStarted:
                 log.warning("no worker took a shard for %.0f s; it is submitted again", seconds)
             finally:
                 calls.finished(future)
@@ -233,33 +229,18 @@ class Dispatcher:
                 calls.ended.wait(POLL_SECONDS)
 
     def _wait(self, future: Future, seconds: float) -> Any:
-        from concurrent.futures import CancelledError
-
-        from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
-
-        if self._cancelled.is_set():  # cancel() may have come between submit and here
-            future.cancel()
         try:
-            try:
-                return future.result(timeout=seconds)
-            except TimeoutError:
-                if future.done():  # the function's own TimeoutError, or it finished just now
-                    return future.result()
-        except KilledWorker:
+            return result_of(future, seconds, self._cancelled)
+        except NoWorkerLeft as error:
+            self._no_worker = error
+            raise
+        except WorkerDied:
             with self._lock:
                 self.losses.deaths += 1
-            raise _WorkerLost("its worker died") from None
-        except MemoryError as error:
-            raise _WorkerLost(f"it ran out of memory ({error})") from None
-        except (NoWorkerError, NoValidWorkerError) as error:
-            self._no_worker = RunError(f"the Dask cluster has no worker left: {error}")
-            raise self._no_worker from error
-        except CancelledError as error:
-            if self._cancelled.is_set():
-                raise KeyboardInterrupt from None
-            raise RunError(f"the Dask cluster dropped the work: {error}") from error
-        if not self._cluster.restart_worker_of(future):
-            raise _NeverStarted
+            raise
+        except Overdue:
+            if not self._cluster.restart_worker_of(future):
+                raise NeverStarted from None
         with self._lock:
             self.losses.timeouts += 1
-        raise _WorkerLost(f"no result after {seconds:.0f} s, so its worker was restarted", True)
+        raise WorkerLost(f"no result after {seconds:.0f} s, so its worker was restarted", True)

@@ -8,13 +8,15 @@ shards overlap.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flows.cluster import gpus
 from flows.cluster.settings import ClusterSettings
+from tasks import plugins
 from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.plugins import gpu
+from tasks.settings import Plugin
 
 CPU, GPU = "CPU", "GPU"  # kinds of workers, and the names of their Dask resources
 
@@ -62,6 +64,19 @@ def memory(settings: ClusterSettings, fleet: Fleet) -> int:
     return max(LEAST_MEMORY, int(0.9 * MEMORY_LIMIT) // fleet.size)
 
 
+def with_threads(job: Job, settings: ClusterSettings) -> Job:
+    """The job for these workers: its recogniser has as many threads as its share of the CPUs, if it
+    has that setting and the user left it open."""
+    backend = job.transcribe.backend
+    module = plugins.load("asr", backend.use)
+    if "threads" not in module.Settings.model_fields or "threads" in backend.options:
+        return job
+    on_gpu = gpu.stages(job)
+    threads = asr_threads(settings, of(settings, bool(on_gpu)), "transcribe" in on_gpu)
+    shared = Plugin(use=backend.use, **backend.options, threads=threads)
+    return replace(job, transcribe=job.transcribe.model_copy(update={"backend": shared}))
+
+
 def asr_threads(settings: ClusterSettings, fleet: Fleet, on_gpu: bool) -> int:
     """CPU threads of one worker's recogniser: its share of the CPUs; one beside a GPU."""
     from dask.system import CPU_COUNT
@@ -71,8 +86,8 @@ def asr_threads(settings: ClusterSettings, fleet: Fleet, on_gpu: bool) -> int:
 
 
 def check(job: Job, settings: ClusterSettings) -> None:
-    """ConfigError when a stage could not use the GPU it would get, or requires a GPU where there is
-    none: a run that is meant for a GPU never silently falls back to the CPU.
+    """ConfigError when a stage could not use the GPU it would get, or requires one that does not
+    exist: a run that is meant for a GPU never silently falls back to the CPU.
 
     Only for local workers, because others may be on other machines.
     """

@@ -74,7 +74,7 @@ def installed() -> tuple[str, ...]:
 
 
 def _by_nvml() -> tuple[str, ...] | None:
-    """Indices, or UUIDs where a GPU is divided into slices; None without NVML or a driver."""
+    """Indices, or UUIDs if a GPU is divided into slices; None without NVML or a driver."""
     try:
         import pynvml
     except ImportError:

@@ -52,7 +52,7 @@ def start(
             if not left or str(root(error)) != KILLED:
                 raise
             log.warning("a worker was killed while it started; all workers start again")
-        except BaseException:  # an interrupt: Dask's own list is all that knows what has started
+        except BaseException:  # an interrupt: only Dask's own list knows what has started
             ending.abandon(set(made._instances) - before)
             raise
     raise AssertionError("unreachable")

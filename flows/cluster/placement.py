@@ -1,10 +1,13 @@
-"""Which of the workers that are there now may take a call."""
+"""Which of the connected workers may take a call."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Mapping
-from typing import NamedTuple, NoReturn
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
 
 from flows.cluster.admission import Admission
 from flows.cluster.fleet import CPU, GPU
@@ -12,11 +15,14 @@ from flows.cluster.workers import Resources, SchedulerElsewhere, SchedulerHere
 from tasks.errors import RunError
 from tasks.json_types import JsonObject
 
+log = logging.getLogger("uttermill")
+
+WAIT_S = 60.0  # s between two log lines about a cluster without workers
 ADMITTED_S = 120.0  # s that a call waits for an admitted worker while there are only others
 
 
 class _Seen(NamedTuple):
-    """The workers as they were last seen, and what follows from them."""
+    """The workers as last seen, and the placement that follows."""
 
     found: Mapping[str, Resources]
     may: Collection[str]
@@ -27,10 +33,10 @@ class _Seen(NamedTuple):
 class Placement:
     """Kinds and addresses of workers, for `Client.submit`.
 
-    `separate`: whether CPU and GPU workers are told apart; None: as soon as both kinds have been
-    seen. A kind that was once seen stays: its workers may be restarting just now.
-    `admission` is None for workers of our own, which declare a resource for their kind; workers
-    that others started have to declare `GPU` only.
+    `separate`: whether CPU and GPU workers are distinguished; None: as soon as both kinds have been
+    seen. A kind once seen stays: its workers may just be restarting. `admission` is None for
+    workers of our own, which declare a resource for their kind; workers that others started have to
+    declare `GPU` only.
     """
 
     def __init__(
@@ -53,11 +59,12 @@ class Placement:
         return self._see().kinds
 
     def there(self, kind: str) -> list[str]:
-        """Addresses of the workers of a kind that are there now and may work."""
+        """Addresses of the workers of a kind that are connected now and may work."""
         return self._see().there.get(kind, [])
 
     def _see(self) -> _Seen:
-        """Asked several times a call, and worked out again only if the workers have changed."""
+        """The current placement. Asked several times a call, so recomputed only if the workers have
+        changed."""
         found = self._scheduler.resources()
         may: Collection[str] = self._admission.of(found) if self._admission else found
         last = self._last
@@ -83,7 +90,8 @@ class Placement:
         return {"resources": {kind: 1}}
 
     def _admitted_only(self) -> JsonObject:
-        """Empty where every worker may work: Dask then chooses among all of them."""
+        """Restrict a call to admitted workers; empty if all are, so that Dask chooses among
+        them."""
         if self._admission is None:
             return {}
         until = time.monotonic() + ADMITTED_S
@@ -94,6 +102,29 @@ class Placement:
                 return {}  # Dask waits for one, and gives up after its own time-out
             time.sleep(0.5)
         return {} if len(may) == len(workers) else {"workers": may}
+
+
+def await_admission(
+    client: Any, scheduler: SchedulerHere | SchedulerElsewhere, common: Path | None
+) -> Admission:
+    """Wait until one of the workers that others started may work for this run.
+
+    RunError when every worker that answers is refused.
+    """
+    admission = Admission(client, common)
+    while not admission.of(workers := scheduler.resources()):
+        if admission.asks(workers):  # with the next call
+            continue
+        if admission.refused(workers):
+            refuse(admission, workers)
+        if not workers:
+            log.info("no worker has joined the scheduler yet; waiting for one")
+            with suppress(TimeoutError):
+                client.wait_for_workers(1, timeout=WAIT_S)
+            scheduler.refresh()
+        else:  # it has just died, or is too busy to answer
+            time.sleep(0.5)
+    return admission
 
 
 def refuse(admission: Admission, workers: Collection[str]) -> NoReturn:

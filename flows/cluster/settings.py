@@ -1,11 +1,11 @@
-"""Settings of the cluster: where the work is done, by how many workers, within which limits."""
+"""Settings of the cluster: where work runs, on how many workers, within which limits."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
 from flows.cluster.classes import cluster_class
 from flows.cluster.gpus import NAME, Chosen, check_devices
@@ -13,99 +13,65 @@ from flows.cluster.tls import TlsSettings
 from tasks import masking
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
-from tasks.settings import TRANSIENT, StageSettings
+from tasks.settings import StageSettings, Transient
 
 
 class ClusterSettings(StageSettings):
-    """Where the work is done; changes speed only."""
+    """Where work runs; changes speed only."""
 
-    kind: Literal["local", "address", "class"] = Field(
-        default="local",
-        json_schema_extra=TRANSIENT,
-        description="local: workers on this machine; address: a running scheduler; class: any Dask "
+    kind: Literal["local", "address", "class"] = Transient(
+        "local",
+        "local: workers on this machine; address: a running scheduler; class: any Dask "
         "cluster class.",
     )
-    workers: int | None = Field(
-        default=None,
-        ge=1,
-        json_schema_extra=TRANSIENT,
-        description="Worker processes without a GPU; default: one per CPU that no GPU worker "
+    workers: int | None = Transient(
+        None,
+        "Worker processes without a GPU; default: one per CPU that no GPU worker "
         "uses, at most 8, each with at least 1.5 GB.",
+        ge=1,
     )
-    gpus: Chosen = Field(
-        default="auto",
-        json_schema_extra=TRANSIENT,
-        description="GPUs for stages that can use one: auto (all that CUDA_VISIBLE_DEVICES "
+    gpus: Chosen = Transient(
+        "auto",
+        "GPUs for stages that can use one: auto (all that CUDA_VISIBLE_DEVICES "
         "allows), none, or a list of indices or UUIDs as shown by nvidia-smi -L.",
     )
-    workers_per_gpu: int = Field(
-        default=1,
-        ge=1,
-        json_schema_extra=TRANSIENT,
-        description="Worker processes per GPU; each loads the model.",
-    )
-    memory_limit: str = Field(
-        default="auto",
-        json_schema_extra=TRANSIENT,
-        description="Memory of a worker, such as 2GB; at 95 % of it the worker is killed and the "
+    workers_per_gpu: int = Transient(1, "Worker processes per GPU; each loads the model.", ge=1)
+    memory_limit: str = Transient(
+        "auto",
+        "Memory of a worker, such as 2GB; at 95 % of it the worker is killed and the "
         "culprit is found. auto: an equal share of 90 % of the machine's, at least 1.5 GB.",
     )
-    asr_threads: int | None = Field(
-        default=None,
-        ge=1,
-        json_schema_extra=TRANSIENT,
-        description="CPU threads of a recogniser; default: CPUs per worker, or 1 with a GPU.",
+    asr_threads: int | None = Transient(
+        None, "CPU threads of a recogniser; default: CPUs per worker, or 1 with a GPU.", ge=1
     )
-    item_timeout: float = Field(
-        default=600.0,
-        gt=0,
-        json_schema_extra=TRANSIENT,
-        description="Seconds after which an item that hangs is quarantined.",
+    item_timeout: float = Transient(
+        600.0, "Seconds after which an item that hangs is quarantined.", gt=0
     )
-    timeout_factor: float = Field(
-        default=20.0,
-        gt=0,
-        json_schema_extra=TRANSIENT,
-        description="A shard's deadline is item_timeout + this factor times its audio, in seconds.",
+    timeout_factor: float = Transient(
+        20.0, "A shard's deadline is item_timeout + this factor times its audio, in seconds.", gt=0
     )
-    cache_gb: float = Field(
-        default=1.0,
-        ge=0,
-        json_schema_extra=TRANSIENT,
-        description="GB of disk for PCM that filter leaves for resample, which otherwise decodes "
+    cache_gb: float = Transient(
+        1.0,
+        "GB of disk for PCM that filter leaves for resample, which otherwise decodes "
         "again; 0: none.",
+        ge=0,
     )
-    address: str | None = Field(
-        default=None, json_schema_extra=TRANSIENT, description="Scheduler, such as tcp://host:8786."
+    address: str | None = Transient(None, "Scheduler, such as tcp://host:8786.")
+    class_name: str | None = Transient(
+        None, "Dotted name of a cluster class, such as dask_jobqueue.SLURMCluster."
     )
-    class_name: str | None = Field(
-        default=None,
-        json_schema_extra=TRANSIENT,
-        description="Dotted name of a cluster class, such as dask_jobqueue.SLURMCluster.",
+    options: JsonObject = Transient({}, "Arguments of the cluster class.")
+    dashboard: bool = Transient(
+        False, "Run Dask's dashboard on a free port of the loopback; needs bokeh."
     )
-    options: JsonObject = Field(
-        default={}, json_schema_extra=TRANSIENT, description="Arguments of the cluster class."
+    performance_report: bool = Transient(
+        False, "Write Dask's performance report into the run's folder; needs bokeh."
     )
-    dashboard: bool = Field(
-        default=False,
-        json_schema_extra=TRANSIENT,
-        description="Run Dask's dashboard on a free port of the loopback; needs bokeh.",
+    check_disk: bool = Transient(
+        True, "Refuse to start when `uttermill estimate` forecast more disk than is free."
     )
-    performance_report: bool = Field(
-        default=False,
-        json_schema_extra=TRANSIENT,
-        description="Write Dask's performance report into the run's folder; needs bokeh.",
-    )
-    check_disk: bool = Field(
-        default=True,
-        json_schema_extra=TRANSIENT,
-        description="Refuse to start when `uttermill estimate` forecast more disk than is free.",
-    )
-    tls: TlsSettings | None = Field(
-        default=None,
-        title="TLS",
-        json_schema_extra=TRANSIENT,
-        description="Encrypts and authenticates all traffic of the cluster.",
+    tls: TlsSettings | None = Transient(
+        None, "Encrypts and authenticates all traffic of the cluster.", title="TLS"
     )
 
     @field_validator("memory_limit")

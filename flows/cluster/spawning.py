@@ -1,4 +1,4 @@
-"""What holds while Dask spawns local workers: environment, main module, folder."""
+"""Temporary state while Dask spawns local workers: environment, main module, folder."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class TlsSettings(StageSettings):
             ssl.create_default_context(cafile=self.ca_file)
         except ssl.SSLError:
             raise ConfigError(
-                f"cluster.tls.ca_file: {self.ca_file} is no certificate in PEM"
+                f"cluster.tls.ca_file: {self.ca_file} is not a certificate in PEM"
             ) from None
         try:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

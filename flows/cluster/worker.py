@@ -55,7 +55,7 @@ class Events:
 
 
 def run_call(function: Callable[..., Any], *args: Any, **options: Any) -> tuple[Any, Cost]:
-    """Return `function(*args, **options)`, run on this worker, and what it cost."""
+    """Run `function(*args, **options)` on this worker; returns its result and its cost."""
     with CostMeter(str(get_worker().name)) as meter:
         result = function(*args, **options)
     return result, meter.cost
@@ -73,7 +73,7 @@ def adapted(job: Job, worker: Any) -> Job:
 
 
 def remove_handover() -> None:
-    """Remove what runs handed over on this worker; runs that go on decode it a second time."""
+    """Remove this worker's handover cache; running runs decode those recordings a second time."""
     shutil.rmtree(_handover(), ignore_errors=True)
 
 

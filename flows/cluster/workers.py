@@ -17,7 +17,7 @@ Resources = dict[str, float]  # Dask's, by name
 
 
 class Client(Protocol):
-    """What is used of `distributed.Client`, whose methods have no types."""
+    """The methods of `distributed.Client` used here; its own have no types."""
 
     def scheduler_info(self) -> JsonObject: ...
 
@@ -46,7 +46,7 @@ class SchedulerHere:
         return found
 
     def refresh(self) -> None:
-        """Nothing to do: what is read is always current."""
+        """Nothing to do: the scheduler's own state is always current."""
 
     def close(self) -> None:
         """Nothing to do: there is no subscription."""
@@ -83,7 +83,7 @@ class SchedulerElsewhere:
             return self._known if self._known is not None else {}
 
     def refresh(self) -> None:
-        """Read the list again at the next question, however recent it is."""
+        """Read the list again at the next question, even if it is recent."""
         with self._state:
             self._stale, self._asked = True, monotonic() - ASK_S - 1
 

@@ -1,4 +1,4 @@
-"""What the demo corpus says: sentences written for it, without digits or names."""
+"""The demo corpus's texts: sentences written for it, without digits or names."""
 
 from __future__ import annotations
 

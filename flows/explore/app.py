@@ -49,13 +49,13 @@ class Explorer:
     def file(self, request: Request) -> Response:
         name = request.path_params["name"]
         kind = KINDS.get(Path(name).suffix)
-        known = {each.name for each in WEB.iterdir()}  # a name with `..` or `/` is none of them
+        known = {each.name for each in WEB.iterdir()}  # no name with `..` or `/` is among them
         if kind is None or name not in known:
             raise HTTPException(404, "there is no such file")
         return Response((WEB / name).read_bytes(), media_type=kind)
 
     def about(self, request: Request) -> Response:
-        """What the page asks first: versions, columns, values to choose from, limits."""
+        """Answer to the page's first request: versions, columns, values to choose from, limits."""
         items = self._items(request)
         described = self.corpus.described(items.number)
         return answer(

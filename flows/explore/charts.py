@@ -109,7 +109,7 @@ def _set_by(module: Any, settings: Any, name: str) -> list[tuple[Limit, str]]:
     changed = settings.model_copy(update={name: probe})
     try:
         pairs = list(zip(module.verdict(settings), module.verdict(changed), strict=False))
-    except (TypeError, ValueError, ValidationError):  # it is no number
+    except (TypeError, ValueError, ValidationError):  # it is not a number
         return []
     return [
         (now, side)
@@ -121,11 +121,11 @@ def _set_by(module: Any, settings: Any, name: str) -> list[tuple[Limit, str]]:
 
 
 def kept(corpus: Corpus, items: Items, asked: Parameters, known: list[JsonObject]) -> JsonObject:
-    """What limits of the page would keep: `limits` is JSON, `[{column, side, value}, …]`.
+    """What the page's limits would keep: `limits` is JSON, `[{column, side, value}, …]`.
 
-    Of what a limit dropped, that comes back which only this limit rejects by the reason noted, and
-    which passes all limits given. Approximate, where a rule spares rows or several reject one:
-    `uttermill what-if` says it exactly.
+    A dropped item comes back if only this limit rejects it, by the recorded reason, and it passes
+    all given limits. Approximate if a rule spares rows or several reject one: `uttermill what-if`
+    says it exactly.
     """
     asked = list(asked)
     single = dict(asked)
@@ -143,7 +143,7 @@ def kept(corpus: Corpus, items: Items, asked: Parameters, known: list[JsonObject
             continue
         name, sign = query.quoted(items.columns, column), ">=" if side == "min" else "<="
         test = f"{name} {sign} ?"
-        if (column, side) not in moved:  # today's limits have judged what is packaged
+        if (column, side) not in moved:  # the packaged clips passed today's limits
             test = f"(outcome = 'packaged' OR {test})"
         tests.append(f"({name} IS NULL OR {test})")
         values.append(value)

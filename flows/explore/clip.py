@@ -1,4 +1,4 @@
-"""One item with all that is known of it: its texts, its neighbours, its recording, its audio."""
+"""One item in full: its texts, its neighbours, its recording, its audio."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEIGHBOURS = 3.0  # s before and after a clip that can be heard with it
 
 
 def row(corpus: Corpus, items: Items, item: int) -> JsonObject:
-    """A row of the table; Gone where there is none."""
+    """A row of the table; Gone if there is none."""
     found = corpus.rows(
         f"SELECT * EXCLUDE (searched, spoken) FROM {items.name} WHERE item = ?", [item]
     )
@@ -60,7 +60,7 @@ class Shards:
         return found
 
     def locator(self, recording: str) -> Locator | None:
-        """Where a recording's bytes lie; None where no checkpoint says it."""
+        """Where a recording's bytes lie; None if no checkpoint says it."""
         shard = self.shard_of(recording)
         if shard is None:
             return None
@@ -88,7 +88,7 @@ class Shards:
 
 
 def detail(corpus: Corpus, shards: Shards, items: Items, item: int) -> JsonObject:
-    """The row, its texts, words with times, and what lies before and after it."""
+    """The row, its texts, words with times, and the spans before and after it."""
     found = row(corpus, items, item)
     around = corpus.rows(
         f'SELECT item, id, start, "end", outcome, reason, text FROM {items.name} '
@@ -132,8 +132,8 @@ def _others(corpus: Corpus, utterance: Utterance) -> list[str]:
 def audio_of(
     corpus: Corpus, shards: Shards, items: Items, item: int, more: float = 0.0
 ) -> tuple[Pcm, int]:
-    """PCM of an item, with `more` seconds of its source before and after; int16 [n], Hz. Gone with
-    the reason where none is left."""
+    """PCM of an item, with `more` seconds of its source before and after; int16 [n], Hz. Gone, with
+    the reason, if none is left."""
     found = row(corpus, items, item)
     if found["start"] >= found["end"]:
         raise Gone("it has no samples: the recording could not be decoded")
@@ -150,8 +150,7 @@ def audio_of(
     end = found["end"] + more
     if more:
         last = corpus.rows(
-            f'SELECT max("end") AS last FROM {items.name} WHERE recording = ?',
-            [found["recording"]],
+            f'SELECT max("end") AS last FROM {items.name} WHERE recording = ?', [found["recording"]]
         )
         end = min(end, last[0]["last"])
     return span(shards, found["recording"], start, end, int(found["sample_rate"]))

@@ -1,8 +1,8 @@
 """The tables of an OUT, in a DuckDB file of this process: one table of items for each version.
 
 An item is a row of the ledger: an utterance that was kept, dropped or failed, or another span.
-What is known of it beside comes from `utterances.parquet`; of what was not packaged, from the last
-run's table of decisions and from the checkpoints.
+Further facts come from `utterances.parquet`; for items that were not packaged, from the last run's
+table of decisions and from the checkpoints.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Items:
 
 
 class Gone(MillError):
-    """What was asked for is not in this OUT, or not any more."""
+    """The requested thing is not in this OUT, or no longer."""
 
 
 class Corpus:
@@ -77,7 +77,7 @@ class Corpus:
         return found
 
     def number(self, asked: int | None) -> int:
-        """The version that is meant: the one asked for, else the newest; Gone without it."""
+        """The requested version, else the newest; Gone if it does not exist."""
         known = self.versions()
         if asked is None:
             return known[0]
@@ -89,7 +89,7 @@ class Corpus:
         return versions.numbered(self.out, number)
 
     def items(self, asked: int | None = None) -> Items:
-        """The table of a version, which is read the first time."""
+        """The table of a version; read on first use."""
         number = self.number(asked)
         with self._lock:
             if number not in self._items:
@@ -104,7 +104,7 @@ class Corpus:
         return self._items[number]
 
     def _read_ahead(self, items: Items) -> None:
-        """Find beside the answers what takes longer than one should."""
+        """Compute slow parts in the background, ahead of the requests that need them."""
         try:
             for name in items.selection.texts():
                 if self._closing:
@@ -112,16 +112,16 @@ class Corpus:
                 items.selection.rank(name)
             self.words(items)
         except Exception as error:
-            if not self._closing:  # the page shows it, where it asks for the same
+            if not self._closing:  # the page shows it when it asks for the same
                 log.warning("version %d cannot be read ahead: %s", items.number, error)
 
     def wait(self) -> None:
-        """Until all that is found beside the answers is known."""
+        """Wait until the background computations are done."""
         for thread in self._ahead:
             thread.join()
 
     def words(self, items: Items) -> Vocabulary:
-        """The vocabulary of a version, which is made the first time."""
+        """The vocabulary of a version; made on first use."""
         with self._counting:
             if items.number not in self._words:
                 path = self._home / f"words-{items.number}"
@@ -149,7 +149,7 @@ class Corpus:
             cursor.close()
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[JsonObject]:
-        """The rows that a query gives, by column; floats that JSON cannot hold are None."""
+        """The rows of a query, by column; floats that JSON cannot hold are None."""
         with self.cursor() as cursor:
             found = cursor.execute(sql, list(values))
             names = [each[0] for each in found.description]
@@ -159,12 +159,12 @@ class Corpus:
             ]
 
     def arrays(self, sql: str, values: Sequence[Any] = ()) -> Mapping[str, Any]:
-        """The columns that a query gives, as arrays; masked where they have nulls."""
+        """A query's columns as arrays; masked where they have nulls."""
         with self.cursor() as cursor:
             return cursor.execute(sql, list(values)).fetchnumpy()
 
     def once(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """`rows` of a query on a version's table, which gives the same each time."""
+        """`rows` of a query on a version's table, cached: the result never changes."""
         key = sql, tuple(values)
         if key not in self._answers:
             if len(self._answers) >= ANSWERS:
@@ -177,7 +177,7 @@ class Corpus:
         return versions.described(self.place(number))
 
     def job(self) -> Job | None:
-        """The job of the last run that ended well; None where OUT keeps no run."""
+        """The job of the last run that ended well; None if OUT keeps no run."""
         if not storage.of(self.out).is_folder(self.out / "runs"):
             return None
         try:

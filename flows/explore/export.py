@@ -67,7 +67,7 @@ def parquet(corpus: Corpus, items: Items, asked: Parameters, path: Path) -> None
 
 def archive(corpus: Corpus, shards: Shards, items: Items, asked: Parameters, path: Path) -> None:
     """Write a zip to a local file: `<id>.wav` of each clip whose audio is left, and `items.jsonl`;
-    ConfigError where it would hold more than CLIPS."""
+    ConfigError if it would hold more than CLIPS."""
     picked, by = chosen(items, asked)
     rows = corpus.rows(
         f"SELECT item, {_names(items)} FROM {items.name} WHERE {picked.sql} ORDER BY {by} "

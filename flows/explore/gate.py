@@ -30,7 +30,7 @@ OTHER_HOST = "the explorer answers only at 127.0.0.1 and localhost"
 
 
 class Gate:
-    """Lets a request through to `app` where host and token are right; 403 otherwise."""
+    """Lets a request through to `app` if host and token are right; 403 otherwise."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self.app, self.token = app, token

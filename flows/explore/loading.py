@@ -1,4 +1,4 @@
-"""Reads a version into DuckDB: the ledger, joined with all that is known of its utterances."""
+"""Reads a version into DuckDB: the ledger, joined with all columns of its utterances."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def load(
 
 def _numbered(cursor: duckdb.DuckDBPyConnection) -> str:
     """The ledger with `item`, the place of a row by recording, start, end and id: the same each
-    time that a version is read. A ledger lies in this order; to find that out is cheap."""
+    time that a version is read. A ledger is in this order, which is cheap to verify."""
     back = cursor.execute(
         'SELECT count(*) FROM (SELECT recording, start, "end", utterance, '
         'lag(recording) OVER () AS r, lag(start) OVER () AS s, lag("end") OVER () AS e, '
@@ -69,7 +69,7 @@ def _numbered(cursor: duckdb.DuckDBPyConnection) -> str:
 def _parquet(
     cursor: duckdb.DuckDBPyConnection, out: Path, version: Path
 ) -> Iterator[dict[str, dict[str, str]]]:
-    """Views on the files that there are: types of columns by name, by view."""
+    """Views on the existing files: types of columns by name, by view."""
     store = storage.of(out)
     found: dict[str, dict[str, str]] = {}
     with ExitStack() as scope:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Places = NDArray[np.int32]  # items, ascending
-#: What a column is sorted by, of every item: float64, NaN where it is null, or of a text int32 its
-#: place among all texts, -1 where it is null.
+#: What a column is sorted by, of every item: float64, NaN if it is null, or of a text int32 its
+#: place among all texts, -1 if it is null.
 Keys = NDArray[Any]
 
 
@@ -27,7 +27,7 @@ def page(members: Places, keys: Keys, down: bool, start: int, limit: int) -> Pla
 
 
 def _window(values: Keys, start: int, end: int) -> NDArray[np.int64]:
-    """Indices of what a stable sort would put at `start` to `end`, where `start < end`."""
+    """Indices of the items that a stable sort would put at `start` to `end`, with `start < end`."""
     parted = np.partition(values, (start, end - 1))
     low, high = parted[start], parted[end - 1]
     before = int(np.count_nonzero(values < low))

@@ -27,10 +27,7 @@ def table(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
         return corpus.words(items).counted(members, what, single.get("rare") == "1")
     if what not in GROUPS:
         raise ConfigError(f"what is {what!r}; use words, characters, {', '.join(GROUPS)}")
-    rates = {
-        "wer": ("word_errors", "words"),
-        "cer": ("char_errors", "chars"),
-    }
+    rates = {"wer": ("word_errors", "words"), "cer": ("char_errors", "chars")}
     extra = "".join(
         f", sum({errors}) / nullif(sum({of}) FILTER ({errors} IS NOT NULL), 0) AS {name}"
         for name, (errors, of) in rates.items()

@@ -37,7 +37,7 @@ class Choice:
 
 
 def choice(columns: Mapping[str, Column], asked: Parameters) -> Choice:
-    """The items that the parameters choose; ConfigError where one makes no sense."""
+    """The items that the parameters choose; ConfigError if one makes no sense."""
     asked = list(asked)
     single = dict(asked)
     parts: list[str] = [] if single.get("spans") == "1" else [UTTERANCES]
@@ -78,7 +78,7 @@ def order(columns: Mapping[str, Column], asked: str | None) -> str:
 
 
 def quoted(columns: Mapping[str, Column], name: str) -> str:
-    """A column's name for SQL; ConfigError if there is none of this name."""
+    """A column's name for SQL; ConfigError if no column has this name."""
     if name not in columns:
         raise ConfigError(f"there is no column {name!r} in this version")
     return f'"{name}"'
@@ -113,7 +113,7 @@ def page(asked: Mapping[str, str]) -> str:
 
 
 def rows(corpus: Corpus, items: Items, asked: Parameters) -> dict[str, Any]:
-    """Rows of a page, and how many there are with how many hours."""
+    """Rows of a page, with the number and the hours of all."""
     asked = list(asked)
     single = dict(asked)
     chosen = choice(items.columns, asked)
@@ -193,7 +193,7 @@ def recordings(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
         f"FROM {items.name} WHERE {chosen.sql}",
         chosen.values,
     )[0]
-    # First which ones, by what they are sorted by alone; then all that is known of these.
+    # First choose them by their sort keys alone; then read all their columns.
     way = single.get("sort")
     by = order(RECORDINGS, way).replace(", item", ", recording") if way else "recording"
     key = (way or "recording").removeprefix("-")

@@ -1,4 +1,4 @@
-"""Decisions that the page sends: checked, stored, and told to every page that asks."""
+"""Decisions from the page: checked, stored, and passed on to every page that asks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def since(corpus: Corpus, line: int) -> JsonObject:
 
 
 def store(corpus: Corpus, items: Items, given: Mapping[str, Any]) -> JsonObject:
-    """Store `decisions`, each on an utterance of this version; answers what is new."""
+    """Store `decisions`, each on an utterance of this version; answers with the new ones."""
     asked = given.get("decisions")
     if not isinstance(asked, list) or not all(isinstance(each, dict) for each in asked):
         raise ConfigError("decisions must be a list of objects")

@@ -1,10 +1,9 @@
-"""What a version's pages are made of, kept in memory: which items a condition chooses, and what
-each column sorts them by.
+"""The in-memory data behind a version's pages: the items that a condition chooses, and the sort
+keys of each column.
 
 A condition is looked up in the table once; every page, sort and count of what it chooses follows
-from the numbers of the items. Numbers of a column are read when they are first asked for; the
-places of texts, which need a whole sort, are found beside the answers (`ahead`), and until then
-DuckDB sorts.
+from the numbers of the items. Numeric columns are read on first use; the places of texts, which
+need a whole sort, are found beside the answers (`ahead`), and until then DuckDB sorts.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Selection:
         return known
 
     def numbers(self, column: str) -> NDArray[np.float64]:
-        """A column of numbers by item, NaN where it is null; float64 [items]."""
+        """A column of numbers by item, NaN if it is null; float64 [items]."""
         if (known := self._get(("keys", column))) is None:
             sql = f'SELECT item, "{column}"::DOUBLE AS v FROM {self.name}'
             found = self.corpus.arrays(sql)
@@ -62,13 +61,13 @@ class Selection:
         return known
 
     def keys(self, column: str) -> Keys | None:
-        """What a column sorts by; None of a text whose places are not known yet."""
+        """The sort keys of a column; None for a text column whose ranks are not known yet."""
         if self.columns[column].kind == "number":
             return self.numbers(column)
         return self._get(("keys", column))
 
     def rank(self, column: str) -> Keys:
-        """Find the places of a column of texts; int32 [items], -1 where it is null."""
+        """Find the places of a column of texts; int32 [items], -1 if it is null."""
         name = f'"{column}"'
         found = self.corpus.arrays(
             f"SELECT item, {name} IS NULL AS lacks, "

@@ -33,13 +33,9 @@ class Served:
 
 
 def explore(
-    out: Path,
-    version: int | None,
-    against: int | None,
-    port: int,
-    ready: Callable[[Served], None],
+    out: Path, version: int | None, against: int | None, port: int, ready: Callable[[Served], None]
 ) -> None:
-    """Serve until SIGINT or SIGTERM; `ready` is told once the port is open. ConfigError where OUT
+    """Serve until SIGINT or SIGTERM; `ready` is told once the port is open. ConfigError if OUT
     holds no such version, or the port is taken."""
     with tempfile.TemporaryDirectory(prefix="uttermill-explore-") as folder:
         corpus = Corpus(out, Path(folder))
@@ -93,7 +89,7 @@ def _listening(port: int) -> socket.socket:
 
 
 def _read_ahead(corpus: Corpus, number: int) -> None:
-    """Read the version before the page asks for it; the page is told of a failure."""
+    """Read the version before the page asks for it; a failure is reported to the page."""
     try:
         corpus.items(number)
     except Exception as error:

@@ -23,7 +23,7 @@ LONGEST = 600.0  # s of a source that one answer holds
 
 
 def published(version: Path, row: Mapping[str, Any]) -> tuple[Pcm, int] | None:
-    """The clip as it lies in the version's tar, if it lies in one; int16 [n], Hz."""
+    """The clip from the version's tar, if it is in one; int16 [n], Hz."""
     if row.get("shard") is None or row.get("offset") is None:
         return None
     path = version / row["shard"]
@@ -46,7 +46,7 @@ def published(version: Path, row: Mapping[str, Any]) -> tuple[Pcm, int] | None:
 
 
 def of_blob(out: Path, shard: str, row: JsonObject) -> tuple[Pcm, int] | None:
-    """The PCM that a run made; None where it is gone."""
+    """The PCM that a run made; None if it is gone."""
     try:
         return blobs.read(out, shard, row), int(row["rate"])
     except (CorruptManifest, OSError):
@@ -54,7 +54,7 @@ def of_blob(out: Path, shard: str, row: JsonObject) -> tuple[Pcm, int] | None:
 
 
 def of_source(locator: Locator, start: float, end: float, rate: int) -> tuple[Pcm, int]:
-    """Seconds of a recording, mono; Gone with the reason where it cannot be decoded."""
+    """Seconds of a recording, mono; Gone, with the reason, if it cannot be decoded."""
     end = min(end, start + LONGEST)
     try:
         found = audio.read_span(locator, round(start * rate), round(end * rate))

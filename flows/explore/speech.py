@@ -16,7 +16,7 @@ POINTS = 2000  # of an answer: the largest probability of each stretch
 
 
 def probabilities(shards: Shards, recording: str) -> JsonObject:
-    """`values` of stretches of `step` seconds; Gone where it cannot be decoded."""
+    """`values` of stretches of `step` seconds; Gone if it cannot be decoded."""
     locator = shards.locator(recording)
     if locator is None:
         raise Gone("its source is unknown")

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow.compute as pc
 
+from flows.checks import check
+from flows.cluster import fleet
 from flows.run import disk, items, metrics, report, runs
-from flows.settings import PrepareSettings, check
+from flows.settings import PrepareSettings
 from tasks import pipeline, sweeping
 from tasks.accounting import broken, summary
 from tasks.accounting.metrics import Trace
@@ -58,8 +60,8 @@ class Watcher(Protocol):
 
 @dataclass
 class Body:
-    """A run that holds OUT. `new`: whether OUT holds no run yet; `after_kill`: whether the run
-    before was killed, which Prefect is to learn."""
+    """A run that holds OUT. `new`: whether OUT holds no run yet; `after_kill`: whether the previous
+    run was killed, which Prefect has to be told."""
 
     settings: PrepareSettings
     job: Job
@@ -72,8 +74,8 @@ class Body:
     _cluster: Cluster | None = None
 
     def alone(self) -> JsonObject | None:
-        """The result of a run that computes nothing; None where workers are needed. It begins
-        where this left off then."""
+        """The result of a run that computes nothing; None if workers are needed: `work` then
+        continues where this stopped."""
         folder = self.run.folder
         with metrics.recorded(folder) as measured:
 
@@ -91,7 +93,7 @@ class Body:
         return self._finished(ended, measured, NO_LOSSES, None)
 
     def start_workers(self) -> None:
-        """Start the workers while other things start, too. What goes wrong is raised by `work`."""
+        """Start the workers in the background. `work` raises what goes wrong."""
         from flows.run.caller import cluster_of
 
         self._cluster = cluster = cluster_of(self.job, self.settings.cluster, self.run.folder)
@@ -107,18 +109,18 @@ class Body:
         """Run the line on the cluster; returns what `run --json` prints, and `task_runs`."""
         from flows.run.caller import opened as opened_caller
 
-        folder = self.run.folder
+        folder, job = self.run.folder, fleet.with_threads(self.job, self.settings.cluster)
         with metrics.recorded(folder) as measured:
             cluster = self.settings.cluster
-            given = (self.job, cluster, measured, folder, self._cluster)
+            given = (job, cluster, measured, folder, self._cluster)
             with opened_caller(*given) as (caller, progress):
                 if watcher is not None:
                     watcher.watch(progress)
-                observer = observed(self.job, caller, progress, folder)
-                ended = pipeline.run(self.job, caller, observer, self._begun)
+                observer = observed(job, caller, progress, folder)
+                ended = pipeline.run(job, caller, observer, self._begun)
         losses = vars(caller.dispatcher.losses)
         if any(losses.values()):
-            sweeping.sweep(self.job.out)  # what a worker was writing when it died
+            sweeping.sweep(self.job.out)  # files that a worker was writing when it died
         return self._finished(ended, measured, losses, watcher, observer.task_runs)
 
     def _finished(
@@ -149,7 +151,7 @@ current: ContextVar[Body | None] = ContextVar("current", default=None)
 def opened(settings: PrepareSettings, job: Job | None = None) -> Iterator[Body]:
     """Check the settings, hold OUT, make the run's folder; `job`: of settings that were checked.
 
-    Within a call that has opened its run already, that one.
+    Nested in a call that has opened its run already, yields that run.
     """
     if (open_already := current.get()) is not None:
         yield open_already
@@ -171,7 +173,7 @@ def opened(settings: PrepareSettings, job: Job | None = None) -> Iterator[Body]:
 
 
 def result_of(job: Job, ended: pipeline.Run) -> JsonObject:
-    """What `run --json` prints, without what the clock and the workers add."""
+    """The output of `run --json`, without what the clock and the workers add."""
     found, published, totals = ended.sharded, ended.published, ended.totals
     return {
         **_read_back(job, published),
@@ -190,7 +192,7 @@ def result_of(job: Job, ended: pipeline.Run) -> JsonObject:
 def _read_back(job: Job, published: Published) -> JsonObject:
     """Error rates, splits, and utterances that readers would drop, from the published version.
 
-    When nothing is new and the store cannot be reached by now, the run still succeeds without.
+    If nothing is new and the store has become unreachable, the run still succeeds without them.
     """
     try:
         splits = versions.described(published.path)["splits"]

@@ -56,7 +56,7 @@ def opened(
 
 
 class ClusterCaller:
-    """`tasks.pipeline.Caller` on a cluster; a call that no worker is running for stays here."""
+    """`tasks.pipeline.Caller` on a cluster; small calls stay in this process until workers run."""
 
     def __init__(
         self, cluster: Cluster, settings: ClusterSettings, metrics: Metrics | None = None
@@ -83,12 +83,12 @@ class ClusterCaller:
         return result
 
     def kind(self, name: str, job: Job) -> str:
-        """Kind of worker for a stage: any worker where none has a GPU."""
+        """Kind of worker for a stage; any worker if none has a GPU."""
         return GPU if GPU in self.cluster.kinds and name in gpu.stages(job) else CPU
 
     def width(self) -> int:
-        """Shards to have in hand: one per worker, and as many that wait (MOST_WAITING at most),
-        so that the last round is not one long stage beside idle workers."""
+        """Shards in flight: one per worker, and as many waiting (MOST_WAITING at most), so that the
+        last round is not one long stage while other workers idle."""
         return self.cluster.size + min(self.cluster.size, MOST_WAITING)
 
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:

@@ -23,7 +23,7 @@ NAME = "dask-performance.html"
 
 @contextmanager
 def recorded(cluster: Cluster, folder: Path) -> Iterator[None]:
-    """Write a report of what the cluster does meanwhile, if it is started at all."""
+    """Write a report of the cluster's work inside the context, if the cluster starts at all."""
     begun: list[tuple[float, int]] = []
 
     # A local function, so that its code is sent: the scheduler may have no uttermill.

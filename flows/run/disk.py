@@ -42,7 +42,7 @@ def newest(job: Job) -> JsonObject | None:
 
 
 def free(out: Path) -> int | None:
-    """Bytes free on OUT's disk; None where that is unknown (an object store)."""
+    """Bytes free on OUT's disk; None if that is unknown (an object store)."""
     return storage.of(out).free(out)
 
 
@@ -54,10 +54,10 @@ def used(out: Path) -> int:
 
 
 def lacking(found: JsonObject, out: Path) -> tuple[int, int] | None:
-    """(bytes that a run still needs, bytes free) where the disk is too small; else None.
+    """(bytes that a run still needs, bytes free) if the disk is too small; else None.
 
-    The forecast's upper bound counts, because a run that fills the disk has wasted hours. What was
-    added to OUT since the estimate is subtracted, so that a run killed half-way may continue.
+    The forecast's upper bound counts, because a run that fills the disk has wasted hours. Bytes
+    added to OUT since the estimate are subtracted, so that a run killed half-way may continue.
     """
     room = free(out)
     need = round(found["disk_bytes"]["high"])

@@ -1,7 +1,7 @@
-"""Task runs that stand for a stage of a group of shards, and what became of each shard in them.
+"""Task runs that stand for a stage of a group of shards, with the fate of each shard in them.
 
-The task run of a stage begins with the first shard of the group that begins it, and ends with the
-last one. Shards still chain on their own, so the stages of a group overlap.
+The task run of a stage begins with the first shard of the group to start the stage and ends with
+the last to finish it. Shards still chain on their own, so the stages of a group overlap.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Group:
             if shown is None:
                 shown = self._stages[stage] = _StageRun(stage, self._label(stage), self._run)
             late = shown.over.is_set()
-        if late:  # a later stage found damage, and what it held is made again
+        if late:  # a later stage found damage, and its contents are made again
             return self._run(stage, label(stage, shard, self.seconds[shard]), work)
         entry = Entry(time.monotonic())
         self._note(shown, shard, entry)
@@ -112,7 +112,7 @@ class Group:
                 shown.close(len(self.seconds), error)
 
     def join(self, until: float) -> None:
-        """Wait until Prefect knows how its task runs ended; `until` in monotonic s."""
+        """Wait until Prefect has recorded the ends of its task runs; `until` in monotonic s."""
         for shown in list(self._stages.values()):
             shown.thread.join(max(0.0, until - time.monotonic()))
 
@@ -165,7 +165,7 @@ class _StageRun:
         self.thread.start()
 
     def lacking(self, count: int) -> int:
-        """How many of so many shards have not ended the stage."""
+        """How many of `count` shards have not ended the stage."""
         return count - sum(entry.wall is not None for entry in self.entries.values())
 
     def close(self, count: int, error: BaseException | None) -> None:

@@ -21,7 +21,7 @@ MOST_SHARDS = 1000  # that are shown one by one
 MOST_GROUPS = 1000
 LEAST_SHARDS = 20  # of a group, above MOST_SHARDS
 SMALL_SECONDS = 300.0  # of audio: a shard that holds less is small
-FEW_SMALL = 16  # so many small shards are shown one by one
+FEW_SMALL = 16  # up to this many small shards are shown one by one
 GROUP_SECONDS = 900.0  # least audio of a group of small shards
 
 

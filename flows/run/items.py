@@ -1,4 +1,4 @@
-"""Every item of OUT by name: the spans in the ledger, and files that the sources left aside."""
+"""Every item of OUT by name: the spans in the ledger, and files that the listing skipped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLUMNS = (
 
 
 def write_left_aside(folder: Path, left: Iterable[LeftAside]) -> None:
-    """Write the list of files that a run left aside into the run's folder."""
+    """Write the list of files that a run skipped into the run's folder."""
     text = io.StringIO(newline="")
     lines = csv.writer(text)
     lines.writerow(LeftAside._fields)
@@ -40,7 +40,7 @@ def write_left_aside(folder: Path, left: Iterable[LeftAside]) -> None:
 
 
 def read_left_aside(out: Path) -> list[LeftAside]:
-    """Files left aside by the newest run that listed its sources."""
+    """Files skipped by the newest run that listed its sources."""
     folder = next(runs.having(out, NAME), None)
     if folder is None:
         return []

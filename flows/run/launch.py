@@ -1,4 +1,4 @@
-"""Launches a local run: a Prefect server where one is wanted, the flow, its whole history."""
+"""Launches a local run: a Prefect server if wanted, the flow, and its complete history."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from flows.checks import check
 from flows.progress import waiting
 from flows.run import body, disk
-from flows.settings import History, PrepareSettings, check
+from flows.settings import History, PrepareSettings
 from tasks.errors import ConfigError, RunError
 from tasks.lean import importing
 
@@ -51,7 +52,8 @@ def estimate(settings: PrepareSettings, **more: Any) -> dict[str, Any]:
 
 
 def _with_workers(settings: PrepareSettings, opened: body.Body, early: bool) -> dict[str, Any]:
-    """The run on its workers, which start beside the server; not `early`: when they are needed."""
+    """Run on workers, which start in parallel with the server; not `early`: when they are
+    needed."""
     if settings.history == "none":
         from flows.run.observer import Shown
 

@@ -1,4 +1,4 @@
-"""What the calls of a run cost: collected in the flow's process, written once at the end."""
+"""Costs of a run's calls: collected in the flow's process, written once at the end."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ STEPS = {
     "tasks.listing.apart.list_parts": ("shard", "list"),
     "tasks.shard.probe": ("shard", "probe"),
     "tasks.package.gather": ("package", "gather"),
-    "tasks.packaging.decided.save": ("package", "decide"),
-    "tasks.packaging.whole.choose": ("package", "choose"),
+    "tasks.packaging.deciding.decide": ("package", "decide"),
+    "tasks.packaging.choosing.choose": ("package", "choose"),
     "tasks.packaging.answers.note": ("package", "note"),
     "tasks.packaging.ledger_layout.plan": ("package", "ledger"),
     "tasks.packaging.ledger_parts.write": ("package", "ledger"),
@@ -92,7 +92,7 @@ class Metrics:
 
 @contextmanager
 def recorded(folder: Path) -> Iterator[Metrics]:
-    """Metrics that are written to the run's folder however the run ends, except by kill -9."""
+    """Metrics that are written to the run's folder however the run ends, except after kill -9."""
     found = Metrics()
     try:
         yield found
@@ -116,6 +116,6 @@ def lines(stragglers: list[dict[str, Any]]) -> list[str]:
 
 
 def place_of(work: Callable[..., Any], args: tuple[Any, ...], kind: str) -> Place:
-    """Stage and step of a call that is no stage, for its metrics and its deadline."""
+    """Stage and step of a call that is not a stage, for its metrics and its deadline."""
     stage, step = STEPS.get(f"{work.__module__}.{work.__name__}", ("", work.__name__))
     return Place(stage, step, "-".join(str(n) for n in args if type(n) is int), kind)

@@ -1,4 +1,5 @@
-"""`uttermill plan`: what a run with these settings would compute and reuse, why, and for how long.
+"""`uttermill plan`: what a run with these settings would compute and reuse, why, and how long it
+would take.
 
 Times are those of the last runs that used the same plug-ins, else of the newest estimate.
 """
@@ -31,7 +32,7 @@ ASKS = 3600.0  # s of audio: a run that computes more of it again asks first
 
 
 def of(settings: PrepareSettings) -> JsonObject:
-    """What `plan --json` prints; nothing is computed and nothing is written."""
+    """The output of `plan --json`; computes and writes nothing."""
     job = settings.job()
     before = newest(job.out)
     plan = planning.plan(job, before.job() if before else None)
@@ -87,7 +88,7 @@ class _Rates:
         self.estimated = (disk.newest(job) or {}).get("costs", {}).get("laps", {})
 
     def seconds(self, name: str, amount: Amount) -> float | None:
-        """Wall seconds; None where no run and no estimate tells."""
+        """Wall seconds; None if no run and no estimate tells."""
         if not amount.compute:
             return 0.0
         for run in self.runs:
@@ -143,7 +144,7 @@ def _runs(out: Path) -> Iterator[_PastRun]:
 
 
 def _plugins(settings: PrepareSettings, name: str) -> Any:
-    """What the speed of a stage depends on most."""
+    """The plug-ins that determine a stage's speed."""
     if name == "filter":
         return settings.filter.segmenter.use, sorted(p.use for p in settings.filter.filters)
     if name == "resample":

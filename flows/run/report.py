@@ -1,4 +1,4 @@
-"""OUT/runs/<id>/report.html: what a report is made of, and the process that makes it.
+"""OUT/runs/<id>/report.html: the input of a report, and the process that makes it.
 
 The report is made in a process of its own: it decodes rejected spans again, and a crash of a
 native library on a broken file must not reach the run. Its memory is freed with it, too.
@@ -68,7 +68,7 @@ def write(job: Job, folder: Path) -> Path:
 
 
 def _same_as_before(out: Path, folder: Path) -> bool:
-    """Link the report of the run before where it had the same settings and result; else False."""
+    """Link the previous run's report if that run had the same settings and result; else False."""
     earlier = before(out, folder)
     if earlier is None:
         return False
@@ -85,6 +85,6 @@ def _same_as_before(out: Path, folder: Path) -> bool:
 
 
 def _facts(path: Path) -> object:
-    """Settings, or a summary's dataset version: what does not depend on the clock."""
+    """Settings, or a summary's dataset version, without what depends on the clock."""
     data = json.loads(path.read_text())
     return data.get("dataset", data)

@@ -19,7 +19,7 @@ NAME = "report.html"  # in the run's folder
 
 
 def request(job: Job, folder: Path) -> Any:
-    """What the report shows: the newest version, or before the first one what is done so far."""
+    """The request for a report: on the newest version, or on the work so far if there is none."""
     from tasks import report
     from tasks.accounting import metrics, summary
     from tasks.checkpoints import manifest

@@ -38,8 +38,8 @@ class Run:
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """Within it, an error is written to the run's folder: a run with neither summary nor error
-        was killed."""
+        """Inside, an error is written to the run's folder: a run with neither summary nor error was
+        killed."""
         try:
             yield
         except BaseException as error:
@@ -158,7 +158,8 @@ def newest(out: Path, ended_well: bool = False) -> Path:
 
 
 def was_killed(out: Path) -> bool:
-    """Whether OUT's newest run ended without a word, as by `kill -9`. Call it before `record`."""
+    """Whether OUT's newest run ended without a trace, as after `kill -9`. Call it before
+    `record`."""
     last = next(having(out, "settings.json"), None)
     return last is not None and not any(storage.exists(last / name) for name in (SUMMARY, ERROR))
 

@@ -1,1 +1,1 @@
-"""The Prefect server of a run, and what is recorded in it."""
+"""The Prefect server of a run, and the run's records in it."""

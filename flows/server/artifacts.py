@@ -1,4 +1,4 @@
-"""Text of a run's artifact in Prefect's UI: its progress, its result, or why it ended.
+"""Text of a run's artifact in Prefect's UI: its progress, its result, or its failure.
 
 Pure functions; `posting.py` sends the text. Paths and errors are escaped and masked, so that no
 name of a file acts as markup.
@@ -26,7 +26,7 @@ AGAIN = "**Retry**, or a new run, continues from here: finished work is reused."
 
 @dataclass(frozen=True)
 class State:
-    """What is known of a run. `seconds`: wall time; `result`: what `run --json` prints."""
+    """The state of a run. `seconds`: wall time; `result`: what `run --json` prints."""
 
     out: Path | str
     seconds: float

@@ -1,4 +1,4 @@
-"""Artifacts of a run that grows: one for each group of shards, a table of what became of each.
+"""Artifacts of a large run: one for each group of shards, a table of their outcomes.
 
 Requests are bounded whatever the size of the run: a server that records a thousand workers has no
 time for more.
@@ -11,7 +11,6 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Protocol, Self
 from uuid import UUID
 
@@ -24,7 +23,7 @@ from flows.server.posting import CLIENT, EVERY_SECONDS, FIRST_SECONDS, post
 log = logging.getLogger("uttermill")
 
 MOST = 20  # requests in EVERY_SECONDS
-CLOSE_SECONDS = 10.0  # that the end of a run spends on what has changed since
+CLOSE_SECONDS = 10.0  # spent at the end of a run on the last changes
 
 
 class Board(Protocol):
@@ -63,12 +62,7 @@ class Boards:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join(CLOSE_SECONDS)

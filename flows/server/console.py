@@ -1,4 +1,5 @@
-"""What Prefect prints on the terminal during a run: warnings of its own, nothing that we print."""
+"""Limits what Prefect prints on the terminal during a run: its own warnings, nothing that we
+print."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ OURS = ("uttermill", "prefect.flow_runs", "prefect.task_runs")
 
 
 class _NotTwice(logging.Filter):
-    """Drops what the terminal shows already: our records, and errors that end in a sentence.
+    """Drops records that the terminal already shows: ours, and errors that end in a sentence.
 
     Prefect would print them again for each flow and task run. Tracebacks of bugs pass.
     """
@@ -26,7 +27,7 @@ class _NotTwice(logging.Filter):
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Within it, Prefect's console handlers print only warnings; its history keeps every record."""
+    """Inside, Prefect's console handlers print only warnings; its history keeps every record."""
     from prefect.logging.handlers import PrefectConsoleHandler
 
     twice = _NotTwice()

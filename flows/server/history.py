@@ -1,7 +1,7 @@
 """Prefect's record of runs: complete before a server stops, and never "Running" for ever.
 
 A run notes its flow run and its process in OUT/runs/<id>/prefect.json. The next run of the same
-OUT, which holds OUT's lock by then, closes the records of those whose process died.
+OUT, which then holds OUT's lock, closes the records of runs whose process died.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ RUNNING_STATES = [StateType.RUNNING.value, StateType.CANCELLING.value]
 FOREIGN_AGE = timedelta(hours=24)
 PAGE = 200
 QUIET_SECONDS = 3.0  # three flushes of the server's task-run recorder
+POLL_SECONDS = 0.25  # between two counts: the server writes once a second
 
 
 def owner() -> str:
@@ -121,7 +122,7 @@ def _is_dead(run: FlowRun, owner: str) -> bool:
 
 
 def drain(timeout: float) -> None:
-    """Send what Prefect's threads still hold: at exit they would try a stopped server for a minute.
+    """Flush Prefect's threads: at exit they would try a stopped server for a minute.
 
     `timeout` in seconds.
     """
@@ -131,7 +132,7 @@ def drain(timeout: float) -> None:
 
 @contextmanager
 def discarded() -> Iterator[None]:
-    """Within it, Prefect's threads drop events and log records, for a server that is gone for good.
+    """Inside, Prefect's threads drop events and log records, for a server that is gone for good.
 
     They would try to send each one for 8 s.
     """
@@ -168,14 +169,12 @@ def wait_until_recorded(
                 return True
             if quiet > timeout:
                 return False
-            time.sleep(0.1)
+            time.sleep(POLL_SECONDS)
 
 
 def complete(flow_run_id: UUID) -> int:
-    """Set the task runs that a completed flow run has open to Completed; returns how many.
-
-    A server that is killed takes the last second of task runs' states with it, which it has
-    accepted and not yet written.
+    """Set the open task runs of a completed flow run to Completed; returns how many. A killed
+    server loses the task runs' states of the last second, accepted but not yet written.
     """
     why = "The end of this task run was lost when Prefect's server ended; its flow run completed."
     with get_client(sync_client=True) as client:

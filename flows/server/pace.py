@@ -1,8 +1,8 @@
-"""How many task runs a second a run makes, beside what a Prefect server on SQLite records.
+"""Compares a run's task runs per second with what a Prefect server on SQLite can record.
 
 A server records one with 10 ms of its CPU or more. On SQLite, which has one writer, it wrote 28 a
 second on two busy cores (`python -m tests.bench.task_runs`). Faster than that, the history lags
-behind the run: it is not lost, but the UI shows what was, and the end of the run waits for it.
+behind the run: it is not lost, but the UI is out of date, and the end of the run waits for it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Pace:
 
 
 def warning(pace: float) -> str | None:
-    """What to say of it; None where the run's own server is on another database."""
+    """The warning about it; None if the run's own server uses another database."""
     settings = get_current_settings()
     found = settings.server.database.connection_url
     url = found.get_secret_value() if found is not None else "sqlite"

@@ -119,7 +119,7 @@ def post(
     key: str | None = KEY,
     about: str = "Progress of the run, and its result.",
 ) -> UUID:
-    """Make an artifact of a flow run, or give the known one another text; returns its id."""
+    """Create an artifact of a flow run, or update the text of a known one; returns its id."""
     # Not the client's own methods, which also send an event with the whole text.
     if known is not None:
         reply = client.request(

@@ -83,7 +83,7 @@ class ServerProcess:
             self._process.stdin.close()
 
     def stop(self) -> None:
-        """Ask it to end, then kill it; its whole process group is gone after this."""
+        """Terminate it, then kill it; afterwards its whole process group is gone."""
         self._signal(signal.SIGTERM)
         try:
             self._process.wait(STOP_SECONDS)
@@ -98,7 +98,7 @@ class ServerProcess:
 
 
 def listening(port: int) -> socket.socket:
-    """A listening socket on the loopback: at `port`, or at a free port where that is taken."""
+    """A listening socket on the loopback: at `port`, or at a free port if that is taken."""
     try:
         return socket.create_server(("127.0.0.1", port), backlog=128, reuse_port=False)
     except OSError:
@@ -106,12 +106,12 @@ def listening(port: int) -> socket.socket:
 
 
 def new_log() -> IO[bytes]:
-    """A nameless file for what the server prints."""
+    """An unnamed file for the server's output."""
     return tempfile.TemporaryFile()
 
 
 def last_line(log: IO[bytes]) -> str:
-    """The last line of what the server printed."""
+    """The last line of the server's output."""
     size = log.seek(0, os.SEEK_END)
     log.seek(max(0, size - 1000))
     text = log.read().decode(errors="replace").strip()

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def replaced(owner: object, name: str, value: object) -> Iterator[None]:
-    """Within it, `owner.name` is `value`; AttributeError when the library has no such name."""
+    """Inside, `owner.name` is `value`; AttributeError when the library has no such name."""
     before = getattr(owner, name)
     setattr(owner, name, value)
     try:

@@ -1,4 +1,4 @@
-"""Names of flow runs: one that a person typed is kept, else it says of what and when.
+"""Names of flow runs: a typed name is kept, otherwise the name says of what and when.
 
 The form in Prefect's pages proposes names of stars (`tau4-octantis`), from more words than a typed
 one could be told from: those are kept too, and no two are alike.

@@ -48,7 +48,7 @@ class LocalServer:
     """
 
     def __init__(self, port: int = 0, scheduling: bool = False) -> None:
-        # Bound here and passed on: the URL is known at once and nobody can take the port.
+        # Bound here and passed on: the URL is known at once and the port cannot be taken.
         self._socket = listening(port)
         self._scheduling = scheduling
         self.port: int = self._socket.getsockname()[1]
@@ -161,6 +161,6 @@ class LocalServer:
 
 @contextmanager
 def using(url: str) -> Iterator[str]:
-    """Within it, flows and clients of this process use the API at `url`."""
+    """Inside, flows and clients of this process use the API at `url`."""
     with temporary_settings({PREFECT_API_URL: url}):
         yield url

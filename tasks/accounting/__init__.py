@@ -1,1 +1,1 @@
-"""Where every second went: ledger, totals, and what the work cost."""
+"""Where every second went: ledger, totals, and the cost of the work."""

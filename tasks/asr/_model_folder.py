@@ -1,4 +1,4 @@
-"""Models that lie in a folder: the identity of their files, and what their card says of them."""
+"""Models in a folder: the identity of their files, and what their card says."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def folder(model: str | None, recogniser: str, example: str) -> Path:
     found = Path(model).expanduser()
     if not found.is_dir():
         raise ConfigError(
-            f"transcribe.backend.model {model!r} is no folder here; models are never downloaded: "
-            f"fetch one, for example {example} from Hugging Face, and give its folder"
+            f"transcribe.backend.model {model!r} is not a folder here; models are never "
+            f"downloaded: fetch one, for example {example} from Hugging Face, and give its folder"
         )
     return found
 
 
 def identity(files: Iterable[Path]) -> str:
-    """sha256 over names and contents of files, sorted by name. Weights that a graph keeps beside
-    itself (`model.onnx.data`, `model.onnx_data`) are in."""
+    """sha256 over names and contents of files, sorted by name. Includes weights that a graph keeps
+    in separate files (`model.onnx.data`, `model.onnx_data`)."""
     whole = {beside for file in files for beside in (file, *_data_of(file))}
     stamps = ((path, path.stat()) for path in whole)
     return _hashed(tuple(sorted((str(p), s.st_size, s.st_mtime_ns) for p, s in stamps)))
@@ -58,7 +58,7 @@ def _hashed(files: tuple[tuple[str, int, int], ...]) -> str:
 
 def card(model: str | None) -> tuple[str | None, tuple[str, ...] | None]:
     """Licence and languages by the model card (README.md, as the Hugging Face Hub reads it) in the
-    model's folder; None: it does not say, or there is none."""
+    model's folder; None if the card is missing or does not say."""
     try:
         text = (Path(model or "").expanduser() / "README.md").read_text("utf-8") if model else ""
         header = _HEADER.match(text)

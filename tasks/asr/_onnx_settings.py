@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tasks.settings import TRANSIENT, StageSettings
+from tasks.settings import StageSettings, Transient
 
 #: Names of the library onnx-asr (0.12), as `model_type` in a model's config.json has them.
 Family = Literal[
@@ -65,47 +65,35 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 
 
 class Settings(StageSettings):
-    model: str | None = Field(
-        default=None,
-        json_schema_extra=TRANSIENT,
-        description="Folder of the model: its ONNX graphs, vocabulary and config.json.",
+    model: str | None = Transient(
+        None, "Folder of the model: its ONNX graphs, vocabulary and config.json."
     )
     family: Family | None = Field(
-        default=None, description="Kind of model; default: model_type in its config.json."
+        None, description="Kind of model; default: model_type in its config.json."
     )
-    quantization: str | None = Field(
-        default=None,
+    quantization: str | None = Transient(
+        None,
+        "Which graphs of the folder: int8 takes encoder-model.int8.onnx, say.",
         pattern=r"^[A-Za-z0-9_-]+$",
-        json_schema_extra=TRANSIENT,
-        description="Which graphs of the folder: int8 takes encoder-model.int8.onnx, say.",
     )
     language: str | None = Field(
-        default=None,
+        None,
         description="Language of clips whose source forces none: ISO 639-1. Whisper and Canary go "
         "by it; Canary takes English where there is none.",
     )
     max_seconds: float | None = Field(
-        default=None,
+        None,
         ge=1,
         description="Most audio at once, s; longer clips are cut where it is quietest. Default: 25 "
         "(GigaAM), 30 (Whisper, Zipformer) or 40 (NeMo).",
     )
     word_timestamps: bool = Field(
-        default=False,
+        False,
         description="Also store when each word was said, in s: the column word_times. Whisper and "
         "Canary give no times.",
     )
-    device: Literal["auto", "cpu", "cuda"] = Field(
-        default="auto",
-        json_schema_extra=TRANSIENT,
-        description="auto: a GPU where there is one and ONNX Runtime can use it.",
+    device: Literal["auto", "cpu", "cuda"] = Transient(
+        "auto", "auto: a GPU where there is one and ONNX Runtime can use it."
     )
-    batch_size: int = Field(
-        default=8,
-        ge=1,
-        json_schema_extra=TRANSIENT,
-        description="Clips at once; halved for good when memory runs out.",
-    )
-    threads: int = Field(
-        default=1, ge=1, json_schema_extra=TRANSIENT, description="CPU threads of a worker."
-    )
+    batch_size: int = Transient(8, "Clips at once; halved for good when memory runs out.", ge=1)
+    threads: int = Transient(1, "CPU threads of a worker.", ge=1)

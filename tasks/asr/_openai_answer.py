@@ -2,8 +2,9 @@
 
 `json` has a text, and log-probabilities of tokens where they were asked for; `verbose_json` also
 has the language, segments with Whisper's scores, and words. Servers leave out different parts, so
-each part is optional and used only where it is valid. Some fill scores in that they do not have:
-vLLM with -1.0, others with 0.0. A score that is one of these constants in every segment is none.
+each part is optional and used only where it is valid. Some invent scores that they do not have:
+vLLM fills in -1.0, others 0.0. A score that equals one of these constants in every segment is
+ignored.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ CODES = dict(re.findall(r"(\w+)\s+(\w+)", _NAMES))
 
 
 def parse(body: bytes) -> JsonObject:
-    """The answer's object. ValueError when it is no JSON object with a text."""
+    """The answer's object. ValueError when it is not a JSON object with a text."""
     answer = json.loads(body)
     if not isinstance(answer, dict) or not isinstance(answer.get("text"), str):
         raise ValueError("no JSON object with a text")
@@ -101,13 +102,13 @@ def _seconds(segment: JsonObject) -> float:
 
 
 def _real(segments: list[JsonObject], name: str) -> list[float | None]:
-    """The score of each segment; all None where constants stand for it."""
+    """The score of each segment; all None if they are filled-in constants."""
     found = [_number(s.get(name)) for s in segments]
     return [None] * len(found) if {*found} - {None} <= FILLED_IN else found
 
 
 def _logprobs(answer: JsonObject) -> list[float]:
-    """Those of tokens, as OpenAI's newer models give them."""
+    """Log-probabilities of tokens, as OpenAI's newer models give them."""
     listed = answer.get("logprobs")
     tokens = [t for t in listed if isinstance(t, dict)] if isinstance(listed, list) else []
     found = [value for t in tokens if (value := _number(t.get("logprob"))) is not None]
@@ -117,8 +118,8 @@ def _logprobs(answer: JsonObject) -> list[float]:
 def _words(
     answer: JsonObject, segments: list[JsonObject], text: str, seconds: float
 ) -> tuple[Word, ...] | None:
-    """Words with times, of the answer or of its segments, written as in its text; None where there
-    are none, where they are others, or where a time lies outside the clip."""
+    """Words with times, of the answer or of its segments, written as in its text; None if there
+    are none, if they are others, or if a time lies outside the clip."""
     listed = answer.get("words")
     if not isinstance(listed, list):
         parts = [s.get("words") for s in segments]

@@ -1,4 +1,4 @@
-"""Settings of the recogniser openai_api, and what they say of its model and key."""
+"""Settings of the recogniser openai_api, with the model and the key that they name."""
 
 from __future__ import annotations
 
@@ -19,31 +19,30 @@ class Settings(ServerSettings):
     PATH: ClassVar[str] = "/audio/transcriptions"
 
     api_key: SecretStr | None = Field(
-        default=None,
+        None,
         json_schema_extra=SECRET,
         description="Key; prefer api_key_env, since Prefect stores parameters without secrets.",
     )
     language: str | None = Field(
-        default=None, description="Language of clips whose source forces none: ISO 639-1."
+        None, description="Language of clips whose source forces none: ISO 639-1."
     )
     prompt: str | dict[str, str] | None = Field(
-        default=None, description="Text before each clip that sets the style; or one per language."
+        None, description="Text before each clip that sets the style; or one per language."
     )
     temperature: float = Field(
-        default=0.0, ge=0, le=1, description="Randomness, 0 to 1; 0: the likeliest words."
+        0.0, ge=0, le=1, description="Randomness, 0 to 1; 0: the likeliest words."
     )
     response_format: Literal["json", "verbose_json"] = Field(
-        default="verbose_json",
+        "verbose_json",
         description="verbose_json also gives language and scores; some models know json only.",
     )
     word_timestamps: bool = Field(
-        default=False,
+        False,
         description="Ask for the times of words, and store them: the column word_times. Needs "
         "verbose_json.",
     )
     token_logprobs: bool = Field(
-        default=False,
-        description="Ask for log-probabilities of tokens (gpt-4o-transcribe, with json).",
+        False, description="Ask for log-probabilities of tokens (gpt-4o-transcribe, with json)."
     )
 
     @model_validator(mode="after")
@@ -60,7 +59,7 @@ class Settings(ServerSettings):
 
 
 def weights(settings: Settings) -> str:
-    """The model's name, which is all that is known of it. ConfigError when a setting is missing or
+    """The model's name, the only known fact about it. ConfigError when a setting is missing or
     wrong; no request is sent."""
     asking.check(settings, WHERE, "openai_api")
     key(settings)

@@ -1,4 +1,4 @@
-"""Clips for engines that hear so much at once: cut where it is quietest, batched, and joined."""
+"""Clips for engines with a limited input length: cut at the quietest place, batched, and joined."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ Hear = Callable[[list[Piece]], list[Heard]]  # in order; all pieces have one lan
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """How clips are given to an engine: pieces of at most `longest` samples, at most `most` at once
-    and of one language. `timed`: the words' times are wanted."""
+    """How an engine takes clips: pieces of at most `longest` samples, at most `most` at once and in
+    one language. `timed`: the words' times are wanted."""
 
     hear: Hear
     longest: int
@@ -75,7 +75,7 @@ class Engine:
                 yield self._joined(found, lengths, language)
 
     def _all(self, pieces: list[Piece]) -> list[Heard]:
-        """What was heard of each piece, in order."""
+        """The result for each piece, in order."""
         found: dict[int, Heard] = {}
         for language in sorted({language or "" for _, language in pieces}):
             own = [i for i, piece in enumerate(pieces) if (piece[1] or "") == language]
@@ -119,5 +119,5 @@ def _failed(error: Exception) -> Heard:
 
 
 def fault(clip: SpeechClip) -> str:
-    """Why no engine could hear it; empty: nothing is known to be wrong."""
+    """Why no engine could transcribe it; empty if nothing is wrong."""
     return "" if np.isfinite(clip.samples).all() else "samples are NaN or infinite"

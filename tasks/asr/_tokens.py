@@ -23,7 +23,7 @@ def words(
     step: float,
     seconds: float,
 ) -> tuple[Word, ...] | None:
-    """The words of a text by its tokens; None where they do not make up the text.
+    """The words of a text by its tokens; None if they do not make up the text.
 
     `starts`: where each token begins, s, within `seconds`. No engine says where one ends: a word
     ends one `step` after its last token begins, and before the next word does. Its probability is
@@ -51,7 +51,7 @@ def words(
 
 def aligned(text: str, found: Sequence[Word]) -> tuple[Word, ...] | None:
     """The same words written as in `text`: each with what stands between the word before it and
-    itself, and with the punctuation that touches it. None where they are others."""
+    itself, and with the punctuation that touches it. None if they are others."""
     places: list[tuple[int, int]] = []
     at = 0
     folded = text.casefold()
@@ -84,8 +84,8 @@ def _letters(text: str) -> bool:
 
 
 def mean(logprobs: Sequence[float] | None) -> float | None:
-    """Mean log-probability of tokens; None where there is none, or a number that is no logarithm of
-    a probability (some exported graphs give plain scores instead)."""
+    """Mean log-probability of tokens; None if there is none, or a number that is not the
+    logarithm of a probability (some exported graphs give plain scores instead)."""
     if not logprobs or any(not math.isfinite(each) or each > 1e-3 for each in logprobs):
         return None
     return sum(min(each, 0.0) for each in logprobs) / len(logprobs)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import Field
 
 from tasks.asr._chinese import Script
-from tasks.settings import TRANSIENT, StageSettings
+from tasks.settings import StageSettings, Transient
 
 Size = Annotated[int, Field(ge=1)]
 Value = TypeVar("Value")
@@ -22,67 +22,56 @@ ALIASES = {"jv": "jw", "nb": "no", "cmn": "zh", "iw": "he", "fil": "tl", "in": "
 
 class Settings(StageSettings):
     # Transient: the recipe has the model's hash (`weights`), whatever its folder.
-    model: str = Field(
-        default="base",
-        json_schema_extra=TRANSIENT,
-        description="base (bundled), the folder of a CTranslate2 Whisper model, or the name of one "
+    model: str = Transient(
+        "base",
+        "base (bundled), the folder of a CTranslate2 Whisper model, or the name of one "
         "that the local Hugging Face cache holds.",
     )
-    sha256: str | None = Field(
-        default=None,
-        pattern="^[0-9a-f]{64}$",
-        json_schema_extra=TRANSIENT,
-        description="Expected sha256 of model.bin; another one is refused.",
+    sha256: str | None = Transient(
+        None, "Expected sha256 of model.bin; another one is refused.", pattern="^[0-9a-f]{64}$"
     )
-    device: Literal["auto", "cpu", "cuda"] = Field(
-        default="auto",
-        json_schema_extra=TRANSIENT,
-        description="auto: a GPU where there is one. Texts may differ between devices; those "
+    device: Literal["auto", "cpu", "cuda"] = Transient(
+        "auto",
+        "auto: a GPU where there is one. Texts may differ between devices; those "
         "already stored are kept.",
     )
     compute_type: str = Field(
-        default="auto",
-        description="auto: float16 on a GPU, int8 on a CPU; else CTranslate2's name.",
+        "auto", description="auto: float16 on a GPU, int8 on a CPU; else CTranslate2's name."
     )
-    beam_size: int = Field(default=5, ge=1, le=50, description="Hypotheses kept in beam search.")
+    beam_size: int = Field(5, ge=1, le=50, description="Hypotheses kept in beam search.")
     language: str | None = Field(
-        default=None, description="Forces a language on clips whose source forces none."
+        None, description="Forces a language on clips whose source forces none."
     )
     prompt: str | dict[str, str] | None = Field(
-        default=None, description="Text before each clip that sets the style; or one per language."
+        None, description="Text before each clip that sets the style; or one per language."
     )
     short_windows: Literal["auto"] | bool = Field(
-        default="auto",
+        "auto",
         description="Pad a clip to 15, 20, 25 or 30 s, as its length needs, instead of always to "
         "the 30 s that Whisper was trained on: half the CPU time for clips of about 10 s. auto: "
         "only with the bundled model base, whose texts were measured to be as good.",
     )
     share_windows: bool = Field(
-        default=True,
+        True,
         description="Hear utterances that follow each other in one recording in one window of up "
         "to 29 s: 7 % fewer errors on long recordings, in about the same CPU time. Not where the "
         "source gives segments. false: each by itself.",
     )
     chinese: Script = Field(
-        default="simplified",
+        "simplified",
         description="Script of Mandarin texts: simplified or traditional (OpenCC), or as_heard, "
         "which mixes both. Cantonese stays as it is heard.",
     )
     word_timestamps: bool = Field(
-        default=False,
-        description="Also store when each word was said, in s: the column word_times.",
+        False, description="Also store when each word was said, in s: the column word_times."
     )
-    batch_size: Literal["auto"] | Size | dict[str, Size] = Field(
-        default="auto",
-        json_schema_extra=TRANSIENT,
-        description="Clips of up to 30 s at once, or one number per forced language and `default`; "
+    batch_size: Literal["auto"] | Size | dict[str, Size] = Transient(
+        "auto",
+        "Clips of up to 30 s at once, or one number per forced language and `default`; "
         "auto: 4 on a CPU, 16 on a GPU. Halved for good when memory runs out.",
     )
-    threads: int | None = Field(
-        default=None,
-        ge=1,
-        json_schema_extra=TRANSIENT,
-        description="CPU threads of a worker; default: OMP_NUM_THREADS, which workers set to 1.",
+    threads: int | None = Transient(
+        None, "CPU threads of a worker; default: OMP_NUM_THREADS, which workers set to 1.", ge=1
     )
 
     def languages(self) -> dict[str, str]:

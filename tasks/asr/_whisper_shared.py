@@ -1,7 +1,7 @@
-"""Several utterances of one recording in one window: their words are told apart by their times.
+"""Several utterances of one recording in one window: the words' times tell which is whose.
 
-Whisper understands a short utterance better beside its neighbours. What is doubtful in the window
-is transcribed once more by itself (`_whisper_whole.py`).
+Whisper understands a short utterance better beside its neighbours. Doubtful ones are transcribed
+once more by themselves (`_whisper_whole.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from math import log
 import numpy as np
 
 from tasks.asr import SharedWindow, SpeechClip, Word
+from tasks.asr._whisper_heard import Heard, Window
 from tasks.asr._whisper_whole import Hearing
-from tasks.asr._whisper_windows import LOOP_RATIO, RATE, Heard, Window
+from tasks.asr._whisper_windows import LOOP_RATIO, RATE
 from tasks.speech import Span
 
 #: Mean log-probability below which an utterance is transcribed again by itself.
@@ -46,9 +47,9 @@ def apart(window: Window, clips: dict[int, SpeechClip], shared: SharedWindow) ->
 def _by_place(window: Window, shared: SharedWindow) -> list[tuple[Word, ...]]:
     """Words of each utterance, in seconds from its start.
 
-    A phrase belongs to the utterance that it shares most time with; where it reaches into another,
-    word by word. Words alone would mislead: the engine lets the first word after silence begin,
-    and in Mandarin end, before that silence.
+    A phrase belongs to the utterance with which it overlaps most; if it reaches into another, it is
+    split word by word. Words alone would mislead: the engine lets the first word after silence
+    begin, and in Mandarin end, before that silence.
     """
     bounds = [(first / RATE, last / RATE) for first, last in shared.bounds]
     found: list[list[Word]] = [[] for _ in bounds]
@@ -69,7 +70,7 @@ def _common(start: float, end: float, bounds: list[Span]) -> list[float]:
 
 
 def _phrased(window: Window) -> Iterator[tuple[Span, list[Word]]]:
-    """Phrases with their words; the words alone where there are no phrases."""
+    """Phrases with their words; single words if there are no phrases."""
     words = list(window.words or ())
     if not window.phrases:
         yield from (((word.start, word.end), [word]) for word in words)

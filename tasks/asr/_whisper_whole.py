@@ -14,7 +14,8 @@ import numpy as np
 
 from tasks import speech
 from tasks.asr import SpeechClip, Transcript, Word
-from tasks.asr._whisper_windows import LOOP_RATIO, RATE, SILENCE_LOGPROB, Heard, Language, Window
+from tasks.asr._whisper_heard import SILENCE_LOGPROB, Heard, Language, Window
+from tasks.asr._whisper_windows import LOOP_RATIO, RATE
 from tasks.asr._whisper_words import ordered
 from tasks.speech import Span
 
@@ -83,8 +84,8 @@ class Hearing:
         self.parts.append((heard, tuple(moved)))
 
     def _choose(self, window: Window) -> None:
-        """Take the window of the whole clip, unless what was heard before covers as much of the
-        speech and is surer."""
+        """Take the window of the whole clip, unless the previous text covers as much of the speech
+        with better scores."""
         self.again = False
         alone = begun(self.clip, window)
         before, after = (_left_out(hearing) for hearing in (self, alone))
@@ -122,7 +123,7 @@ def begun(clip: SpeechClip, window: Window) -> Hearing:
 
 
 def _left_out(hearing: Hearing) -> float:
-    """Speech without words, s; more than there is where the text is empty."""
+    """Speech without words, s; for an empty text, more than the clip has."""
     if not hearing.aligned:
         return 0.0
     if not hearing.words:

@@ -9,15 +9,14 @@ encodes the whole batch.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.asr import SpeechClip, Word, _whisper_model, _whisper_words
+from tasks.asr._whisper_heard import Heard, Language, Window
 from tasks.asr._whisper_settings import Settings
 from tasks.json_types import JsonObject
 
@@ -34,58 +33,11 @@ SECONDS = 30
 LENGTHS = (15, 20, 25, SECONDS)
 ROOM = 8.5
 TAIL = RATE // 2  # samples of digital silence after a clip
-#: Whisper's own limits (Radford et al. 2022, section 4.5): a text with a higher compression ratio
-#: is a loop; one with a higher no-speech probability and a lower log-probability is silence.
+#: A text with a higher compression ratio is a loop (Radford et al. 2022, section 4.5).
 LOOP_RATIO = 2.4
-SILENCE_PROBABILITY = 0.6
-SILENCE_LOGPROB = -1.0
 LOOP_RETRY: JsonObject = {"no_repeat_ngram_size": 3}
 #: A clip and Whisper's code of its forced language; None: detect it.
 Asked = tuple[SpeechClip, str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """The result of beam search for one window."""
-
-    text: str
-    avg_logprob: float
-    no_speech: float
-    tokens: tuple[int, ...] = ()
-
-    @property
-    def ratio(self) -> float:
-        return compression_ratio(self.text)
-
-    @property
-    def silent(self) -> bool:
-        return self.no_speech > SILENCE_PROBABILITY and self.avg_logprob < SILENCE_LOGPROB
-
-
-@dataclass(frozen=True, slots=True)
-class Language:
-    """The language in which a window was transcribed. `probability` is None where it was forced;
-    `detected` is what the model itself detects, None where it was not asked."""
-
-    code: str
-    probability: float | None = None
-    detected: str | None = None
-    detected_probability: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """One transcribed window. Times of words count from its start; `words` is None where the engine
-    could not align them.
-
-    `phrases`: where it was asked for timestamps, (start, end, characters of text) of each run of
-    words between two of them, in s; the joined words have these characters.
-    """
-
-    heard: Heard
-    language: Language
-    words: tuple[Word, ...] | None
-    phrases: tuple[tuple[float, float, int], ...] = ()
 
 
 class Windows:
@@ -100,7 +52,7 @@ class Windows:
     def hear(
         self, asked: Sequence[Asked], detect: bool = True, timed: bool = False
     ) -> list[Window]:
-        """One window per clip, in order. `detect`: detect the language even where one is forced;
+        """One window per clip, in order. `detect`: detect the language even if one is forced;
         `timed`: let the model say where its phrases begin and end.
 
         RuntimeError, ValueError or MemoryError when the engine refuses the batch.
@@ -122,7 +74,7 @@ class Windows:
         return next((length for length in LENGTHS if least <= length * RATE), SECONDS)
 
     def _hear_alike(self, asked: Sequence[Asked], detect: bool, timed: bool) -> list[Window]:
-        """The same for clips whose windows are of one length."""
+        """`hear` for clips whose windows have the same length."""
         encoded = self.encode([clip for clip, _ in asked])
         languages = self._languages([language for _, language in asked], encoded, detect)
         heard = self._generate(encoded, [language.code for language in languages], timed)
@@ -261,12 +213,6 @@ def _phrases(tokens: Sequence[int], tokenizer: Tokenizer) -> tuple[tuple[float, 
             text = []
         start = at
     return tuple(found)
-
-
-def compression_ratio(text: str) -> float:
-    """Bytes of UTF-8 per byte of its zlib stream; 0 for no text."""
-    data = text.encode()
-    return len(data) / len(zlib.compress(data))
 
 
 def _row(encoded: StorageView, row: int) -> StorageView:

@@ -34,7 +34,7 @@ def aligned(
     tokens: Sequence[int],
     samples: int,
 ) -> tuple[Word, ...] | None:
-    """Words of one window of `samples`, from encoder output (1, 1500, width); None where the
+    """Words of one window of `samples`, from encoder output (1, 1500, width); None if the
     engine cannot align them."""
     seconds = samples / RATE
     segment: JsonObject = {"seek": 0, "start": 0.0, "end": seconds, "tokens": list(tokens)}

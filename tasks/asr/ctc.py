@@ -23,7 +23,7 @@ from tasks.asr._pieces import Heard, Piece
 from tasks.asr._tokens import words
 from tasks.errors import ConfigError
 from tasks.plugins.contracts.asr import SPACES, Alphabet
-from tasks.settings import TRANSIENT, StageSettings
+from tasks.settings import StageSettings, Transient
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -40,23 +40,16 @@ Floats = NDArray[np.float32]
 
 
 class Settings(StageSettings):
-    model: str | None = Field(
-        default=None,
-        json_schema_extra=TRANSIENT,
-        description="Folder of the model: model.onnx, and tokens.txt or vocab.json.",
+    model: str | None = Transient(
+        None, "Folder of the model: model.onnx, and tokens.txt or vocab.json."
     )
     max_seconds: float = Field(
-        default=30.0,
-        ge=1,
-        description="Most audio at once, s; longer clips are cut where it is quietest.",
+        30.0, ge=1, description="Most audio at once, s; longer clips are cut where it is quietest."
     )
     word_timestamps: bool = Field(
-        default=False,
-        description="Also store when each word was said, in s: the column word_times.",
+        False, description="Also store when each word was said, in s: the column word_times."
     )
-    threads: int = Field(
-        default=1, ge=1, json_schema_extra=TRANSIENT, description="CPU threads of a worker."
-    )
+    threads: int = Transient(1, "CPU threads of a worker.", ge=1)
 
 
 def abilities(settings: Settings) -> Abilities:
@@ -73,7 +66,7 @@ def weights(settings: Settings) -> str:
 
 
 def _files(settings: Settings) -> tuple[Path, Path, *tuple[Path, ...]]:
-    """Graph, tokens, and what says how samples are scaled, if it is there."""
+    """Graph, tokens and, if it exists, the file that says how samples are scaled."""
     folder = _model_folder.folder(settings.model, "ctc", EXAMPLE)
     graph = folder / "model.onnx"
     names = [folder / "tokens.txt", folder / "vocab.json"]
@@ -123,8 +116,8 @@ class Backend:
         )
 
     def emissions(self, samples: Floats) -> Floats:
-        """Log-probabilities [T, V] of frames that part the clip evenly. RuntimeError where the
-        graph refuses the clip, or gives something else."""
+        """Log-probabilities [T, V] of frames that divide the clip evenly. RuntimeError if the graph
+        refuses the clip, or gives something else."""
         wide = np.pad(samples, (0, max(SHORTEST - len(samples), 0))).astype(np.float32)
         if self._scaled:  # as in the training of such models: mean 0, variance 1
             wide = (wide - wide.mean()) / np.sqrt(wide.var() + 1e-7)
@@ -173,7 +166,7 @@ class Backend:
 
     @cached_property
     def _written(self) -> list[str | None]:
-        """How each token is written; None: not at all."""
+        """How each token is written; None if it is not."""
         found: list[str | None] = []
         for number, token in enumerate(self.alphabet.tokens):
             if token in SPACES:
@@ -188,7 +181,7 @@ class Backend:
 def _words_of(
     tokens: Sequence[str], starts: Sequence[float], sure: Sequence[float]
 ) -> list[tuple[str, float, float]]:
-    """(token, start, log-probability) with a space that stands alone before the token after it."""
+    """(token, start, log-probability), with a separate space token merged into the next one."""
     found: list[tuple[str, float, float]] = []
     space = ""
     for token, start, logprob in zip(tokens, starts, sure, strict=True):

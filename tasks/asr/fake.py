@@ -47,12 +47,8 @@ WORDS = (
 
 
 class Settings(StageSettings):
-    language: str | None = Field(
-        default=None, description="Language of clips that force none: ISO 639-1."
-    )
-    seed: int = Field(
-        default=0, description="Another seed gives other words, as another model would."
-    )
+    language: str | None = Field(None, description="Language of clips that force none: ISO 639-1.")
+    seed: int = Field(0, description="Another seed gives other words, as another model would.")
 
 
 def weights(settings: Settings) -> str:

@@ -12,7 +12,6 @@ Nothing is ever downloaded: `model` is `base`, from two PyPI wheels, or a model 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,6 @@ import numpy as np
 
 from tasks.asr import (
     Abilities,
-    SharedWindow,
     SpeechClip,
     Transcript,
     _batching,
@@ -29,12 +27,14 @@ from tasks.asr import (
     _openai_answer,
     _whisper_model,
 )
+from tasks.asr._whisper_heard import Window
 from tasks.asr._whisper_long import Long
 from tasks.asr._whisper_model import weights
+from tasks.asr._whisper_requests import Request, is_long, requests_of
 from tasks.asr._whisper_settings import Settings, code
 from tasks.asr._whisper_shared import apart
 from tasks.asr._whisper_whole import Hearing, begun
-from tasks.asr._whisper_windows import RATE, SECONDS, Asked, Window, Windows
+from tasks.asr._whisper_windows import RATE, Asked, Windows
 
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel
@@ -74,8 +74,8 @@ def gpu_fault(settings: Settings) -> str | None:
 
 
 def abilities(settings: Settings) -> Abilities:
-    """Any length: longer clips are heard window by window. OpenAI's weights are under MIT; of
-    others the model card in their folder says so."""
+    """Any length: longer clips are heard window by window. OpenAI's weights are under MIT; for
+    others the model card in their folder tells."""
     bundled = settings.model == "base"
     licence, languages = ("MIT", None) if bundled else _model_folder.card(settings.model)
     known = languages or tuple(sorted(set(_openai_answer.CODES.values())))
@@ -84,19 +84,6 @@ def abilities(settings: Settings) -> Abilities:
 
 def shared_seconds(settings: Settings) -> float:
     return WINDOW_SECONDS if settings.share_windows else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What becomes one window, or goes through the long form; and its clips by index."""
-
-    asked: Asked
-    clips: dict[int, SpeechClip]
-    window: SharedWindow | None = None
-
-    @property
-    def seconds(self) -> float:
-        return len(self.asked[0].samples) / RATE
 
 
 class Backend:
@@ -119,7 +106,7 @@ class Backend:
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
         """One transcript per clip, in order; each batch is computed on demand.
 
-        Clips whose text leaves out speech wait until there are enough for a batch.
+        Clips whose text misses speech wait until there are enough for a batch.
         """
         done: dict[int, Transcript] = {}
         asked: dict[int, Asked] = {}
@@ -129,7 +116,7 @@ class Backend:
                 done[index] = found
             else:
                 asked[index] = found
-        plan = iter(self._plan(_requests(asked)))
+        plan = iter(self._plan(requests_of(asked)))
         waiting: dict[int, Hearing] = {}
         for index in range(len(clips)):
             while index not in done:
@@ -178,7 +165,7 @@ class Backend:
                 done[i] = window
 
     def _asked(self, clip: SpeechClip) -> Asked | Transcript:
-        """The clip and the code of its language; or its transcript where it needs no model."""
+        """The clip and the code of its language; or its transcript if it needs no model."""
         stated = clip.language or self._settings.language
         language = code(stated) if stated else None
         if not self._model.model.is_multilingual:
@@ -197,7 +184,7 @@ class Backend:
         groups: dict[tuple[int, int, bool], list[Request]] = {}
         for request in requests:
             clip, language = request.asked
-            most = 1 if _is_long(clip) else self._settings.size_of(language, self._device)
+            most = 1 if is_long(clip) else self._settings.size_of(language, self._device)
             alike = most, self._windows.length(clip), request.window is not None
             groups.setdefault(alike, []).append(request)
         found = []
@@ -216,7 +203,7 @@ class Backend:
         return list(self._windows.hear(asked, detect=False))
 
     def _batch(self, batch: list[Request]) -> Iterator[tuple[int, Hearing | Transcript]]:
-        """What was heard of each clip of a batch."""
+        """The result for each clip of a batch."""
         heard = _batching.shared([r.asked for r in batch], self._hear, _failed, self._limit)
         for request, one in zip(batch, heard, strict=True):
             if isinstance(one, Transcript):
@@ -228,28 +215,9 @@ class Backend:
 
     def _hear(self, asked: list[Asked]) -> list[Window | Transcript]:
         clip, language = asked[0]
-        if _is_long(clip):
+        if is_long(clip):
             return [self._long.hear(clip, self._windows.language(clip, language))]
         return list(self._windows.hear(asked, timed=clip.window is not None))
-
-
-def _requests(asked: dict[int, Asked]) -> list[Request]:
-    """One for each clip, or for all clips of a shared window in one language."""
-    found: dict[tuple[int, str | None], Request] = {}
-    for index, (clip, language) in asked.items():
-        if clip.window is None:
-            found[index, language] = Request((clip, language), {index: clip})
-            continue
-        key = -id(clip.window), language
-        if key not in found:
-            stream = SpeechClip(clip.window.samples, language, clip.window)
-            found[key] = Request((stream, language), {}, clip.window)
-        found[key].clips[index] = clip
-    return list(found.values())
-
-
-def _is_long(clip: SpeechClip) -> bool:
-    return len(clip.samples) > SECONDS * RATE
 
 
 def _failed(error: Exception) -> Transcript:

@@ -16,7 +16,6 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,8 @@ from pydantic import Field
 from tasks import environment
 from tasks.asr import Abilities, SpeechClip, Transcript, _pieces
 from tasks.errors import ConfigError
-from tasks.settings import TRANSIENT, StageSettings
+from tasks.settings import StageSettings, Transient
+from tasks.weights import finding, registry
 
 VERSION = 1
 RATE = 16000
@@ -42,14 +42,10 @@ _REMEDY = "pip install 'uttermill[moonshine]'"
 
 class Settings(StageSettings):
     max_tokens_per_second: float = Field(
-        default=6.5,
-        gt=0,
-        description="Most tokens per second of audio; ends a text that runs in a loop.",
+        6.5, gt=0, description="Most tokens per second of audio; ends a text that runs in a loop."
     )
-    all_cores: bool = Field(
-        default=False,
-        json_schema_extra=TRANSIENT,
-        description="One thread per core instead of one in all: for a single worker.",
+    all_cores: bool = Transient(
+        False, "One thread per core instead of one in all: for a single worker."
     )
 
 
@@ -70,11 +66,10 @@ def abilities(settings: Settings) -> Abilities:
 
 def locate() -> Path:
     """The model's folder in the wheel, which is not imported. ConfigError when it is missing."""
-    spec = find_spec("moonshine_voice")
-    places = list(spec.submodule_search_locations or ()) if spec else []
-    if not places:
+    folder = finding.home(registry.MOONSHINE)
+    if folder is None:
         raise ConfigError(f"the recogniser moonshine is not installed: {_REMEDY}")
-    return Path(places[0]) / "assets" / "tiny-en"
+    return folder
 
 
 @lru_cache(maxsize=4)

@@ -105,7 +105,7 @@ def _files(settings: Settings) -> dict[str, Path]:
         return dict(resolver.resolve_model(quantization=settings.quantization))
     except (ModelLoadingError, OSError, ValueError) as error:
         raise ConfigError(
-            f"transcribe.backend.model {settings.model!r} is no {kind} model: {error}; "
+            f"transcribe.backend.model {settings.model!r} is not a {kind} model: {error}; "
             "`quantization` chooses between graphs of one folder"
         ) from error
 

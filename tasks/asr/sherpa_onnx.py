@@ -21,7 +21,7 @@ from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
 from tasks.asr._pieces import Heard, Piece
 from tasks.asr._tokens import mean, words
 from tasks.errors import ConfigError
-from tasks.settings import TRANSIENT, StageSettings
+from tasks.settings import StageSettings, Transient
 
 VERSION = 1
 RATE = 16000
@@ -46,55 +46,34 @@ METADATA = {
         "neg_mean",
         "inv_stddev",
     ),
-    "paraformer": (
-        "vocab_size",
-        "lfr_window_size",
-        "lfr_window_shift",
-        "neg_mean",
-        "inv_stddev",
-    ),
+    "paraformer": ("vocab_size", "lfr_window_size", "lfr_window_shift", "neg_mean", "inv_stddev"),
 }
 _LANGUAGE = re.compile(r"<\|(\w{2,3})\|>")
 
 
 class Settings(StageSettings):
-    model: str | None = Field(
-        default=None,
-        json_schema_extra=TRANSIENT,
-        description="Folder of the model: model.onnx or model.int8.onnx, and tokens.txt.",
+    model: str | None = Transient(
+        None, "Folder of the model: model.onnx or model.int8.onnx, and tokens.txt."
     )
     family: Literal["sense_voice", "paraformer"] = Field(
-        default="sense_voice", description="Kind of model."
+        "sense_voice", description="Kind of model."
     )
-    int8: bool = Field(
-        default=False,
-        json_schema_extra=TRANSIENT,
-        description="Take model.int8.onnx of a folder that has both.",
-    )
+    int8: bool = Transient(False, "Take model.int8.onnx of a folder that has both.")
     language: Literal["zh", "yue", "en", "ja", "ko"] | None = Field(
-        default=None,
+        None,
         description="Language of clips whose source forces none; default: SenseVoice detects it.",
     )
-    itn: bool = Field(
-        default=True,
-        description="SenseVoice writes punctuation, and numbers as figures.",
-    )
+    itn: bool = Field(True, description="SenseVoice writes punctuation, and numbers as figures.")
     max_seconds: float = Field(
-        default=30.0,
-        ge=1,
-        description="Most audio at once, s; longer clips are cut where it is quietest.",
+        30.0, ge=1, description="Most audio at once, s; longer clips are cut where it is quietest."
     )
     word_timestamps: bool = Field(
-        default=False,
+        False,
         description="Also store when each word was said, in s: the column word_times; some "
         "Paraformers give no times.",
     )
-    batch_size: int = Field(
-        default=8, ge=1, json_schema_extra=TRANSIENT, description="Clips at once."
-    )
-    threads: int = Field(
-        default=1, ge=1, json_schema_extra=TRANSIENT, description="CPU threads of a worker."
-    )
+    batch_size: int = Transient(8, "Clips at once.", ge=1)
+    threads: int = Transient(1, "CPU threads of a worker.", ge=1)
 
 
 def abilities(settings: Settings) -> Abilities:
@@ -213,8 +192,9 @@ def _proven(settings: Settings) -> None:
         raise ConfigError(f"{graph.name} of {settings.model!r} cannot be read: {error}") from error
     if lacking := [name for name in METADATA[settings.family] if name not in stated]:
         raise ConfigError(
-            f"{graph.name} of {settings.model!r} is no {settings.family} model of sherpa-onnx: its "
-            f"metadata lack {', '.join(lacking)}; transcribe.backend.family says which kind it is"
+            f"{graph.name} of {settings.model!r} is not a {settings.family} model of sherpa-onnx: "
+            f"its metadata lack {', '.join(lacking)}; transcribe.backend.family says which kind it "
+            "is"
         )
 
 

@@ -15,14 +15,7 @@ from tasks.audio.encoding import (
     write_wav_bytes,
 )
 from tasks.audio.kinds import Header, Samples
-from tasks.audio.stream import (
-    BLOCK_FRAMES,
-    BLOCK_VALUES,
-    Stream,
-    open_stream,
-    probe,
-    read_span,
-)
+from tasks.audio.stream import BLOCK_FRAMES, BLOCK_VALUES, Stream, open_stream, probe, read_span
 from tasks.recording.container import as_file, digest
 from tasks.recording.extensions import KNOWN_EXTENSIONS
 

@@ -20,8 +20,8 @@ _SEARCHED = 1 << 16  # bytes after a break in which frames must continue
 def first_break(file: BinaryIO, size: int) -> int | None:
     """Number of frames before the first break: another frame begins later than it should.
 
-    None: frames follow each other to the end, or this is no ADTS stream. The position is left at
-    the start.
+    None: frames follow each other to the end, or this is not an ADTS stream. The position is left
+    at the start.
     """
     try:
         return _first_break(file, size)
@@ -64,7 +64,7 @@ def _goes_on(data: bytes, at: int) -> bool:
 
 
 def frame_bytes(head: bytes) -> int:
-    """Length of an ADTS frame in bytes by its header; 0 where this is none."""
+    """Length of an ADTS frame in bytes by its header; 0 if this is none."""
     if len(head) < _HEADER or head[0] != 0xFF or head[1] & 0xF6 != 0xF0 or head[2] >> 2 & 15 > 12:
         return 0
     length = (head[3] & 3) << 11 | head[4] << 3 | head[5] >> 5

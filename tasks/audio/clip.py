@@ -34,8 +34,8 @@ class Clip:
     source: tuple[Locator, int, int] | None = None
     recording_samples: int | None = None  # length of the recording; None: the clip is all of it
     faults: int | None = None  # in or before the clip, of its recording; None: unknown
-    match: float | None = None  # of its text with what was heard; None: it was not cut by a text
-    turns: tuple[Turn, ...] | None = None  # who speaks in it; None: nobody asked
+    match: float | None = None  # of its text with the recogniser's; None: it was not cut by a text
+    turns: tuple[Turn, ...] | None = None  # who speaks in it; None: no diarization
     #: Signals that several filters share, by name; each is computed by the first that asks.
     derived: dict[str, object] = field(default_factory=dict, init=False, repr=False, compare=False)
 

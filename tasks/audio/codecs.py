@@ -27,7 +27,7 @@ FORMATS = (*SNDFILE, *FFMPEG)
 
 
 def fault(kind: str) -> str | None:
-    """What is wrong with this format; None when a clip comes back with its length and level."""
+    """The fault of this format; None when a clip comes back with its length and level."""
     tone = (0.5 * np.sin(2 * np.pi * 440 * np.arange(int(HZ * SECONDS)) / HZ)).astype(np.float32)
     try:
         heard, rate = _by_sndfile(kind, tone) if kind in SNDFILE else _by_ffmpeg(kind, tone)

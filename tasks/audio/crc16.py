@@ -23,7 +23,7 @@ def _table() -> NDArray[np.uint16]:
 
 @lru_cache(maxsize=1)
 def _pairs() -> NDArray[np.uint16]:
-    """The same of each two bytes, the first one low."""
+    """CRC-16 of each pair of bytes, the first one low."""
     once = _table()[np.arange(1 << 16) & 0xFF] ^ (np.arange(1 << 16) >> 8).astype(np.uint16)
     twice: NDArray[np.uint16] = _table()[once & 0xFF] ^ (once >> 8)
     return twice

@@ -1,10 +1,10 @@
 """The choice between libsndfile and FFmpeg: `opened` gives the decoder for a file.
 
 libsndfile comes first. FFmpeg (PyAV) decodes what libsndfile cannot open; FLAC and MPEG, which it
-reads to the end whatever the header says; and Ogg files with damaged or missing pages, because it
-knows the time of what is left. When libsndfile opens a file and then breaks on it, the file has
-failed: a second decoder that disagrees would make the result depend on what is installed. Formats
-are recognised by content, never by extension.
+reads to the end whatever the header says, but for short FLAC files with the right MD5; and Ogg
+files with damaged or missing pages, because it knows the time of what is left. When libsndfile
+opens a file and then breaks on it, the file has failed: a second decoder that disagrees would make
+the result depend on what is installed. Formats are recognised by content, never by extension.
 
 FFmpeg gets a file object and a list of formats, never a path, so that a playlist or a concat script
 named `.m4a` cannot make it open other files or addresses.
@@ -19,7 +19,7 @@ from typing import BinaryIO
 import av
 import soundfile as sf
 
-from tasks.audio import mp3, ogg_pages
+from tasks.audio import flac_whole, mp3, ogg_pages
 from tasks.audio.chained import Chained
 from tasks.audio.ffmpeg import FFmpeg
 from tasks.audio.kinds import Decoder, Samples
@@ -89,11 +89,13 @@ class Suspect:
         self._decoder.close()
 
 
-def opened(file: BinaryIO, size: int) -> Decoder:
-    """A decoder for a file of `size` bytes. ItemError `unreadable` where neither can open it."""
+def opened(file: BinaryIO, size: int, header_only: bool = False) -> Decoder:
+    """A decoder for a file of `size` bytes; with `header_only` it need not give samples. ItemError
+    `unreadable` where neither can open it."""
     pages = ogg_pages.scan(file, size)
     if pages is None:
-        return _opened(file, size, None)
+        short = (flac_whole.promised if header_only else flac_whole.proved)(file, size)
+        return _opened(file, size, None) if short is None else short
     if len(pages.links) == 1:
         return _opened(file, size, pages)
     links = [link for link in pages.links if link[1]]

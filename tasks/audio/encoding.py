@@ -63,7 +63,7 @@ def write_mp3_bytes(
 def decode_int16(data: bytes) -> tuple[NDArray[np.int16], int]:
     """Decode a whole mono file in memory as int16 [n], without any conversion; (samples, Hz).
 
-    ItemError `decode_error` where it cannot be decoded.
+    ItemError `decode_error` if it cannot be decoded.
     """
     try:
         samples, rate = sf.read(io.BytesIO(data), dtype="int16")

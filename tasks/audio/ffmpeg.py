@@ -121,7 +121,8 @@ class FFmpeg:
                     yield from self._counted(assembler.flush())
                     yield from self._silence(timeline.fill(hole, gap, guess), frames)
                 timeline.add(frame, gap, timeline.at + assembler.samples, filled=bool(hole))
-                yield from self._counted(assembler.push(frame))
+                if full := assembler.push(frame):
+                    yield from self._counted(full)
                 frame, gap = next(self._frames)
         except av.FFmpegError:
             yield from self._counted(assembler.flush())

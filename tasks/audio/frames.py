@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import av
@@ -53,14 +54,19 @@ class Assembler:
         same = self._own == (self._rate, self._channels)
         self._like_first = None if same else LikeFirst(*self._own, self._rate, self._channels)
 
-    def push(self, frame: av.AudioFrame) -> Iterator[Samples]:
+    def push(self, frame: av.AudioFrame) -> Iterable[Samples]:
         """The blocks that a frame completes. It loses its timestamp."""
         frame.pts = None  # the fifo raises an error for a gap between two frames
+        before: Iterable[Samples] = ()
         try:
             self._fifo.write(frame)
         except ValueError:  # another sample format
-            yield from self.flush()
+            before = [*self.flush()]
             self._fifo.write(frame)
+        full = self._fifo.samples >= self._frames
+        return chain(before, self._full()) if before or full else ()
+
+    def _full(self) -> Iterator[Samples]:
         while self._fifo.samples >= self._frames:
             yield from self._converted(self._fifo.read(self._frames))
 

@@ -18,7 +18,7 @@ _HEAD = 12  # bytes of an element's ID and size
 
 def damaged_spans(file: BinaryIO, size: int) -> list[tuple[float, float | None]]:
     """(start, end) of clusters whose checksum is wrong, in s since the first cluster; the end of
-    the file's last cluster is None. Empty for other files, and where there are no checksums. The
+    the file's last cluster is None. Empty for other files, and if there are no checksums. The
     position is left at the start."""
     try:
         return list(_spans(file, size))
@@ -71,7 +71,7 @@ def _elements(file: BinaryIO, at: int, end: int) -> Iterator[tuple[int, int, int
 
 
 def _element(data: bytes) -> tuple[int, int, int | None] | None:
-    """(ID, bytes of ID and size, length; None: unknown); None where this is no element."""
+    """(ID, bytes of ID and size, length; None: unknown); None if this is not an element."""
     width = _width(data[:1])
     wide = _width(data[width : width + 1])
     if not 1 <= width <= 4 or not wide or len(data) < width + wide:

@@ -11,7 +11,7 @@ _TAG_ROOM = 1 << 16  # bytes in which the first frame of an MP3 has to begin aft
 
 
 def lame_fault(file: BinaryIO, size: int) -> str | None:
-    """How the bytes of an MP3 contradict LAME's tag; None where they agree or there is no tag.
+    """How the bytes of an MP3 contradict LAME's tag; None if they agree or there is no tag.
 
     The tag (http://gabriel.mp3-tech.org/mp3infotag.html) holds the length of the music and its
     CRC-16. A longer file was joined from several, and the tag describes the first only; mp3gain
@@ -81,7 +81,7 @@ def _is_layer3(data: bytes, at: int) -> bool:
 
 
 def frame_bytes(head: bytes) -> int:
-    """Length of an MPEG layer III frame by its header; 0 where it is none."""
+    """Length of an MPEG layer III frame by its header; 0 if it is none."""
     if len(head) < 4 or head[0] != 0xFF or head[1] & 0xE6 != 0xE2:
         return 0
     first = bool(head[1] & 8)  # MPEG-1; else 2 or 2.5

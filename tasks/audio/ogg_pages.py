@@ -42,7 +42,7 @@ class Pages:
 
 
 def scan(file: BinaryIO, size: int) -> Pages | None:
-    """Read all pages; None where the file is no Ogg. The position is left at the start."""
+    """Read all pages; None if the file is not Ogg. The position is left at the start."""
     file.seek(0)
     head = file.read(4)
     file.seek(0)

@@ -38,7 +38,7 @@ _REPORT_WRONG = "crccheck+bitstream+buffer"
 #: No codec packs more samples into a byte; a header that claims more is wrong.
 FRAMES_PER_BYTE = 20_000
 
-# FFmpeg's messages become faults, or concern nobody.
+# FFmpeg's messages become faults, or are irrelevant.
 logging.getLogger("libav").addHandler(logging.NullHandler())
 logging.getLogger("libav").propagate = False
 
@@ -50,7 +50,7 @@ def open_container(file: BinaryIO) -> InputContainer:
 
 
 def audio_stream(container: InputContainer, check: bool) -> AudioStream:
-    """The first audio stream, set to one thread. ItemError `unreadable` where there is none.
+    """The first audio stream, set to one thread. ItemError `unreadable` if there is none.
 
     `check`: whether codecs with a checksum in every frame drop the frames in which it is wrong.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -43,15 +43,19 @@ class Gap:
     def words(self) -> str:
         return "; ".join([*dict.fromkeys(self.said)][:3])
 
+    @property
+    def nothing(self) -> bool:
+        return not (self.said or self.packets or self.astray)
+
 
 @dataclass(slots=True)
 class _Decoded:
     """A packet (None: the end), what it was decoded to, and FFmpeg's messages."""
 
     packet: Packet[AudioStream] | None
-    frames: list[av.AudioFrame] = field(default_factory=list)
+    frames: Sequence[av.AudioFrame] = ()
     failed: av.FFmpegError | None = None
-    said: list[str] = field(default_factory=list)
+    said: Sequence[str] = ()
 
 
 class Packets:
@@ -84,7 +88,8 @@ class Packets:
             for frame in each.frames:
                 self._usual = packet.size or self._usual
                 yield frame, gap
-                gap = Gap()
+                if not gap.nothing:
+                    gap = Gap()
         yield None, gap
 
     def _decoded(self) -> Iterator[_Decoded]:

@@ -24,14 +24,14 @@ LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz
 class Stream:
     """A recording that is decoded once, in order. `decoded`: samples so far."""
 
-    def __init__(self, locator: Locator) -> None:
+    def __init__(self, locator: Locator, header_only: bool = False) -> None:
         self._file = as_file(locator)
         self.decoded = 0
         try:
             self._size = size_of(self._file)
             if not self._size:
                 raise ItemError("empty", "the file has no bytes")
-            self._decoder = opened(self._file, self._size)
+            self._decoder = opened(self._file, self._size, header_only)
         except BaseException:
             self._file.close()
             raise
@@ -117,8 +117,8 @@ def open_stream(locator: Locator) -> Stream:
 
 
 def probe(locator: Locator) -> Header:
-    """The header alone. ItemError as of `open_stream`, and `empty` where it promises no audio."""
-    with open_stream(locator) as stream:
+    """The header alone. ItemError as of `open_stream`, and `empty` if it promises no audio."""
+    with Stream(locator, header_only=True) as stream:
         if stream.header.frames == 0:
             raise ItemError("empty", "the header says that there is no audio", 0, stream.rate)
         return stream.header
@@ -134,7 +134,7 @@ def read_span(locator: Locator, start: int, stop: int) -> Samples:
 
 
 def span_blocks(locator: Locator, start: int, stop: int) -> Iterator[Samples]:
-    """The same block by block. ItemError `decode_error` where the recording ends before `stop`."""
+    """The same block by block. ItemError `decode_error` if the recording ends before `stop`."""
     with open_stream(locator) as stream:
         at = start if stream.skip_to(start) else 0
         for block in stream.blocks():

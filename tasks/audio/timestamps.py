@@ -24,11 +24,7 @@ _SPLICED, _SPLICE = {"mpegts", "asf"}, 10.0  # s
 
 
 def missing_before(
-    name: str,
-    frame: av.AudioFrame,
-    tick: tuple[int, int],
-    expected: float | None,
-    complained: bool,
+    name: str, frame: av.AudioFrame, tick: tuple[int, int], expected: float | None, complained: bool
 ) -> tuple[int | None, float | None]:
     """(samples missing before a frame, time after it in samples).
 

@@ -1,1 +1,1 @@
-"""What is stored of a shard: manifests, audio blobs, and their view under today's settings."""
+"""A shard's checkpoints: manifests, audio blobs, and how they look under today's settings."""

@@ -1,8 +1,8 @@
 """The resampled audio: int16 little-endian PCM of many utterances in one file per part.
 
-One file per part, not per utterance, so that millions of clips are not millions of files. What is
-read is compared with the hash in the manifest: at once, or, for what package copies, when the copy
-is read back.
+One file per part, not per utterance, so that millions of clips are not millions of files. Every
+read is checked against the hash in the manifest: at once, or, for PCM that package copies, when the
+copy is read back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def folder(out: Path, shard: str) -> Path:
 
 
 def beside(row: Row) -> list[Row]:
-    """The row of a packaged row's enhanced clip, where both are packaged."""
+    """The row of a packaged clip's enhanced twin, when both are packaged."""
     if (sha := row.get("sha256_enhanced")) is None:
         return []
     place = {"blob": row.get("beside_blob"), "blob_offset": row.get("beside_offset")}
@@ -39,17 +39,17 @@ def sha256(pcm: Pcm) -> str:
 
 
 def sizes(out: Path, shard: str) -> Callable[[str], int]:
-    """Gives the bytes of the blobs of a shard, by name; -1 where there is none."""
+    """A function that gives the bytes of a blob of a shard by its name; -1 if it is missing."""
     return storage.of(out).sizes(folder(out, shard))
 
 
 def present(row: Row, sizes: Callable[[str], int]) -> bool:
-    """Whether the blob of an audio row is there, and long enough."""
+    """Whether an audio row's blob exists and is long enough."""
     return sizes(row["blob"]) >= int(row["offset"]) + 2 * int(row["num_samples"])
 
 
 def read(out: Path, shard: str, row: Row) -> Pcm:
-    """PCM of one utterance, int16 [num_samples]; CorruptManifest when the bytes are not those."""
+    """PCM of one utterance, int16 [num_samples]; CorruptManifest when the bytes do not match."""
     planned = {**row, "work_shard": shard, "blob_offset": row["offset"]}
     with reading(out, [planned]) as pcm:
         return pcm(planned)

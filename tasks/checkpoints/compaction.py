@@ -1,8 +1,8 @@
-"""Compaction: what a stage stored of a shard in several files is put into one.
+"""Compaction: joins the several files that a stage stored for a shard.
 
 Commits of a long shard, growth, and runs that were killed leave several parts and blobs. Once a
-stage has all that it needs of a shard, those that the same settings made are joined: the parts in
-one file, which names each of them in its footer and is read like them, and the PCM in blobs of
+stage is complete for a shard, the files made under the same settings are joined: the parts in one
+file, which names each of them in its footer and is read like them, and the PCM in blobs of
 BLOB_BYTES or more. Results of other settings stay apart, so that `prune` can remove them.
 
 The new blob comes first, then the file that names it, then the old files go, and their blobs last:
@@ -39,11 +39,11 @@ def due(out: Path, stage: str, shard: str) -> bool:
 
 
 def compact(out: Path, stage: str, shard: str, schema: pa.Schema) -> bool:
-    """Join the files of the shard that can be, and remove those that nothing names; returns whether
-    there were any.
+    """Join the shard's files and remove those that nothing names; returns whether there was
+    anything to do.
 
-    `schema`: of the stage's rows. Rows whose PCM is gone, or was made again, are left out. Only for
-    the worker that has the shard. CorruptManifest where a file is damaged.
+    `schema`: of the stage's rows. Rows whose PCM is gone or was recomputed are left out. Only the
+    worker that holds the shard may call it. CorruptManifest if a file is damaged.
     """
     paths, pcm = _listed(out, stage, shard)
     if len(paths) < 2 and len(pcm) < 2:
@@ -89,7 +89,7 @@ def _several(group: Sequence[Part]) -> bool:
 
 
 def _held(paths: Sequence[Path], parts: Sequence[Part]) -> list[Path]:
-    """Files all of whose parts are read from others: a kill came before they could go."""
+    """Files whose parts are all read from other files: a kill came before they were removed."""
     read = {part.path for part in parts}
     return [path for path in paths if path not in read]
 
@@ -138,7 +138,7 @@ def _joined_blobs(out: Path, shard: str, tables: Sequence[pa.Table]) -> list[pa.
 
 
 def joining(names: Sequence[str], size: Callable[[str], int]) -> list[set[str]]:
-    """Which blobs are joined, so that none is smaller than BLOB_BYTES, or only one is left."""
+    """Group blobs until each is at least BLOB_BYTES long, or only one is left."""
     found: list[set[str]] = []
     held, several = BLOB_BYTES, set[str]()
     large = [name for name in names if size(name) >= BLOB_BYTES]

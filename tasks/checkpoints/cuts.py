@@ -1,4 +1,4 @@
-"""What the filter stage stored of each recording: its spans and their measures, by recipe."""
+"""The filter stage's results for each recording: its spans and their measures, by recipe."""
 
 from __future__ import annotations
 
@@ -39,18 +39,20 @@ class Cut:
     fingerprints: dict[Key, dict[str, bytes]] = field(default_factory=dict)
 
     def lacks(self, key: Key, filters: Iterable[Plugin], measure_all: bool) -> tuple[Plugin, ...]:
-        """Filters that have still to measure the utterance. Costly ones are spared where a cheap
-        one rejects it, unless `measure_all`."""
+        """Filters that still have to measure the utterance. Once a cheap one rejects it, costly
+        ones are skipped, unless `measure_all`."""
         chosen = tuple(filters)
+        taken, every, printed = _taken(chosen)
         known = self.measures.get(key, {})
         fingerprints = self.fingerprints.get(key, {})
+        if every <= known.keys() and printed <= fingerprints.keys():  # of most utterances
+            return ()
         missing = [
             plugin
-            for plugin, (columns, printed) in zip(chosen, _taken(chosen), strict=True)
-            if not (columns <= known.keys() and (not printed or plugin.use in fingerprints))
+            for plugin, columns in zip(chosen, taken, strict=True)
+            if not columns <= known.keys()
+            or (plugin.use in printed and plugin.use not in fingerprints)
         ]
-        if not missing:
-            return ()
         if (
             measure_all
             or not any(map(costly, missing))
@@ -61,10 +63,15 @@ class Cut:
 
 
 @lru_cache(maxsize=8)  # asked for with each utterance
-def _taken(chosen: tuple[Plugin, ...]) -> tuple[tuple[frozenset[str], bool], ...]:
-    """What each filter takes of an utterance: its columns, and whether a fingerprint."""
-    modules = [plugins.load("filters", plugin.use) for plugin in chosen]
-    return tuple((frozenset(m.COLUMNS), m.fingerprint is not None) for m in modules)
+def _taken(
+    chosen: tuple[Plugin, ...],
+) -> tuple[tuple[frozenset[str], ...], frozenset[str], frozenset[str]]:
+    """What filters store for an utterance: the columns of each, those of all, and the filters with
+    fingerprints."""
+    modules = {plugin.use: plugins.load("filters", plugin.use) for plugin in chosen}
+    columns = tuple(frozenset(modules[plugin.use].COLUMNS) for plugin in chosen)
+    printed = frozenset(use for use, m in modules.items() if m.fingerprint is not None)
+    return columns, frozenset().union(*columns), printed
 
 
 def segments_of(recording: Row) -> tuple[Segment, ...] | None:
@@ -73,7 +80,7 @@ def segments_of(recording: Row) -> tuple[Segment, ...] | None:
 
 
 def speakers_of(recording: Row) -> tuple[Segment, ...] | None:
-    """What the source says of who speaks: by RTTM, else by its segments."""
+    """Who speaks according to the source: its RTTM file, else its segments."""
     if (turns := recording.get("rttm")) is None:
         return segments_of(recording)
     return tuple(Segment(t["start"], t["end"], speaker=t["speaker"]) for t in turns)

@@ -1,7 +1,7 @@
-"""What is stored of an enhanced clip: its PCM, and DNSMOS before and after; and which one counts.
+"""Enhanced clips: their PCM, DNSMOS before and after, and which of the two clips counts.
 
-Both clips are made and scored whatever the limits are, so that `keep_if_better` and `min_ovrl` are
-verdicts like any other.
+Both clips are always made and scored, so that `keep_if_better` and `min_ovrl` are verdicts like any
+other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Scores = tuple[tuple[str, float | None], ...]  # by column
 
 
 def scorer(job: Job) -> Plugin:
-    """The filter `dnsmos` as the settings have it, else with its defaults."""
+    """The filter `dnsmos` as configured, else with its defaults."""
     chosen = (plugin for plugin in job.filter.filters if plugin.use == "dnsmos")
     return next(chosen, Plugin(use="dnsmos"))
 
@@ -33,20 +33,20 @@ def after(column: str) -> str:
 
 
 def columns(job: Job) -> Columns:
-    """Of the scores of both clips; none where nothing is enhanced."""
+    """Score columns of both clips; empty if nothing is enhanced."""
     if not recipe.enhancing(job):
         return {}
     return {**plugins.columns("filters", "dnsmos"), **after_columns()}
 
 
 def after_columns() -> Columns:
-    """Of the enhanced clip's scores."""
+    """Score columns of the enhanced clip."""
     before = plugins.columns("filters", "dnsmos").items()
     return {after(name): (unit, f"{doc}, of the enhanced clip") for name, (unit, doc) in before}
 
 
 def before(measures: Mapping[str, float | None]) -> Scores:
-    """The original's scores among an utterance's measures, where the filter `dnsmos` took them."""
+    """The original's scores from an utterance's measures, if the filter `dnsmos` took them."""
     names = plugins.columns("filters", "dnsmos")
     return tuple((name, measures[name]) for name in names if name in measures)
 
@@ -67,8 +67,8 @@ def _settings(enhancer: Plugin) -> JsonObject:
 
 
 def check(job: Job) -> None:
-    """ConfigError where settings ask for enhanced clips that there are not, or for two clips of a
-    format that holds one, or where the model of the scores is missing."""
+    """ConfigError if the settings package enhanced clips without making any, want two clips in a
+    format that holds one, or lack the scoring model."""
     both = job.package.audio == "both"
     for plugin in job.package.formats if both else ():
         if not plugins.load("formats", plugin.use).HOLDS_BOTH:
@@ -96,8 +96,8 @@ def recipe_of(job: Job, audio: str) -> str:
 
 
 def attach(job: Job, utterance: Utterance, row: Row | None) -> None:
-    """Take the enhanced clip's row into account: its scores, the verdict on them, and which of the
-    two clips is heard and packaged."""
+    """Attach the enhanced clip's row: its scores, the verdict on them, and which of the two clips
+    is heard and packaged."""
     if utterance.outcome != Outcome("pending", "transcribe"):
         return
     if row is None or row["error_code"]:
@@ -117,7 +117,7 @@ def attach(job: Job, utterance: Utterance, row: Row | None) -> None:
 
 
 def counts(job: Job, row: Row) -> bool:
-    """Whether the enhanced clip is taken, of a row of it, and not the original."""
+    """Whether this row's enhanced clip replaces the original."""
     if not _settings(job.enhance).get("keep_if_better"):
         return True
     scores = dict(row["measures"])

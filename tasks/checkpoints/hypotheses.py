@@ -1,4 +1,4 @@
-"""What further recognisers heard of an utterance, beside the first: which are asked, and the text.
+"""Transcripts by further recognisers: which of them are asked, and the text that results.
 
 Each hypothesis is a transcript with its own recipe, as if its recogniser were the only one: adding
 a recogniser computes that one alone. A further recogniser hears each utterance by itself.
@@ -19,7 +19,7 @@ from tasks.settings import Plugin, TranscribeSettings
 
 @lru_cache(maxsize=8)
 def further(recognisers: tuple[Plugin, ...]) -> tuple[TranscribeSettings, ...]:
-    """Settings with each recogniser but the first as the only one."""
+    """The settings of each further recogniser, as if it were the only one."""
     return tuple(TranscribeSettings(backend=each) for each in recognisers[1:])
 
 
@@ -31,8 +31,8 @@ def recipes(settings: TranscribeSettings, weights: str, utterance: Utterance) ->
 
 
 def asked(settings: TranscribeSettings, heard: Row) -> bool:
-    """Whether further recognisers hear an utterance, by the first one's scores: where each column
-    of `when` is within its limits, or unknown."""
+    """Whether further recognisers hear an utterance: each of the first one's scores in `when` is
+    unknown or within its limits."""
     for column, limits in settings.when.items():
         value = heard.get(column)
         if value is not None and not limits.holds(float(value)):
@@ -43,7 +43,7 @@ def asked(settings: TranscribeSettings, heard: Row) -> bool:
 def attach(
     utterance: Utterance, wanted: tuple[str, ...], lookup: Callable[[str], Row | None]
 ) -> None:
-    """Set `others`, and `missing`: which of them are still to be heard."""
+    """Set `others`, and in `missing` those that have not been computed yet."""
     rows = [lookup(each) for each in wanted]
     utterance.missing = tuple(n for n, row in enumerate(rows) if row is None)
     stated, reference = utterance.language, utterance.reference
@@ -61,7 +61,7 @@ def texts(utterance: Utterance) -> list[tuple[str, str]]:
 
 
 def spoken(job: Job, utterance: Utterance) -> str | None:
-    """The text that was heard, by `transcribe.asr`; None: nobody listened."""
+    """The text that counts by `transcribe.asr`; None if no recogniser ran."""
     first: str | None = (utterance.heard or {}).get("text")
     if job.transcribe.asr == "first" or not utterance.others or first is None:
         return first
@@ -72,7 +72,7 @@ def spoken(job: Job, utterance: Utterance) -> str | None:
 
 
 def compared(utterance: Utterance, text: str) -> str | None:
-    """A text that was heard, as it is compared."""
+    """A recogniser's text, normalised for comparison."""
     row = utterance.heard or {}
     for written, normalised in texts(utterance):
         if written == text:

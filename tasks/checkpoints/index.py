@@ -1,10 +1,10 @@
-"""The index of an OUT: which checkpoints are there, and what the last run noted of them.
+"""The index of an OUT: which checkpoints exist, and what the last run noted about them.
 
-    OUT/manifests/index.json    files: every committed file, so that one that is gone is noticed
-                                shards, version: what need not be looked at again, with its key
+    OUT/manifests/index.json    files: every committed file, so that a missing one is noticed
+                                shards, version: what needs no second look, with its key
 
-A damaged file is found by the hash in its name; the index finds a deleted one. It decides what is
-looked at and said, never what is made: without it, every item is looked up in the manifests.
+A damaged file is found by the hash in its name; the index finds a deleted one. It only saves work
+and reports losses, never changes results: without it, every item is looked up in the manifests.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ INVENTORY, SETTLED = "manifests/inventory.txt", "manifests/package/settled.json"
 NAMED = 5  # files that a message names
 OF_A_REQUEST = 1000  # objects that an object store names in one answer
 
-Notes = dict[str, Any]  # of one shard, or of the version: `key`, and what was noted under it
+Notes = dict[str, Any]  # of one shard or the version: `key`, and the facts that it holds for
 
 
 class Index:
     """The committed files of an OUT as they were when last listed, and the last run's notes.
 
-    Only while holding OUT's lock may anything be noted.
+    Notes may be written only while holding OUT's lock.
     """
 
     def __init__(self, out: Path) -> None:
@@ -120,17 +120,18 @@ class Index:
         return known if known and known["key"] == key else None
 
     def note_files(self) -> None:
-        """Note what is there."""
+        """Write the list of files."""
         self._write({**self._noted, "files": sorted(self.files)})
 
     def note(self, shards: Mapping[str, Notes], version: Notes | None) -> None:
-        """Note what is there, and which shards and version need no look while their keys hold."""
+        """Write the list of files, and the shards and version that need no look while their keys
+        hold."""
         noted = {"files": sorted(self.files), "shards": dict(shards)}
         self._write(noted | ({"version": version} if version else {}))
 
     def forget(self, names: Iterable[str]) -> None:
-        """Take files off the notes before they are removed on purpose, so that a kill in between
-        leaves nothing to report."""
+        """Drop files from the index before deleting them, so that a kill in between reports no
+        loss."""
         known = self._noted_files()
         left = known.difference(names)
         if left != known:
@@ -154,12 +155,12 @@ class Index:
 
 
 def is_there(out: Path) -> bool:
-    """Whether a run has noted anything of this OUT."""
+    """Whether any run has left an index in this OUT."""
     return any(storage.exists(path) for path in (_path(out), out / INVENTORY))
 
 
 def digest(*parts: Any) -> str:
-    """32 hex digits that stand for JSON values."""
+    """A hash of JSON values, 32 hex digits."""
     return _digest(*(json.dumps(part, sort_keys=True) for part in parts))
 
 
@@ -172,7 +173,7 @@ def _path(out: Path) -> Path:
 
 
 def _read(out: Path) -> tuple[Notes, bool]:
-    """What was noted; whether the files of an older release are to be replaced."""
+    """The stored notes, and whether they come from an older release's files."""
     try:
         noted = json.loads(storage.read(_path(out)))
     except FileNotFoundError:

@@ -28,7 +28,7 @@ class Vote:
 
     @property
     def language(self) -> str | None:
-        """The language of the recording; None where no language has `LEAST_SHARE`."""
+        """The language of the recording; None if no language has `LEAST_SHARE`."""
         best = max(self.shares, key=lambda code: (self.shares[code], code))
         return best if self.shares[best] >= LEAST_SHARE else None
 
@@ -40,7 +40,7 @@ class Vote:
 
 
 def count(clips: Iterable[tuple[Row, float]]) -> Vote | None:
-    """The vote of (row of TRANSCRIPTS, seconds of the clip); None where too few clips have one."""
+    """The vote of (row of TRANSCRIPTS, seconds of the clip); None if too few clips have one."""
     weights: dict[str, float] = {}
     voters, total = 0, 0.0
     for row, seconds in clips:

@@ -37,7 +37,7 @@ LISTINGS = 3  # of a shard whose files are joined meanwhile
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What was committed at once: its rows, and what the footer says about them."""
+    """One commit: its rows, and what the footer says about them."""
 
     path: Path  # the file that holds it
     name: str  # that it was committed under, without the ending
@@ -87,7 +87,7 @@ def commit(
 
 
 def read(out: Path, stage: str, shard: str, strict: bool = False) -> list[Part]:
-    """All sound parts of a shard, oldest first.
+    """All intact parts of a shard, oldest first.
 
     Damaged ones are removed, with a warning, so that their items are computed again; `strict`
     raises CorruptManifest instead.
@@ -109,7 +109,7 @@ def read(out: Path, stage: str, shard: str, strict: bool = False) -> list[Part]:
 
 
 def _opened(paths: Sequence[Path]) -> tuple[list[list[Part]], list[CorruptManifest]]:
-    """The parts of each sound file, and what is wrong with the others."""
+    """The parts of each intact file, and what is wrong with the damaged ones."""
     files, faults = [], []
     for path in paths:
         try:
@@ -130,8 +130,8 @@ def _once(files: Sequence[Sequence[Part]]) -> list[Part]:
 
 
 def replaced(out: Path, name: str) -> bool:
-    """Whether a file that was committed under this name, relative to OUT, is not needed any more:
-    what it held lies in another one, or no row names it."""
+    """Whether a committed file, named relative to OUT, has become obsolete: another file holds its
+    contents, or no row names it."""
     place = out / name
     if place.suffix == ".pcm":
         parts = _readable(folder(out, "resample", place.parent.name))
@@ -149,7 +149,7 @@ def _readable(home: Path) -> list[Part]:
 
 
 def snapshot(out: Path, shard: str, name: str) -> Part | None:
-    """The newest sound part of the shard stage; `name` is that of its file by a listing."""
+    """The newest intact part of the shard stage; `name` is its file's name in a listing."""
     try:
         return open_parts(folder(out, "shard", shard) / name)[-1]
     except CorruptManifest:
@@ -183,7 +183,7 @@ def open_parts(path: Path) -> list[Part]:
     """The parts of a file, which is checked against the hash in its name; CorruptManifest when it
     differs or is gone.
 
-    Ask with a path that a listing has just given.
+    Pass a path that was just listed.
     """
     known = _parts.get(path)
     if known is not None and storage.of(path).still_exists(path):

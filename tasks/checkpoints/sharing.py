@@ -21,8 +21,8 @@ Range = tuple[int, int]  # start and end in samples
 
 @dataclass(frozen=True, slots=True)
 class Company:
-    """The utterances of one window, of which there are several: recipes of their PCM in order, and
-    the silence between each and the next, s."""
+    """A window of several utterances: recipes of their PCM in order, and the silence between each
+    and the next, s."""
 
     audio: tuple[str, ...]
     pauses: tuple[float, ...]
@@ -42,8 +42,8 @@ def companies(
 
 
 def windows(spans: Sequence[Range], rate: int, longest: float) -> list[tuple[Range, ...]]:
-    """Spans that follow each other, by window: with their pauses up to `longest` seconds, unless
-    one alone is longer. Spans that overlap share none."""
+    """Group consecutive spans into windows of up to `longest` seconds, pauses included; a longer
+    span is alone. Overlapping spans share no window."""
     found: list[list[Range]] = []
     length = 0.0
     for span in sorted(spans):

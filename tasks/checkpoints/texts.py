@@ -1,4 +1,4 @@
-"""What the verdicts on text judge: the chosen text, and numbers derived from a transcript."""
+"""Input of the verdicts on text: the chosen text, and numbers derived from a transcript."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.settings import Plugin, StageSettings
 
 
 def final_text(job: Job, utterance: Utterance) -> tuple[str, str]:
-    """(text to train on, `reference` or `asr`). A reference without transcript counts as close."""
+    """(text to train on, `reference` or `asr`). Without a transcript the reference is trusted."""
     heard = utterance.heard or {}
     reference, spoken = utterance.reference, hypotheses.spoken(job, utterance)
     if reference and utterance.person is not None and utterance.person.text:

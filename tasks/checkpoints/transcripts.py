@@ -13,7 +13,7 @@ Lookup = Callable[[Utterance], Row | None]
 
 
 def attach(utterances: Sequence[Utterance], lookup: Lookup, by_vote: bool) -> None:
-    """Set `heard` of the utterances of one recording, and `vote` and `voted` where `by_vote`.
+    """Set `heard` on the utterances of one recording and, if `by_vote`, `vote` and `voted`.
 
     The vote is taken once every clip has a transcript, so it does not depend on their order. Clips
     that it overrules get the transcript in the recording's language, or None until there is one.

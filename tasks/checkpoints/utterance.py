@@ -1,4 +1,4 @@
-"""One utterance with all that is known of it, and what became of it."""
+"""One utterance: everything known about it, and its outcome."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.reviews.log import Decision
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a span: packaged, dropped, failed, or pending (`stage` has still to run)."""
+    """The outcome of a span: packaged, dropped, failed, or pending (`stage` still has to run)."""
 
     outcome: str
     stage: str
@@ -27,7 +27,7 @@ class Outcome:
 
 
 def failed(stage: str, row: Row) -> Outcome:
-    """Of the row of an item that cannot be used."""
+    """The outcome of an unusable item, from its row."""
     return Outcome("failed", stage, row["error_code"], detail=row["error_detail"] or "")
 
 
@@ -48,27 +48,27 @@ class Utterance:
     fingerprints: dict[str, bytes] = field(default_factory=dict)
     whole: bool = False  # the utterance is the whole recording
     part_text: str | None = None  # words of `turn` in this part, where the source has their times
-    company: Company | None = None  # the utterances of its window, where it shares one
+    company: Company | None = None  # the utterances of its window, if it shares one
     companion: bool = False  # dropped, but heard: it shares its window with one that is not
-    pcm: Row | None = None  # what is heard
-    packed: Row | None = None  # what is packaged
+    pcm: Row | None = None  # the PCM that recognisers hear
+    packed: Row | None = None  # the PCM that is packaged
     beside: Row | None = None  # the enhanced clip, where both are packaged
     enhanced: str | None = None  # recipe of its enhanced PCM; None: nothing is enhanced
-    hears: str | None = None  # recipe of what is heard, where it is not `audio`
+    hears: str | None = None  # recipe of the heard PCM, if it is not `audio`
     heard: Row | None = None
     others: tuple[Row, ...] = ()  # what further recognisers heard
-    missing: tuple[int, ...] = ()  # which of those have still to hear it
-    written: Row | None = None  # what a language model made of its text
+    missing: tuple[int, ...] = ()  # which of those still have to hear it
+    written: Row | None = None  # a language model's answer for its text
     unwritten: bool = False  # one is asked, and has not answered
-    voted: str | None = None  # language of the recording, where it overrules what was detected
+    voted: str | None = None  # the recording's language, if it overrules the detected one
     vote: Vote | None = None  # of its recording
     texts: dict[str, Any] = field(default_factory=dict)  # `text_values` of its transcript
-    voice: str | None = None  # what the diarizer's speaker is called
-    person: Decision | None = None  # what a person decided on it
+    voice: str | None = None  # name of the diarizer's speaker
+    person: Decision | None = None  # a person's decision on it
 
     @property
     def spared(self) -> bool:
-        """Whether a person keeps it, whatever verdicts say."""
+        """Whether a person decided to keep it, whatever the verdicts."""
         return self.person is not None and self.person.keeps
 
     @property
@@ -76,7 +76,7 @@ class Utterance:
         return (self.end - self.start) / self.rate
 
     def _stated(self, name: str) -> str | None:
-        """What the source states of the segment, else of the whole recording."""
+        """The source's value for the segment, else for the whole recording."""
         segment = self.segment or self.turn
         own = getattr(segment, name) if segment else None
         stated: str | None = own if own is not None else self.recording[name]
@@ -105,7 +105,7 @@ class Utterance:
     def reference(self) -> str | None:
         """The text that a person wrote, else the source's text of exactly this span, cleaned: a
         recording's text is an utterance's only where the utterance is the whole recording. A part
-        of a segment has the text of its words, where they have times."""
+        of a segment has the text of its words, if they have times."""
         if self.person is not None and self.person.text:
             return scoring.clean(self.person.text) or None
         if self.segment is not None:

@@ -1,7 +1,7 @@
-"""One shard under today's settings: its manifests joined by recipe, and the verdicts on them.
+"""One shard under today's settings: its stored results, and the verdicts on them.
 
-Nothing here computes more than a hash: measures, PCM and transcripts are looked up, thresholds are
-applied, and what is missing is what a stage still has to do.
+Nothing here computes more than a hash: measures, PCM and transcripts are looked up and thresholds
+applied; whatever is missing is left for a stage to compute.
 """
 
 from __future__ import annotations
@@ -11,152 +11,33 @@ from functools import cached_property, partial
 from itertools import groupby
 
 from tasks import plugins, recipe
-from tasks.checkpoints import (
-    blobs,
-    cuts,
-    enhanced,
-    hypotheses,
-    manifest,
-    sharing,
-    transcripts,
-    written,
-)
-from tasks.checkpoints.cuts import Cut, segments_of, speakers_of
+from tasks.checkpoints import enhanced, hypotheses, sharing, transcripts, written
+from tasks.checkpoints.cuts import Cut, segments_of
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.sharing import Company
+from tasks.checkpoints.stored import StoredShard
 from tasks.checkpoints.texts import text_values
 from tasks.checkpoints.utterance import Outcome, Utterance, failed
 from tasks.checkpoints.verdicts import filter_rules, rules_of
-from tasks.job import Job
 from tasks.plugins.contracts import TextVerdict
 from tasks.plugins.rules import Rule, judge
 from tasks.recording import Segment, faults
 from tasks.recording.said import PartTexts
-from tasks.recording.turns import Turn
 from tasks.reviews import applied
 from tasks.reviews.log import Decision
 from tasks.settings import StageSettings
 
-PERSON = "person"  # reason of what a person dropped
+PERSON = "person"  # reason of utterances that a person dropped
 MOST_DETAIL = 500  # characters of a text that was not said
 
 
-class ShardView:
-    """The manifests of one shard, joined lazily by recipe.
-
-    `strict`: a damaged manifest raises CorruptManifest instead of counting as missing. `listed`:
-    the shard's recordings as its sources list them now, where nobody has committed that yet.
-    """
-
-    def __init__(
-        self,
-        job: Job,
-        shard: str,
-        weights: str = "",
-        strict: bool = False,
-        listed: Sequence[Row] | None = None,
-    ) -> None:
-        self.job, self.shard, self.weights, self.strict = job, shard, weights, strict
-        self._listed = listed
-        self._read: dict[str, list[manifest.Part]] = {}
-        self.lost: dict[str, str] = {}  # recipe of PCM whose blob is gone or cut short: the blob
-
-    def _parts(self, stage: str) -> list[manifest.Part]:
-        """Of one stage; listed once."""
-        if stage not in self._read:
-            self._read[stage] = manifest.read(self.job.out, stage, self.shard, self.strict)
-        return self._read[stage]
-
-    @cached_property
-    def recordings(self) -> list[Row]:
-        """Recordings that are in their source now (and in the sample, if any), in listing order."""
-        if self._listed is not None:
-            rows = list(self._listed)
-        else:
-            parts = self._parts("shard")
-            rows = parts[-1].table.to_pylist() if parts else []
-        only = self.job.only
-        return [r for r in rows if r["present"] and (only is None or r["recording"] in only)]
-
-    def cut_recipe(self, recording: Row) -> str:
-        given, content = segments_of(recording), recording["content"]
-        turns = self._of_turns(recording)
-        text, language = recording["text"], recording["language"]
-        chosen = self.job.filter.segmenter, content, given, turns, self.job.speakers
-        return recipe.of_cut(*chosen, text, language)
-
-    def _of_turns(self, recording: Row) -> str | None:
-        told, fault = speakers_of(recording), recording.get("rttm_error")
-        return recipe.of_turns(self.job.speakers, recording["content"], told, fault)
-
-    def turned(self, recording: Row) -> tuple[str | None, tuple[Turn, ...] | None]:
-        """The recipe of a recording's turns, None where nobody asks who speaks; and the turns, None
-        where they are not known."""
-        name = self._of_turns(recording)
-        return name, None if name is None else self.turns.get(name)
+class ShardView(StoredShard):
+    """A shard's stored results, with the verdict on each utterance after each stage."""
 
     @cached_property
     def people(self) -> Mapping[str, Decision]:
-        """What people decided, by utterance id."""
+        """Decisions by people, by utterance id."""
         return applied.of(self.job)
-
-    @cached_property
-    def wanted(self) -> dict[str, str]:
-        """Recipe of the measures of each chosen filter."""
-        return {p.use: recipe.of_plugin("filters", p) for p in self.job.filter.filters}
-
-    @cached_property
-    def cuts(self) -> dict[str, Cut]:
-        """Everything the filter stage stored for the shard, by recipe of the cut."""
-        found: dict[str, Cut] = {}
-        for part in self._parts("filter"):
-            stored = part.meta["measures"]
-            usable = {use for use, wanted in self.wanted.items() if stored.get(use) == wanted}
-            # A failure may be a filter's: it stands while every filter measured then is still
-            # chosen, and is tried again otherwise.
-            cuts.merge(found, part.table.to_pylist(), usable, usable == set(stored))
-        return found
-
-    @cached_property
-    def turns(self) -> dict[str, tuple[Turn, ...]]:
-        """Turns that the filter stage stored, by recipe."""
-        found: dict[str, tuple[Turn, ...]] = {}
-        for part in self._parts("filter"):
-            cuts.merge_turns(found, part.table)
-        return found
-
-    @cached_property
-    def audio(self) -> dict[str, Row]:
-        """Rows of failures, and of PCM whose blob is there, by recipe."""
-        sizes = blobs.sizes(self.job.out, self.shard)
-        found: dict[str, Row] = {}
-        for part in self._parts("resample"):
-            for row in part.table.to_pylist():
-                if row["error_code"] or blobs.present(row, sizes):
-                    found[row["audio"]] = row
-                else:
-                    self.lost[row["audio"]] = row["blob"]
-        return found
-
-    @cached_property
-    def transcripts(self) -> dict[str, Row]:
-        found: dict[str, Row] = {}
-        for part in self._parts("transcribe"):
-            for row in part.table.to_pylist():
-                found.setdefault(row["transcript"], row)  # the first text of a recipe stands
-        return found
-
-    def transcript_recipe(self, utterance: Utterance) -> str:
-        company = utterance.company.audio if utterance.company else ()
-        weights = self.weights.partition("\n")[0]
-        audio = utterance.hears or utterance.audio
-        return recipe.of_transcript(self.job.transcribe, weights, audio, utterance.forced, company)
-
-    def further_recipes(self, utterance: Utterance) -> tuple[str, ...]:
-        """Recipes of what further recognisers hear of it, where they are asked."""
-        if not self.job.transcribe.backends:
-            return ()
-        return hypotheses.recipes(self.job.transcribe, self.weights, utterance)
 
     def _transcript(self, utterance: Utterance) -> Row | None:
         return self.transcripts.get(self.transcript_recipe(utterance))
@@ -193,8 +74,7 @@ class ShardView:
         return float(recogniser.shared_seconds(settings))
 
     def _companies(self, recording: Row, cut: Cut) -> dict[tuple[int, int], Company]:
-        """Windows of several utterances, by each of their spans. Segments of the source are heard
-        one by one."""
+        """The window of each span that shares one. Segments of the source never share a window."""
         if not self._shared_seconds or enhanced.heard(self.job):
             return {}
         spans = (span for span in cut.spans if span["kind"] == "utterance")
@@ -239,7 +119,7 @@ class ShardView:
         return utterance
 
     def _voice(self, recording: Row, span: Row) -> str | None:
-        """What the speaker is called whose turn an utterance was cut from."""
+        """The name of the speaker whose turn the utterance was cut from."""
         number = span.get("voice")
         if number is None:
             return None
@@ -266,7 +146,7 @@ class ShardView:
 
     def resampled(self) -> Iterator[Utterance]:
         """`filtered` with PCM looked up; kept utterances are pending for transcribe, or failed.
-        Dropped ones that share a window with a kept one have PCM, too."""
+        Dropped ones that share a window with a kept one get PCM too."""
         wanted = Outcome("pending", "resample")
         for _, group in groupby(self.filtered(), key=lambda u: u.recording["recording"]):
             utterances = list(group)
@@ -296,8 +176,8 @@ class ShardView:
         return tuple((module, settings) for module, settings in found if module.COLUMNS)
 
     def decided(self) -> Iterator[Utterance]:
-        """`resampled` with transcripts, the verdicts on text and, last, those of people; what is
-        missing is pending."""
+        """`resampled` with transcripts, verdicts on text and, last, people's decisions; utterances
+        that lack any of these are pending."""
         rules = rules_of("text", self.job.transcribe.verdicts)
         by_vote = self.job.transcribe.language_by != "clip"
         by_recording = groupby(self.resampled(), key=lambda u: u.recording["recording"])
@@ -318,8 +198,8 @@ class ShardView:
                 yield utterance
 
     def _awaited(self, utterance: Utterance, row: Row) -> bool:
-        """Whether further recognisers are asked that have still to hear it; else their texts are
-        attached."""
+        """Whether further recognisers still have to hear the utterance; otherwise attaches their
+        texts."""
         chosen = self.job.transcribe
         if not chosen.backends or not hypotheses.asked(chosen, row):
             return False
@@ -339,7 +219,7 @@ class ShardView:
 
 
 def _segment(span: Row, rate: int, given: Sequence[Segment] | None) -> Segment | None:
-    """The source's segment that a span is, or the sentence that was found there."""
+    """The source's segment for a span, or the sentence that was found there."""
     if given is not None and span["given"] is not None:
         return given[span["given"]]
     if (text := span.get("text")) is None:

@@ -1,7 +1,7 @@
-"""Texts as a language model writes them: which it is asked about, and what it answered.
+"""Texts as a language model rewrites them: which texts it gets, and its answers.
 
-It is asked about what would be packaged, last of all, and each text once: an answer is found by the
-text, whoever said it. What a person wrote stays as it is.
+It gets only texts that would be packaged, after everything else, and each text once: answers are
+looked up by text, whoever said it. Texts written by people are left alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TAKEN = "taken"
 
 
 class Asked(NamedTuple):
-    """A text that the model is asked about, with its language ("" where it is not known)."""
+    """A text for the model, with its language ("" if unknown)."""
 
     recipe: str
     text: str
@@ -27,7 +27,7 @@ class Asked(NamedTuple):
 
 
 def asked(job: Job, utterance: Utterance) -> Asked | None:
-    """What the model is asked about an utterance that is packaged; None: nothing."""
+    """The question to the model about a packaged utterance; None if there is none."""
     chosen, person = job.transcribe.llm_text, utterance.person
     if chosen is None or utterance.heard is None or (person is not None and person.text):
         return None
@@ -36,7 +36,7 @@ def asked(job: Job, utterance: Utterance) -> Asked | None:
 
 
 def attach(job: Job, utterance: Utterance, lookup: Callable[[str], Row | None]) -> None:
-    """Set `written`, or `unwritten` where the model has still to be asked."""
+    """Set `written`, or `unwritten` if the model has not answered yet."""
     question = asked(job, utterance)
     if question is not None:
         utterance.written = lookup(question.recipe)
@@ -44,6 +44,7 @@ def attach(job: Job, utterance: Utterance, lookup: Callable[[str], Row | None]) 
 
 
 def became(utterance: Utterance) -> str | None:
-    """What became of the model's answer: `taken`, or why the text stayed; None: none was asked."""
+    """The fate of the model's answer: `taken`, or why the text stayed; None if the model was not
+    asked."""
     row = utterance.written
     return None if row is None else row["error_code"] or TAKEN

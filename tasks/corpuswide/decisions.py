@@ -49,7 +49,7 @@ FIXED = pa.schema(
         pa.field("heard", pa.bool_()),  # it has a transcript
         pa.field(SPARED, pa.bool_()),  # a person keeps it, whatever verdicts say
         pa.field("words", pa.int64()),  # of the reference
-        pa.field("word_errors", pa.int64()),  # of what was heard
+        pa.field("word_errors", pa.int64()),  # of the recogniser's text
     ]
 )
 
@@ -91,8 +91,8 @@ def rows(job: Job, utterances: Iterable[Utterance]) -> list[Row]:
 
 
 def _state(job: Job, manifests: str | None = None) -> dict[str, str]:
-    """What the table is valid for: the manifests, and the settings that are not thresholds.
-    `manifests`: the hash of their names, where they have been listed."""
+    """The state for which the table is valid: the manifests, and the settings that are not
+    thresholds. `manifests`: the hash of their names, if they have been listed."""
     return {
         "manifests": manifests or Index(job.out).names_hash(),
         "settings": json.dumps(_measuring(job), sort_keys=True),
@@ -100,7 +100,7 @@ def _state(job: Job, manifests: str | None = None) -> dict[str, str]:
 
 
 def _measuring(job: Job) -> JsonObject:
-    """Settings that change what is measured: those of the stages without thresholds."""
+    """Settings that change measures: those of the stages without thresholds."""
     found: JsonObject = whole_job.recipes_of(job)
     for stage in ("filter", "resample", "transcribe"):
         model = getattr(job, stage)
@@ -117,7 +117,7 @@ def _measuring(job: Job) -> JsonObject:
         found["text"] += [transcribe.hear, whole_job.settings_of_plugin("enhance", job.enhance)]
     if transcribe.backends:
         found["text"] += [transcribe.asr, transcribe.model_dump(mode="json")["when"]]
-    # Settings that change what a verdict on text measures.
+    # Settings that change a verdict's measures on text.
     texts = {p.use: plugins.resolve("text", p)[1].recipe() for p in job.transcribe.verdicts}
     found["texts"] = {use: recipe for use, recipe in texts.items() if recipe}
     found["reviews"] = applied.identity(job)
@@ -139,8 +139,8 @@ def unseal(out: Path) -> None:
 
 
 def seal(job: Job, names: Iterable[str], manifests: str | None = None) -> None:
-    """The parts of these names are the table, for the manifests that are there now; the caller
-    holds OUT's lock. `manifests`: the hash of their names, where they have been listed."""
+    """Declare the parts of these names the table for the current manifests; the caller holds OUT's
+    lock. `manifests`: the hash of their names, if they have been listed."""
     told = {**_state(job, manifests), "parts": sorted(names)}
     storage.write_atomic(_seal(job.out), json.dumps(told).encode())
 
@@ -194,20 +194,17 @@ def columns_asked(job: Job) -> set[str]:
 
 
 def rules_asked(job: Job) -> tuple[Rule, ...]:
-    return (
-        *measured_rules(job),
-        *rules_of("text", job.transcribe.verdicts),
-    )
+    return (*measured_rules(job), *rules_of("text", job.transcribe.verdicts))
 
 
 def measured_rules(job: Job) -> tuple[Rule, ...]:
-    """Those on what is measured of a clip, before it is heard."""
+    """The rules on measures taken before transcription."""
     return (*rules_of("filters", job.filter.filters), *enhanced.rules(job))
 
 
 def passes(table: pa.Table, asked: Iterable[Rule]) -> pa.ChunkedArray:
-    """Rows that no rule rejects, or that a person keeps, where the table has SPARED:
-    `rules.judge` over columns; Boolean [rows]."""
+    """Rows that no rule rejects, or that a person keeps, if the table has SPARED: `rules.judge`
+    over columns; Boolean [rows]."""
     kept = pa.array([True] * table.num_rows)
     for rule in asked:
         column = table[rule.column]

@@ -1,4 +1,4 @@
-"""All utterances that were heard, a table at a time, and what corpus-wide plug-ins say of them."""
+"""All transcribed utterances, a table at a time, and the corpus-wide plug-ins' verdicts on them."""
 
 from __future__ import annotations
 
@@ -120,12 +120,10 @@ def rejected(
 
 
 def judge(
-    job: Job,
-    parts: Parts,
-    published: Callable[[pa.ChunkedArray], Flags],
-    frozen: JsonObject,
+    job: Job, parts: Parts, published: Callable[[pa.ChunkedArray], Flags], frozen: JsonObject
 ) -> tuple[pa.Table, JsonObject]:
-    """Rejections (REJECTED) of rows of `parts`, and what each plug-in freezes, by `shelf.name`."""
+    """Rejections (REJECTED) of rows of `parts`, and the frozen state of each plug-in, by
+    `shelf.name`."""
     spared = [key for key, decision in applied.of(job).items() if decision.keeps]
     rows = Heard(parts, published, spared)
     found = [REJECTED.empty_table()]

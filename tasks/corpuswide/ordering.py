@@ -1,14 +1,14 @@
-"""The order of more texts than memory holds.
+"""Sorts more texts than fit in memory.
 
-Texts are cut into eight bytes each, which lie in a temporary file for each place, and are sorted
-as numbers, the last place first: a radix sort. In memory are 40 bytes a text while it sorts.
+Texts are cut into words of eight bytes, one temporary file per position, and sorted by them as
+numbers, last position first: a radix sort. Sorting takes 40 bytes of memory a text.
 """
 
 from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
-from typing import IO, Self
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +25,6 @@ class Order(ExitStack):
         super().__init__()
         self._files: list[IO[bytes]] = []
         self._count = 0
-
-    def __enter__(self) -> Self:
-        return self
 
     def __len__(self) -> int:
         return self._count

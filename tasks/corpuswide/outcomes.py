@@ -1,7 +1,7 @@
-"""Corpus-wide verdicts entered into tables that were made before them.
+"""Enters corpus-wide verdicts into tables that were made before them.
 
-Deciding a shard again costs as much as deciding it the first time, and weights touch every shard.
-Where the spans of a recording do not overlap, a verdict on one changes only its own row.
+Deciding a shard again costs as much as the first time, and weights affect every shard. If a
+recording's spans do not overlap, a verdict on one changes only its own row.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def of_rejected(ids: pa.Array | pa.ChunkedArray, rejected: pa.Table) -> pa.Table
 
 
 def entered(table: pa.Table, key: str, verdicts: pa.Table) -> pa.Table:
-    """The same from verdicts in columns."""
+    """`enter` for verdicts in columns."""
     if not verdicts.num_rows or not table.num_rows:
         return table
     at = pc.index_in(table[key], verdicts["id"])

@@ -1,7 +1,7 @@
-"""Voices: each person whom a diarizer tells apart in a recording, with an embedding.
+"""Voices: each person that a diarizer distinguishes in a recording, with an embedding.
 
-The embedding is the mean of those of the person's turns, weighted by how long they last. Recordings
-of which the source names a speaker, of the whole or of a segment, have none: its names stand.
+The embedding is the mean of those of the person's turns, weighted by how long they last. A
+recording whose source names any speaker has none: the source's names stand.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VOICES = pa.schema(
 
 
 def rows(view: ShardView) -> list[Row]:
-    """The voices of a shard's recordings, whatever became of their utterances."""
+    """The voices of a shard's recordings, whatever the outcome of their utterances."""
     found = []
     for recording in view.recordings:
         turns = None if recording["error_code"] else view.turned(recording)[1]

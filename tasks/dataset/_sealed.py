@@ -72,7 +72,7 @@ class Sealed:
                 ) from None
         try:
             self._check(version, {**files, SEAL: {"bytes": len(seal)}}, new=())
-        except RunError:  # a run that holds OUT by now has begun the same number
+        except RunError:  # the run that holds OUT now has begun the same number
             with suppress(FileNotFoundError):
                 if self.store.read(version / SEAL) == seal:  # else that run has published it
                     self.store.remove(version / SEAL)
@@ -81,7 +81,7 @@ class Sealed:
     def _check(
         self, version: Path, files: Mapping[str, PublishedEntry], new: Iterable[str]
     ) -> None:
-        """RunError where the store does not hold exactly `files`; `new` ones are read back."""
+        """RunError if the store does not hold exactly `files`; `new` ones are read back."""
         there = {
             file.path.relative_to(version).as_posix(): file.size
             for file in self.store.files(version)

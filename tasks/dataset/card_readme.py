@@ -148,7 +148,7 @@ def _making(facts: JsonObject) -> Iterator[str]:
 
 
 def _enhanced(stages: JsonObject) -> str:
-    """The step enhance, where there was one."""
+    """The step enhance, if there was one."""
     enhance = stages.get("enhance")
     return (
         f"Enhanced: `{cell(enhance['use'])}`; {stages['package']['audio']} audio is packaged. "

@@ -49,11 +49,11 @@ def formats_of(described: JsonObject) -> dict[str, Plugin]:
     return {entry["use"]: Plugin.model_validate(entry) for entry in entries}
 
 
+_version = cache(version)  # it parses all that the package says of itself
+
+
 def libraries() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}}
-
-
-_version = cache(version)  # it parses all that the package says of itself
 
 
 def write(
@@ -109,7 +109,7 @@ def describe(job: Job, gathered: JsonObject, staging: Path) -> JsonObject:
 
 
 def _models(job: Job) -> JsonObject:
-    """Known models, beside the recognisers', that touched the version; nothing where none did."""
+    """Known models, beside the recognisers', that touched the version; nothing if none did."""
     chosen = [("diarizers", job.speakers), *(("filters", each) for each in job.filter.filters)]
     if recipe.enhancing(job):
         chosen += [("filters", enhanced.scorer(job)), ("enhance", job.enhance)]
@@ -130,6 +130,6 @@ def sealed(data: JsonObject) -> bytes:
 
 
 def intact(text: bytes, seal: str) -> bool:
-    """Whether the text of a dataset.json is what was sealed."""
+    """Whether the text of a dataset.json is as it was sealed."""
     bare = text.replace(seal.encode(), NO_SEAL.encode(), 1)
     return hashlib.sha256(bare).hexdigest() == seal

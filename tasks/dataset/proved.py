@@ -1,7 +1,7 @@
-"""Tables of a published version, read only where they are what was published.
+"""Tables of a published version, read only if their files are intact.
 
-Parquet has no checksum here, so damage may be read as other values: what the next version goes on
-from is compared with the hashes of dataset.json first.
+Parquet has no checksum here, so damage may be read as other values: files that the next version
+builds on are first compared with the hashes in dataset.json.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ PIECE = 1 << 20  # bytes
 
 
 class Proved:
-    """Opens files of a version for `tables`; RunError for one that is not what was published."""
+    """Opens files of a version for `tables`; RunError for one that differs from what was
+    published."""
 
     def __init__(self, version: Path) -> None:
         self.version = version
@@ -38,7 +39,7 @@ class Proved:
             yield file
 
     def is_whole(self, path: Path) -> bool:
-        """Whether a file is what was published."""
+        """Whether a file is as it was published."""
         with tables.arrow(path) as file:
             return self._is_whole(path, file)
 
@@ -58,7 +59,7 @@ class Proved:
 
 
 def differs(version: Path, name: str) -> str:
-    """What a run says where a file of a version is not what was published."""
+    """The error for a file of a version that differs from what was published."""
     return (
         f"{name} of {version.name} is not the file that was published (size or hash differs), so "
         f"no version can follow on it: put back a copy of it, or remove {version}, then the next "

@@ -40,14 +40,14 @@ class Publication(Protocol):
     def publish(
         self, version: Path, staging: Path, finished: Path, staged: Collection[str]
     ) -> None:
-        """Let the version appear, durable and complete, or not at all.
+        """Make the version appear, durable and complete, or not at all.
 
         `finished` is what `finishing` gave; `staged` names what was in `staging` before. RunError
-        where another run published the same version, or wrote into it.
+        if another run published the same version, or wrote into it.
         """
 
     def latest(self, home: Path) -> Path | None:
-        """The version that `home/latest` names; None where there is none."""
+        """The version that `home/latest` names; None if there is none."""
 
     def point(self, home: Path, version: Path) -> None:
         """Let `home/latest` name a version."""
@@ -56,10 +56,10 @@ class Publication(Protocol):
         """The version itself where `latest` was named."""
 
     def clean(self, home: Path) -> None:
-        """Remove what a dead run left of a version that it had not published."""
+        """Remove a dead run's leftovers of a version that it did not publish."""
 
     def leftovers(self, home: Path) -> Iterator[Path]:
-        """What `clean` removes, and what a dead `withdraw` left."""
+        """The files that `clean` removes, and leftovers of a dead `withdraw`."""
 
     def withdraw(self, folders: Iterable[Path]) -> None:
         """Remove folders, each at once: a kill leaves it published, or a leftover."""

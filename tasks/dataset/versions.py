@@ -89,7 +89,7 @@ def named(place: Path) -> Path:
 
 
 def stage(out: Path, number: int) -> Path:
-    """The staging folder of a version; what a dead run left in it is gone."""
+    """The staging folder of a version, without a dead run's leftovers."""
     return publication.of(out).staging(numbered(out, number))
 
 
@@ -101,7 +101,7 @@ def finishing(
 
 
 def publish(out: Path, staging: Path, number: int, finished: Path, staged: Collection[str]) -> Path:
-    """Publish what is staged, then move `latest`; see `Publication.publish`."""
+    """Publish the staged version, then move `latest`; see `Publication.publish`."""
     version = numbered(out, number)
     publication.of(out).publish(version, staging, finished, staged)
     point_latest(out)
@@ -115,13 +115,13 @@ def point_latest(out: Path) -> None:
 
 
 def clean(out: Path) -> None:
-    """Remove what a dead run left of a version; only while holding OUT's lock."""
+    """Remove a dead run's leftovers of a version; only while holding OUT's lock."""
     publication.of(out).clean(home(out))
 
 
 def link(old: Path, new: Path, sha256: str, size: int, guard: str = "") -> bool:
-    """Make `new` the file `old` of a published version; False when that file has changed. It is
-    not read where it has the `guard` that it was published with."""
+    """Make `new` the file `old` of a published version; False when that file has changed. It is not
+    read if it has the `guard` it was published with."""
     return storage.of(old).link(old, new, sha256, size, guard)
 
 

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 
 class CuttingSettings(StageSettings):
     """They change cuts, never turns."""
 
-    min_turn_seconds: float = Field(
+    min_turn_seconds: float = Threshold(
         0.5,
+        "Shortest stretch of one speaker that is cut into clips, s; shorter ones are unsegmented.",
         ge=0,
         le=60,
-        json_schema_extra=THRESHOLD,
-        description="Shortest stretch of one speaker that is cut into clips, s; shorter ones are "
-        "unsegmented.",
     )
-    mixed: bool = Field(
-        False,
-        json_schema_extra=THRESHOLD,
-        description="Cut without regard to turns: clips may hold several voices.",
-    )
+    mixed: bool = Threshold(False, "Cut without regard to turns: clips may hold several voices.")

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tasks.speech import embedding
 from tasks.speech.fbank import BINS, fbank
 from tasks.speech.fbank import HOP as MEL_HOP
+from tasks.speech.onnx_session import session
 from tasks.weights import finding, registry
 
 if TYPE_CHECKING:
@@ -38,11 +39,11 @@ BATCH = 4  # windows in a run; fixed, so that results do not depend on the block
 SETS = np.array(
     [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1]], np.bool_
 )
-SILENT, BOTH = 0.7, 0.4  # least probabilities that nobody speaks, and that two do
+SILENT, BOTH = 0.7, 0.4  # least probabilities of silence, and of two voices
 LEAST_S = 0.8  # of a voice alone, for an embedding
 WEAK_S = 0.25  # of a voice at all, for one that is not sure
 MOST_S = 3.0  # of it are embedded
-PIECE_S = 0.5  # shorter runs are left out where there are longer ones
+PIECE_S = 0.5  # shorter runs are left out if there are longer ones
 SHA256 = registry.SEGMENTATION.files[0].sha256
 
 
@@ -88,7 +89,7 @@ def check(asked_by: str, folder: str | None) -> None:
 @lru_cache(maxsize=2)
 def _session(folder: str | None) -> onnxruntime.InferenceSession:
     path = finding.located(registry.SEGMENTATION, "segmentation of speakers", folder)
-    return embedding.session(str(path))
+    return session(str(path))
 
 
 def samples_of(hop_seconds: float) -> int:
@@ -136,7 +137,7 @@ class Windows:
         for i in range(count):
             end = len(samples) - i * hop if last and i == count - 1 else WINDOW
             activity = active[i].copy()
-            activity[frame_of(end / RATE) :] = False  # nobody speaks in the filling
+            activity[frame_of(end / RATE) :] = False  # no speech in the padding
             heard = features[i * hop // MEL_HOP :][:MELS]
             voices = self._voices(heard, activity, self._next == 0, last and i == count - 1)
             packed = np.packbits(activity).tobytes()

@@ -1,7 +1,7 @@
 """The source's own speakers: each line of its RTTM files, or segment that names one, is a turn.
 
 Names that only number the speakers of a recording, as diarizers write them (`SPEAKER_00`, `spk1`),
-are no names: two recordings' `SPEAKER_00` are two people.
+are not names: two recordings' `SPEAKER_00` are two people.
 """
 
 from __future__ import annotations

@@ -25,16 +25,16 @@ from tasks.diarizers._linking import Linker, assigned
 from tasks.diarizers._tracks import Stretch, frame_of_window, stretches
 from tasks.diarizers._windows import FRAMES, Window, Windows
 from tasks.recording import Segment
-from tasks.settings import THRESHOLD, TRANSIENT
+from tasks.settings import Threshold, Transient
 from tasks.speech import embedding
 from tasks.speech.embedding import unit
 from tasks.speech.stream16k import At16k
-from tasks.weights import registry
+from tasks.weights import entries, registry
 
 VERSION = 5
 ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
 ASKED_BY = "speakers.use=segments"
-LEAST_SPEAKER_S = 1.5  # of speech that makes a speaker, where there are others
+LEAST_SPEAKER_S = 1.5  # of speech that makes a speaker, if there are others
 # As near to a voice of more speech, it is heard wrong: the likelier, the less there is of it.
 ALIKE, ALIKE_PER_S = 0.3, 0.06  # cosine; and what each second adds to it
 MOVE = 0.05  # cosine by which another speaker has to be nearer
@@ -57,33 +57,26 @@ class Settings(CuttingSettings):
         description="Largest mean cosine distance of two groups of voices that become one speaker; "
         "more finds fewer speakers.",
     )
-    edge_seconds: float = Field(
+    edge_seconds: float = Threshold(
         0.15,
+        "Left out at each side of a stretch where another speaker is next, s: the "
+        "edges of turns are no better than that.",
         ge=0,
         le=1,
-        json_schema_extra=THRESHOLD,
-        description="Left out at each side of a stretch where another speaker is next, s: the "
-        "edges of turns are no better than that.",
     )
-    across_recordings: bool = Field(
-        True,
-        json_schema_extra=THRESHOLD,
-        description="One speaker over all recordings: voices are linked when a version is "
-        "packaged.",
+    across_recordings: bool = Threshold(
+        True, "One speaker over all recordings: voices are linked when a version is packaged."
     )
-    threshold: float = Field(
+    threshold: float = Threshold(
         0.55,
+        "Least mean cosine of the voices of one speaker in several recordings; more "
+        "finds more speakers.",
         gt=0,
         lt=1,
-        json_schema_extra=THRESHOLD,
-        description="Least mean cosine of the voices of one speaker in several recordings; more "
-        "finds more speakers.",
     )
-    path: str | None = Field(
+    path: str | None = Transient(
         None,
-        json_schema_extra=TRANSIENT,
-        description="Folder with the two models; default: where `uttermill models fetch speakers` "
-        "put them.",
+        "Folder with the two models; default: where `uttermill models fetch speakers` put them.",
     )
 
 
@@ -92,12 +85,12 @@ def identity(settings: Settings) -> str:
     return f"{_windows.SHA256[:16]}-{embedding.SHA256[:16]}"
 
 
-def known_models(settings: Settings) -> tuple[registry.Model, ...]:
+def known_models(settings: Settings) -> tuple[entries.Model, ...]:
     return registry.SEGMENTATION, registry.CAMPPLUS
 
 
 def check_weights(settings: Settings) -> None:
-    """ConfigError where a model is missing or another one."""
+    """ConfigError if a model is missing or another one."""
     _windows.check(ASKED_BY, settings.path)
     embedding.check(ASKED_BY, settings.path)
 
@@ -126,10 +119,7 @@ class Segments:
         return self._turns(found, owners, means)
 
     def _turns(
-        self,
-        found: list[Stretch],
-        owners: dict[int, dict[int, int]],
-        means: NDArray[np.float64],
+        self, found: list[Stretch], owners: dict[int, dict[int, int]], means: NDArray[np.float64]
     ) -> tuple[Turn, ...]:
         heard = _Heard(self._windows, owners, self._hop)
         numbers: dict[int, int] = {}
@@ -178,7 +168,7 @@ def _speakers(windows: Sequence[Window], cut: float) -> NDArray[np.float64]:
 
 
 def _owners(window: Window, means: NDArray[np.float64]) -> dict[int, int]:
-    """The speaker of each local speaker of a window; where there are too few speakers, the
+    """The speaker of each local speaker of a window; if there are too few speakers, the
     nearest."""
     voices = [(voice.local, voice.vector) for voice in window.voices]
     found = assigned(voices, means)
@@ -199,7 +189,7 @@ class _Heard:
         self._owners, self._hop = owners, hop
 
     def of(self, stretch: Stretch) -> NDArray[np.float32] | None:
-        """Float32 [192] of length 1; None where no voice of it is sure."""
+        """Float32 [192] of length 1; None if no voice of it is sure."""
         total = np.zeros(embedding.SIZE)
         step = self._hop / _windows.RATE / _windows.STEP_S  # frames, not a whole number
         before = max(int((stretch.first - FRAMES) / step), 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 
 class EnhancerSettings(StageSettings):
@@ -15,14 +15,11 @@ class EnhancerSettings(StageSettings):
         description="Most that is taken away, dB: the original stays in the result so far below. "
         "null: no limit.",
     )
-    keep_if_better: bool = Field(
-        True,
-        json_schema_extra=THRESHOLD,
-        description="Take the enhanced clip only where its DNSMOS OVRL is above the original's.",
+    keep_if_better: bool = Threshold(
+        True, "Take the enhanced clip only where its DNSMOS OVRL is above the original's."
     )
-    min_ovrl: float | None = Field(
+    min_ovrl: float | None = Threshold(
         None,
-        json_schema_extra=THRESHOLD,
-        description="Smallest DNSMOS OVRL kept, MOS, of the enhanced clip; with keep_if_better, of "
+        "Smallest DNSMOS OVRL kept, MOS, of the enhanced clip; with keep_if_better, of "
         "the better one.",
     )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from tasks.enhance import Enhancer, _deepfilter
 from tasks.enhance._settings import EnhancerSettings
-from tasks.settings import TRANSIENT
-from tasks.weights import finding, registry
+from tasks.settings import Transient
+from tasks.weights import entries, finding, registry
 
 VERSION = 1
 RATE = 48_000
@@ -16,10 +14,8 @@ ASKED_BY = "enhance.use=deepfilter"
 
 
 class Settings(EnhancerSettings):
-    path: str | None = Field(
-        None,
-        json_schema_extra=TRANSIENT,
-        description="Folder with DeepFilterNet3_onnx.tar.gz; default: the installed wheel.",
+    path: str | None = Transient(
+        None, "Folder with DeepFilterNet3_onnx.tar.gz; default: the installed wheel."
     )
 
 
@@ -28,12 +24,12 @@ def identity(settings: Settings) -> str:
     return registry.DEEPFILTER.files[0].sha256
 
 
-def known_models(settings: Settings) -> tuple[registry.Model, ...]:
+def known_models(settings: Settings) -> tuple[entries.Model, ...]:
     return (registry.DEEPFILTER,)
 
 
 def check_weights(settings: Settings) -> None:
-    """ConfigError where the model is missing or another one."""
+    """ConfigError if the model is missing or another one."""
     finding.located(registry.DEEPFILTER, ASKED_BY, settings.path)
 
 

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
-from pydantic import Field
 
 from tasks.enhance import Enhancer, _onnx
 from tasks.enhance._settings import EnhancerSettings
-from tasks.settings import TRANSIENT
-from tasks.weights import finding, registry
+from tasks.settings import Transient
+from tasks.weights import entries, finding, registry
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -37,10 +36,8 @@ CHUNK = 64  # frames of a run; fixed, so that results do not depend on the block
 
 
 class Settings(EnhancerSettings):
-    path: str | None = Field(
-        None,
-        json_schema_extra=TRANSIENT,
-        description="Folder with gtcrn.onnx; default: where `uttermill models fetch gtcrn` put it.",
+    path: str | None = Transient(
+        None, "Folder with gtcrn.onnx; default: where `uttermill models fetch gtcrn` put it."
     )
 
 
@@ -49,12 +46,12 @@ def identity(settings: Settings) -> str:
     return registry.GTCRN.files[0].sha256
 
 
-def known_models(settings: Settings) -> tuple[registry.Model, ...]:
+def known_models(settings: Settings) -> tuple[entries.Model, ...]:
     return (registry.GTCRN,)
 
 
 def check_weights(settings: Settings) -> None:
-    """ConfigError where the model is missing or another one."""
+    """ConfigError if the model is missing or another one."""
     finding.located(registry.GTCRN, ASKED_BY, settings.path)
 
 

@@ -21,8 +21,8 @@ from pydantic import Field
 from tasks.enhance import Enhancer, _onnx
 from tasks.enhance._settings import EnhancerSettings
 from tasks.errors import ConfigError
-from tasks.settings import THRESHOLD, TRANSIENT
-from tasks.weights import finding, registry
+from tasks.settings import Threshold, Transient
+from tasks.weights import entries, finding
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -36,14 +36,10 @@ Floats = NDArray[np.float32]
 
 
 class Settings(EnhancerSettings):
-    path: str = Field(
-        "",
-        json_schema_extra=TRANSIENT,
-        description="The graph, or a folder that holds one: UVR-MDX-NET-Inst_HQ_3.onnx for Emilia.",
+    path: str = Transient(
+        "", "The graph, or a folder that holds one: UVR-MDX-NET-Inst_HQ_3.onnx for Emilia."
     )
-    licence: str = Field(
-        "unknown", json_schema_extra=THRESHOLD, description="Of the weights, for the data card."
-    )
+    licence: str = Threshold("unknown", "Of the weights, for the data card.")
     n_fft: int = Field(6144, ge=64, multiple_of=2, description="Samples of a frame.")
     hop: int = Field(1024, ge=16, description="Samples from a frame to the next.")
     gives: Literal["music", "voice"] = Field(
@@ -58,23 +54,23 @@ class Settings(EnhancerSettings):
 
 
 def identity(settings: Settings) -> str | None:
-    """The hash of the graph; None where there is none, which `check_weights` refuses."""
+    """The hash of the graph; None if there is none, which `check_weights` refuses."""
     try:
         return finding.sha256(_graph(settings))
     except ConfigError:
         return None
 
 
-def known_models(settings: Settings) -> tuple[registry.Model, ...]:
+def known_models(settings: Settings) -> tuple[entries.Model, ...]:
     path = _graph(settings)
-    file = registry.File(path.name, finding.sha256(path), path.stat().st_size)
+    file = entries.File(path.name, finding.sha256(path), path.stat().st_size)
     about, source = "separation of voice and music", "a folder of the user's"
     told = about, source, settings.licence, (ASKED_BY,), (file,), ""
-    return (registry.Model(path.stem, *told),)
+    return (entries.Model(path.stem, *told),)
 
 
 def check_weights(settings: Settings) -> None:
-    """ConfigError where there is no graph, or one with another input."""
+    """ConfigError if there is no graph, or one with another input."""
     _dims(settings)
 
 
@@ -94,7 +90,7 @@ def _session(path: Path) -> onnxruntime.InferenceSession:
     try:
         return _onnx.session(path.read_bytes())
     except Exception as error:  # its errors have no base class of their own
-        raise ConfigError(f"{ASKED_BY}: {path} is no ONNX graph: {error}") from error
+        raise ConfigError(f"{ASKED_BY}: {path} is not an ONNX graph: {error}") from error
 
 
 def _dims(settings: Settings) -> tuple[int, int]:
@@ -104,7 +100,7 @@ def _dims(settings: Settings) -> tuple[int, int]:
     shape = given.shape
     if more or len(shape) != 4 or shape[1] != 4 or not all(isinstance(n, int) for n in shape[2:]):
         raise ConfigError(
-            f"{ASKED_BY}: {path.name} is no UVR-MDX graph: its input is {shape}, not "
+            f"{ASKED_BY}: {path.name} is not a UVR-MDX graph: its input is {shape}, not "
             "[1, 4, dim_f, dim_t]"
         )
     dim_f, dim_t = shape[2:]

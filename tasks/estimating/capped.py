@@ -42,7 +42,7 @@ class Clips:
         self._spoken: list[Row] = []
 
     def shard(self, view: ShardView) -> None:
-        """Take the voices of a shard's recordings, where they are linked over all recordings."""
+        """Add the voices of a shard's recordings, if they are linked over all recordings."""
         if recipe.across_recordings(self._job) is not None:
             self._spoken += voices.rows(view)
 

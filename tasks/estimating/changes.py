@@ -32,8 +32,8 @@ def between(before: Job, after: Job) -> list[Change]:
 
 
 def of_models(described: JsonObject, job: Job) -> list[Change]:
-    """What is another now than when the newest version was made, under equal settings: the weights
-    of the recogniser, the model or the code of a plug-in. `described`: the version's dataset.json.
+    """What has changed since the newest version was made, under equal settings: the weights of the
+    recogniser, the model or the code of a plug-in. `described`: the version's dataset.json.
     """
     then, now = described["recipes"], whole_job.recipes_of(job)
     before, after = described["settings"], whole_job.settings_of(job)
@@ -67,7 +67,7 @@ def measuring(changes: Iterable[Change]) -> list[Change]:
 
 
 def _is_threshold(change: Change) -> bool:
-    """Whether a changed setting of a filter only judges what is measured."""
+    """Whether a changed setting of a filter only judges measures."""
     parts = change.setting.split(".")
     if parts[:2] != ["filter", "filters"] or len(parts) < 4:
         return change.after is None  # a filter that is gone measures nothing

@@ -1,8 +1,8 @@
-"""What recordings will give that are not cut yet: utterances, and how many of them are kept.
+"""Predicts what uncut recordings will give: utterances, and how many of them are kept.
 
-One utterance where the segmenter takes a recording whole, its list's segments where it has some,
-else as many a second as the corpus gave so far. They pass the filters, and the verdicts on text, as
-often as the known ones do.
+A recording gives one utterance if the segmenter takes it whole, else the segments of its list, if
+any, else as many per second as the corpus gave so far. They pass the filters, and the verdicts on
+text, as often as the known ones do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ USUAL = 10.0  # s of an utterance, where nothing is known yet
 
 
 class Expected:
-    """Collects recordings that are not cut, and what the known ones teach."""
+    """Collects uncut recordings, and statistics of the known ones."""
 
     def __init__(self, job: Job) -> None:
         self.use = job.filter.segmenter.use
@@ -70,7 +70,7 @@ class Expected:
             yield because, again, round(share * count), share * seconds
 
     def packaged(self, coming: Mapping[str, float]) -> tuple[int, float]:
-        """Clips, and their seconds, of those that are not heard yet. `coming`: known utterances."""
+        """Clips among those not transcribed yet, and their seconds. `coming`: known utterances."""
         share = self._good / self._heard if self._heard else 1.0
         later = [*self.kept()]
         count = len(coming) + sum(items for *_, items, _ in later)
@@ -80,10 +80,9 @@ class Expected:
 
 
 def lengths(rows: Sequence[Row]) -> dict[str, float]:
-    """Seconds of new recordings; those that are known to be unreadable are left out.
-
-    Headers of the first HEADERS are read, in a process of its own; the others get the bytes a
-    second of their extension.
+    """Seconds of new recordings, without those known to be unreadable. The headers of the first
+    HEADERS are read in a separate process; the others are estimated from the bytes per second of
+    their extension.
     """
     seconds: dict[str, float] = {}
     rates: dict[str, tuple[int, float]] = {}  # bytes, seconds by extension

@@ -1,8 +1,8 @@
 """A run's forecast from its sample: hours kept, work, wall time, disk, each with its interval.
 
 A sample does not show the hours that duplicates, corpus-wide outliers or splits take: kept hours
-are those before them. Disk is what a run adds to OUT (resampled audio, manifests, a dataset
-version), not what it needs elsewhere while it runs. Wall time follows the sample's speed on as many
+are those before them. Disk is the space that a run adds to OUT (resampled audio, manifests, a
+dataset version), not its temporary needs elsewhere. Wall time follows the sample's speed on as many
 workers, including their start and the loading of models; `LEFT_OUT` names what it excludes.
 """
 
@@ -72,7 +72,7 @@ def costs(dones: Sequence[Done]) -> Costs:
 class Forecast:
     """Totals over all recordings: known values of some, and ratios of the sample for the rest.
 
-    `held`: all recordings by stratum; `drawn`: the sampled ones; `seen`: what is known of
+    `held`: all recordings by stratum; `drawn`: the sampled ones; `seen`: known results of
     recordings, sampled or not.
     """
 

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
-PATIENCE = 10.0  # s for all headers; what is not read by then is estimated from its size
+PATIENCE = 10.0  # s for all headers; the rest is estimated from file sizes
 
 _START = """
 import json, sys
@@ -44,7 +44,7 @@ def read(locators: Sequence[str], patience: float = PATIENCE) -> list[Length]:
         finally:
             limit.cancel()
             child.kill()
-    whole = said[: said.rfind("\n") + 1]  # a line that was being written when it died is no answer
+    whole = said[: said.rfind("\n") + 1]  # the line that it died on is not an answer
     return [json.loads(line) for line in whole.splitlines()]
 
 

@@ -1,7 +1,6 @@
 """What a run would compute and reuse, stage by stage, from manifests and headers; computes nothing.
-
-Recordings that are cut already are counted exactly. What the others will give is predicted, see
-`expected.py`; a setting is named as the cause of work where its change made that work missing.
+Recordings that are already cut are counted exactly, the others predicted (`expected.py`). A setting
+is named as the cause of work if its change made that work necessary.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class Plan:
 
     @property
     def again(self) -> float:
-        """Seconds of audio that are computed anew, in the stage that has most of it."""
+        """Seconds of audio that are recomputed, in the stage with most of it."""
         return max(amount.again for amount in self.stages.values())
 
 
@@ -120,7 +119,7 @@ def plan(job: Job, before: Job | None) -> Plan:
 
 
 class _Walk:
-    """The shards that were looked at so far: their work, and what they say about the rest."""
+    """The shards examined so far: their work, and what they imply for the rest."""
 
     def __init__(self, job: Job, before: Job | None, causes: Causes) -> None:
         self.job, self.before, self.causes = job, before, causes
@@ -205,7 +204,7 @@ class _Walk:
             self._clips.add(utterance)
 
     def leave_out_over_hours(self) -> None:
-        """What their speakers have more than the most hours is not packaged."""
+        """Do not count clips beyond the cap on hours per speaker as packaged."""
         if self.job.package.max_hours_per_speaker is not None:
             for clip in self._clips.within().over:
                 self.stay.pop(clip["id"], None)
@@ -219,7 +218,7 @@ class _Walk:
         return recipe.of_audio(self.before.resample, *old) in view.audio
 
     def add_expected(self) -> None:
-        """Count what recordings will give that are not cut yet."""
+        """Add the prediction for recordings that are not cut yet."""
         for causes, again, items, seconds in self.expected.kept():
             clips = items * (1 + recipe.enhancing(self.job))
             self.stages["resample"].add(clips, seconds, causes, again)

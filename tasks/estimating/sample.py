@@ -17,7 +17,7 @@ from tasks.checkpoints.manifest import Row
 from tasks.listing.balance import seconds_of
 
 LENGTHS = (5.0, 30.0, 600.0)  # s: bounds of the length classes
-EACH = 2  # recordings of every stratum, at least, if it has so many
+EACH = 2  # at least so many recordings of every stratum that has them
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ def strata(members: Iterable[Member], wanted: int) -> dict[Key, list[Member]]:
 
 
 def draw(members: Iterable[Member], wanted: int, seed: int) -> dict[Key, list[Member]]:
-    """The sample by stratum: in proportion to the audio by header, EACH at least; `wanted` in all,
-    or more where the strata need it."""
+    """The sample by stratum: in proportion to the audio by header, at least EACH; `wanted` in
+    total, or more if the strata need it."""
     held = strata(members, wanted)
     counts = allocate(
         [len(some) for some in held.values()],

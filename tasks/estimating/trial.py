@@ -1,4 +1,4 @@
-"""What a sample shows: kept seconds and bytes of each recording, and the cost of packaging.
+"""The results of a sample: kept seconds and bytes of each recording, and the cost of packaging.
 
 Nothing is published: the stage's own functions write and check the output shards, in a folder that
 is then removed.
@@ -114,7 +114,8 @@ def _count_loss(seen: SampleResult, reason: str, seconds: float) -> None:
 
 
 def results_of(sampled: Iterable[SampleResult]) -> JsonObject:
-    """Results of the sample itself: rejections by reason, and word errors of what is kept."""
+    """Results of the sample itself: rejections by reason, and word errors of the kept
+    utterances."""
     lost: dict[str, JsonObject] = {}
     scored = words = errors = 0
     for seen in sampled:
@@ -155,9 +156,8 @@ def _parquet(table: pa.Table) -> int:
 
 
 def plan(job: Job, shards: Sequence[str], staging: Path) -> JsonObject:
-    """On a worker: lay out what the sample keeps, up to PACKAGED seconds of it, in the order of
-    the clips' hashes. `{"shards", "clips", "seconds", "tables"}`: numbers of output shards;
-    the last in bytes.
+    """On a worker: lay out up to PACKAGED seconds of the sample's kept clips, in the order of their
+    hashes. `{"shards", "clips", "seconds", "tables"}`: numbers of output shards; the last in bytes.
 
     Without splits and weights: they only move clips, and `known` applies the weights.
     """
@@ -171,7 +171,8 @@ def plan(job: Job, shards: Sequence[str], staging: Path) -> JsonObject:
     rows, seconds = rows.filter(few).combine_chunks(), seconds.filter(few)
     if not rows.num_rows:
         return {"shards": [], "clips": 0, "seconds": 0.0, "tables": 0}
-    groups = layout.lay_out(rows, job.package, 1, None, None)
+    clips = layout.clips_of(rows, job.package)
+    groups = layout.lay_out_clips(clips, job.package, 1)
     published = packaging_plan.write(job, staging, groups, rows)
     return {
         "shards": [*packaging_plan.numbered(staging)],
@@ -184,7 +185,7 @@ def plan(job: Job, shards: Sequence[str], staging: Path) -> JsonObject:
 def bytes_of(staging: Path) -> dict[str, int]:
     """Bytes of the output shards that were written, by format."""
     found: dict[str, int] = {}
-    for shard in packaging_plan.all_shards(staging):
+    for shard in packaging_plan.numbered(staging).values():
         size = sum(storage.of(staging).size(staging / path) for path in shard.files)
         found[shard.format] = found.get(shard.format, 0) + size
     return found

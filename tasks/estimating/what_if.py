@@ -1,4 +1,4 @@
-"""The numbers of `what-if`: what other settings would keep, from stored measures alone."""
+"""The numbers of `what-if`: items and hours under other settings, from stored measures alone."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tasks.stages.stage import view_of
 
 
 def with_same_texts(now: Job, then: Job) -> Job:
-    """`then` with what `now` converts and hears: where it would do that anew, the texts that are
-    there stand for those that would come."""
+    """`then` with the resampling and recogniser of `now`: if it would transcribe again, the
+    existing texts stand in for the new ones."""
     same = {"backend": now.transcribe.backend, "backends": now.transcribe.backends}
     same |= {"hear": now.transcribe.hear}
     transcribe = then.transcribe.model_copy(update=same)
@@ -50,12 +50,12 @@ def kept(now: Job, then: Job) -> tuple[JsonObject, JsonObject]:
 
 
 def _by_speaker(now: Job, then: Job) -> bool:
-    """Whether one of them goes by who speaks, or they differ in who is one speaker."""
+    """Whether one of them depends on speakers, or they differ in how speakers are linked."""
     capped = any(job.package.max_hours_per_speaker is not None for job in (now, then))
     return capped or recipe.across_recordings(now) != recipe.across_recordings(then)
 
 
-#: Of a text that nobody says: no limit lets it in.
+#: The reason of a text that was never said: no limit lets it in.
 NOT_IN_AUDIO = "not_in_audio"
 
 Sums = tuple[int, float, int, float]  # items and seconds kept; those of them not yet transcribed

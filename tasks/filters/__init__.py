@@ -1,4 +1,4 @@
 """Shelf of filters: they measure one utterance and set limits on what they measure.
 
-`tasks.plugins.contracts.filters` says what one has.
+Their contract is `tasks.plugins.contracts.filters`.
 """

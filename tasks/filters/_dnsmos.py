@@ -4,7 +4,7 @@ A window is 9.01 s long and starts one second after the window before it, so mos
 repeats. All windows start on the same grid of pooled frames, so that three of the four parts of the
 model (`_dnsmos_model.py`) run once over the clip, and only the last one for each window.
 
-What they give is the same in every window except at a window's ends, where the network sees zeros
+Their output is the same in every window except at a window's ends, where the network sees zeros
 instead of neighbours: two halves, two columns, then three on each side. These few are computed for
 each window, from its outermost frames and from what it shares.
 
@@ -103,7 +103,7 @@ class _Stream:
         return self._head(stack)[wanted]
 
     def _extend(self, frames: Floats, total: int) -> None:
-        """Compute what is not known yet of what the windows share: so many halves in all."""
+        """Extend the shared arrays to so many halves."""
         known = [self._halves]
         at = self._halves.shape[1]
         while at < total:
@@ -141,6 +141,6 @@ class _Stream:
 
 
 def _windows(shared: Floats, count: int, step: int) -> list[Floats]:
-    """The part of each window in what they share: views."""
+    """Each window's part of the shared arrays, as views."""
     length = shared.shape[1] - (count - 1) * step
     return [shared[:, i * step : i * step + length] for i in range(count)]

@@ -16,10 +16,8 @@ In `int8`, three layers of the first part, nine tenths of the work, are in integ
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from functools import lru_cache, partial
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -27,9 +25,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.errors import ConfigError, RunError
+from tasks.errors import RunError
 from tasks.filters import _onnx_cut
-from tasks.weights import onnx_writer, registry
+from tasks.weights import finding, onnx_writer, registry
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -39,7 +37,6 @@ Part = Callable[[Floats], Floats]
 Precision = Literal["float32", "int8"]
 
 SHA256 = registry.DNSMOS.files[0].sha256
-INSTALL = "pip install 'uttermill[dnsmos]' (speechmos 0.0.1.1)"
 
 #: Channels of `conv2d_1` that are left out. ONNX Runtime computes channels in blocks of 16.
 SILENT = (2, 4, 8, 21, 22, 29, 30, 31, 34, 40, 41, 44, 46, 53, 56, 62)
@@ -64,15 +61,7 @@ _FIRST = "mos_estimator_logpow/conv2d/Relu:0"
 
 def weights() -> Path:
     """The model's file, checked. ConfigError if it is missing or a different model."""
-    spec = find_spec("speechmos")
-    if spec is None or not spec.origin:
-        raise ConfigError(f"the filter dnsmos needs the package with its model: {INSTALL}")
-    path = Path(spec.origin).parent / "dnsmos_models" / "sig_bak_ovr.onnx"
-    if not path.is_file():
-        raise ConfigError(f"the filter dnsmos: {path} is missing; {INSTALL}")
-    if hashlib.sha256(path.read_bytes()).hexdigest() != SHA256:
-        raise ConfigError(f"the filter dnsmos: {path} is not the expected model; {INSTALL}")
-    return path
+    return finding.located(registry.DNSMOS, "the filter dnsmos")
 
 
 #: ONNX Runtime's names. It silently falls back to the CPU if it cannot use one.

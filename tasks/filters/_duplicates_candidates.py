@@ -23,15 +23,16 @@ from tasks.filters._duplicates_table import (
     Pairs,
     Reals,
     Thresholds,
-    first_of_runs,
     numbers,
 )
+from tasks.storage.sorted_keys import first_of_runs
 
 NEIGHBOURS = 12  # keys after each one, in either order, that it is paired with
 #: Frames compared and the highest bit error rate that passes; two unlike clips have 0.46.
 QUICK_CHECKS = ((6, 0.44), (24, 0.40))
 SEARCH_FRAMES = 64  # frames compared at each alignment if none is known
 PAIRS_AT_ONCE = 1 << 17
+IN_CACHE = 1 << 13  # pairs
 CODES_AT_ONCE = 1 << 20
 
 
@@ -53,11 +54,12 @@ class Numbered:
     def held(self, pairs: Pairs) -> tuple[Fingerprints, Ints, Pairs]:
         """The fingerprints of pairs from one pair of blocks, in order; the number of each; and the
         pairs by their places among these."""
-        clips = np.sort(np.concatenate([pairs.one, pairs.other]))
+        clips = np.sort(np.concatenate([pairs.one, pairs.other]).astype(np.int32))
         clips = clips[first_of_runs(clips)]
         self._at[clips] = np.arange(len(clips))
         one, other = (self._at[side].astype(np.int64) for side in (pairs.one, pairs.other))
-        return self.prints.held(self.row[clips]), clips, Pairs(one, other, pairs.offset)
+        numbers = clips.astype(np.int64)
+        return self.prints.held(self.row[clips]), numbers, Pairs(one, other, pairs.offset)
 
 
 def candidates(
@@ -72,7 +74,9 @@ def candidates(
     with Parts[np.uint64](np.uint64, blocks * blocks) as codes:
         for number in range(KEY_PARTS):
             found = _sharing(clips.prints, number, of_row, thresholds)
-            codes.add(clips.part_of(_decoded(found)), found)
+            for low in range(0, len(found), CODES_AT_ONCE):
+                some = found[low : low + CODES_AT_ONCE]
+                codes.add(clips.part_of(_decoded(some)), some)
         codes.finish()
         for number in range(blocks * blocks):
             for some in _portions(_unique(codes.read(number))):
@@ -104,10 +108,7 @@ def _sharing(prints: Prints, part: int, of_row: NDArray[np.int32], thresholds: T
     place = frame.astype(np.uint64)
     sorted_key = key.astype(np.uint64) << np.uint64(64 - SORTED_BITS)
     found = []
-    for rest in (
-        duration << np.uint64(16) | place,
-        place << np.uint64(20) | duration,
-    ):
+    for rest in (duration << np.uint64(16) | place, place << np.uint64(20) | duration):
         order = _sorted(sorted_key | rest, clip)
         found.append(_neighbours(key[order], clip[order], frame[order], seconds[order], thresholds))
     return _unique(np.concatenate(found))
@@ -131,7 +132,7 @@ def _neighbours(
     seconds: NDArray[np.float32],
     thresholds: Thresholds,
 ) -> Codes:
-    """Pair sorted keys with the next few; see `_encoded` for the result, each pair once."""
+    """Pair sorted keys with the next few; see `_encoded` for the result."""
     max_difference = thresholds.max_padding + 1e-3
     codes = [np.empty(0, np.uint64)]
     same = np.ones(len(key), bool)
@@ -143,7 +144,7 @@ def _neighbours(
         near = np.abs(offset) <= thresholds.max_offset
         left, offset = left[near], offset[near]
         codes.append(_encoded(clip[left], clip[left + step], offset))
-    return _unique(np.concatenate(codes))
+    return np.concatenate(codes)
 
 
 def _encoded(left: NDArray[np.uint32], right: NDArray[np.uint32], offset: Ints) -> Codes:
@@ -190,24 +191,34 @@ def _best_alignment(pairs: Pairs, error: Reals) -> Pairs:
 
 
 def quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Reals:
-    """Bit error rate at `frames` places spread over each pair; 1 if nothing sounds in both."""
+    """Bit error rate at `frames` places spread over each pair, up to 255; 1 if nothing sounds in
+    both."""
+    found = np.empty(len(pairs.one))
+    for low in range(0, len(found), IN_CACHE):
+        some = Pairs(*(column[low : low + IN_CACHE] for column in pairs))
+        found[low : low + IN_CACHE] = _quick_error(fingerprints, some, frames)
+    return found
+
+
+def _quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Reals:
+    """`quick_error` for so few pairs that the sums stay in the processor's cache."""
+    words, first = fingerprints.words, fingerprints.first
     start = np.maximum(pairs.offset, 0)
-    length = (
-        np.minimum(fingerprints.frames[pairs.one], fingerprints.frames[pairs.other] + pairs.offset)
-        - start
-    )
-    wrong, seen = np.zeros(len(start)), np.zeros(len(start))
+    one, other = fingerprints.frames[pairs.one], fingerprints.frames[pairs.other]
+    length = np.minimum(one, other + pairs.offset) - start
+    there = length > 0
+    begin = np.where(there, first[pairs.one] + start, 0)
+    second = np.where(there, first[pairs.other] + start - pairs.offset, 0)
+    last = np.maximum(length - 1, 0).astype(np.int32)
+    wrong, seen = np.zeros(len(start), np.uint16), np.zeros(len(start), np.uint8)
     for step in range(frames):
-        at = start + np.maximum(length - 1, 0) * (2 * step + 1) // (2 * frames)
-        ok = length > 0
-        first = fingerprints.words[np.where(ok, fingerprints.first[pairs.one] + at, 0)]
-        second = fingerprints.words[
-            np.where(ok, fingerprints.first[pairs.other] + at - pairs.offset, 0)
-        ]
-        both = (first != 0) & (second != 0) & ok
-        wrong += np.where(both, np.bitwise_count(first ^ second), 0)
+        at = last * np.int32(2 * step + 1) // np.int32(2 * frames)
+        here, there_too = words.take(begin + at), words.take(second + at)
+        both = (here != 0) & (there_too != 0)
+        wrong += np.bitwise_count(here ^ there_too) * both
         seen += both
-    return np.where(seen > 0, wrong / np.maximum(seen * _fingerprint.BITS, 1), 1.0)
+    bits = np.maximum(seen.astype(np.int64) * _fingerprint.BITS, 1)
+    return np.where(there & (seen > 0), wrong / bits, 1.0)
 
 
 def aligned(

@@ -15,14 +15,8 @@ from scipy.sparse.csgraph import connected_components
 
 from tasks.filters._duplicates_candidates import Numbered, aligned, candidates
 from tasks.filters._duplicates_compare import Comparison, copies
-from tasks.filters._duplicates_table import (
-    Fingerprints,
-    Ints,
-    Pairs,
-    Reals,
-    Thresholds,
-    first_of_runs,
-)
+from tasks.filters._duplicates_table import Fingerprints, Ints, Pairs, Reals, Thresholds
+from tasks.storage.sorted_keys import first_of_runs
 
 MAX_ROUNDS = 32
 
@@ -104,7 +98,7 @@ def _best_of_group(pairs: Pairs, linked: Ints, count: int) -> Ints:
 
 
 def _assign_by_pairs(found: Originals, pairs: Pairs, compared: Comparison) -> None:
-    """What a very long chain of copies leaves over: decided pair by pair, best first."""
+    """The rest of a very long chain of copies: decided pair by pair, best first."""
     originals: set[int] = set()
     for at in np.lexsort((pairs.other, pairs.one)):
         one, other = int(pairs.one[at]), int(pairs.other[at])

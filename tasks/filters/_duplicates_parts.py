@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -20,14 +20,12 @@ class Parts(ExitStack, Generic[Scalar]):
     def __init__(self, dtype: DTypeLike, count: int) -> None:
         super().__init__()
         self._dtype = np.dtype(dtype)
-        self._pieces: list[list[tuple[int, int]]] = [[] for _ in range(count)]  # (byte, records)
+        self._parts = count
+        self._edges: list[NDArray[np.int64]] = []  # of the parts, in each piece of the file
         self._file = self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         self._end = 0
         self._waiting: list[tuple[NDArray[np.uint16], NDArray[Scalar]]] = []
         self._count = 0
-
-    def __enter__(self) -> Self:
-        return self
 
     def add(self, part: NDArray[np.uint16], records: NDArray[Scalar]) -> None:
         """Records, and the number of the part of each."""
@@ -47,21 +45,19 @@ class Parts(ExitStack, Generic[Scalar]):
         part, records = (np.concatenate(column) for column in zip(*self._waiting, strict=True))
         self._waiting, self._count = [], 0
         order = np.argsort(part, kind="stable")  # of 16 bits: a radix sort
-        edges = np.searchsorted(part, np.arange(len(self._pieces) + 1), sorter=order)
+        edges = np.searchsorted(part, np.arange(self._parts + 1), sorter=order)
         self._file.write(records[order].data)
-        for number in np.flatnonzero(np.diff(edges)).tolist():
-            size = int(edges[number + 1] - edges[number])
-            at = self._end + int(edges[number]) * self._dtype.itemsize
-            self._pieces[number].append((at, size))
-        self._end += len(order) * self._dtype.itemsize
+        self._edges.append(self._end + edges)
+        self._end += len(order)
 
     def read(self, number: int) -> NDArray[Scalar]:
         """The records of a part."""
-        pieces = self._pieces[number]
-        found = np.empty(sum(size for _, size in pieces), self._dtype)
+        pieces = [edges[number : number + 2].tolist() for edges in self._edges]
+        found = np.empty(sum(high - low for low, high in pieces), self._dtype)
         at = 0
-        for place, size in pieces:
-            self._file.seek(place)
-            self._file.readinto(found[at : at + size].data.cast("B"))
-            at += size
+        for low, high in pieces:
+            if high > low:
+                self._file.seek(low * self._dtype.itemsize)
+                self._file.readinto(found[at : at + high - low].data.cast("B"))
+                at += high - low
         return found

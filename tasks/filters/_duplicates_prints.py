@@ -1,4 +1,4 @@
-"""The fingerprints of a corpus in temporary files, with 21 bytes of each clip in memory.
+"""The fingerprints of a corpus in temporary files, with 23 bytes of each clip in memory.
 
 Words lie in one file in the order of the rows, cut into blocks, of which two are in memory at a
 time: pairs of clips are looked at by pairs of blocks. Anchors lie in parts by their keys, so that
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
-from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -17,20 +16,15 @@ from numpy.typing import NDArray
 
 from tasks.filters import _fingerprint
 from tasks.filters._duplicates_parts import Parts
-from tasks.filters._duplicates_table import (
-    Bools,
-    Fingerprints,
-    Ints,
-    Parsed,
-    Words,
-    first_of_runs,
-    parsed,
-)
+from tasks.filters._duplicates_table import Bools, Fingerprints, Ints, Parsed, Words, parsed
+from tasks.storage.sorted_keys import first_of_runs
 
 ANCHOR = np.dtype([("key", "<u4"), ("row", "<u4"), ("frame", "<u2")])
-KEY_PARTS = 64
+KEY_PARTS = 256
 SORTED_BITS = 24  # of a key, which anchors are sorted by: a real one has 21
-BLOCK = 1 << 27  # words: 256 MiB
+BLOCK = 1 << 26  # words: 128 MiB
+LEAST_BLOCK = 1 << 20
+BLOCKS, MOST_BLOCKS = 8, 128  # that a corpus is cut into, at least and at most
 
 Small = NDArray[np.uint32]
 Rows = NDArray[np.int32]
@@ -56,11 +50,8 @@ class Prints(ExitStack):
         self._rows = 0
         self._slots = [-1, -1]  # the blocks that are in memory
 
-    def __enter__(self) -> Self:
-        return self
-
     def add(self, prints: pa.Array | pa.ChunkedArray) -> None:
-        """The fingerprints of the next rows, null where a row has none. ValueError if one is
+        """The fingerprints of the next rows, null if a row has none. ValueError if one is
         damaged or of another version."""
         whole = prints.cast(pa.large_binary())
         blob = whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole
@@ -90,7 +81,7 @@ class Prints(ExitStack):
         if (anchors["frame"] >= _fingerprint.MAX_FRAMES).any():
             raise ValueError("a fingerprint is damaged: an anchor is outside of it")
         mixed = (anchors["key"] << np.uint32(32 - SORTED_BITS)) * np.uint32(0x9E3779B1)
-        self.anchors.add((mixed >> np.uint32(26)).astype(np.uint16), anchors)
+        self.anchors.add((mixed >> np.uint32(24)).astype(np.uint16), anchors)
 
     def finish(self) -> None:
         """All rows have been added."""
@@ -108,6 +99,9 @@ class Prints(ExitStack):
         self.same = np.full(self._rows, -1, np.int32)
         self.same[self.first >= 0] = number
         self._file.flush()
+        few = max(LEAST_BLOCK, self._end // BLOCKS)  # pairs come in few parts of few blocks
+        self._block = max(min(self._block, few), -(-self._end // MOST_BLOCKS))
+        self._block_of = np.minimum(self.first // self._block, self.blocks - 1).astype(np.uint16)
         # A block ends with the last clip that begins in it.
         self._room = min(self._block, self._end) + _fingerprint.MAX_FRAMES
         self._buffer: Words = np.empty(self._room * min(self.blocks, 2), np.uint16)
@@ -120,9 +114,9 @@ class Prints(ExitStack):
         """Number of blocks that the words lie in."""
         return max(-(-self._end // self._block), 1)
 
-    def block_of(self, rows: Rows) -> Ints:
+    def block_of(self, rows: Rows) -> NDArray[np.uint16]:
         """The block of each row."""
-        return np.minimum(self.first[rows] // self._block, self.blocks - 1)
+        return self._block_of[rows]
 
     def held(self, rows: Rows) -> Fingerprints:
         """The fingerprints of rows of at most two blocks."""
@@ -136,7 +130,7 @@ class Prints(ExitStack):
         return Fingerprints(self._buffer, first, self.frames[rows].astype(np.int64), seconds)
 
     def _slot(self, number: int, wanted: list[int]) -> int:
-        """Where in the buffer a block is; it is read where it was not there."""
+        """Where in the buffer a block is; reads it first if necessary."""
         if number in self._slots:
             return self._slots.index(number)
         slot = next(at for at, held in enumerate(self._slots) if held not in wanted)

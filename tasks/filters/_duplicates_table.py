@@ -70,15 +70,6 @@ def numbers(array: NDArray[np.generic]) -> Ints:
     return np.arange(len(array), dtype=np.int64)
 
 
-def first_of_runs(*columns: NDArray[np.generic]) -> Bools:
-    """For sorted columns, whether each row differs from the row before it."""
-    changes = np.zeros(max(len(columns[0]) - 1, 0), bool)
-    for column in columns:
-        changes |= column[1:] != column[:-1]
-    first: Bools = np.r_[True, changes][: len(columns[0])]
-    return first
-
-
 class Parsed(NamedTuple):
     """Fingerprints in one buffer, as they were stored."""
 

@@ -57,7 +57,7 @@ def _levels(clip: Clip) -> Levels | None:
     if not count:
         return None
     mean, power = total / count, power / count
-    # Subtract what rounding leaves beside a large offset.
+    # Subtract the rounding error of a large offset.
     variance = np.maximum(power - mean**2 - ROUNDING * power, 0.0)
     rest = sum_power / count - float(mean.sum()) ** 2 - ROUNDING * sum_power / count
     return Levels(peak, mean, power, variance, max(rest, 0.0))

@@ -1,17 +1,15 @@
-"""How well the text of an utterance that `aligned` found agrees with what was heard there.
+"""How well the text that `aligned` found for an utterance agrees with what was heard there.
 
-The share of its words that the recogniser heard in their order, of the longer of both, or of their
-letters where that is more: 1 where all
-were heard and nothing else. Null for utterances that were not cut by their text.
+The number of its words that the recogniser heard in order, as a share of the longer text, or the
+same for letters if that is higher: 1 if all were heard and nothing else. Null for utterances that
+were not cut by their text.
 """
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from tasks.audio import Clip
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 AFTER_ALL = True
@@ -23,12 +21,8 @@ COLUMNS = {
 class Settings(StageSettings):
     """Limits on the share."""
 
-    min: float | None = Field(
-        0.7, ge=0, le=1, json_schema_extra=THRESHOLD, description="Smallest share kept."
-    )
-    max: float | None = Field(
-        None, ge=0, le=1, json_schema_extra=THRESHOLD, description="Largest share kept."
-    )
+    min: float | None = Threshold(0.7, "Smallest share kept.", ge=0, le=1)
+    max: float | None = Threshold(None, "Largest share kept.", ge=0, le=1)
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

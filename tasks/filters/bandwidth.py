@@ -20,14 +20,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from pydantic import Field
 from scipy import fft
 
 from tasks.audio import Clip
 from tasks.filters import _derived as derived
 from tasks.filters._levels import Wide, regroup
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"bandwidth": ("Hz", "highest frequency with speech")}
@@ -48,15 +47,10 @@ TINY = 1e-30  # least power, so that zero has a logarithm
 class Settings(StageSettings):
     """Limits on the bandwidth; none unless asked for."""
 
-    min: float | None = Field(
-        None,
-        ge=0,
-        json_schema_extra=THRESHOLD,
-        description="Lowest bandwidth kept, Hz; 6000 drops audio that was once 8 kHz.",
+    min: float | None = Threshold(
+        None, "Lowest bandwidth kept, Hz; 6000 drops audio that was once 8 kHz.", ge=0
     )
-    max: float | None = Field(
-        None, ge=0, json_schema_extra=THRESHOLD, description="Highest bandwidth kept, Hz."
-    )
+    max: float | None = Threshold(None, "Highest bandwidth kept, Hz.", ge=0)
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

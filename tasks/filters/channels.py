@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from tasks.audio import Clip
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"channels": ("1", "channels as decoded")}
@@ -15,12 +13,8 @@ COLUMNS = {"channels": ("1", "channels as decoded")}
 class Settings(StageSettings):
     """Limits on the number of channels; none unless asked for."""
 
-    min: int | None = Field(
-        None, ge=1, json_schema_extra=THRESHOLD, description="Fewest channels kept."
-    )
-    max: int | None = Field(
-        None, ge=1, json_schema_extra=THRESHOLD, description="Most channels kept."
-    )
+    min: int | None = Threshold(None, "Fewest channels kept.", ge=1)
+    max: int | None = Threshold(None, "Most channels kept.", ge=1)
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

@@ -8,12 +8,10 @@ one channel and for silence.
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from tasks.audio import Clip
 from tasks.filters._levels import levels
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"channels_identical": ("1", "share of the energy that the mean of the channels keeps")}
@@ -22,15 +20,9 @@ COLUMNS = {"channels_identical": ("1", "share of the energy that the mean of the
 class Settings(StageSettings):
     """Limits on the share. Equal channels do not harm a mono mean, channels that cancel do."""
 
-    min: float | None = Field(
-        0.01, ge=0, le=1, json_schema_extra=THRESHOLD, description="Least share kept in the mean."
-    )
-    max: float | None = Field(
-        None,
-        ge=0,
-        le=1,
-        json_schema_extra=THRESHOLD,
-        description="Largest share kept; 0.9999 drops mono stored as stereo.",
+    min: float | None = Threshold(0.01, "Least share kept in the mean.", ge=0, le=1)
+    max: float | None = Threshold(
+        None, "Largest share kept; 0.9999 drops mono stored as stereo.", ge=0, le=1
     )
 
 

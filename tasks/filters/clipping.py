@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from tasks.audio import Clip
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 MIN_RUN = 3  # samples
@@ -30,29 +29,12 @@ COLUMNS = {
 class Settings(StageSettings):
     """How much clipping is too much."""
 
-    min_fraction: float | None = Field(
-        None,
-        ge=0,
-        le=1,
-        json_schema_extra=THRESHOLD,
-        description="Smallest clipped share kept, 0 to 1.",
+    min_fraction: float | None = Threshold(None, "Smallest clipped share kept, 0 to 1.", ge=0, le=1)
+    max_fraction: float | None = Threshold(0.01, "Largest clipped share kept, 0 to 1.", ge=0, le=1)
+    min_longest: float | None = Threshold(
+        None, "Least length of the longest flat top, samples.", ge=0
     )
-    max_fraction: float | None = Field(
-        0.01,
-        ge=0,
-        le=1,
-        json_schema_extra=THRESHOLD,
-        description="Largest clipped share kept, 0 to 1.",
-    )
-    min_longest: float | None = Field(
-        None,
-        ge=0,
-        json_schema_extra=THRESHOLD,
-        description="Least length of the longest flat top, samples.",
-    )
-    max_longest: float | None = Field(
-        None, ge=0, json_schema_extra=THRESHOLD, description="Longest flat top kept, samples."
-    )
+    max_longest: float | None = Threshold(None, "Longest flat top kept, samples.", ge=0)
 
 
 @dataclass(slots=True)

@@ -5,12 +5,10 @@ The worst channel counts, so that offsets of opposite sign do not cancel.
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from tasks.audio import Clip
 from tasks.filters._levels import levels
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"dc_offset": ("1", "largest magnitude of the mean of a channel; full scale is 1")}
@@ -19,12 +17,8 @@ COLUMNS = {"dc_offset": ("1", "largest magnitude of the mean of a channel; full 
 class Settings(StageSettings):
     """Limits on the offset."""
 
-    min: float | None = Field(
-        None, ge=0, json_schema_extra=THRESHOLD, description="Smallest offset kept, of full scale."
-    )
-    max: float | None = Field(
-        0.1, ge=0, json_schema_extra=THRESHOLD, description="Largest offset kept, of full scale."
-    )
+    min: float | None = Threshold(None, "Smallest offset kept, of full scale.", ge=0)
+    max: float | None = Threshold(0.1, "Largest offset kept, of full scale.", ge=0)
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

@@ -8,12 +8,11 @@ are silent (see `silence`).
 from __future__ import annotations
 
 import numpy as np
-from pydantic import Field
 
 from tasks.audio import Clip
 from tasks.filters._levels import FLOOR_DB, levels
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"dead_channel": ("dB", "level of the strongest channel above the weakest one")}
@@ -22,12 +21,8 @@ COLUMNS = {"dead_channel": ("dB", "level of the strongest channel above the weak
 class Settings(StageSettings):
     """How far apart the levels of the channels may be."""
 
-    min: float | None = Field(
-        None, ge=0, json_schema_extra=THRESHOLD, description="Smallest difference kept, dB."
-    )
-    max: float | None = Field(
-        60.0, ge=0, json_schema_extra=THRESHOLD, description="Largest difference kept, dB."
-    )
+    min: float | None = Threshold(None, "Smallest difference kept, dB.", ge=0)
+    max: float | None = Threshold(60.0, "Largest difference kept, dB.", ge=0)
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

@@ -9,11 +9,9 @@ fault is unknown, everything after it counts as damaged. Formats without checksu
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from tasks.audio import Clip
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 AFTER_ALL = True
@@ -23,17 +21,11 @@ COLUMNS = {"decode_faults": ("1", "faults of the recording that the utterance to
 class Settings(StageSettings):
     """Limits on the number of faults. With `max: null`, damaged audio is kept."""
 
-    min: float | None = Field(
-        None,
-        ge=0,
-        json_schema_extra=THRESHOLD,
-        description="Fewest faults in an utterance that is kept: to study only damaged audio.",
+    min: float | None = Threshold(
+        None, "Fewest faults in an utterance that is kept: to study only damaged audio.", ge=0
     )
-    max: float | None = Field(
-        0,
-        ge=0,
-        json_schema_extra=THRESHOLD,
-        description="Most faults in an utterance that is kept; null: any number.",
+    max: float | None = Threshold(
+        0, "Most faults in an utterance that is kept; null: any number.", ge=0
     )
 
 

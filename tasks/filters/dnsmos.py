@@ -30,8 +30,8 @@ from tasks.audio import Clip
 from tasks.filters import _dnsmos, _dnsmos_model
 from tasks.filters._derived import KEPT_SECONDS, blocks_16k, mono_16k
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, TRANSIENT, StageSettings
-from tasks.weights import registry
+from tasks.settings import StageSettings, Threshold, Transient
+from tasks.weights import entries, registry
 
 VERSION = 2  # windows share more: other last digits
 COSTLY = True
@@ -61,31 +61,15 @@ class Settings(StageSettings):
         description="int8: the heaviest layers in integers, for half the CPU time; OVRL is then "
         "0.01 off in the mean. On CPUs only.",
     )
-    device: Literal["cpu", "cuda"] = Field(
-        "cpu",
-        json_schema_extra=TRANSIENT,
-        description="cuda: on workers with a GPU, which need ONNX Runtime's GPU build.",
+    device: Literal["cpu", "cuda"] = Transient(
+        "cpu", "cuda: on workers with a GPU, which need ONNX Runtime's GPU build."
     )
-    min_sig: float | None = Field(
-        None, json_schema_extra=THRESHOLD, description="Smallest speech score kept, MOS."
-    )
-    max_sig: float | None = Field(
-        None, json_schema_extra=THRESHOLD, description="Largest speech score kept, MOS."
-    )
-    min_bak: float | None = Field(
-        None, json_schema_extra=THRESHOLD, description="Smallest background score kept, MOS."
-    )
-    max_bak: float | None = Field(
-        None, json_schema_extra=THRESHOLD, description="Largest background score kept, MOS."
-    )
-    min_ovrl: float | None = Field(
-        None,
-        json_schema_extra=THRESHOLD,
-        description="Smallest overall score kept, MOS; Emilia: 3.0.",
-    )
-    max_ovrl: float | None = Field(
-        None, json_schema_extra=THRESHOLD, description="Largest overall score kept, MOS."
-    )
+    min_sig: float | None = Threshold(None, "Smallest speech score kept, MOS.")
+    max_sig: float | None = Threshold(None, "Largest speech score kept, MOS.")
+    min_bak: float | None = Threshold(None, "Smallest background score kept, MOS.")
+    max_bak: float | None = Threshold(None, "Largest background score kept, MOS.")
+    min_ovrl: float | None = Threshold(None, "Smallest overall score kept, MOS; Emilia: 3.0.")
+    max_ovrl: float | None = Threshold(None, "Largest overall score kept, MOS.")
 
     @model_validator(mode="after")
     def _integers_on_cpus(self) -> Settings:
@@ -111,7 +95,7 @@ def identity(settings: Settings) -> str:
     return _dnsmos_model.SHA256
 
 
-def known_models(settings: Settings) -> tuple[registry.Model, ...]:
+def known_models(settings: Settings) -> tuple[entries.Model, ...]:
     return (registry.DNSMOS,)
 
 

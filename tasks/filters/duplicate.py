@@ -29,7 +29,7 @@ from tasks.filters._duplicates_table import Thresholds
 from tasks.json_types import JsonObject
 from tasks.plugins.contracts.corpuswide import Rows
 from tasks.plugins.rules import Rejection, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 if TYPE_CHECKING:
     from tasks.filters._duplicates import Copies
@@ -60,35 +60,31 @@ class Settings(StageSettings):
     seconds: float = Field(
         600.0, gt=0, le=600, description="Length of a clip's start that is fingerprinted, s."
     )
-    max_error: float = Field(
+    max_error: float = Threshold(
         0.175,
+        "Largest share of wrong fingerprint bits in a copy; 0.5 is chance. "
+        "0: only clips of the same samples.",
         ge=0,
         lt=0.5,
-        json_schema_extra=THRESHOLD,
-        description="Largest share of wrong fingerprint bits in a copy; 0.5 is chance. "
-        "0: only clips of the same samples.",
     )
-    max_drift: float = Field(
+    max_drift: float = Threshold(
         0.008,
-        ge=0,
-        json_schema_extra=THRESHOLD,
-        description="Most by which a copy may lead or lag in one quarter more than in another, s. "
+        "Most by which a copy may lead or lag in one quarter more than in another, s. "
         "The same words spoken faster are not a copy.",
+        ge=0,
     )
-    max_padding: float = Field(
+    max_padding: float = Threshold(
         0.35,
+        "Most that a copy may be longer or shorter, s. A part of a longer recording "
+        "is not a copy of it.",
         ge=0,
         le=1,
-        json_schema_extra=THRESHOLD,
-        description="Most that a copy may be longer or shorter, s. A part of a longer recording "
-        "is not a copy of it.",
     )
-    min_sound: float = Field(
+    min_sound: float = Threshold(
         0.9,
-        ge=0.1,
-        json_schema_extra=THRESHOLD,
-        description="Clips with less sound are compared by their samples only, s: one word that "
+        "Clips with less sound are compared by their samples only, s: one word that "
         "a synthetic voice says twice would be a copy.",
+        ge=0.1,
     )
 
     def thresholds(self) -> Thresholds:

@@ -6,11 +6,9 @@ header gives no length.
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from tasks.audio import Clip
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 VERSION = 3
 AFTER_ALL = True
@@ -23,18 +21,10 @@ COLUMNS = {
 class Settings(StageSettings):
     """Limits on the length, in seconds."""
 
-    min: float | None = Field(
-        0.1, ge=0, json_schema_extra=THRESHOLD, description="Shortest utterance kept, s."
-    )
-    max: float | None = Field(
-        30.0, gt=0, json_schema_extra=THRESHOLD, description="Longest utterance kept, s."
-    )
-    min_difference: float | None = Field(
-        None, json_schema_extra=THRESHOLD, description="Least excess over the header kept, s."
-    )
-    max_difference: float | None = Field(
-        None, json_schema_extra=THRESHOLD, description="Largest excess over the header kept, s."
-    )
+    min: float | None = Threshold(0.1, "Shortest utterance kept, s.", ge=0)
+    max: float | None = Threshold(30.0, "Longest utterance kept, s.", gt=0)
+    min_difference: float | None = Threshold(None, "Least excess over the header kept, s.")
+    max_difference: float | None = Threshold(None, "Largest excess over the header kept, s.")
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

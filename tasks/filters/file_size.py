@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from tasks.audio import Clip
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"file_size": ("bytes", "encoded size of the whole recording")}
@@ -24,7 +24,7 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kmgt]?i?)b?(?:ytes?)?\s*", re.
 
 
 def parse_size(value: object) -> object:
-    """Bytes from `20KiB`, `1.5MB` or `800`; what is not text is returned for pydantic to check.
+    """Bytes from `20KiB`, `1.5MB` or `800`; other types are returned for pydantic to check.
 
     >>> parse_size("1.5MB"), parse_size("20KiB"), parse_size(7)
     (1500000, 20480, 7)
@@ -43,12 +43,8 @@ Size = Annotated[int, BeforeValidator(parse_size), Field(ge=0)]
 class Settings(StageSettings):
     """Limits on the size, in bytes or as text with a unit; none unless asked for."""
 
-    min: Size | None = Field(
-        None, json_schema_extra=THRESHOLD, description="Smallest recording kept: 20KiB, 1.5MB, 800."
-    )
-    max: Size | None = Field(
-        None, json_schema_extra=THRESHOLD, description="Largest recording kept: 20KiB, 1.5MB, 800."
-    )
+    min: Size | None = Threshold(None, "Smallest recording kept: 20KiB, 1.5MB, 800.")
+    max: Size | None = Threshold(None, "Largest recording kept: 20KiB, 1.5MB, 800.")
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

@@ -18,13 +18,12 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 from scipy import signal
 
 from tasks.audio import Clip
 from tasks.filters._levels import chunks
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"loudness": ("LUFS", "integrated loudness by ITU-R BS.1770-4, -70 at least")}
@@ -42,12 +41,8 @@ WEIGHTS = {5: (1.0, 1.0, 1.0, 1.41, 1.41), 6: (1.0, 1.0, 1.0, 0.0, 1.41, 1.41)}
 class Settings(StageSettings):
     """Limits on the loudness; none unless asked for."""
 
-    min: float | None = Field(
-        None, json_schema_extra=THRESHOLD, description="Lowest loudness kept, LUFS."
-    )
-    max: float | None = Field(
-        None, json_schema_extra=THRESHOLD, description="Highest loudness kept, LUFS."
-    )
+    min: float | None = Threshold(None, "Lowest loudness kept, LUFS.")
+    max: float | None = Threshold(None, "Highest loudness kept, LUFS.")
 
 
 def k_weighting(rate: int) -> NDArray[np.float64]:

@@ -18,13 +18,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from pydantic import Field
 
 from tasks.audio import MATERIALISE_SECONDS, Clip
 from tasks.filters import _nmf
 from tasks.filters._derived import mono_blocks
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COSTLY = True
@@ -34,8 +33,8 @@ COLUMNS = {"nmf_snr": ("dB", "power of NMF component 0 over that of 1, as Data-J
 class Settings(StageSettings):
     """Limits on the ratio; Data-Juicer keeps what is at least 0 dB."""
 
-    min: float | None = Field(None, json_schema_extra=THRESHOLD, description="Smallest kept, dB.")
-    max: float | None = Field(None, json_schema_extra=THRESHOLD, description="Largest kept, dB.")
+    min: float | None = Threshold(None, "Smallest kept, dB.")
+    max: float | None = Threshold(None, "Largest kept, dB.")
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

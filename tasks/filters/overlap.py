@@ -1,16 +1,14 @@
 """Share of an utterance in which two voices or more speak at once, by the turns of `speakers`.
 
-Null where nobody asked who speaks.
+Null without diarization.
 """
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from tasks.audio import Clip
 from tasks.plugins.rules import Limit, Rule
 from tasks.recording import turns
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 AFTER_ALL = True
@@ -20,12 +18,8 @@ COLUMNS = {"overlap": ("1", "share of the utterance in which two voices or more 
 class Settings(StageSettings):
     """Limits on the share; clips that are cut at turns have next to none."""
 
-    min: float | None = Field(
-        None, ge=0, le=1, json_schema_extra=THRESHOLD, description="Smallest share kept."
-    )
-    max: float | None = Field(
-        0.1, ge=0, le=1, json_schema_extra=THRESHOLD, description="Largest share kept."
-    )
+    min: float | None = Threshold(None, "Smallest share kept.", ge=0, le=1)
+    max: float | None = Threshold(0.1, "Largest share kept.", ge=0, le=1)
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

@@ -5,12 +5,10 @@ Digital silence is -200. This is not a true peak: peaks between samples are not 
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from tasks.audio import Clip
 from tasks.filters._levels import decibels, levels
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"peak": ("dBFS", "largest magnitude of a sample of any channel")}
@@ -19,12 +17,8 @@ COLUMNS = {"peak": ("dBFS", "largest magnitude of a sample of any channel")}
 class Settings(StageSettings):
     """Limits on the peak; none unless asked for."""
 
-    min: float | None = Field(
-        None, json_schema_extra=THRESHOLD, description="Lowest peak kept, dBFS."
-    )
-    max: float | None = Field(
-        None, json_schema_extra=THRESHOLD, description="Highest peak kept, dBFS."
-    )
+    min: float | None = Threshold(None, "Lowest peak kept, dBFS.")
+    max: float | None = Threshold(None, "Highest peak kept, dBFS.")
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

@@ -6,12 +6,10 @@ Digital silence throughout is -200.
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from tasks.audio import Clip
 from tasks.filters._levels import decibels, levels
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"rms": ("dBFS", "root mean square over all channels; a full-scale sine is -3.01")}
@@ -20,12 +18,8 @@ COLUMNS = {"rms": ("dBFS", "root mean square over all channels; a full-scale sin
 class Settings(StageSettings):
     """Limits on the level; none unless asked for."""
 
-    min: float | None = Field(
-        None, json_schema_extra=THRESHOLD, description="Lowest level kept, dBFS."
-    )
-    max: float | None = Field(
-        None, json_schema_extra=THRESHOLD, description="Highest level kept, dBFS."
-    )
+    min: float | None = Threshold(None, "Lowest level kept, dBFS.")
+    max: float | None = Threshold(None, "Highest level kept, dBFS.")
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

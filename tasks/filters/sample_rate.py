@@ -6,11 +6,9 @@ uses the rate is another question: see `bandwidth`.
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from tasks.audio import Clip
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"sample_rate_native": ("Hz", "sample rate of the recording")}
@@ -19,12 +17,8 @@ COLUMNS = {"sample_rate_native": ("Hz", "sample rate of the recording")}
 class Settings(StageSettings):
     """Limits on the rate; none unless asked for."""
 
-    min_native: int | None = Field(
-        None, ge=1, json_schema_extra=THRESHOLD, description="Lowest rate kept, Hz."
-    )
-    max_native: int | None = Field(
-        None, ge=1, json_schema_extra=THRESHOLD, description="Highest rate kept, Hz."
-    )
+    min_native: int | None = Threshold(None, "Lowest rate kept, Hz.", ge=1)
+    max_native: int | None = Threshold(None, "Highest rate kept, Hz.", ge=1)
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from tasks.audio import Clip
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 VERSION = 3
 FRAME_SECONDS = 0.02
@@ -34,41 +34,14 @@ class Settings(StageSettings):
     range_db: float = Field(
         50.0, gt=0, le=200, description="So are frames this far below the loudest one, dB."
     )
-    min_fraction: float | None = Field(
-        None,
-        ge=0,
-        le=1,
-        json_schema_extra=THRESHOLD,
-        description="Smallest silent share kept, 0 to 1.",
-    )
-    max_fraction: float | None = Field(
-        0.98,
-        ge=0,
-        le=1,
-        json_schema_extra=THRESHOLD,
-        description="Largest silent share kept, 0 to 1.",
-    )
-    min_leading: float | None = Field(
-        None, ge=0, json_schema_extra=THRESHOLD, description="Shortest leading silence kept, s."
-    )
-    max_leading: float | None = Field(
-        None, ge=0, json_schema_extra=THRESHOLD, description="Longest leading silence kept, s."
-    )
-    min_trailing: float | None = Field(
-        None, ge=0, json_schema_extra=THRESHOLD, description="Shortest trailing silence kept, s."
-    )
-    max_trailing: float | None = Field(
-        None, ge=0, json_schema_extra=THRESHOLD, description="Longest trailing silence kept, s."
-    )
-    min_longest: float | None = Field(
-        None, ge=0, json_schema_extra=THRESHOLD, description="Least length of the longest pause, s."
-    )
-    max_longest: float | None = Field(
-        None,
-        ge=0,
-        json_schema_extra=THRESHOLD,
-        description="Greatest length of the longest pause, s.",
-    )
+    min_fraction: float | None = Threshold(None, "Smallest silent share kept, 0 to 1.", ge=0, le=1)
+    max_fraction: float | None = Threshold(0.98, "Largest silent share kept, 0 to 1.", ge=0, le=1)
+    min_leading: float | None = Threshold(None, "Shortest leading silence kept, s.", ge=0)
+    max_leading: float | None = Threshold(None, "Longest leading silence kept, s.", ge=0)
+    min_trailing: float | None = Threshold(None, "Shortest trailing silence kept, s.", ge=0)
+    max_trailing: float | None = Threshold(None, "Longest trailing silence kept, s.", ge=0)
+    min_longest: float | None = Threshold(None, "Least length of the longest pause, s.", ge=0)
+    max_longest: float | None = Threshold(None, "Greatest length of the longest pause, s.", ge=0)
 
 
 def frame_powers(clip: Clip) -> NDArray[np.float64]:
@@ -114,18 +87,22 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     if not len(powers):
         return dict.fromkeys(COLUMNS)
     floor = max(10 ** (settings.threshold_db / 10), powers.max() * 10 ** (-settings.range_db / 10))
-    silent = powers < floor
-    loud = np.flatnonzero(~silent)
+    count = len(powers)
+    loud = np.flatnonzero(~(powers < floor))
     step = max(round(clip.rate * FRAME_SECONDS), 1)
-    edges = np.minimum(np.arange(len(silent) + 1) * step, clip.num_samples) / clip.rate
-    first, last = (loud[0], loud[-1] + 1) if len(loud) else (len(silent), 0)
-    bounds = np.flatnonzero(np.diff(np.r_[0, silent, 0])).reshape(-1, 2)
-    inner = bounds[(bounds[:, 0] >= first) & (bounds[:, 1] <= last)]
-    runs = edges[inner[:, 1]] - edges[inner[:, 0]]
+
+    def seconds(frame: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Where a frame begins."""
+        return np.minimum(frame * step, clip.num_samples) / clip.rate
+
+    first, last = (loud[0], loud[-1] + 1) if len(loud) else (count, 0)
+    at, before, end = seconds(np.array([first, last, count]))
+    pauses = np.flatnonzero(loud[1:] - loud[:-1] > 1)  # between two that are not silent
+    runs = seconds(loud[pauses + 1]) - seconds(loud[pauses] + 1)
     return {
-        "silence_fraction": float(silent.mean()),
-        "silence_leading": float(edges[first]),
-        "silence_trailing": float(edges[-1] - edges[last]),
+        "silence_fraction": (count - len(loud)) / count,
+        "silence_leading": float(at),
+        "silence_trailing": float(end - before),
         "silence_longest": float(runs.max()) if len(runs) else 0.0,
     }
 

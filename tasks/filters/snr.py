@@ -24,12 +24,11 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
-from pydantic import Field
 
 from tasks.audio import Clip
 from tasks.filters import _derived as derived
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -53,8 +52,8 @@ STEP = 256  # frames per FFT call
 class Settings(StageSettings):
     """Limits on the ratio, in dB."""
 
-    min: float | None = Field(None, json_schema_extra=THRESHOLD, description="Smallest kept, dB.")
-    max: float | None = Field(None, json_schema_extra=THRESHOLD, description="Largest kept, dB.")
+    min: float | None = Threshold(None, "Smallest kept, dB.")
+    max: float | None = Threshold(None, "Largest kept, dB.")
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

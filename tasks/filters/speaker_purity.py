@@ -12,15 +12,14 @@ from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from tasks.audio import Clip
 from tasks.filters import _derived as derived
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, TRANSIENT, StageSettings
+from tasks.settings import StageSettings, Threshold, Transient
 from tasks.speech import embedding
 from tasks.speech.fbank import RATE, fbank
-from tasks.weights import registry
+from tasks.weights import entries, registry
 
 VERSION = 1
 ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
@@ -32,22 +31,13 @@ LEAST_S, HALF_S = 1.6, 6.0
 class Settings(StageSettings):
     """Limits on the cosine, and where the model lies."""
 
-    path: str | None = Field(
-        None,
-        json_schema_extra=TRANSIENT,
-        description="Folder with the model; default: where `uttermill models fetch speakers` put "
-        "it.",
+    path: str | None = Transient(
+        None, "Folder with the model; default: where `uttermill models fetch speakers` put it."
     )
-    min: float | None = Field(
-        None,
-        ge=-1,
-        le=1,
-        json_schema_extra=THRESHOLD,
-        description="Smallest cosine kept; 0.3 drops most clips of two voices.",
+    min: float | None = Threshold(
+        None, "Smallest cosine kept; 0.3 drops most clips of two voices.", ge=-1, le=1
     )
-    max: float | None = Field(
-        None, ge=-1, le=1, json_schema_extra=THRESHOLD, description="Largest cosine kept."
-    )
+    max: float | None = Threshold(None, "Largest cosine kept.", ge=-1, le=1)
 
 
 def identity(settings: Settings) -> str:
@@ -55,7 +45,7 @@ def identity(settings: Settings) -> str:
     return embedding.SHA256[:16]
 
 
-def known_models(settings: Settings) -> tuple[registry.Model, ...]:
+def known_models(settings: Settings) -> tuple[entries.Model, ...]:
     return (registry.CAMPPLUS,)
 
 

@@ -1,16 +1,14 @@
 """How many people speak in an utterance, by the turns of `speakers`: those with 0.25 s or more.
 
-Null where nobody asked who speaks.
+Null without diarization.
 """
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from tasks.audio import Clip
 from tasks.plugins.rules import Limit, Rule
 from tasks.recording.turns import voices_in
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 AFTER_ALL = True
@@ -21,12 +19,8 @@ LEAST_S = 0.25
 class Settings(StageSettings):
     """Limits on the number."""
 
-    min: float | None = Field(
-        None, ge=0, json_schema_extra=THRESHOLD, description="Fewest speakers kept."
-    )
-    max: float | None = Field(
-        1, ge=0, json_schema_extra=THRESHOLD, description="Most speakers kept."
-    )
+    min: float | None = Threshold(None, "Fewest speakers kept.", ge=0)
+    max: float | None = Threshold(1, "Most speakers kept.", ge=0)
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

@@ -13,7 +13,7 @@ from pydantic import Field
 from tasks.audio import Clip
 from tasks.filters import _derived as derived
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"speech_ratio": ("1", "share of the 32 ms windows that are speech")}
@@ -25,12 +25,8 @@ class Settings(StageSettings):
     threshold: float = Field(
         0.5, ge=0, le=1, description="Windows of this probability or more are speech."
     )
-    min: float | None = Field(
-        None, ge=0, le=1, json_schema_extra=THRESHOLD, description="Smallest share kept."
-    )
-    max: float | None = Field(
-        None, ge=0, le=1, json_schema_extra=THRESHOLD, description="Largest share kept."
-    )
+    min: float | None = Threshold(None, "Smallest share kept.", ge=0, le=1)
+    max: float | None = Threshold(None, "Largest share kept.", ge=0, le=1)
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

@@ -9,13 +9,12 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from tasks import audio
 from tasks.checkpoints.blobs import Pcm
 from tasks.checkpoints.manifest import Row
 from tasks.errors import ItemError
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 Suffix = Literal["wav", "flac"]
 
@@ -26,9 +25,7 @@ COLUMNS = ("sample_rate", "num_samples", "sha256")
 class AudioSettings(StageSettings):
     """Settings of a format whose audio is WAV or FLAC."""
 
-    audio: Suffix = Field(
-        "wav", json_schema_extra=THRESHOLD, description="wav, or flac: smaller, equal samples."
-    )
+    audio: Suffix = Threshold("wav", "wav, or flac: smaller, equal samples.")
 
 
 def encode(pcm: Pcm, rate: int, suffix: Suffix) -> bytes:

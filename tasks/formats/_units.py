@@ -23,7 +23,7 @@ BLANK = "▁"
 
 
 def write(home: Path, folder: str) -> None:
-    """From the version's texts of `train`; of all splits where there is no `train`."""
+    """From the version's texts of `train`; of all splits if there is no `train`."""
     found: dict[bool, set[str]] = {True: set(), False: set()}
     for part in tables.row_groups(home / "utterances.parquet", ["split", "text"]):
         own = pc.equal(part["split"], REST)

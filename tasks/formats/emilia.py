@@ -25,14 +25,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pydantic import Field
 
 from tasks import audio
 from tasks.checkpoints.manifest import Row
 from tasks.formats import Bound, Output, OutputShard, ReaderLimits, ReadPcm, Rows, _clips, _mp3
 from tasks.json_types import JsonObject
-from tasks.settings import THRESHOLD, StageSettings
-from tasks.storage import tables
+from tasks.settings import StageSettings, Threshold
+from tasks.storage import long_columns, tables
 
 VERSION = 1
 ORDER = ("split", "recording", "start", "end", "id")
@@ -50,17 +49,15 @@ READER = ReaderLimits(
 class Settings(StageSettings):
     """How a clip's audio is stored."""
 
-    audio: Literal["wav", "mp3"] = Field(
-        "wav",
-        json_schema_extra=THRESHOLD,
-        description="wav, or mp3 as Emilia has it: lossy, so only its length can be verified.",
+    audio: Literal["wav", "mp3"] = Threshold(
+        "wav", "wav, or mp3 as Emilia has it: lossy, so only its length can be verified."
     )
 
 
 def derived(rows: pa.Table, settings: Settings) -> dict[str, pa.Array]:
     """`place`: a clip's position among those of its recording in the version."""
     order = _in_order(rows)
-    codes = [rows[name].combine_chunks().dictionary_encode().indices for name in ORDER[:2]]
+    codes = [long_columns.coded(rows[name]).indices for name in ORDER[:2]]
     grid = np.stack([code.to_numpy(zero_copy_only=False) for code in codes])[:, order]
     begins = np.ones(len(order), bool)
     begins[1:] = (grid[:, 1:] != grid[:, :-1]).any(axis=0)
@@ -129,9 +126,9 @@ def _sorted(home: Path) -> Iterator[Row]:
     path = home / "utterances.parquet"
     held = set(tables.schema(path).names)
     table = tables.read(path, columns=[name for name in LISTED if name in held])
-    order = _in_order(table)
-    for at in range(0, len(order), BATCH):
-        yield from table.take(order[at : at + BATCH]).to_pylist()
+    table = long_columns.take(table, _in_order(table))
+    for at in range(0, len(table), BATCH):
+        yield from table.slice(at, BATCH).to_pylist()
 
 
 def _entry(row: Row) -> JsonObject:

@@ -22,7 +22,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
-from pydantic import Field
 
 from tasks.checkpoints.manifest import Row
 from tasks.formats import (
@@ -37,7 +36,7 @@ from tasks.formats import (
     _tar_check,
 )
 from tasks.json_types import JsonObject
-from tasks.settings import THRESHOLD
+from tasks.settings import Threshold
 
 VERSION = 2
 COLUMNS = (
@@ -50,10 +49,8 @@ PROVES_SAMPLES = True
 class Settings(_clips.AudioSettings):
     """How a cut's audio is stored, and how a cut is found."""
 
-    index: bool = Field(
-        False,
-        json_schema_extra=THRESHOLD,
-        description="Plain cuts with .idx files, for lhotse from 2.0 on; 1.x cannot read those.",
+    index: bool = Threshold(
+        False, "Plain cuts with .idx files, for lhotse from 2.0 on; 1.x cannot read those."
     )
 
 

@@ -44,10 +44,7 @@ READ_BACK = (".json",)  # `finish` joins the manifests
 READER = ReaderLimits(
     "NeMo's usual ASR settings",
     "model.train_ds",
-    (
-        Bound("min_duration", "min", "seconds", 0.1),
-        Bound("max_duration", "max", "seconds", 16.7),
-    ),
+    (Bound("min_duration", "min", "seconds", 0.1), Bound("max_duration", "max", "seconds", 16.7)),
     splits=("train",),
 )
 
@@ -72,10 +69,7 @@ def member(row: Row, settings: Settings) -> str:
 
 
 def _lines(
-    shard: OutputShard,
-    rows: Rows,
-    settings: Settings,
-    duration: _clips.Durations = _clips.duration,
+    shard: OutputShard, rows: Rows, settings: Settings, duration: _clips.Durations = _clips.duration
 ) -> bytes:
     lines = []
     for row in rows:

@@ -21,7 +21,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-from pydantic import Field
 
 from tasks.checkpoints import blobs
 from tasks.checkpoints.manifest import Row
@@ -37,7 +36,7 @@ from tasks.formats import (
     _tar,
     _tar_check,
 )
-from tasks.settings import THRESHOLD
+from tasks.settings import Threshold
 
 VERSION = 2
 #: Keys of `<key>.json`, in this order, before `seconds`.
@@ -53,10 +52,8 @@ HOLDS_BOTH = True
 class Settings(_clips.AudioSettings):
     """How a sample's audio is stored, and for which readers."""
 
-    energon: bool = Field(
-        False,
-        json_schema_extra=THRESHOLD,
-        description="Also write what Megatron-Energon reads beside the tars: .nv-meta and indexes.",
+    energon: bool = Threshold(
+        False, "Also write what Megatron-Energon reads beside the tars: .nv-meta and indexes."
     )
 
 

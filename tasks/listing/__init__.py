@@ -1,1 +1,2 @@
-"""What the sources hold now, compared with what is known: columns throughout, no object a file."""
+"""The sources' contents now, compared with the known ones; columns throughout, no object per
+file."""

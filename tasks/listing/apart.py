@@ -1,4 +1,4 @@
-"""Lists the parts of a large source on the workers: a share of its folders in each call."""
+"""Lists a large source on the workers, a share of its folders in each call."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ LISTED = pa.schema(
 def listed(
     job: Job, number: int, parts: Sequence[Any], home: Path, run: Map, left: LeftAsides
 ) -> Iterator[Batch] | None:
-    """The recordings of the source with this number, by its parts; None where its folders are
-    linked to each other, so that it has to be listed as a whole."""
+    """The recordings of the source with this number, listed by parts; None if links between its
+    folders require listing it as a whole."""
     step = -(-len(parts) // CALLS)
     shares = [tuple(parts[i : i + step]) for i in range(0, len(parts), step)]
     calls = [(job, number, share, home, at) for at, share in enumerate(shares)]
@@ -51,8 +51,8 @@ def listed(
 
 
 def list_parts(job: Job, number: int, parts: Sequence[Any], home: Path, at: int) -> bool:
-    """On a worker: list some parts of a source into files; False where that cannot be done apart
-    from the others."""
+    """On a worker: list some parts of a source into files; False if they cannot be listed
+    independently."""
     name, source, settings = plugins.datasets(job.sources)[number]
     left, turns = LeftAsides(), rttm.of_job(job, settings)
     written = io.BytesIO()

@@ -18,9 +18,8 @@ from tasks.schema import RECORDINGS
 
 
 class AsListed:
-    """The known recordings as the sources list them now, for those who do not settle them.
-
-    Made while the survey's scratch folder is there.
+    """The known recordings as the sources list them now, for callers that do not commit them. Make
+    it while the survey's scratch folder exists.
     """
 
     def __init__(self, out: Path, found: Survey) -> None:
@@ -53,8 +52,8 @@ class AsListed:
         self._number = {name: number for number, name in enumerate(had.shards)}
 
     def rows(self, shard: str) -> list[Row]:
-        """All recordings of a shard, those that are gone too. A recording whose file was moved (its
-        guard stands at a new name) has the new name; `moved` gets the former one."""
+        """All recordings of a shard, including those that are gone. A moved recording (its guard is
+        found under a new name) gets the new name; `moved` collects the old one."""
         parts = manifest.read(self._out, "shard", shard)
         old: list[Row] = parts[-1].table.to_pylist() if parts else []
         here = pc.equal(self._told[PLACE], self._number[shard])

@@ -1,4 +1,4 @@
-"""How recordings are dealt to shards of about equal duration."""
+"""Distributes recordings over shards of about equal duration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_OF_AN_HOUR = 20_000
 
 
 def least(job: Job) -> float:
-    """Least audio of a shard by default, s."""
+    """The default minimum of audio in a shard, s."""
     recogniser = plugins.load("asr", job.transcribe.backend.use)
     return LEAST if recogniser.Backend.RATE else LEAST_UNHEARD
 
@@ -52,7 +52,7 @@ def assigned(
     known: float = 0.0,
 ) -> tuple[Numbers, int]:
     """The group of each recording, and how many groups there are; see `grouped`. `known`: audio
-    that the corpus has beside these, s."""
+    that the corpus already has, s."""
     total = float(seconds.sum())
     largest = max(HOUR, (known + total) / MOST_OF_AN_HOUR)
     size = hours * HOUR if hours else min(max(total / 64, smallest), largest)

@@ -1,4 +1,4 @@
-"""Listed rows brought into the order of their shards, by way of the disk where there are many."""
+"""Sorts listed rows by shard, on disk if there are many."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def in_shards(
     job: Job, found: Survey, results: Sequence[Path], numbers: Numbers
 ) -> Iterator[Iterator[pa.Table]]:
     """Incoming rows, those of each shard together, sorted by shard and name; their column PLACE is
-    the shard's number. Some shards at a time, by way of the disk where there are many rows."""
+    the shard's number. Some shards at a time; on disk if there are many rows."""
     count = -(-len(numbers) // BUCKET)
     step = -(-len(found.known.shards) // max(count, 1))
     if count <= 1:

@@ -1,4 +1,4 @@
-"""What sources list, as tables of RECORDINGS with the hashes that comparing needs."""
+"""Listed recordings as tables of RECORDINGS, with the hashes needed to compare them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def batches(
     left: LeftAsides,
     turns: SideFiles | None = None,
 ) -> Iterator[Batch]:
-    """The recordings of a source, some at a time; the others go to `left`."""
+    """The recordings of a source in batches; skipped entries go to `left`."""
     rows: list[Row] = []
     home = _home(settings.path)
     for entry in entries:
@@ -71,8 +71,7 @@ def of_table(table: pa.Table) -> Batch:
 
 
 def _home(path: str) -> str:
-    """Where the paths of entries that a source left aside begin: at its folder, or beside its
-    list."""
+    """The base of the paths of skipped entries: the source's folder, or that of its list."""
     if storage.is_url(path):
         return storage.normal(path).rstrip("/")
     home = os.path.abspath(path)

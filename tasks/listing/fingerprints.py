@@ -1,4 +1,4 @@
-"""Hashes that tell whether a listed recording is known, unchanged, and described as before."""
+"""Hashes that show whether a listed recording is known, unchanged, and described as before."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def keys(names: Iterable[str]) -> NDArray[np.bytes_]:
 
 
 def states(guards: Iterable[str], locators: Iterable[str]) -> Bits:
-    """64 bits of where each recording's bytes lie, and of their guard."""
+    """64 bits that identify each recording's location and guard."""
     joined = b"".join(
         blake2b(f"{guard}\0{locator}".encode(), digest_size=8).digest()
         for guard, locator in zip(guards, locators, strict=True)
@@ -41,21 +41,20 @@ def heads(digests: Iterable[str]) -> Bits:
 
 
 def contents(digests: Iterable[str | None]) -> NDArray[np.bytes_]:
-    """The first 128 bits of each sha256; zero where there is none."""
+    """The first 128 bits of each sha256; zero if there is none."""
     return np.frombuffer(b"".join(bytes.fromhex((d or "0" * 32)[:32]) for d in digests), KEY)
 
 
 def listed(row: dict[str, Any]) -> str:
-    """What `tasks.recipe.digest` gives for what a source says of a recording: a row of RECORDINGS
-    without its guard, its size, and what is only known when it is probed.
-
-    Written out, because the general way takes most of the time of listing.
+    """`tasks.recipe.digest` of the source's description of a recording: a row of RECORDINGS without
+    its guard, its size, and the columns that probing fills in. Written out, because the general
+    function would take most of the listing's time.
     """
     segments = row["segments"]
     spans = (
         "null" if segments is None else json.dumps(segments, sort_keys=True, separators=(",", ":"))
     )
-    turns = ""  # not there in what was listed before there were any
+    turns = ""  # missing in rows that an older listing stored
     if row.get("rttm") is not None:
         turns = f'"rttm":{json.dumps(row["rttm"], sort_keys=True, separators=(",", ":"))},'
     if row.get("rttm_error") is not None:
@@ -76,13 +75,13 @@ def _word(text: str | None) -> str:
 
 
 class Seen:
-    """Keys that were seen, as sorted runs that are merged when they have grown alike."""
+    """Seen keys, in sorted runs that are merged when they have grown to similar sizes."""
 
     def __init__(self) -> None:
         self._runs: list[NDArray[np.bytes_]] = []
 
     def again(self, found: NDArray[np.bytes_]) -> NDArray[np.bool_]:
-        """Which keys were seen before, or stand earlier in `found`; all are seen from now on."""
+        """Which keys were seen before or occur earlier in `found`; marks all as seen."""
         _, first = np.unique(found, return_index=True)
         known = np.ones(len(found), bool)
         known[first] = False
@@ -96,7 +95,7 @@ class Seen:
 
 
 def index_in(ordered: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.int64]:
-    """Where each wanted key stands among sorted ones; -1 where it does not."""
+    """Where each wanted key stands among sorted ones; -1 if it does not."""
     if not len(ordered):
         return np.full(len(wanted), -1, np.int64)
     at = np.searchsorted(ordered, wanted)

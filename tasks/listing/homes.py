@@ -1,4 +1,4 @@
-"""Which shard each listed recording goes to: the one that knows it or its bytes, else a new one."""
+"""Which shard each listed recording goes to: the one that has it or its bytes, else a new one."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tasks.listing.balance import Numbers, assigned, least
 from tasks.listing.known import Known
 from tasks.listing.parts import PLACE
 from tasks.listing.survey import Survey
+from tasks.storage import long_columns
 
 
 @dataclass(slots=True)
@@ -33,7 +34,7 @@ class _News:
 
 
 def incoming(found: Survey, results: Sequence[Path]) -> Iterator[tuple[pa.Table, bool]]:
-    """All rows that go to a shard, with whether they were probed, in an order that stays."""
+    """All rows that go to a shard, with whether they were probed, in a stable order."""
     for path in results:
         yield parts.read(path), True
     for table in found.told.tables():
@@ -41,8 +42,8 @@ def incoming(found: Survey, results: Sequence[Path]) -> Iterator[tuple[pa.Table,
 
 
 def homes_of(job: Job, found: Survey, results: Sequence[Path], gone: NDArray[np.bytes_]) -> Numbers:
-    """The number of the shard that each incoming row goes to, -1 for none; new shards are added to
-    what is known."""
+    """The number of the shard for each incoming row, -1 for none; adds new shards to the known
+    ones."""
     homes: list[NDArray[Any]] = []
     at: list[Numbers] = []
     lengths: list[NDArray[np.float64]] = []
@@ -76,11 +77,11 @@ def homes_of(job: Job, found: Survey, results: Sequence[Path], gone: NDArray[np.
 
 
 def _place(job: Job, had: Known, news: _News, home: Numbers, numbers: Numbers) -> None:
-    """Give new recordings to the shards that know their bytes, and the others to new shards."""
+    """Assign new recordings to the shards that have their bytes, and the others to new shards."""
     numbers[news.at] = home
     rest = np.flatnonzero(home < 0)
     first = max((int(name.split("-")[1]) for name in had.shards), default=-1) + 1
-    names = news.names.take(pa.array(rest))
+    names = long_columns.take(pa.table([news.names], ["recording"]), rest)["recording"]
     there = math.fsum(had.seconds)
     groups, count = assigned(news.seconds[rest], names, job.shard.hours, least(job), there)
     numbers[news.at[rest]] = len(had.shards) + groups
@@ -94,8 +95,8 @@ def _place(job: Job, had: Known, news: _News, home: Numbers, numbers: Numbers) -
 def _known_bytes(
     out: Path, had: Known, wanted: NDArray[np.bytes_], left: NDArray[np.bytes_]
 ) -> Numbers:
-    """The number of the shard that knows these bytes under a name that is gone; -1: none does.
-    `left`: the keys of those that have just left."""
+    """The number of the shard that has these bytes under a name that is gone; -1 if none does.
+    `left`: keys of recordings that have just left."""
     home = np.full(len(wanted), -1, np.int64)
     columns = had.columns
     away = (columns.flags & known.PRESENT == 0) | (fingerprints.index_in(left, columns.keys) >= 0)

@@ -2,8 +2,8 @@
 
     OUT/manifests/known/<sha256[:16]>.parquet    them, with the parts that they were read from
 
-The shards' own parts are the truth. What is noted here saves reading those that are as they were
-(same name and guard); without it, all are read. It is only written where that takes long.
+The shards' own parts are the truth. This cache saves reading unchanged ones (same name and guard);
+without it, all are read. It is written only if that takes long.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Recordings of one shard, or of many, in this order of columns."""
+    """Columns of the recordings of one or more shards, in this order."""
 
     keys: NDArray[np.bytes_]
     states: fingerprints.Bits
@@ -77,24 +77,24 @@ class Known:
     seconds: list[float]  # audio present in each shard, by header
     counts: list[Counts]  # recordings present in each shard
     columns: Columns
-    stale: bool = False  # what was noted lacks some of it
+    stale: bool = False  # the cache lacks some of it
 
     def present(self, number: int) -> int:
         """Recordings present in a shard."""
         return sum(count for count, _ in self.counts[number].values())
 
     def find(self, keys: NDArray[np.bytes_]) -> NDArray[np.int64]:
-        """The row of each key; -1 where there is none."""
+        """The row of each key; -1 if there is none."""
         return fingerprints.index_in(self.columns.keys, keys)
 
     def replaced(self, tables: Mapping[int, Columns]) -> None:
-        """Put these rows in place of those of their shards, by the shards' numbers."""
+        """Replace the rows of some shards, by their numbers."""
         changed = np.array(sorted(tables), np.int32)
         kept = self.columns.where(~np.isin(self.columns.shard, changed))
         self.columns = _sorted([kept, *tables.values()])
 
     def forget(self, number: int) -> None:
-        """What was noted of a shard no longer holds."""
+        """Drop a shard's outdated columns from the cache."""
         self.parts[number] = ("", "")
 
 
@@ -103,7 +103,7 @@ def home(out: Path) -> Path:
 
 
 def of(out: Path, index: Index) -> Known:
-    """What an OUT knows, by the newest part of each shard."""
+    """The recordings that an OUT knows, from the newest part of each shard."""
     names = manifest.shards(out)
     newest = _newest(index)
     noted = _noted(out)
@@ -134,7 +134,7 @@ def of(out: Path, index: Index) -> Known:
 
 
 def note(known: Known, number: int, table: pa.Table) -> Columns:
-    """The columns of a shard's rows, whose audio and count are noted."""
+    """The columns of a shard's rows; notes their audio and count."""
     present = table["present"].to_numpy()
     known.seconds[number] = float(seconds_of(table)[present].sum())
     there = table.filter(pa.array(present)).select(["dataset", "error_code"])
@@ -157,7 +157,7 @@ def seconds_of(table: pa.Table) -> NDArray[np.float64]:
 
 
 def save(out: Path, known: Known, index: Index) -> None:
-    """Note it for the next run; only while holding OUT's lock."""
+    """Save the cache for the next run; only while holding OUT's lock."""
     if len(known.columns.keys) < LEAST:
         return
     newest = _newest(index)
@@ -183,7 +183,7 @@ def save(out: Path, known: Known, index: Index) -> None:
 
 
 def _noted(out: Path) -> Known | None:
-    """What the last run noted; None where it noted nothing, or the file is damaged."""
+    """The last run's cache; None if it is missing or damaged."""
     for path in storage.names(home(out), ".parquet"):
         data = storage.read(path)
         if hashlib.sha256(data).hexdigest()[:16] != path.stem:

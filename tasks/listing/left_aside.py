@@ -1,4 +1,4 @@
-"""Entries of the sources that are no recordings, with the reason."""
+"""Entries of the sources that are not recordings, with the reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LeftAside(NamedTuple):
 
 
 class LeftAsides:
-    """A list of `LeftAside` that is held in columns: there may be one beside each recording."""
+    """A list of `LeftAside` stored as columns: there may be one per recording."""
 
     def __init__(self) -> None:
         self.reasons: Counter[str] = Counter()

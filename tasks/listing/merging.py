@@ -1,4 +1,4 @@
-"""What a shard's rows become when its sources are listed again."""
+"""Merges a shard's rows with a new listing of its sources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROBED = ("content", "header_rate", "header_channels", "header_seconds", "format
 
 
 def merged(old: list[Row], rows: pa.Table | None, gone: NDArray[np.bytes_]) -> list[Row]:
-    """The rows of a shard, in their order, with what is new of them; new recordings come last."""
+    """The rows of a shard in their order, updated; new recordings come last."""
     at = {row["recording"]: index for index, row in enumerate(old)}
     if len(gone):
         left = fingerprints.index_in(gone, fingerprints.keys(at)) >= 0
@@ -34,7 +34,7 @@ def merged(old: list[Row], rows: pa.Table | None, gone: NDArray[np.bytes_]) -> l
 
 
 def _told(old: Row, row: Row) -> Row:
-    """What the source says now of unchanged bytes: texts, segments."""
+    """The source's current description of unchanged bytes: texts, segments."""
     merged = {**row, **{name: old[name] for name in PROBED}}
     if old["error_code"] and not row["error_code"] and old["content"] is None:
         merged["error_code"], merged["error_detail"] = old["error_code"], old["error_detail"]

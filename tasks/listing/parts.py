@@ -24,7 +24,7 @@ LISTED = pa.schema([*RECORDINGS, pa.field(PLACE, pa.int32())])
 
 
 class Parts:
-    """Rows that are written as they come. `home` None: they are only counted."""
+    """Writes rows as they arrive. `home` None: only counts them."""
 
     def __init__(self, home: Path | None, stem: str) -> None:
         self.files: list[tuple[Path, int]] = []  # with the number of rows
@@ -43,7 +43,7 @@ class Parts:
         self._flush(1)
 
     def tables(self) -> Iterator[pa.Table]:
-        """What was added, in order; after `close`."""
+        """The added rows, in order; after `close`."""
         for path, _ in self.files:
             yield read(path)
 

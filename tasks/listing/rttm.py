@@ -4,11 +4,10 @@ A line is `SPEAKER <file> <channel> <start> <duration> <NA> <NA> <speaker> <NA> 
 (NIST, "The 2009 Rich Transcription Meeting Recognition Evaluation Plan", appendix A); other types
 of lines, empty ones and comments (`;;`) are left out. Beside a recording, all lines of the file are
 its own. In a source's file (`rttm`), the second field is the recording's path without extension, or
-only the name at its end. Where there are both, the one beside the recording counts.
-
-A line that cannot be understood fails the recording that it is about, in the filter stage, and no
-other one (`bad_rttm`). In a source's file, a line that does not even name a recording fails all
-that the file names, as nobody knows whose turn is missing.
+only the name at its end. If there are both, the one beside the recording counts. A malformed line
+fails only the recording that it names, in the filter stage (`bad_rttm`). In a source's file, a line
+that does not even name a recording fails all that the file names, as nobody knows whose turn is
+missing.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from tasks.storage import urls
 
 LONGEST = 1 << 16  # bytes of a line
 Turn = tuple[float, float, str]  # start, end in s; speaker
-Said = tuple[list[JsonObject] | None, str | None]  # turns as in RECORDINGS; what is wrong
+Said = tuple[list[JsonObject] | None, str | None]  # turns as in RECORDINGS; the fault
 
 
 @dataclass(slots=True)
 class Turns:
-    """What an RTTM file says, by its own names of recordings. `fault`: the first line that cannot
-    be understood, where it names no recording."""
+    """The turns in an RTTM file, by its own names of recordings. `fault`: the first malformed line
+    that names no recording."""
 
     turns: dict[str, list[Turn]] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
@@ -44,7 +43,7 @@ class Turns:
 
 
 class SideFiles:
-    """The RTTM files of one source. ConfigError where that of the whole source cannot be read."""
+    """The RTTM files of one source. ConfigError if that of the whole source cannot be read."""
 
     def __init__(self, settings: SourceSettings) -> None:
         self._whole: Turns | None = None
@@ -58,7 +57,7 @@ class SideFiles:
                 ) from None
 
     def of(self, recording: Recording) -> Said:
-        """The turns of a recording, None where no file tells of it; and what is wrong."""
+        """The turns of a recording, None if no file names it; and what is wrong with them."""
         locator = recording.locator
         if locator.offset is None and locator.row is None:
             path = f"{os.path.splitext(locator.path)[0]}.rttm"
@@ -92,13 +91,13 @@ def _told(turns: list[Turn]) -> list[JsonObject]:
 
 
 def of_job(job: Job, settings: SourceSettings) -> SideFiles | None:
-    """The RTTM files of a source; None where the job's diarizer does not go by what sources say."""
+    """The RTTM files of a source; None if the job's diarizer does not use them."""
     told = plugins.load("diarizers", job.speakers.use).USES_SPEAKERS
     return SideFiles(settings) if told else None
 
 
 def read(path: str) -> Turns:
-    """An RTTM file. OSError where it cannot be read."""
+    """An RTTM file. OSError if it cannot be read."""
     found = Turns()
     name = display_text(os.path.basename(path))
     for number, line in _lines(path):
@@ -134,7 +133,7 @@ def _turn(fields: list[str]) -> Turn:
     try:
         start, duration = float(fields[3]), float(fields[4])
     except ValueError:
-        raise ValueError("start and duration are no numbers") from None
+        raise ValueError("start and duration are not numbers") from None
     if not (math.isfinite(start) and math.isfinite(duration) and start >= 0 and duration >= 0):
         raise ValueError("start or duration is negative or not finite")
     if fields[7] == "<NA>" or not is_utf8(fields[7]):

@@ -31,11 +31,11 @@ Numbers = NDArray[np.int64]
 
 @dataclass(slots=True)
 class Survey:
-    """What the sources hold now, compared with what is known."""
+    """The sources' contents now, compared with the known recordings."""
 
     known: Known
     fresh: Parts  # new and changed recordings, to be probed
-    told: Parts  # unchanged bytes of which the source says something else, or that are back
+    told: Parts  # unchanged bytes with a new description, or that are back
     left: LeftAsides = field(default_factory=LeftAsides)
     used_scratch: bool = False
     reused: int = 0
@@ -45,15 +45,15 @@ class Survey:
 
     @property
     def ignored(self) -> dict[str, int]:
-        """How many entries were left aside, by reason."""
+        """How many entries were skipped, by reason."""
         return dict(sorted(self.left.reasons.items()))
 
 
 def survey(
     job: Job, index: Index, home: Path | None = None, run: apart.Map | None = None
 ) -> Survey:
-    """`home`: a scratch folder for rows that workers are to probe; None: they are only counted.
-    `run`: gets calls to workers, which list what is large; without it all is listed here."""
+    """`home`: a scratch folder for the rows that workers will probe; None: only count them. `run`:
+    sends calls to workers, which list large sources; without it everything is listed here."""
     had = known.of(job.out, index)
     found = Survey(had, Parts(home, "listing"), Parts(home, "told"))
     looking = _Looking(job, found)
@@ -77,7 +77,7 @@ def _listed(
     home: Path | None,
     run: apart.Map | None,
 ) -> Iterator[Batch]:
-    """What one source lists: by workers where it is large, or where they are needed anyway."""
+    """The listing of one source: by workers if it is large, or if they are needed anyway."""
     name, source, settings = dataset
     count = len(found.known.columns.keys)
     if home is not None and run is not None and (not count or count >= apart.LEAST_KNOWN):
@@ -199,5 +199,5 @@ def _changed(row: dict[str, Any]) -> bool:
 
 
 def still_written(row: dict[str, Any]) -> LeftAside:
-    """A recording that changed while it was read; the next run takes it."""
+    """Record a recording that changed while it was read; the next run takes it."""
     return LeftAside(row["dataset"], row["source_path"], "still_written")

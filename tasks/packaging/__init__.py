@@ -1,1 +1,1 @@
-"""How package shares rows out, lays them into files and writes those."""
+"""How package splits rows, lays them out in files and writes them."""

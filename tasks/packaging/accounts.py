@@ -1,4 +1,4 @@
-"""The ledger in some bytes a recording: by these a new version knows what it need not write again.
+"""The ledger in some bytes a recording, from which a new version knows what it need not rewrite.
 
 A recording's digest is the sum of those of its rows, so that a verdict on one clip changes it
 without the others being read.
@@ -15,6 +15,7 @@ from tasks.accounting.summary import REMOVED
 from tasks.corpuswide import outcomes
 from tasks.packaging import canonical, seeded
 from tasks.schema import LEDGER
+from tasks.storage import long_columns
 
 KEY = "key"  # hash of a row's recording
 ACCOUNT, ACCOUNTED = "account", "accounted"  # of a clip's row, before its outcome and with it
@@ -34,7 +35,7 @@ Codes = NDArray[np.uint64]
 
 def keys_of(recordings: pa.ChunkedArray) -> Codes:
     """The hash of each row's recording; uint64 [rows]."""
-    coded = recordings.combine_chunks().dictionary_encode()
+    coded = long_columns.coded(recordings)
     hashes = seeded.draws("recording", coded.dictionary.to_pylist())
     found: Codes = hashes[coded.indices.to_numpy(zero_copy_only=False)]
     return found
@@ -66,8 +67,8 @@ def of_clips(ids: pa.ChunkedArray, ledger: pa.Table) -> tuple[Codes, Codes]:
 
 
 def changes(verdicts: pa.Table) -> Codes:
-    """What verdicts (of outcomes.COLUMNS, with ACCOUNT and ACCOUNTED of their clips) add to the
-    digests of their recordings, where spans do not overlap."""
+    """What verdicts (outcomes.COLUMNS, with ACCOUNT and ACCOUNTED of their clips) add to the
+    digests of their recordings, provided that no spans overlap."""
     then, before = (verdicts[name].to_numpy() for name in (ACCOUNTED, ACCOUNT))
     found: Codes = _with_outcome(before, verdicts) - then
     return found

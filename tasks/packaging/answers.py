@@ -21,9 +21,9 @@ NAME = "decisions.parquet"
 
 
 def note(job: Job, scratch: Path, judged: Sequence[int], manifests: str | None = None) -> None:
-    """Make the table that of the run's groups; `judged` are the numbers of those on which there
-    are corpus-wide verdicts. A part whose name is there already stays. `manifests`: the hash of the
-    names of all checkpoints, where the run has listed them."""
+    """Bring the table up to the run's groups; `judged`: numbers of those with corpus-wide verdicts.
+    Parts whose names exist already stay. `manifests`: the hash of the names of all checkpoints, if
+    the run has listed them."""
     home, groups = decisions.place(job.out), decided.listed(job, scratch)
     at = {number: place for place, number in enumerate(judged)}
     with tables.arrow(scratch / judgements.FILE) as file:

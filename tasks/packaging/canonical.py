@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tasks.storage import long_columns
+
 Codes = NDArray[np.uint64]
 
 
@@ -59,8 +61,8 @@ def _divided(table: pa.Table, names: list[str]) -> tuple[list[Codes], Iterator[t
 
 
 def folded(start: Codes, table: pa.Table, names: Sequence[str]) -> Codes:
-    """A digest of each row that goes on from `start` over these columns, of numbers and texts;
-    uint64 [rows]. Each text is hashed once, so columns of few values cost next to nothing."""
+    """A digest of each row: continues `start` over these columns of numbers and texts; uint64
+    [rows]. Each text is hashed once, so columns of few values cost next to nothing."""
     found = start
     for name in names:
         column = table[name]
@@ -68,7 +70,7 @@ def folded(start: Codes, table: pa.Table, names: Sequence[str]) -> Codes:
         if _is_number(column.type):
             codes = _bits(column)
         else:
-            coded = column.combine_chunks().dictionary_encode()
+            coded = long_columns.coded(column)
             texts = b"".join(
                 hashlib.blake2b(text.encode(), digest_size=8).digest()
                 for text in coded.dictionary.to_pylist()

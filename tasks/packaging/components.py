@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.packaging import seeded
 from tasks.packaging.names import Names, codes_of
 from tasks.recording import ids
+from tasks.storage import long_columns, sorted_keys
 
 KINDS = ("speaker", "recording", "pcm")
 AT_ONCE = 1 << 21  # nodes that are looked up together
@@ -30,8 +30,8 @@ Published = Callable[[list[str]], Iterable[pa.Table]]
 
 
 def speakers_in(rows: pa.Table) -> pa.ChunkedArray:
-    """Each row's speaker (columns dataset, speaker), as no two people are called: names that
-    sources state belong to their dataset, those over all recordings do not. Null: unknown."""
+    """A unique name of each row's speaker (columns dataset, speaker): a name stated by a source is
+    qualified by its dataset, one linked over all recordings is not. Null: unknown."""
     nobody = pa.scalar(None, pa.string())
     speaker = pc.if_else(pc.equal(rows["speaker"], ""), nobody, rows["speaker"])
     anywhere = pc.match_substring_regex(rows["speaker"], f"^{ids.OVER_ALL.pattern}$")
@@ -53,7 +53,7 @@ class Nodes(NamedTuple):
 
 
 def nodes_of(names: tuple[Names, ...], rows: Numbers) -> Nodes:
-    """The nodes of some rows, in their order. `names` of all rows, by kind."""
+    """The nodes of some rows, in their order. `names`: of all rows, by kind."""
     kinds, firsts = [], []
     of_row = np.empty((len(KINDS), len(rows)), np.int32)
     at = 0
@@ -71,12 +71,12 @@ def published_splits(nodes: Nodes, published: Published, names: list[str]) -> Si
     split = np.full(len(nodes.kind), -1, np.int16)
     for number, kind in enumerate(KINDS):
         high, low, side = _of_kind(published, kind, names)
-        mine = np.flatnonzero(nodes.kind == number)
-        if not len(high) or not len(mine):
+        if not len(high):
             continue
-        for some in np.array_split(mine, -(-len(mine) // AT_ONCE)):
+        for begin in range(0, len(split), AT_ONCE):
+            some = begin + np.flatnonzero(nodes.kind[begin : begin + AT_ONCE] == number)
             own_high, own_low = nodes.names[number].codes(nodes.first[some])
-            at = seeded.places_of(own_high, own_low, high, low)
+            at = sorted_keys.places_of(own_high, own_low, high, low)
             split[some] = np.where(at >= 0, side[at], -1)
     return split
 
@@ -94,12 +94,10 @@ def _of_kind(
         highs.append(high)
         lows.append(low)
         sides.append(side.fill_null(-1).to_numpy().astype(np.int16))
-    high = np.concatenate(highs)
-    highs.clear()  # one column at a time: all of them twice would be much
-    order = np.argsort(high, kind="stable").astype(np.int32)
+    high = long_columns.joined(highs)
+    order = np.argsort(high).astype(np.int32)  # a stable sort takes more memory
     high = high[order]
-    low = np.concatenate(lows)
-    lows.clear()
+    low = long_columns.joined(lows)
     return high, low[order], np.concatenate(sides)[order]
 
 
@@ -126,7 +124,7 @@ def components_of(nodes: Nodes, split: Sides, kept: Bools) -> Numbers:
     for a, b in ((0, 1), (1, 2), (0, 2)):
         both = (held[a] >= 0) & (held[b] >= 0)
         code = np.sort(held[a][both].astype(np.int64) << 32 | held[b][both])
-        edges.append(code[np.r_[True, code[1:] != code[:-1]][: len(code)]])
+        edges.append(code[sorted_keys.first_of_runs(code)])
     one, other = (np.concatenate(edges) >> shift & 0xFFFFFFFF for shift in (32, 0))
     graph = coo_array((np.ones(len(one), np.int8), (one, other)), (count, count))
     groups, component = connected_components(graph, directed=False)

@@ -1,8 +1,8 @@
-"""What the next version holds: every utterance decided, over the whole corpus."""
+"""The contents of the next version, decided in this process over the whole corpus."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,11 +22,11 @@ from tasks.json_types import JsonObject
 from tasks.packaging import seeded, selecting, selection, shard_decisions, speakers
 from tasks.packaging.shard_decisions import ShardDecisions
 from tasks.schema import LEDGER
-from tasks.storage import tables
+from tasks.storage import long_columns, tables
 
 
 class Contents(NamedTuple):
-    """All utterances decided, or those of some shards."""
+    """The decisions on all utterances, or on those of some shards."""
 
     rows: pa.Table  # to package, by id; `shard_decisions.row_schema`
     ledger: pa.Table  # of all recordings, in the order of names
@@ -47,10 +47,9 @@ def decide(
         decided |= shard_decisions.load(some, home)
     if not decided:
         decided = {shard: shard_decisions.of_shard(job, shard, strict=strict) for shard in shards}
-    heard = _stacked(corpuswide.ROW, [each.heard for each in decided.values()])
-    verdicts, frozen = _corpus_wide(job, heard)
+    verdicts, frozen = _corpus_wide(job, [each.heard for each in decided.values()])
     passed = _stacked(shard_decisions.row_schema(job), [each.rows for each in decided.values()])
-    passed = passed.take(pc.sort_indices(passed["id"])).combine_chunks()
+    passed = long_columns.take(passed, pc.sort_indices(passed["id"]).to_numpy())
     _check_ids(passed)
     newest = versions.newest(job.out)
     passed = speakers.in_rows(job, passed, [each.voices for each in decided.values()], newest)
@@ -64,7 +63,7 @@ def decide(
         decided[shard] = shard_decisions.of_shard(job, shard, verdicts, strict)
     ledger = outcomes.enter(_ledger(decided), "utterance", verdicts)
     by = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
-    ledger = ledger.take(pc.sort_indices(ledger, sort_keys=by))
+    ledger = long_columns.take(ledger, pc.sort_indices(ledger, sort_keys=by).to_numpy())
     utterances = [each.utterances for each in decided.values()]
     return Contents(
         chosen,
@@ -87,7 +86,7 @@ def _selected(
         clips.finish()
         found = selection.select(job, clips, newest)
         parts = None if found.splits is None else [*found.splits()]
-    chosen = rows.take(found.rows)
+    chosen = long_columns.take(rows, found.rows)
     split = pa.array(found.names).take(pa.array(found.split))
     at = rows.column_names.index("split")
     chosen = chosen.set_column(at, rows.schema.field("split"), split)
@@ -97,7 +96,7 @@ def _selected(
 
 def _verdicts(rows: pa.Table, rejected: pa.Table) -> Verdicts:
     """Rejections (REJECTED) by id."""
-    ids = rows["id"].take(rejected["at"]).to_pylist()
+    ids = long_columns.take(rows.select(["id"]), rejected["at"].to_numpy())["id"].to_pylist()
     told = zip(ids, rejected.drop_columns(["at"]).to_pylist(), strict=True)
     return {
         key: Outcome("dropped", "package", **{**why, "detail": why["detail"] or ""})
@@ -106,14 +105,14 @@ def _verdicts(rows: pa.Table, rejected: pa.Table) -> Verdicts:
 
 
 def corpus_verdicts(job: Job, shards: Sequence[str]) -> Verdicts:
-    """Only the corpus-wide verdicts, by id."""
+    """The corpus-wide verdicts alone, by id."""
     if not corpuswide.takes_part(job):
         return {}
     heard = [shard_decisions.of_shard(job, shard).heard for shard in shards]
-    return _corpus_wide(job, _stacked(corpuswide.ROW, heard))[0]
+    return _corpus_wide(job, heard)[0]
 
 
-def _corpus_wide(job: Job, heard: pa.Table) -> tuple[Verdicts, JsonObject]:
+def _corpus_wide(job: Job, heard: Sequence[pa.Table]) -> tuple[Verdicts, JsonObject]:
     """Verdicts by id, and the bounds that are frozen with the next version."""
     newest = versions.newest(job.out)
     frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
@@ -128,8 +127,11 @@ def _corpus_wide(job: Job, heard: pa.Table) -> tuple[Verdicts, JsonObject]:
         found: NDArray[np.bool_] = pc.is_in(ids, known).to_numpy()
         return found
 
-    found, frozen = judging.judge(job, lambda names: [heard.select(names)], published, frozen)
-    return _verdicts(heard, found), frozen
+    def parts(names: Sequence[str]) -> Iterator[pa.Table]:
+        return (each.select(names) for each in heard)
+
+    found, frozen = judging.judge(job, parts, published, frozen)
+    return _verdicts(_stacked(corpuswide.ROW, heard), found), frozen
 
 
 def _stacked(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:

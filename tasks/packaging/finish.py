@@ -1,4 +1,4 @@
-"""The formats' lists, which are written when all output shards are."""
+"""Writes the formats' lists once all output shards are written."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ def with_derived(
     table: pa.Table,
     known: dict[str, pa.Array] | None = None,
 ) -> tuple[pa.Table, dict[str, pa.Array]]:
-    """The table with the columns that a format derives from it, and these alone; `known`: those
-    of a part of a version, which do not follow from its rows alone."""
+    """(The table with the columns that a format derives from it, those columns alone.) `known`:
+    those columns, for a part of a version, whose rows alone do not determine them."""
     columns = module.derived(table, settings) if known is None else known
     for name, values in columns.items():
         table = table.append_column(name, values)
@@ -26,7 +26,7 @@ def with_derived(
 
 
 def visible(module: Format, table: Any, *more: str) -> Any:
-    """The columns that a format's files depend on; measures that were not taken are left out."""
+    """The columns that a format's files depend on, without measures that were not taken."""
     wanted = dict.fromkeys((*module.COLUMNS, *more))
     return table.select([name for name in wanted if name in table.schema.names])
 

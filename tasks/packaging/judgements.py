@@ -1,7 +1,7 @@
 """Which clips are rejected over the whole corpus: by plug-ins, by weights, hours and splits.
 
 Clips are known by their places among all rows, group by group. Verdicts are saved by group, so that
-nobody holds them all as Python objects.
+they are never all in memory as Python objects.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tasks.json_types import JsonObject
 from tasks.packaging import accounts, decided, seeded, selection
 from tasks.packaging.accounts import ACCOUNT, ACCOUNTED, KEY
 from tasks.packaging.decided import Group
-from tasks.storage import tables
+from tasks.storage import sorted_keys, tables
 
-#: Verdicts that come last, with what the ledger knows their clips by.
+#: The verdicts that come last, with their clips' keys in the ledger.
 SAVED = pa.schema(
     [
         *outcomes.SCHEMA,
@@ -74,7 +74,7 @@ def corpus_wide(
             high, low = (digests[name].to_numpy() for name in ("high", "low"))
             by_key = np.lexsort((low, high))
             own = keys[number + 1][at[some] - heard[number]]
-            place = seeded.places_of(own[:, 0], own[:, 1], high[by_key], low[by_key])
+            place = sorted_keys.places_of(own[:, 0], own[:, 1], high[by_key], low[by_key])
             at[some] = np.where(place >= 0, rows[number] + by_key[place], -1)
     found = found.set_column(0, "at", pa.array(at))
     return found.filter(pc.greater_equal(found["at"], 0)), frozen
@@ -82,20 +82,18 @@ def corpus_wide(
 
 def save(scratch: Path, groups: Sequence[Group], rejected: pa.Table) -> list[int]:
     """Save SAVED from REJECTED, a batch for each group with any; returns their numbers."""
-    place, begins = rejected["at"].to_numpy(), firsts(groups)
-    order = np.argsort(place, kind="stable")
-    edges = np.searchsorted(place, begins, sorter=order)
+    begins = firsts(groups)
+    rejected = rejected.take(np.argsort(rejected["at"].to_numpy(), kind="stable"))
+    place = rejected["at"].to_numpy()
+    edges = np.searchsorted(place, begins)
     judged = np.flatnonzero(np.diff(edges)).tolist()
-    with (
-        storage.of(scratch).writing(scratch) as home,
-        tables.writing(home / FILE, SAVED) as out,
-    ):
+    with storage.of(scratch).writing(scratch) as home, tables.writing(home / FILE, SAVED) as out:
         for number in judged:
-            some = order[edges[number] : edges[number + 1]]
-            rows = place[some] - begins[number]
+            some = rejected.slice(int(edges[number]), int(edges[number + 1] - edges[number]))
+            rows = some["at"].to_numpy() - begins[number]
             group = groups[number]
             told = group.table("rows.arrow", ("id", "recording")).take(rows)
-            table = outcomes.of_rejected(told["id"], rejected.take(some))
+            table = outcomes.of_rejected(told["id"], some)
             table = table.append_column(KEY, pa.array(accounts.keys_of(told["recording"])))
             known = group.table("digests.arrow", (ACCOUNT, ACCOUNTED)).take(rows)
             for name in (ACCOUNT, ACCOUNTED):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 from tasks.accounting import summary
 from tasks.packaging import balance, seeded
 from tasks.settings import PackageSettings
+from tasks.storage import long_columns
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 #: What a layout depends on; another value means a full layout.
 LAYOUT_SETTINGS = ("seed", "tar_hours", "readers")
@@ -44,7 +47,7 @@ def replaced(group: Group, same: bool) -> Group:
 
 
 class Clips(NamedTuple):
-    """What a layout needs of the clips of a version: some tens of bytes each."""
+    """The clips of a version as a layout needs them: some tens of bytes each."""
 
     key: NDArray[np.uint64]  # seeded draw: their order in a group
     seconds: NDArray[np.float64]
@@ -85,45 +88,12 @@ def groups_of(table: pa.Table) -> list[tuple[str, int, int, int]]:
     return found
 
 
-def lay_out(
-    table: pa.Table,
-    settings: PackageSettings,
-    generation: int,
-    before: pa.Table | None = None,
-    before_settings: dict[str, Any] | None = None,
-) -> list[Group]:
-    """Groups of all rows of `table` (columns id, split, num_samples, sample_rate), sorted by split
-    and number; the numbers have no gaps.
-
-    `before` is the previous version's utterances, in its order, and `before_settings` its package
-    settings. Without them, with other LAYOUT_SETTINGS or `rebalance: full`, all clips are laid out
-    anew; otherwise only those of a split whose most loaded reader would get too much.
-    """
-    clips = clips_of(table, settings)
-    return lay_out_clips(
-        clips, settings, generation, before_of(clips, table, before), before_settings
-    )
-
-
 def clips_of(table: pa.Table, settings: PackageSettings) -> Clips:
     """The clips of a table (columns id, split, num_samples, sample_rate)."""
-    coded = table["split"].combine_chunks().dictionary_encode()
+    coded = long_columns.coded(table["split"])
     codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     keys = seeded.draws(str(settings.seed), table["id"].to_pylist())
     return Clips(keys, summary.seconds_of(table), codes, coded.dictionary.to_pylist())
-
-
-def before_of(clips: Clips, table: pa.Table, before: pa.Table | None) -> Before | None:
-    """The groups of a published table, and where its clips are in another."""
-    if before is None:
-        return None
-    now = pc.index_in(before["id"], table["id"]).fill_null(-1).to_numpy().astype(np.int64)
-    generations = before["generation"].to_numpy(zero_copy_only=False)
-    groups = [
-        PublishedGroup(split, number, int(generations[first]), first, count)
-        for split, number, first, count in groups_of(before)
-    ]
-    return Before(groups, now)
 
 
 def lay_out_clips(
@@ -133,7 +103,13 @@ def lay_out_clips(
     before: Before | None = None,
     before_settings: dict[str, Any] | None = None,
 ) -> list[Group]:
-    """`lay_out`; rows are indices of the clips."""
+    """Groups of all clips, whose indices are their rows, sorted by split and number; the numbers
+    have no gaps.
+
+    `before` is the previous version and `before_settings` its package settings. Without them, with
+    other LAYOUT_SETTINGS or `rebalance: full`, all clips are laid out again; otherwise only those
+    of a split whose most loaded reader would get too much.
+    """
     rewrite = (
         before is None
         or settings.rebalance == "full"
@@ -161,7 +137,7 @@ def lay_out_clips(
 
 
 def _grow(clips: Clips, settings: PackageSettings, generation: int, before: Before) -> list[Group]:
-    """The previous groups without the clips that are gone, then groups of what is new."""
+    """The previous groups without the clips that are gone, then groups of new clips."""
     kept: list[Group] = []
     numbers: dict[str, int] = {}
     fresh = np.ones(len(clips.key), bool)
@@ -194,21 +170,31 @@ def _new_groups(
     found = []
     for split in sorted(clips.names[code] for code in np.unique(splits)):
         code = clips.names.index(split)
-        chosen = rows[splits == code]
-        lengths = clips.seconds[chosen]
+        chosen = _among(rows, splits == code)
+        lengths = _at(clips.seconds, chosen)
         # Only the first generation has to serve all readers.
         readers = 1 if split in first_numbers else settings.readers
         whole = math.fsum(lengths)  # whatever the order
-        hours = tar_hours(settings, clips.seconds[clips.split == code])
+        hours = tar_hours(settings, _among(clips.seconds, clips.split == code))
         count = balance.count(whole, hours, len(lengths), readers)
-        groups = balance.distribute(lengths, clips.key[chosen], count)
+        groups = balance.distribute(lengths, _at(clips.key, chosen), count)
         for number, group in enumerate(groups, first_numbers.get(split, 0)):
             found.append(Group(split, number, generation, chosen[group]))
     return found
 
 
+def _among(values: NDArray[Scalar], which: NDArray[np.bool_]) -> NDArray[Scalar]:
+    """Some of the values; themselves where that is all: a copy of ten million takes 80 MB."""
+    return values if which.all() else values[which]
+
+
+def _at(values: NDArray[Scalar], rows: NDArray[np.int64]) -> NDArray[Scalar]:
+    """The values of these rows, which are sorted; themselves where that is all."""
+    return values if len(rows) == len(values) else values[rows]
+
+
 def tar_hours(settings: PackageSettings, seconds: NDArray[np.float64]) -> float:
-    """Hours of a new tar of a split with clips of so many seconds."""
+    """Hours per new tar of a split, given the seconds of its clips."""
     if seconds.sum() / 3600 < 0.999 * settings.tar_hours * MOST_TARS:
         return settings.tar_hours
     return max(settings.tar_hours, math.fsum(seconds) / 3600 / MOST_TARS)  # whatever the order
@@ -234,28 +220,3 @@ def skews(loads: dict[str, list[float]], readers: int) -> dict[str, tuple[float,
 def worst(loads: dict[str, list[float]], readers: int) -> tuple[float, float]:
     """The same for the worst split."""
     return max(skews(loads, readers).values(), default=(0.0, 0.0))
-
-
-def same_as(
-    groups: list[Group],
-    table: pa.Table,
-    before: pa.Table | None,
-    columns: tuple[str, ...],
-    places: dict[tuple[str, int], tuple[int, int]] | None = None,
-) -> list[int | None]:
-    """For each group the number of the previous group with the same clips, equal in all `columns`
-    (what a format writes); None if there is none. `places`: (first row, rows) of the groups that
-    `before` holds, by split and number; by default it is a whole version."""
-    if before is None or not set(columns) <= {*before.column_names} & {*table.column_names}:
-        return [group.before if group.same else None for group in groups]
-    if places is None:
-        places = {(split, number): (first, n) for split, number, first, n in groups_of(before)}
-    now, then = table.select(columns), before.select(columns)
-    found: list[int | None] = []
-    for group in groups:
-        equal = group.same
-        place = None if group.before is None else places.get((group.split, group.before))
-        if not equal and group.whole and place is not None:
-            equal = now.take(group.rows).equals(then.slice(*place))
-        found.append(group.before if equal else None)
-    return found

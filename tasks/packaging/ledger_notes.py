@@ -1,9 +1,9 @@
-"""What is known of the parts of a ledger: of those being written, and of the newest version's.
+"""Notes on the parts of a ledger: of those being written, and of the newest version's.
 
     OUT/manifests/package/published/<sha256[:16]>.arrow
                             of a part: ACCOUNTS of its recordings, its totals, and who failed
 
-Only a help, as what `published.py` keeps: where it is gone, it is made from the ledger itself.
+Like the files of `published.py`, these only save time: a missing one is made again from the ledger.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Written(NamedTuple):
 
 
 class Portion(NamedTuple):
-    """The same, with what is told of it."""
+    """The same, with its note."""
 
     name: str
     file: tuple[str, int]
@@ -72,7 +72,7 @@ def tell(ledger: pa.Table) -> pa.Table:
 
 
 def save(out: Path, told: pa.Table) -> str:
-    """Keep what is told of a part; returns the name of its file. Only while holding OUT's lock."""
+    """Save the note on a part; returns the name of its file. Only while holding OUT's lock."""
     data = decided.arrow_bytes(told)
     name = f"{hashlib.sha256(data).hexdigest()[:16]}.arrow"
     storage.write_atomic(published.home(out) / name, data)
@@ -80,8 +80,8 @@ def save(out: Path, told: pa.Table) -> str:
 
 
 def of_version(out: Path, newest: Path, described: JsonObject) -> list[Told]:
-    """The parts of the newest version's ledger, in order. RunError where nothing is noted of it,
-    and a part is damaged."""
+    """The parts of the newest version's ledger, in order. RunError if a part has no note and is
+    damaged."""
     try:
         known = json.loads(storage.read(published.home(out) / "version.json"))
         if known["sealed"] == described[datacard.SEAL]:
@@ -108,13 +108,13 @@ def as_ledger(table: pa.Table) -> pa.Table:
 
 
 def note(scratch: Path, number: int, written: Sequence[Written]) -> None:
-    """Note the parts that one worker call has written or linked."""
+    """Record the parts that one worker call has written or linked."""
     path = scratch / f"ledger/noted-{number:06d}.json"
     storage.of(scratch).write(path, json.dumps(written).encode())
 
 
 def portions(out: Path, scratch: Path) -> list[Portion]:
-    """All parts that were noted, in the order of their names."""
+    """All recorded parts, in the order of their names."""
     found = []
     for path in storage.names(scratch / "ledger", ".json"):
         if path.name.startswith("noted-"):

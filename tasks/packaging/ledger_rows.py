@@ -1,4 +1,4 @@
-"""Rows of a ledger: their order, and what corpus-wide verdicts make of them."""
+"""Rows of a ledger: their order, and how corpus-wide verdicts change them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _rank(column: pa.ChunkedArray) -> NDArray[np.int64]:
 
 
 def removed(table: pa.Table) -> pa.Table:
-    """A row of no seconds for each recording of a ledger, as it has left its source."""
+    """A row of no seconds for each recording of a ledger, which records that it left its source."""
     rows = table.filter(pa.array(_first_of_each(table["recording"]))).select(NAMES)
     nothing = {"start": 0.0, "end": 0.0, "samples": 0, "seconds": 0.0, "overlap_samples": 0}
     outcome = {"outcome": "dropped", "stage": "shard", "reason": REMOVED}

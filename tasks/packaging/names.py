@@ -1,19 +1,20 @@
-"""More names than memory holds: in a temporary file, with four bytes of each in memory.
+"""More names than fit in memory: they lie in a temporary file, with four bytes of each in memory.
 
-Names are the same if 16 bytes that follow from them are, which lie in files of their own.
+Names are compared by hashes of 16 bytes, which lie in two more files.
 """
 
 from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
-from typing import IO, NamedTuple, Self
+from typing import IO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.packaging.canonical import mixed
+from tasks.storage.sorted_keys import first_of_runs
 
 Ints = NDArray[np.int64]
 Numbers = NDArray[np.int32]
@@ -42,11 +43,8 @@ class Names(ExitStack):
     def _file(self) -> IO[bytes]:
         return self.enter_context(tempfile.TemporaryFile())
 
-    def __enter__(self) -> Self:
-        return self
-
     def add(self, names: pa.Array | pa.ChunkedArray) -> None:
-        """The names of the next rows, null where a row has none."""
+        """Append the names of the next rows, null for a row without one."""
         texts = names.cast(pa.large_binary()).to_pylist()
         self._text.write(b"".join(text or b"" for text in texts))
         self._lengths.append(np.array([len(text or b"") for text in texts], np.uint32))
@@ -64,21 +62,22 @@ class Names(ExitStack):
         return len(self._lengths[0])
 
     def codes(self, rows: NDArray[np.integer]) -> tuple[Codes, Codes]:
-        """The two halves of the code of each of these rows; 0 and 0: it has no name."""
-        high, low = (_read(file, len(self))[rows] for file in self._codes)
+        """The two halves of the code of each of these rows; 0 and 0 for no name. Fast for rows near
+        each other: everything between them is read."""
+        first = int(rows.min(initial=len(self)))
+        high, low = (
+            _read(file, first, int(rows.max(initial=-1)) + 1)[rows - first] for file in self._codes
+        )
         return high, low
 
     def numbered(self, rows: Numbers) -> Numbered:
         """The names of some rows, in the order in which these come first."""
         high, low = self.codes(rows)
         order = np.lexsort((low, high)).astype(np.int32)
-        begins = np.ones(len(order), bool)
-        has = np.zeros(len(order), bool)
-        begins[1:] = False
         for column in (high, low):
             column[:] = column[order]
-            begins[1:] |= column[1:] != column[:-1]
-            has |= column != 0
+        begins = first_of_runs(high, low)
+        has = (high != 0) | (low != 0)
         del high, low, column
         number = np.full(int(begins.sum()), -1, np.int32)
         first = order[begins]  # the sort is stable
@@ -91,7 +90,8 @@ class Names(ExitStack):
         return Numbered(found, rows[first])
 
     def take(self, rows: NDArray[np.integer]) -> pa.LargeStringArray:
-        """The names of some rows, which all have one; best of some hundred thousand."""
+        """The names of some rows, none of them nameless; efficient for some hundred thousand at a
+        time."""
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]
         pieces = [pa.array([], pa.large_string())]
@@ -114,9 +114,9 @@ class Names(ExitStack):
         )
 
 
-def _read(file: IO[bytes], count: int) -> Codes:
-    file.seek(0)
-    return np.frombuffer(file.read(8 * count), np.uint64)
+def _read(file: IO[bytes], first: int, end: int) -> Codes:
+    file.seek(8 * first)
+    return np.frombuffer(file.read(8 * max(end - first, 0)), np.uint64)
 
 
 def codes_of(texts: list[bytes | None]) -> tuple[Codes, Codes]:
@@ -131,7 +131,7 @@ def codes_of(texts: list[bytes | None]) -> tuple[Codes, Codes]:
         state = mixed(length * np.uint64(4) + np.uint64(start))
         for place in range(width):
             more = cuts[:, place].astype(np.uint64)
-            # Only as far as a text goes: nothing depends on those beside it.
+            # Only as far as the text goes: it must not depend on its neighbours.
             state = np.where(length > 8 * place, mixed(state ^ more), state)
         found.append(np.where(there, state, 0))
     return found[0], found[1]

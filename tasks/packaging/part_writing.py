@@ -25,11 +25,14 @@ from tasks.storage import tables
 
 
 def scatter(job: Job, number: int, scratch: Path) -> None:
-    """On a worker: put the rows of a decided group where parts find theirs."""
-    group = decided.listed(job, scratch)[number]
+    """On a worker: put the rows of some decided groups where parts find theirs."""
+    groups = decided.listed(job, scratch)
     with tables.arrow(scratch / f"wanted/{number}.arrow") as file:
         wanted = pa.ipc.open_file(file).read_all()
-    rows = group.table("rows.arrow").take(wanted["row"]).append_column("at", wanted["at"])
+    group, row = wanted["group"].to_numpy(), wanted["row"].to_numpy()
+    held = {each: groups[each].table("rows.arrow") for each in np.unique(group).tolist()}
+    first = np.cumsum([0, *map(len, held.values())])[np.searchsorted([*held], group)]
+    rows = pa.concat_tables(held.values()).take(first + row).append_column("at", wanted["at"])
     part = wanted["part"].to_numpy()
     edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(part)]
     told = {"parts": json.dumps(part[edges[:-1]].tolist())}
@@ -142,8 +145,8 @@ def _with_rows(newest: Path, members: Sequence[Member]) -> PreviousVersion | Dam
 def _fresh(sources: Sequence[int], part: int, scratch: Path) -> pa.Table | None:
     """Rows of a part from the decided groups, in order."""
     batches = []
-    for group in sources:
-        with tables.arrow(scratch / f"rows/{group}.arrow") as file:
+    for source in sources:
+        with tables.arrow(scratch / f"rows/{source}.arrow") as file:
             held = pa.ipc.open_file(file)
             number = json.loads(held.schema.metadata[b"parts"]).index(part)
             batches.append(held.get_batch(number).replace_schema_metadata())

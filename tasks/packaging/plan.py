@@ -21,16 +21,16 @@ from tasks import plugins, storage
 from tasks.checkpoints.manifest import Row
 from tasks.formats import Hashes, OutputShard, PublishedFile
 from tasks.job import Job
-from tasks.packaging import format_rows, layout
+from tasks.packaging import format_rows
+from tasks.packaging.format_shards import of_format
 from tasks.packaging.layout import Group
 from tasks.packaging.previous import PreviousVersion
 from tasks.schema import UTTERANCES
-from tasks.settings import Plugin
 from tasks.storage import tables
 
 #: Where a planned row's PCM is stored; not published.
 SOURCE_COLUMNS = [("work_shard", pa.string()), ("blob", pa.string()), ("blob_offset", pa.int64())]
-#: The same of the enhanced clip, where both are packaged.
+#: The same for the enhanced clip, when both are packaged.
 BESIDE_COLUMNS = [("beside_blob", pa.string()), ("beside_offset", pa.int64())]
 #: The columns that reading and checking a row's PCM needs.
 PCM_COLUMNS = (
@@ -77,7 +77,7 @@ def write(
     more: dict[str, pa.Array] = {}
     for plugin in job.package.formats:
         own = None if derived is None else derived.get(plugin.use, {})
-        found, columns = _of_format(plugin, groups, published, previous, own)
+        found, columns = of_format(plugin, groups, published, previous, own)
         shards += found
         more |= {derived_name(plugin.use, name): values for name, values in columns.items()}
     for name, values in more.items():
@@ -114,41 +114,6 @@ def _place(number: int) -> tuple[str, int]:
     return part_name(number >> PART_BITS), number & ((1 << PART_BITS) - 1)
 
 
-def _of_format(
-    plugin: Plugin,
-    groups: list[Group],
-    published: pa.Table,
-    previous: PreviousVersion | None,
-    derived: dict[str, pa.Array] | None,
-) -> tuple[list[OutputShard], dict[str, pa.Array]]:
-    """The shards of one format, with the previous version's files where their content is the same;
-    and the columns that the format derives."""
-    module, settings = plugins.resolve("formats", plugin)
-    now, columns = format_rows.with_derived(module, settings, published, derived)
-    now = format_rows.visible(module, now)
-    same: list[int | None] = [None] * len(groups)
-    if previous and previous.has_format(plugin):
-        # A measure that was added or removed since changes the files that hold it.
-        other = set(published.column_names) ^ set(previous.columns)
-        if not other & set(module.COLUMNS):
-            columns_of = tuple(now.column_names)
-            same = layout.same_as(groups, now, previous.rows, columns_of, previous.places)
-    shards = []
-    for index, (group, number_then) in enumerate(zip(groups, same, strict=True)):
-        rows = now.take(group.rows)
-        files = tuple(module.files(group.split, group.number, rows, settings))
-        unchanged: tuple[PublishedFile, ...] = ()
-        if number_then is not None and (number_then == group.number or not module.NUMBERED):
-            assert previous is not None
-            unchanged = previous.files(module.files(group.split, number_then, rows, settings))
-        shards.append(
-            OutputShard(
-                plugin.use, group.split, group.number, index, len(group.rows), files, unchanged
-            )
-        )
-    return shards, columns
-
-
 def derived_name(use: str, column: str) -> str:
     """Name of a derived column in the plan: two formats may derive columns of one name."""
     return f"{use}:{column}"
@@ -178,9 +143,10 @@ def _laid_out(job: Job, groups: list[Group], shards: list[OutputShard], rows: pa
 
 
 def _save(path: Path, table: pa.Table, counts: Sequence[int]) -> None:
-    """An Arrow file with a record batch for each so many rows, so that a worker reads only its own.
+    """Write an Arrow file with a record batch per count, so that a worker reads only its own.
 
-    Whole columns are put together once: to do it for each of many batches takes most of the time.
+    Chunks are combined once for the whole table: for each of many batches it takes most of the
+    time.
     """
     table = table.combine_chunks()
     ends = np.cumsum(counts).tolist()
@@ -234,11 +200,6 @@ def numbered(staging: Path) -> dict[int, OutputShard]:
     }
 
 
-def all_shards(staging: Path) -> list[OutputShard]:
-    """All output shards, in order."""
-    return [*numbered(staging).values()]
-
-
 def shard(staging: Path, number: int) -> OutputShard:
     """One output shard."""
     part, index = _place(number)
@@ -255,8 +216,8 @@ def rows(staging: Path, number: int, *more: str) -> list[Row]:
 
 
 def save_hashes(staging: Path, number: int, hashes: Hashes) -> None:
-    """Record the digests of a shard's files. Only the shard's own worker call writes them, and
-    nobody reads them before it has returned."""
+    """Record the digests of a shard's files. Only the shard's own worker call writes them, and they
+    are read only after it has returned."""
     path, data = staging / PLAN / HASHES / str(number), json.dumps(hashes).encode()
     storage.of(staging).write(path, data)
 
@@ -266,7 +227,7 @@ def load_hashes(staging: Path, number: int) -> Hashes:
 
 
 def all_hashes(staging: Path, shards: Mapping[int, OutputShard]) -> Hashes:
-    """Digests of the files of all shards; of linked files, those of the previous version."""
+    """Digests of the files of all shards; for linked files, those of the previous version."""
     saved = storage.of(staging).read_all(staging / PLAN / HASHES)
     hashes: Hashes = {}
     for number, shard in shards.items():

@@ -1,4 +1,4 @@
-"""The previous version, whose files a new one links where their content stays the same."""
+"""The previous version, whose files a new one links if their content stays the same."""
 
 from __future__ import annotations
 

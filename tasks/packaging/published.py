@@ -7,7 +7,7 @@
                                                      its groups and output shards; and what
                                                      `ledger_notes.py` keeps of the ledger
 
-Only a help: where it is gone or of another version, it is made again from `utterances.parquet`.
+These only save time: a missing or outdated one is made again from `utterances.parquet`.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def home(out: Path) -> Path:
 
 
 def load(out: Path, newest: Path, described: JsonObject, seed: int) -> Published:
-    """What is known of the newest version, or what its tables tell. RunError where that is gone,
-    and a table is damaged."""
+    """The saved facts of the newest version, else those in its tables. RunError if the former are
+    gone and a table is damaged."""
     try:
         known = json.loads(storage.read(home(out) / "version.json"))
         if known["sealed"] == described[datacard.SEAL] and known["seed"] == seed:
@@ -105,7 +105,7 @@ def _assembled(parts: Iterable[tuple[str, str, pa.Table]]) -> Published:
 
 
 def read(out: Path, file: str) -> pa.Table:
-    """What is told of a part; ValueError where it is damaged."""
+    """The facts of a part; ValueError if they are damaged."""
     data = storage.read(home(out) / file)
     if hashlib.sha256(data).hexdigest()[:16] != Path(file).stem:
         raise ValueError(f"{file} is damaged")
@@ -119,7 +119,7 @@ def shards(out: Path, file: str) -> list[OutputShard]:
 
 
 def _made(part: Path, seed: int, proved: Proved) -> pa.Table:
-    """The same from the part itself, a batch at a time; its output shards are not told."""
+    """The same from the part itself, a batch at a time; without its output shards."""
     digests, groups, last = [], list[list[Any]](), None
     for table in tables.row_groups(part, opened=proved):
         for batch in (table.slice(at, BATCH) for at in range(0, table.num_rows, BATCH)):
@@ -191,7 +191,7 @@ def _parsed(text: bytes) -> JsonObject:
 
 
 def guard(out: Path, version: Path, name: str) -> str:
-    """The guard of one file; empty where this version is to read it."""
+    """The guard of one file; empty if this version has to read it."""
     again = read_again(name, versions.number(version))
     return "" if again else guards(out, version).get(name, "")
 
@@ -203,8 +203,8 @@ def save_guards(out: Path, version: Path) -> None:
 
 
 def read_again(name: str, version: int) -> bool:
-    """Whether a version reads a file that it links, although its guard says it was not touched:
-    each file once in EVERY versions, so that rot is found."""
+    """Whether a version reads a linked file although its guard is unchanged: every file is read
+    once in EVERY versions, so that bit rot is found."""
     return (zlib.crc32(name.encode()) + version) % EVERY == 0
 
 

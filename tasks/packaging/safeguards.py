@@ -20,7 +20,7 @@ from tasks.packaging.ledger_notes import Portion
 def check(
     job: Job, totals: Totals, packaged: int, portions: Sequence[Portion], newest: Path | None
 ) -> None:
-    """RunError for more removed or failed recordings than the settings allow; NothingLeft if no
+    """RunError if more recordings were removed or failed than the settings allow; NothingLeft if no
     clip is left to package."""
     if newest is not None:
         _check_removed(job, portions, newest)
@@ -59,7 +59,7 @@ def _check_removed(job: Job, portions: Sequence[Portion], newest: Path) -> None:
 
 
 def _moved(job: Job, gone: set[str]) -> set[str]:
-    """Those of them whose content a source still has under another name."""
+    """Those whose content a source still has under another name."""
     present: set[str] = set()
     content_of: dict[str, str] = {}
     for shard in manifest.shards(job.out):

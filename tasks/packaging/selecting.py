@@ -1,9 +1,9 @@
-"""What splits, weights and hours per speaker go by: some tens of bytes of each clip, and files."""
+"""The input of splits, weights and hours per speaker: some tens of bytes of each clip, and
+files."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,7 @@ NODES = ("dataset", "recording", "speaker", "sha256")
 
 
 class Clips(ExitStack):
-    """Clips that weights leave, added some at a time; after `finish`, they are read."""
+    """Clips that pass the weights: added in batches, read after `finish`."""
 
     number: Numbers  # of each among all that were added
     length: Ints  # µs
@@ -52,9 +52,6 @@ class Clips(ExitStack):
         self._turns, self._published = [np.zeros(0, np.uint64)], [np.zeros(0, bool)]
         self._rejected = [judging.REJECTED.empty_table()]
         self._added = 0
-
-    def __enter__(self) -> Self:
-        return self
 
     def __len__(self) -> int:
         return len(self._ids)

@@ -23,6 +23,7 @@ from tasks.packaging.components import Bools, Numbers, Sides, speakers_in
 from tasks.packaging.selecting import Clips
 from tasks.settings import split_lists
 from tasks.settings.portions import REST
+from tasks.storage import long_columns, sorted_keys
 
 log = logging.getLogger("uttermill")
 
@@ -37,7 +38,7 @@ class Selection(NamedTuple):
 
 
 def check(job: Job) -> None:
-    """ConfigError for what is wrong before anything is computed."""
+    """ConfigError for settings that are wrong, before anything is computed."""
     weights.check(job)
     split_lists.read(job.package)
 
@@ -49,7 +50,7 @@ def selects(job: Job) -> bool:
 
 
 def select(job: Job, clips: Clips, newest: Path | None) -> Selection:
-    """Select among clips; while these are open."""
+    """Select among clips, which must be open."""
     package = job.package
     rows = clips.order
     rejected = [clips.rejected]
@@ -90,7 +91,7 @@ def select(job: Job, clips: Clips, newest: Path | None) -> Selection:
 
 
 def _in_use(names: list[str], split: Sides) -> tuple[list[str], Sides]:
-    """The splits that there are, in the order in which they come first; and those of the clips."""
+    """The splits in use, in the order of their first clips; and the split of each clip."""
     used, first = np.unique(split, return_index=True)
     used = used[np.argsort(first)]
     place = np.zeros(len(names), np.int16)
@@ -101,12 +102,12 @@ def _in_use(names: list[str], split: Sides) -> tuple[list[str], Sides]:
 def within_hours(
     job: Job, rows: pa.Table, newest: Path | None
 ) -> tuple[pa.Table, list[dict[str, Any]]]:
-    """The rows that fit into the most hours of their speakers, and the others with the speaker's
-    hours up to their ends, `speaker_hours`."""
+    """The rows that fit into the cap of their speakers, and the others with the speaker's hours up
+    to their ends, `speaker_hours`."""
     most = job.package.max_hours_per_speaker
     if most is None:
         return rows, []
-    speaker = speakers_in(rows).combine_chunks().dictionary_encode().indices.fill_null(-1)
+    speaker = long_columns.coded(speakers_in(rows)).indices.fill_null(-1)
     ids = rows["id"].to_pylist()
     there = Known(job, newest).among(seeded.keys(str(job.package.seed), ids))
     length = split_allocation.microseconds(rows)
@@ -128,8 +129,8 @@ class Known:
             self._high, self._low = there.high[order], there.low[order]
 
     def among(self, keys: NDArray[np.uint64]) -> Bools:
-        """Which of these hashes are (`seeded.keys`); bool [keys]."""
-        found: Bools = seeded.places_of(keys[:, 0], keys[:, 1], self._high, self._low) >= 0
+        """Which of these hashes (`seeded.keys`) are known; bool [keys]."""
+        found: Bools = sorted_keys.places_of(keys[:, 0], keys[:, 1], self._high, self._low) >= 0
         return found
 
 

@@ -32,7 +32,7 @@ VERSION = 1  # raise it when the same checkpoints are decided otherwise
 
 
 class ShardDecisions(NamedTuple):
-    """What is decided on the utterances of one shard."""
+    """The decisions on the utterances of one shard."""
 
     rows: pa.Table  # to package; `row_schema`
     ledger: pa.Table  # LEDGER

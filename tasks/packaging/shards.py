@@ -25,8 +25,8 @@ log = logging.getLogger("uttermill")
 
 
 def link(job: Job, staging: Path, part: int) -> list[int]:
-    """Link the files of the output shards of a part that the previous version has with the same
-    content, where they are intact. Returns the numbers of the others."""
+    """Link the intact files of the output shards of a part that the previous version has with the
+    same content. Returns the numbers of the other shards."""
     left = []
     newest = versions.newest(job.out)
     known = published.guards(job.out, newest) if newest else {}
@@ -39,7 +39,7 @@ def link(job: Job, staging: Path, part: int) -> list[int]:
 def _linked(
     staging: Path, shard: OutputShard, newest: Path | None, known: Mapping[str, str]
 ) -> bool:
-    """Link the files of a shard; none where one of them is not what was published. `known`: guards
+    """Link the files of a shard, or none if one of them is not what was published. `known`: guards
     of the newest version's files."""
     assert newest is not None
     for old, new in zip(shard.unchanged, shard.files, strict=True):
@@ -98,7 +98,8 @@ def check(job: Job, staging: Path, number: int) -> None:
 
 
 def _faults(job: Job, staging: Path, number: int, shard: OutputShard) -> list[str]:
-    """Faults of a shard that is read back; without any, the digests of its files are recorded."""
+    """Read a shard back and return its faults; if there are none, record the digests of its
+    files."""
     module, settings = _format(job, shard)
     with storage.of(staging).reading(staging, shard.files) as home:
         out = Output(home, plan.load_hashes(staging, number))

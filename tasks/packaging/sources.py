@@ -1,6 +1,6 @@
-"""Where the PCM of clips is stored whose rows came from the previous version.
+"""Finds the PCM of clips whose rows came from the previous version.
 
-A tar that stays needs no PCM, so nobody looks this up, unless its file turns out to be damaged.
+A tar that stays needs no PCM, so this is looked up only if its file turns out to be damaged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tasks.packaging import decided, plan
 
 
 def located(job: Job, rows: Sequence[Row]) -> list[Row]:
-    """The rows with `plan.sources_of`, looked up in the decided groups where they lack them."""
+    """The rows with `plan.sources_of`, looked up in the decided groups for rows that lack them."""
     lacking = {row["id"] for row in rows if row["work_shard"] is None}
     if not lacking:
         return list(rows)

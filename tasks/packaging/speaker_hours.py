@@ -4,7 +4,7 @@ Of a speaker who has more, published clips come first, then others, each in the 
 draw, up to the first that does not fit: it and all after it are dropped as `package.speaker_hours`,
 with the hours up to its end as value. A clip's draw depends on the seed and its id alone, so a
 higher cap only adds clips, and what is published stays while its speaker has the same name and cap.
-Clips of nobody in particular are not counted.
+Clips without a speaker are not counted.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.packaging import seeded, split_allocation
+from tasks.storage.sorted_keys import first_of_runs
 
 HOUR = split_allocation.HOUR  # µs
 
@@ -31,11 +32,11 @@ def over(
     published: NDArray[np.bool_],
     most: float,
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Which clips do not fit into `most` hours of their speakers, by number (-1: nobody), their
-    lengths in µs; and the speaker's hours up to the end of each."""
+    """Which clips do not fit into `most` hours of their speakers, and the speaker's hours up to the
+    end of each. `speaker`: its number, -1 for none; `length`: in µs."""
     order = np.lexsort((turn, ~published, speaker))
     summed = np.cumsum(length[order])
-    first = np.r_[True, np.diff(speaker[order]) != 0][: len(order)]
+    first = first_of_runs(speaker[order])
     before = np.maximum.accumulate(np.where(first, summed - length[order], 0))
     hours = np.empty(len(order))
     hours[order] = (summed - before) / HOUR

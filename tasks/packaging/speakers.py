@@ -1,14 +1,14 @@
 """Who speaks in the rows of a version: the names of speakers over all recordings.
 
-A row decided by its shard alone says `<path>#<number>` of a voice that the diarizer tells apart.
-What it is called over all recordings is put in its place wherever rows are read.
+A row decided by its shard alone names a voice of the diarizer `<path>#<number>`. Wherever rows are
+read, the voice's name over all recordings takes that place.
 
     speakers.parquet    the speaker of each voice of each recording (`tasks.corpuswide.identities`)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,16 +19,20 @@ from numpy.typing import NDArray
 
 from tasks import recipe, storage
 from tasks.corpuswide import identities
+from tasks.corpuswide.speaker_names import Parts
 from tasks.dataset.proved import Proved
 from tasks.job import Job
 from tasks.packaging import canonical, seeded
 from tasks.schema import SPEAKERS
-from tasks.storage import tables
+from tasks.storage import long_columns, tables
 
 FILE = identities.FILE
 
 Codes = NDArray[np.uint64]
 Numbers = NDArray[np.int32]
+
+
+Save = Callable[[Iterator[pa.Table]], None]
 
 
 class Speakers(NamedTuple):
@@ -37,48 +41,65 @@ class Speakers(NamedTuple):
     voices: Codes
     number: Numbers
     names: list[str]
-    table: pa.Table  # SPEAKERS
 
     def of(self, voices: Codes) -> Numbers:
-        """The speaker's number of each voice; -1: it is none of a recording's."""
+        """The speaker's number of each voice; -1 for a voice of no recording."""
         if not len(self.voices):
             return np.full(len(voices), -1, np.int32)
         at = np.minimum(np.searchsorted(self.voices, voices), len(self.voices) - 1)
         return np.where(self.voices[at] == voices, self.number[at], -1).astype(np.int32)
 
 
-def link(job: Job, parts: identities.Parts, newest: Path | None) -> Speakers | None:
-    """The speakers of all voices; None where they are not linked over recordings."""
+def link(job: Job, parts: Parts, newest: Path | None, save: Save | None = None) -> Speakers | None:
+    """The speakers of all voices; None if they are not linked over recordings. `save` gets the
+    tables (SPEAKERS) of the next `speakers.parquet`, in order."""
     least = recipe.across_recordings(job)
     if least is None:
         return None
     how = recipe.of_plugin("diarizers", job.speakers)
-    table = identities.link(parts, published(newest), least, how, job.package.refit)
-    names = pc.binary_join_element_wise(
-        table["recording"], pc.cast(table["number"], pa.string()), "#"
-    )
-    hashes = seeded.draws(VOICE, names.to_pylist())
+    tables = identities.link(parts, published(newest), least, how, job.package.refit)
+    codes, numbers = [np.zeros(0, np.uint64)], [np.zeros(0, np.int32)]
+    known: dict[str, int] = {}
+
+    def told() -> Iterator[pa.Table]:
+        for table in tables:
+            names = pc.binary_join_element_wise(
+                table["recording"], pc.cast(table["number"], pa.string()), "#"
+            )
+            codes.append(seeded.draws(VOICE, names.to_pylist()))
+            coded = long_columns.coded(table["speaker"])
+            own = [known.setdefault(name, len(known)) for name in coded.dictionary.to_pylist()]
+            numbers.append(np.array(own, np.int32)[coded.indices.to_numpy()])
+            yield table
+
+    for _ in told() if save is None else [save(told())]:
+        pass
+    hashes, number = np.concatenate(codes), np.concatenate(numbers)
+    codes.clear()
+    numbers.clear()
     order = np.argsort(hashes, kind="stable")
-    coded = table["speaker"].combine_chunks().dictionary_encode()
-    numbers = coded.indices.to_numpy(zero_copy_only=False).astype(np.int32)
-    return Speakers(hashes[order], numbers[order], coded.dictionary.to_pylist(), table)
+    return Speakers(hashes[order], number[order], [*known])
 
 
 VOICE = "voice"
 
 
-def published(version: Path | None) -> pa.Table:
-    """`speakers.parquet` of a version; empty if it has none. RunError where it is damaged."""
+def published(version: Path | None) -> Parts:
+    """The parts of `speakers.parquet` of a version; none if it has none. RunError if it is
+    damaged."""
     if version is None or not storage.exists(version / FILE):
-        return SPEAKERS.empty_table()
-    return tables.read(version / FILE, opened=Proved(version))
+        return list
+    path, opened = version / FILE, Proved(version)
+    return lambda: (
+        pa.Table.from_batches([batch])
+        for batch in tables.batches(path, SPEAKERS.names, opened=opened)
+    )
 
 
 def voices_of(rows: pa.Table) -> Codes:
     """The hash of each row's voice (columns dataset, speaker), as its shard names it."""
-    coded = rows.select(["dataset", "speaker"]).combine_chunks()
-    names = pc.binary_join_element_wise(coded["dataset"], coded["speaker"], "/")
-    words = names.combine_chunks().dictionary_encode()
+    names = pc.binary_join_element_wise(rows["dataset"], rows["speaker"], "/")
+    words = long_columns.coded(names)
     hashes = np.r_[seeded.draws(VOICE, words.dictionary.to_pylist()), np.uint64(0)]
     codes = words.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     found: Codes = hashes[codes]
@@ -86,14 +107,14 @@ def voices_of(rows: pa.Table) -> Codes:
 
 
 def called(rows: pa.Table, names: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """The rows with these names of their speakers; where that is null, a row's own stays."""
+    """The rows with these names of their speakers; null keeps a row's own."""
     at = rows.column_names.index("speaker")
     both = pc.coalesce(names, rows["speaker"])
     return rows.set_column(at, rows.schema.field("speaker"), both)
 
 
 def names_of(numbers: Numbers, names: pa.StringArray) -> pa.StringArray:
-    """Names by number; null where that is -1."""
+    """Names by number; null if that is -1."""
     return names.take(pa.array(numbers, mask=numbers < 0))
 
 

@@ -1,4 +1,4 @@
-"""Allocates new components of clips to splits, so that their hours come near what is asked.
+"""Allocates new components of clips to splits, so that their hours come near the targets.
 
 All lengths are integer microseconds: sums of integers do not depend on their order.
 """

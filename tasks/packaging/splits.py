@@ -26,7 +26,7 @@ The result does not depend on the order of the rows; memory and time grow with n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,9 +38,8 @@ from tasks import storage
 from tasks.dataset.proved import Proved
 from tasks.errors import RunError
 from tasks.json_types import JsonObject
-from tasks.packaging import components, selecting, split_allocation, split_by_list
+from tasks.packaging import components, split_allocation, split_by_list
 from tasks.packaging.components import AT_ONCE, KINDS, Bools, Ints, Numbers, Published, Sides
-from tasks.packaging.names import Names
 from tasks.packaging.selecting import Clips
 from tasks.packaging.split_allocation import BATCH, HOUR
 from tasks.schema import SPLITS
@@ -65,7 +64,7 @@ class SplitAssignment(NamedTuple):
 
 def published(version: Path | None) -> Published:
     """The parts of `splits.parquet` of a version; none if it was published without splits. RunError
-    where it is damaged."""
+    if it is damaged."""
     if version is None or not storage.exists(version / FILE):
         return lambda columns: [SPLITS.empty_table().select(columns)]
     return stored(version / FILE, Proved(version))
@@ -228,33 +227,3 @@ def _notes(
                 "published stays"
             )
     return notes
-
-
-def faults(rows: Callable[[], Iterable[pa.Table]], table: Published) -> list[str]:
-    """Faults in the splits of a published version, for `verify`; `rows`: its parts (columns NODES
-    and `split`)."""
-    found = []
-    with Names() as speakers, Names() as recordings, Names() as pcm:
-        columns = (speakers, recordings, pcm)
-        names = {name for part in table(["split"]) for name in pc.unique(part["split"]).to_pylist()}
-        for part in rows():
-            names |= set(pc.unique(part["split"]).to_pylist())
-            for column, texts in zip(columns, selecting.columns_of(part), strict=True):
-                column.add(texts)
-        for column in columns:
-            column.finish()
-        sides = sorted(names)
-        coded = [pc.index_in(part["split"], pa.array(sides, pa.string())) for part in rows()]
-        empty = np.zeros(0, np.int16)
-        split = np.concatenate([empty, *(each.to_numpy().astype(np.int16) for each in coded)])
-        nodes = components.nodes_of(columns, np.arange(len(split), dtype=np.int32))
-        stored = components.published_splits(nodes, table, sides)
-        for kind, row in zip(KINDS, nodes.of_row, strict=True):
-            has = row >= 0
-            _, torn = components.agreed(row, split, len(nodes.kind))
-            if torn.any():
-                name = nodes.called(np.flatnonzero(torn)[:1])[0].as_py()
-                found.append(f"the {kind} {name} is in two splits")
-            if (stored[row[has]] != split[has]).any():
-                found.append(f"{FILE} and utterances.parquet differ in the split of a {kind}")
-    return found

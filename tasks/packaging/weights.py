@@ -20,6 +20,7 @@ from tasks.errors import ConfigError
 from tasks.job import Job
 from tasks.packaging import seeded
 from tasks.settings import PackageSettings
+from tasks.storage import long_columns
 
 
 def check(job: Job) -> None:
@@ -50,7 +51,7 @@ def draws(settings: PackageSettings, rows: pa.Table) -> tuple[NDArray[np.float64
     """(draw, weight) of each row (columns dataset and, with any weights, id): a clip is packaged if
     draw < weight. Where every clip of the dataset is, the draw is NaN and the weight 1."""
     weight = np.ones(rows.num_rows)
-    dataset = rows["dataset"].combine_chunks().dictionary_encode()
+    dataset = long_columns.coded(rows["dataset"])
     codes = dataset.indices.to_numpy(zero_copy_only=False)
     for code, name in enumerate(dataset.dictionary.to_pylist()):
         weight[codes == code] = settings.weights.get(name, 1.0)

@@ -2,15 +2,7 @@
 
 from tasks.plugins.complaints import complaints
 from tasks.plugins.datasets import Dataset, datasets
-from tasks.plugins.loading import (
-    MEASURING,
-    checked,
-    columns,
-    load,
-    module,
-    resolve,
-    resolve_source,
-)
+from tasks.plugins.loading import MEASURING, checked, columns, load, module, resolve, resolve_source
 
 __all__ = [
     "MEASURING",

@@ -27,7 +27,7 @@ PLACES = {
 
 
 def complaints(data: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
-    """A phrase for each fault; empty where the settings can be used."""
+    """A phrase for each fault; empty if the settings can be used."""
     found: list[str] = []
     try:
         model.model_validate(data)

@@ -30,6 +30,6 @@ def of(job: Job) -> dict[str, str]:
     found: dict[str, str] = {}
     for shelf, use in chosen(job):
         found |= load(shelf, use).ENGINES
-        if "." not in use:  # a module of the user's own says itself what it lacks
+        if "." not in use:  # a user's module reports itself what it lacks
             found[module(shelf, use).__name__] = "Settings"
     return found

@@ -70,7 +70,7 @@ def faults(error: ValidationError, model: type[BaseModel], where: str, data: Any
 
 
 def unknown(name: str, known: Sequence[str]) -> str:
-    """What is said of a key that is not there."""
+    """The complaint about an unknown key."""
     near = get_close_matches(name, known, 1)
     meant = f"did you mean {near[0]}? " if near else ""
     return f"no such setting; {meant}here there are: {', '.join(known) or 'none'}"
@@ -120,7 +120,7 @@ def _either(words: list[str]) -> str:
 
 
 def _child(model: type[BaseModel], step: int | str) -> type[BaseModel]:
-    """The model behind a field, also where it is one of several types; else the same model."""
+    """The model behind a field, even if it is one of several types; else the same model."""
     field = model.model_fields.get(str(step))
     if field is not None:
         for candidate in (field.annotation, *get_args(field.annotation)):

@@ -51,7 +51,7 @@ def requests(job: Job) -> list[GpuRequest]:
 
 
 def stages(job: Job) -> frozenset[str]:
-    """Stages whose work goes to workers with a GPU, where there are any."""
+    """Stages whose work goes to workers with a GPU, if there are any."""
     return frozenset(request.stage for request in requests(job))
 
 

@@ -1,7 +1,7 @@
 """Loading plug-ins: a file's name is its registration, a dotted name imports your own module.
 
 No decorators and no import-time registry, so that a freshly spawned worker knows exactly the
-plug-ins that its parent knows. What a module leaves out is filled in here, and nowhere else.
+plug-ins that its parent knows. Members that a module omits are filled in here, and nowhere else.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def module(shelf: str, use: str) -> ModuleType:
         raise ConfigError(f"there is no shelf {shelf!r}; shelves are {', '.join(SHELVES)}")
     dotted = "." in use
     if dotted and not _DOTTED.fullmatch(use):
-        raise ConfigError(f"{shelf}: {use!r} is no dotted name of a module")
+        raise ConfigError(f"{shelf}: {use!r} is not a dotted name of a module")
     if not dotted and use not in names(shelf):
         raise ConfigError(f"no {use!r} on the shelf {shelf}; it holds {', '.join(names(shelf))}")
     try:
@@ -143,7 +143,7 @@ def resolve(shelf: str, plugin: Plugin) -> tuple[contracts.LoadedPlugin, StageSe
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """A plug-in as settings name it; equal where its options are written the same, as a plug-in
+    """A plug-in as settings name it; equal if its options are written the same, as a plug-in
     with `1` equals one with `1.0` and one with `true`, of which some may be refused."""
 
     shelf: str

@@ -31,9 +31,9 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Reject where `column` is below `min` or above `max`; a null measure is never rejected, nor
-    a row in which one of `unless` holds. It concerns rows of `languages` only, where there are any,
-    and none of `other_than`."""
+    """Reject where `column` is below `min` or above `max`; a null measure is never rejected, nor a
+    row in which one of `unless` holds. It applies only to rows of `languages`, if any are given,
+    and to none of `other_than`."""
 
     column: str
     min: float | None = None
@@ -52,7 +52,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Reject where a text column is none of `values`; null passes unless `refuse_null`."""
+    """Reject if a text column is not in `values`; null passes unless `refuse_null`."""
 
     column: str
     values: tuple[str, ...]
@@ -94,7 +94,7 @@ def judge(values: Row, rules: Iterable[Rule]) -> Rejection | None:
             ):
                 return Rejection(rule.reason, detail=f"{value}, allowed {', '.join(rule.values)}")
             continue
-        if value is None or not rule.concerns(values.get("language")):
+        if value is None:
             continue
         if rule.min is not None and value < rule.min:
             found = Rejection(rule.low, float(value), rule.min)
@@ -102,6 +102,8 @@ def judge(values: Row, rules: Iterable[Rule]) -> Rejection | None:
             found = Rejection(rule.high, float(value), rule.max)
         else:
             continue
-        if not any(within.holds(values) for within in rule.unless):
+        if rule.concerns(values.get("language")) and not any(
+            within.holds(values) for within in rule.unless
+        ):
             return found
     return None

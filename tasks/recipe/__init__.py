@@ -50,6 +50,21 @@ def digest(*parts: object) -> str:
 
 
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+_quoted = json.encoder.encode_basestring_ascii
+
+
+def _digest_of(head: str, *tail: str) -> str:
+    """`digest` of the parts that `head` begins, `_head`, and of more, each as canonical JSON: for
+    recipes of utterances, of which there are many with one head."""
+    return hashlib.sha256(f"{head},{','.join(tail)}]".encode("ascii")).hexdigest()[:24]
+
+
+def _head(*parts: object) -> str:
+    """The canonical JSON of the first parts of a recipe."""
+    return _canonical(parts)[:-1]
+
+
+KEPT = 4096  # recipes: more than a shard of short clips has, and each is asked for several times
 
 
 @lru_cache(maxsize=256)  # asked for with each utterance
@@ -63,8 +78,8 @@ def of_plugin(shelf: str, plugin: Plugin) -> str:
 def of_turns(
     speakers: Plugin, content: str, given: Sequence[Segment] | None, fault: str | None = None
 ) -> str | None:
-    """Recipe of a recording's turns; None where nobody asks who speaks. What the source says of
-    them is in where the diarizer goes by it, and `fault`, why that is no use."""
+    """Recipe of a recording's turns; None without diarization. If the diarizer uses the source's
+    turns, it includes them, and `fault`, why they are unusable."""
     if speakers.use == "none":
         return None
     stated: list[tuple[object, ...]] = []
@@ -87,25 +102,26 @@ def cutting_at_turns(speakers: Plugin) -> JsonObject:
 
 
 def across_recordings(job: Job) -> float | None:
-    """Least mean cosine of the voices of one speaker over all recordings; None where nobody asks
-    for that."""
+    """Least mean cosine of the voices of one speaker over all recordings; None if speakers are not
+    linked."""
     told = plugins.resolve("diarizers", job.speakers)[1].model_dump()
     return float(told["threshold"]) if told.get("across_recordings") else None
 
 
+@lru_cache(maxsize=KEPT)
 def of_cut(
     segmenter: Plugin,
     content: str,
-    given: Sequence[Segment] | None,
+    given: tuple[Segment, ...] | None,
     turns: str | None = None,
     speakers: Plugin | None = None,
     text: str | None = None,
     language: str | None = None,
 ) -> str:
-    """Recipe of a recording's cuts. Texts of given segments are in only where words have times:
-    sentence ends may be cuts then. Speakers are in where the segmenter goes by them; `turns`, the
-    recipe of a diarizer's turns, and how it asks to cut at them, where there is one. A recording's
-    own text and language are in where a segmenter looks for the text in what it hears."""
+    """Recipe of a recording's cuts. It includes texts of given segments only if words have times,
+    since sentence ends may then be cuts; speakers if the segmenter uses them; `turns`, the recipe
+    of a diarizer's turns, and how to cut at them, if there is a diarizer; and the recording's own
+    text and language if the segmenter looks for the text in the audio."""
     module, settings = plugins.resolve("segmenters", segmenter)
     by_speaker = module.uses_speakers(settings)
     spans: list[tuple[object, ...]] | None = None
@@ -125,12 +141,17 @@ def of_cut(
     return digest("cut", FILTER_VERSION, DECODE_VERSION, shelf, *what)
 
 
+@lru_cache(maxsize=KEPT)
 def of_audio(settings: ResampleSettings, content: str, start: int, end: int) -> str:
     """Recipe of an utterance's PCM: the span of the content, and how it was converted."""
+    return _digest_of(_audio_head(settings), _quoted(content), str(start), str(end))
+
+
+@lru_cache(maxsize=16)
+def _audio_head(settings: ResampleSettings) -> str:
     how = [of_plugin("resamplers", settings.resampler), settings.rate, settings.mono]
     levels = [of_plugin("levels", plugin) for plugin in settings.levels]
-    what = [*how, *([levels] if levels else []), content, start, end]
-    return digest("audio", RESAMPLE_VERSION, DECODE_VERSION, *what)
+    return _head("audio", RESAMPLE_VERSION, DECODE_VERSION, *how, *([levels] if levels else []))
 
 
 def of_enhanced(enhancer: Plugin, scorer: Plugin, audio: str) -> str:
@@ -147,15 +168,21 @@ def of_transcript(
     company: Sequence[str] = (),
 ) -> str:
     """Recipe of a transcript: backend, model weights, the PCM, a forced language, and the PCM of
-    all utterances of the window in which it is heard, where it is not alone in it."""
-    shelf = of_plugin("asr", settings.backend)
-    shared = [list(company)] if company else []
-    return digest("text", TRANSCRIBE_VERSION, shelf, weights, audio, language, *shared)
+    all utterances in its window, if it shares one."""
+    stated = "null" if language is None else _quoted(language)
+    shared = [_canonical(list(company))] if company else []
+    head = _transcript_head(settings.backend)
+    return _digest_of(head, _quoted(weights), _quoted(audio), stated, *shared)
+
+
+@lru_cache(maxsize=16)
+def _transcript_head(backend: Plugin) -> str:
+    return _head("text", TRANSCRIBE_VERSION, of_plugin("asr", backend))
 
 
 def of_written(settings: LlmText, text: str, language: str) -> str:
-    """Recipe of what a language model makes of a text: the model's name, what it is told, and the
-    text with its language."""
+    """Recipe of a language model's answer: the model's name, its prompt, and the text with its
+    language."""
     told = [settings.model, settings.recipe()]
     return digest("llm_text", llm_text.VERSION, *told, text, language)
 

@@ -42,8 +42,8 @@ def recipes_of(job: Job) -> JsonObject:
 
 
 def of_stage(stage: str, job: Job, weights: str) -> str:
-    """Recipe of the settings that what a stage stores of a shard follows from, those of the stages
-    before it included. `weights`: identity of the recogniser's model."""
+    """Recipe of all settings that determine what a stage stores for a shard, including those of
+    earlier stages. `weights`: identity of the recogniser's model."""
     filters = {each.use: recipe.of_plugin("filters", each) for each in job.filter.filters}
     what: list[object] = [
         recipe.of_plugin("segmenters", job.filter.segmenter),
@@ -71,7 +71,7 @@ def _further(job: Job) -> JsonObject:
 
 def settings_of(job: Job) -> JsonObject:
     """Settings that can change a dataset, defaults filled in, as JSON values: no OUT, nothing
-    transient, no secrets, and of lists of splits not where they lie."""
+    transient, no secrets, and no paths of lists of splits."""
     package = recipe.lasting(job.package)
     enhance = settings_of_plugin("enhance", job.enhance)
     if not recipe.enhancing(job):
@@ -113,8 +113,8 @@ def _asked(settings: JsonObject) -> JsonObject:
 
 
 def _transcribing(settings: TranscribeSettings) -> JsonObject:
-    """What is said of several recognisers only where there are several, and no defaults of it: so
-    that one recogniser's versions stay as they were."""
+    """Leave out the settings of several recognisers if there is only one, and their defaults, so
+    that versions with one recogniser stay as they were."""
     found = recipe.lasting(settings)
     if settings.hear == "original":
         del found["hear"]
@@ -140,7 +140,7 @@ def _all(shelf: str, chosen: Iterable[Plugin]) -> list[JsonObject]:
 
 
 def _without_paths(splits: JsonObject) -> JsonObject:
-    """Which splits have a list, not where it lies: the data card says what the lists hold."""
+    """Which splits have a list, without its path: the data card has the contents of the lists."""
     return {
         name: {**share, "list": bool(share["list"])} if isinstance(share, dict) else share
         for name, share in splits.items()

@@ -1,4 +1,5 @@
-"""What a source lists: recordings, where their bytes are, and the segments given with them."""
+"""Entries of a source's listing: recordings, where their bytes are, and the segments given with
+them."""
 
 from __future__ import annotations
 

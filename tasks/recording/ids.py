@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _STEM = 28  # characters of the path kept for people; the hash makes ids unique
@@ -20,11 +21,15 @@ def utterance_id(
     other recordings exist. It has 64 bits: among a million clips of equal length whose names hold
     no ASCII, 32 bits would collide.
     """
+    return f"{_head(dataset, path, source_id)}-{round(start * 1000):08d}-{round(end * 1000):08d}"
+
+
+@lru_cache(maxsize=1024)  # asked for with each utterance of a recording
+def _head(dataset: str, path: str, source_id: str | None) -> str:
     unique = hashlib.sha256(f"{dataset}\0{path}\0{source_id or ''}".encode()).hexdigest()[:16]
     head, _, tail = path.rpartition(".")
     stem = _UNSAFE.sub("_", head if head and len(tail) <= 5 else path).strip("_")[-_STEM:]
-    span = f"{round(start * 1000):08d}-{round(end * 1000):08d}"
-    return "-".join(part for part in (dataset[:30], stem, unique, span) if part)
+    return "-".join(part for part in (dataset[:30], stem, unique) if part)
 
 
 #: Name of a speaker over all recordings: it belongs to no dataset.

@@ -1,4 +1,4 @@
-"""What was said in a part of a segment whose words have times."""
+"""The text of a part of a segment whose words have times."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PartTexts:
 
     def between(self, index: int, start: float, end: float) -> str | None:
         """Text of the words of a segment whose middle lies in `start` to `end`, in seconds of the
-        recording; None where the words have no times or the part is not inside the segment."""
+        recording; None if the words have no times or the part is not inside the segment."""
         segment = self._segments[index]
         last = math.inf if segment.end is None else segment.end
         if not segment.words or start < segment.start - SLACK or end > last + SLACK:
@@ -54,7 +54,7 @@ class PartTexts:
 
 
 def _found(text: str, words: tuple[TimedWord, ...]) -> list[int] | None:
-    """Where each word begins in the text, or None where one is missing. Only punctuation and
+    """Where each word begins in the text, or None if one is missing. Only punctuation and
     spaces may stand between two words."""
     plain = text.lower()
     if not words or len(plain) != len(text):  # a few capitals have longer small letters

@@ -12,7 +12,7 @@ class Turn:
 
     `speaker`: number of the voice in the recording, from 0 in the order of first words; `name`:
     what the source calls it. `confidence`: cosine of the turn's embedding and the mean of its
-    speaker's; None where it is too short for one. `voice`: the embedding, float16 [192].
+    speaker's; None if it is too short for one. `voice`: the embedding, float16 [192].
     """
 
     start: int

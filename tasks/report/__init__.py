@@ -8,7 +8,8 @@ limits that move by keyboard.
     facts.py        funnel, hours by dataset and language, from the ledger
     distributions.py, curves.py     histograms, and hours that other limits would keep
     workers.py      slow shards, and busy workers over time, from metrics.parquet
-    choosing.py, doubtful.py    which clips are shown: the worst, and those near a limit
+    choosing.py     which clips are shown: the worst, and those near a limit,
+                    of candidates.py (the ledger) and doubtful.py (the decisions)
     samples.py, clips.py, listen.py     facts, audio and text of these clips
     page.py         everything as one file (page.html, page.css, page.js)
 """

@@ -1,7 +1,6 @@
-"""How far several recognisers agree: what a limit on it would keep, and how right that is.
-
-Over utterances that at least two recognisers heard, whatever other verdicts say of them. A limit
-cannot part equal values: of a curve there is one point for each value that occurs, thinned out.
+"""The agreement of several recognisers: what a limit on it would keep, and how accurate that would
+be. Covers utterances that at least two recognisers heard, whatever their other verdicts. A limit
+cannot separate equal values, so a curve has one point per distinct value, thinned out.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from tasks.report.distributions import short
 
 POINTS = 100  # of a curve, at most
 SHARES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)  # of the hours, in the table
-#: A measure, on which side of a limit it is better, and what it is called.
+#: A measure, the better side of a limit on it, and its title.
 RANKS = (("agreement", "by agreement"), ("avg_logprob", "by log-probability"))
 
 Floats = NDArray[np.float64]
 
 
 def of(columns: Columns) -> JsonObject | None:
-    """The curves and the table; None where no utterance was heard by several."""
+    """The curves and the table; None if no utterance was heard by several."""
     if "agreement" not in columns.names:
         return None
     values = columns.values("agreement")
@@ -61,7 +60,7 @@ def _errors(columns: Columns, rows: NDArray[np.bool_]) -> tuple[Floats, Floats]:
 
 def _line(values: Floats, seconds: Floats, errors: Floats, words: Floats) -> dict[str, Floats]:
     """For each limit that occurs, from the strictest on: share of the hours with at least that
-    value, and the word error rate of those that have a reference, NaN where none has. Utterances
+    value, and the word error rate of those that have a reference, NaN if none has. Utterances
     without a value are kept last, by no limit."""
     order = np.argsort(-values, kind="stable")  # NaN comes last
     sorted_, kept = values[order], np.cumsum(seconds[order])

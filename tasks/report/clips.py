@@ -126,7 +126,7 @@ class ClipMaker:
 
 
 def media(mono: Samples) -> Media:
-    """What a page embeds, from samples at RATE."""
+    """The media that a page embeds, from samples at RATE."""
     pcm = (mono * 32767).round().clip(-32768, 32767).astype(np.int16)
     return Media(
         address("audio/mpeg", audio.write_mp3_bytes(pcm, RATE, BIT_RATE, quick=True)),

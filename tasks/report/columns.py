@@ -1,7 +1,8 @@
 """The table of decisions, a column at a time: a million rows need tens of MB, not the whole table.
 
-`decisions.parquet` has one row an utterance. What every chart needs (seconds, outcome, the rules
-that reject the utterance, dataset and language) stays in small arrays; measures are read as needed.
+`decisions.parquet` has one row an utterance. Columns that every chart needs (seconds, outcome, the
+rules that reject the utterance, dataset and language) stay in small arrays; measures are read as
+needed.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Columns:
         self.job, self.path = job, path
         self.names: list[str] = tables.schema(path).names
         self.asked = asked_of(job)
-        self._refused: dict[Asked, Flags] = {}
+        self._refused: dict[Asked, NDArray[np.uint8]] = {}  # eight rows a byte
         self._last: tuple[str, NDArray[np.float64]] | None = None
 
     def ids(self, rows: Sequence[int]) -> list[str]:
@@ -90,19 +91,21 @@ class Columns:
         return list(found)
 
     def _parts(self, *names: str) -> Iterator[pa.Table]:
-        """These columns, a part of the table at a time: texts of all rows would be much."""
+        """These columns, one part of the table at a time: the texts of all rows would take too much
+        memory."""
         for part in tables.parts(self.path):
             yield tables.read(part, columns=sorted(set(names)))
 
     def _flags(self, of: Callable[[pa.Table], Flags], *names: str) -> Flags:
-        """What `of` says of each row by these columns."""
+        """The result of `of` for each row, from these columns."""
         return np.concatenate([np.zeros(0, bool), *map(of, self._parts(*names))])
 
     def values(self, name: str) -> NDArray[np.float64]:
         """A measure of each utterance, NaN for none; float64 [rows], read-only. The last one is
         cached: histogram and curves of a measure follow each other."""
         if self._last is None or self._last[0] != name:
-            found = [_numbers(part[name]) for part in self._parts(name)]
+            self._last = None  # before the next one is read: each is 80 MB of ten million rows
+            found = [numbers_of(part[name]) for part in self._parts(name)]
             self._last = name, np.concatenate([np.zeros(0), *found])
         return self._last[1]
 
@@ -112,11 +115,11 @@ class Columns:
 
     @cached_property
     def packaged(self) -> Flags:
-        return self._flags(lambda t: _flags(pc.equal(t["outcome"], "packaged")), "outcome")
+        return self._flags(lambda t: flags_of(pc.equal(t["outcome"], "packaged")), "outcome")
 
     @cached_property
     def heard(self) -> Flags:
-        return self._flags(lambda t: _flags(t["heard"]), "heard")
+        return self._flags(lambda t: flags_of(t["heard"]), "heard")
 
     @cached_property
     def blocked(self) -> Flags:
@@ -126,7 +129,7 @@ class Columns:
         def blocked(t: pa.Table) -> Flags:
             across = pc.and_(pc.equal(t["outcome"], "dropped"), pc.equal(t["stage"], "package"))
             across = pc.and_(across, pc.not_equal(t["reason"], "weight"))
-            return _flags(pc.or_(pc.equal(t["outcome"], "failed"), across))
+            return flags_of(pc.or_(pc.equal(t["outcome"], "failed"), across))
 
         def drawn(t: pa.Table) -> Flags:
             draw, weight = weights.draws(self.job.package, t)
@@ -143,7 +146,7 @@ class Columns:
 
         def rejected(t: pa.Table) -> Flags:
             here = pc.and_(pc.equal(t["stage"], stage), pc.equal(t["reason"], reason))
-            return _flags(pc.and_(here, pc.not_equal(t["outcome"], "packaged")))
+            return flags_of(pc.and_(here, pc.not_equal(t["outcome"], "packaged")))
 
         return self._flags(rejected, "stage", "reason", "outcome")
 
@@ -151,9 +154,9 @@ class Columns:
         """Rows that one rule rejects; a rule on text rejects only what was transcribed."""
         if asked not in self._refused:
             needed = (*rules.columns(asked.rule), decisions.SPARED)
-            no = ~self._flags(lambda t: _flags(decisions.passes(t, [asked.rule])), *needed)
-            self._refused[asked] = no & self.heard if asked.shelf == "text" else no
-        return self._refused[asked]
+            no = ~self._flags(lambda t: flags_of(decisions.passes(t, [asked.rule])), *needed)
+            self._refused[asked] = np.packbits(no & self.heard if asked.shelf == "text" else no)
+        return np.unpackbits(self._refused[asked], count=len(self.seconds)).view(bool)
 
     @cached_property
     def refusals(self) -> NDArray[np.uint8]:
@@ -195,11 +198,13 @@ class Columns:
         return [(names[i], np.flatnonzero(codes == i).astype(np.int32)) for i in largest]
 
 
-def _flags(column: pa.ChunkedArray) -> Flags:
+def flags_of(column: pa.ChunkedArray) -> Flags:
+    """A column of booleans; False for null."""
     found: Flags = pc.fill_null(column, False).to_numpy(zero_copy_only=False).astype(bool)
     return found
 
 
-def _numbers(column: pa.ChunkedArray) -> NDArray[np.float64]:
+def numbers_of(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    """A column of numbers; NaN for null."""
     found: NDArray[np.float64] = pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
     return found

@@ -1,7 +1,7 @@
 """Hours that would be kept if one limit had another value and everything else stayed the same.
 
 Counted like `uttermill what-if`: corpus-wide verdicts (copies, outliers, splits) stay as they are,
-and what was never transcribed counts as kept, since no verdict on its text is known.
+and an utterance without a transcript is assumed to be kept, since no verdict on its text is known.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ POSITIONS = 100  # of a slider, between the ends of the chart's axis
 
 
 def now(columns: Columns) -> JsonObject:
-    """What the current limits keep, counted in the same way."""
+    """The items and hours that the current limits keep, counted in the same way."""
     kept = ~columns.blocked & (columns.refusals == 0)
     return {"hours": float(columns.seconds[kept].sum() / 3600), "items": int(kept.sum())}
 

@@ -107,8 +107,10 @@ def of(columns: Columns, name: str) -> JsonObject | None:
     found = values[known]
     set_ = [x for rule in limits_on(columns, name) for x in (rule.min, rule.max) if x is not None]
     low, high = axis(found, set_)
-    place = np.clip((np.where(known, values, low) - low) * (BINS / (high - low)), 0, BINS - 1)
-    bins = place.astype(np.int16) + np.where(columns.packaged, np.int16(BINS), np.int16(0))
+    count = len(found)
+    del found  # as much memory as all values
+    bins = _bins(np.where(known, values, low), low, high)
+    bins[columns.packaged] += BINS
 
     def of_rows(rows: slice | NDArray[np.int32]) -> JsonObject:
         there = known[rows]
@@ -129,9 +131,16 @@ def of(columns: Columns, name: str) -> JsonObject | None:
         "low": low,
         "high": high,
         "groups": groups,
-        "missing": int(len(values) - len(found)),
-        "known": len(found),
+        "missing": int(len(values) - count),
+        "known": count,
     }
+
+
+def _bins(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.int16]:
+    """The bar of each value, which is overwritten."""
+    values -= low
+    values *= BINS / (high - low)
+    return np.clip(values, 0, BINS - 1, out=values).astype(np.int16)
 
 
 def quantiles(values: NDArray[np.float64], kept: Flags) -> JsonObject:

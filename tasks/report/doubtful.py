@@ -72,7 +72,7 @@ def inside(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[in
     for side in sides:
         values = columns.values(side.column)
         away = np.where(columns.packaged, side.distances(values), np.nan)
-        for row in _least(np.where(away >= 0, away, np.nan), count):
+        for row in least(np.where(away >= 0, away, np.nan), count):
             share = float(away[row]) / (abs(side.limit) or 1.0)
             why = Why(
                 side.group, "just inside", side.column, float(values[row]), side.limit, side.side
@@ -92,7 +92,7 @@ def near(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[int,
             continue
         low, high = np.quantile(known, (0.05, 0.95))
         away = np.abs(side.distances(values)) / ((high - low) or abs(side.limit) or 1.0)
-        for row in _least(away, 2):
+        for row in least(away, 2):
             if away[row] <= NEAR:
                 why = Why(
                     PACKAGED, "near a limit", side.column, float(values[row]), side.limit, side.side
@@ -118,7 +118,7 @@ def uncertain(
         limits = [s.limit for s in sides if (s.column, s.side) == (name, side)]
         limit = limits[0] if limits else None
         # Rows with the best value of all raise no doubt.
-        rows = [row for row in _least(doubt, count) if doubt[row] < best]
+        rows = [row for row in least(doubt, count) if doubt[row] < best]
         whys = [Why(group, "least certain", name, float(values[r]), limit, side) for r in rows]
         orders.append(list(zip(rows, whys, strict=True)))
     found: dict[int, Why] = {}
@@ -129,10 +129,12 @@ def uncertain(
     return list(found.items())
 
 
-def _least(values: Numbers, count: int) -> list[int]:
-    """Positions of the smallest values, sorted, without NaN."""
+def least(values: Numbers, count: int, chance: Numbers | None = None) -> list[int]:
+    """Positions of the smallest values, sorted, without NaN; equal ones by `chance`, else as they
+    come."""
     known = np.flatnonzero(np.isfinite(values))
     if len(known) > count:  # all ties with the last one stay, so that the order decides
         known = known[values[known] <= np.partition(values[known], count - 1)[count - 1]]
-    order: list[int] = known[np.argsort(values[known], kind="stable")][:count].tolist()
+    ties = known if chance is None else chance[known]
+    order: list[int] = known[np.lexsort((ties, values[known]))][:count].tolist()
     return order

@@ -1,7 +1,7 @@
-"""Clips of an earlier report, which need not be decoded and encoded again.
+"""Clips of an earlier report, reused instead of being decoded and encoded again.
 
-A player in the page names what it plays by a key, a hash of what its bytes depend on: the packaged
-samples, or the file and span of what was rejected.
+Each player in the page has a key, a hash of everything its bytes depend on: the packaged samples,
+or the file and span of a rejected clip.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from tasks.accounting import summary
 from tasks.checkpoints.manifest import Row
@@ -24,7 +23,7 @@ ROWS = 40  # of a table by dataset or language; the smaller ones are summed
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """A version's ledger.parquet, or a table of what is done so far."""
+    """A version's ledger.parquet, or a table of the work done so far."""
 
     source: Path | pa.Table
 
@@ -33,7 +32,7 @@ class Ledger:
         wanted = np.array(sorted(numbers), dtype=np.int64)
         found: list[Row] = []
         at = 0
-        for part in self._parts():
+        for part in self.batches():
             inside = wanted[(wanted >= at) & (wanted < at + part.num_rows)] - at
             found += part.take(pa.array(inside)).to_pylist()
             at += part.num_rows
@@ -44,7 +43,7 @@ class Ledger:
         wanted = pa.array(list(utterances), pa.string())
         found: dict[str, int] = {}
         at = 0
-        for part in self._parts("utterance", "outcome"):
+        for part in self.batches("utterance", "outcome"):
             rows = np.flatnonzero(pc.is_in(part["utterance"], wanted).to_numpy())
             kept = pc.equal(part["outcome"], "packaged").to_numpy()
             names = part["utterance"].take(pa.array(rows)).to_pylist()
@@ -63,40 +62,23 @@ class Ledger:
             yield tables.read(part, columns=columns)
 
     def sums(self) -> pa.Table:
-        """Items and samples by `summary.KEYS`; what was removed from its source is left out."""
+        """Items and samples by `summary.KEYS`, without recordings that left their source."""
         found = summary.added(map(summary.totals, self.portions(*summary.COLUMNS))).sums
         return found.filter(pc.fill_null(pc.not_equal(found["reason"], REMOVED), True))
 
-    def _parts(self, *columns: str) -> Iterator[pa.Table]:
-        """All columns, or these, a row group at a time."""
+    def batches(self, *columns: str) -> Iterator[pa.Table]:
+        """All columns, or these, a row group or a chunk at a time."""
         names = list(columns) or None
         if isinstance(self.source, pa.Table):
-            yield self.source.select(names) if names else self.source
+            source = self.source.select(names) if names else self.source
+            yield from (pa.Table.from_batches([batch]) for batch in source.to_batches())
             return
         yield from tables.row_groups(self.source, names)
 
-    def reasons(self) -> tuple[NDArray[np.int32], list[tuple[str, str]]]:
-        """(code of each row, (stage, reason) of each code), in the order of names."""
-        known: dict[tuple[str, str], int] = {}
-        found = [np.zeros(0, np.int32)]
-        for part in self.portions("stage", "reason"):
-            filled = (pc.fill_null(part[name], "") for name in ("stage", "reason"))
-            words = [each.combine_chunks().dictionary_encode() for each in filled]
-            names = [each.dictionary.to_pylist() for each in words]
-            first, second = (each.indices.to_numpy().astype(np.int64) for each in words)
-            unique, back = np.unique(first * len(names[1]) + second, return_inverse=True)
-            pairs = [(names[0][c // len(names[1])], names[1][c % len(names[1])]) for c in unique]
-            codes = np.array([known.setdefault(pair, len(known)) for pair in pairs], np.int32)
-            found.append(codes[back])
-        order = sorted(known)
-        rank = np.empty(len(known), np.int32)
-        rank[[known[pair] for pair in order]] = np.arange(len(known), dtype=np.int32)
-        return rank[np.concatenate(found)], order
-
 
 def funnel(counts: JsonObject) -> list[JsonObject]:
-    """The steps from all audio to what is packaged: what each reason removes, and what is left
-    `after` it, in seconds. The smallest come last, as `small`. `counts` as in dataset.json."""
+    """The steps from all audio to the packaged part: the seconds that each reason removes, and
+    those left `after` it. The smallest come last, as `small`. `counts` as in dataset.json."""
     whole = left = counts["seconds"]["in"]
     steps = []
     large = _large(counts["reasons"])

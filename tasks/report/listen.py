@@ -36,8 +36,8 @@ def embed(
     room: int,
     known: Mapping[str, clips.Media],
 ) -> int:
-    """Give each row the `media` of its sample, and its key as `clip`; `room` bytes in all. What is
-    `known` by its key is not made again. Returns how many are left out.
+    """Give each row the `media` of its sample, and its key as `clip`; `room` bytes in all. Media
+    `known` by their key are not made again. Returns how many are left out.
 
     The first clip of every group comes before the second of any, so that all groups lose their last
     clips if room runs out.

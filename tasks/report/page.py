@@ -47,7 +47,7 @@ SETTINGS = 200_000  # characters of settings, at most
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The input of a report. Without a version, `ledger` is the table of what is done so far."""
+    """The input of a report. Without a version, `ledger` is the table of the work done so far."""
 
     job: Job
     ledger: Path | pa.Table
@@ -131,11 +131,7 @@ def _tiles(asked: Request) -> list[tuple[str, str, str]]:
     for name, title in (("wer", "word error rate"), ("cer", "character error rate")):
         if (rate := asked.scores.get(name)) is not None:
             tiles.append(
-                (
-                    words.percent(rate),
-                    title,
-                    f"{asked.scores['scored']:,} packaged with references",
-                )
+                (words.percent(rate), title, f"{asked.scores['scored']:,} packaged with references")
             )
     return tiles
 
@@ -219,7 +215,7 @@ def _render(context: JsonObject) -> bytes:
 
 
 def _charts(measured: JsonObject) -> JsonObject:
-    """What the script draws: numbers, and names as the only texts."""
+    """The data that the script draws: numbers, and names as the only texts."""
     drawn = ("kind", "name", "kept", "other")
     return {
         "now": measured["now"],

@@ -36,7 +36,7 @@ class _Calls:
 
 
 def of(path: Path | None) -> JsonObject | None:
-    """What the page shows; None without metrics, or if no call returned."""
+    """The data for the page; None without metrics, or if no call returned."""
     if path is None or not path.is_file():
         return None
     table = pq.read_table(path)

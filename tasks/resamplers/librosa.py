@@ -33,7 +33,7 @@ class Settings(StageSettings):
         "fft",
         "polyphase",
     ] = Field(
-        default="soxr_hq",
+        "soxr_hq",
         description="Engine, by librosa's name; linear, zero_order_hold, soxr_lq and soxr_qq "
         "are not offered, since they let aliases through.",
     )

@@ -22,7 +22,7 @@ from tasks.reviews.log import Decision
 
 
 def pinned(job: Job) -> Job:
-    """The job with the decisions that are there now; the same where it has some already."""
+    """The job with the decisions that are there now; the same if it has some already."""
     if job.reviews is not None:
         return job
     data = log.stored(job.out)
@@ -30,7 +30,7 @@ def pinned(job: Job) -> Job:
 
 
 def of(job: Job) -> Mapping[str, Decision]:
-    """The decision that counts for each utterance, by id. RunError where the part of the file that
+    """The decision that counts for each utterance, by id. RunError if the part of the file that
     the run began with has changed."""
     if job.reviews is not None and not job.reviews.size:
         return {}

@@ -60,7 +60,7 @@ def path(out: Path) -> Path:
 
 
 def checked(given: Mapping[str, Any], when: str, place: str = "") -> Decision:
-    """A decision from JSON; ConfigError, which begins with `place`, where it is none. `when` is
+    """A decision from JSON; ConfigError, which begins with `place`, if it is none. `when` is
     taken where the decision states no time of its own."""
     said = f"{place}: " if place else ""
     given = {SAME.get(name, name): value for name, value in given.items()}

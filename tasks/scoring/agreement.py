@@ -75,13 +75,13 @@ def _key(word: str | None) -> str | None:
 
 
 def _aligned(slots: list[Slot], written: list[str], number: int) -> list[Slot]:
-    """The slots with one more text, the `number`-th, by fewest edits: 0 where a slot has the word,
+    """The slots with one more text, the `number`-th, by fewest edits: 0 if a slot has the word,
     else 1; a tie prefers a slot to a gap."""
     keys = [_key(word) for word in written]
     held = [{_key(word) for word in slot} for slot in slots]
     rows, columns = len(slots) + 1, len(written) + 1
     cost = [[0] * columns for _ in range(rows)]
-    # Leaving a slot empty costs nothing where an earlier text has none there either.
+    # Leaving a slot empty costs nothing if an earlier text has none there either.
     empty = [0 if None in keyed else 1 for keyed in held]
     for i in range(1, rows):
         cost[i][0] = cost[i - 1][0] + empty[i - 1]

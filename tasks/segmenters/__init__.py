@@ -1,6 +1,5 @@
-"""Shelf of segmenters: they cut one recording, streamed in blocks, into spans.
-
-`tasks.plugins.contracts.segmenters` says what one has.
+"""Shelf of segmenters: they cut one recording, streamed in blocks, into spans. Their contract is
+`tasks.plugins.contracts.segmenters`.
 """
 
 from tasks.plugins.contracts.segmenters import Kind, Segmenter, Span

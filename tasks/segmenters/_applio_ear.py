@@ -1,4 +1,4 @@
-"""A recording as Applio's slicer hears it: at one rate, without what lies below 48 Hz."""
+"""A recording as Applio's slicer hears it: at one rate, with a high-pass at 48 Hz."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Ear:
         return self._filtered(mono if self._stream is None else self._stream.resample_chunk(mono))
 
     def finish(self) -> Floats:
-        """What is left: the whole has ceil(n * rate / native) samples then, librosa's length."""
+        """The remaining samples: the total is then ceil(n * rate / native), librosa's length."""
         if self._stream is None:
             return np.zeros(0, np.float32)
         rest = self._stream.resample_chunk(np.zeros(0, np.float32), last=True)
@@ -47,7 +47,7 @@ class Ear:
         return self._filtered(np.pad(rest[:due], (0, max(due - len(rest), 0))))
 
     def place(self, at: int) -> int:
-        """The sample of the recording that is nearest to a sample heard."""
+        """The sample of the recording nearest to a heard one."""
         return min((2 * at * self._native + self.rate) // (2 * self.rate), self._pushed)
 
     def _filtered(self, samples: Floats) -> Floats:

@@ -1,9 +1,9 @@
-"""Cuts at changes of the speaker: each stretch in which one person speaks is cut by itself.
+"""Cuts at speaker changes: each stretch with a single speaker is cut by itself.
 
-A stretch is a run of turns of one speaker in which nobody else speaks; pauses inside it stay. Where
-two speak at once is `unsegmented` (`overlap`), and so is a stretch shorter than the diarizer's
-`min_turn_seconds` (`short_turn`). A stretch grows into the silence beside it, up to the middle
-between two and GROW_S at most, since a diarizer's edges are no better than that. With
+A stretch is a run of turns of one speaker without any other voice; it includes the pauses between
+them. Overlapping speech is `unsegmented` (`overlap`), and so is a stretch shorter than the
+diarizer's `min_turn_seconds` (`short_turn`). A stretch grows into the silence beside it, up to the
+middle between two and GROW_S at most, since a diarizer's edges are no better than that. With
 `edge_seconds` it ends so long before the middle: where the next speaker begins at once, that much
 of its speech is left out (`turn_edge`).
 """
@@ -34,7 +34,7 @@ class Stretch:
 
 
 class Stretches(NamedTuple):
-    """What is kept, where voices overlap, what is too short, and edges; each in order."""
+    """Kept stretches, overlaps, stretches that are too short, and edges; each in order."""
 
     kept: list[Stretch]
     both: list[Range]
@@ -81,7 +81,7 @@ def stretches(voices: Voices, rate: int) -> Stretches:
 
 
 def _grown(stretch: Stretch, taken: list[Range], most: int, edge: int) -> Stretch:
-    """The stretch with half of the silence on each side, without the edge between two."""
+    """The stretch extended by half of the silence on each side, less the edge between two."""
     before = max((end for _, end in taken if end <= stretch.start), default=None)
     after = min((start for start, _ in taken if start >= stretch.end), default=None)
     low, high = max(stretch.start - most, 0), stretch.end + most
@@ -93,7 +93,7 @@ def _grown(stretch: Stretch, taken: list[Range], most: int, edge: int) -> Stretc
 
 
 class AtTurns:
-    """Runs a segmenter of its own on each stretch; `begin()` makes one."""
+    """Runs a separate segmenter on each stretch; `begin()` makes one."""
 
     def __init__(self, voices: Voices, rate: int, begin: Callable[[], Segmenter]) -> None:
         found = stretches(voices, rate)
@@ -144,7 +144,8 @@ class AtTurns:
         return found
 
     def _placed(self, spans: list[Span]) -> list[Span]:
-        """Spans of the stretch as spans of the recording, and what lies before them."""
+        """Spans of the stretch as spans of the recording, preceded by those for the gap before
+        them."""
         assert self._stretch is not None
         found: list[Span] = []
         for span in spans:

@@ -25,7 +25,7 @@ from tasks.speech.silero import RATE, WINDOW
 Floats = NDArray[np.float32]
 
 SECOND = RATE / WINDOW  # windows
-LEVEL_WINDOWS = round(SECOND)  # windows beside an edge that give the level of its speech
+LEVEL_WINDOWS = round(SECOND)  # windows next to an edge that give the level of its speech
 
 # Second opinion, all but the first three in windows.
 DOUBT = 0.3  # least probability of a doubtful window in a pause
@@ -105,7 +105,7 @@ class SpeechDetector:
             self._first = self._at - KEPT
 
     def finish(self) -> None:
-        """The last window was pushed."""
+        """Finalise all regions: no window follows."""
         region = self._hysteresis.finish()
         if region is not None:
             self._close(*region)
@@ -113,7 +113,7 @@ class SpeechDetector:
         self._finalise(self._at)
 
     def _push_pause(self, probability: float) -> None:
-        """A window outside of speech: collect doubtful sounds, settle the last region."""
+        """Handle a window outside speech: collect doubtful sounds, settle the last region."""
         if probability >= DOUBT:
             start = self._at - 1 if self._doubtful is None else self._doubtful[0]
             self._doubtful = (start, self._at)

@@ -42,7 +42,7 @@ def speech_level(region: Levels) -> float:
 
 
 def edge_shift(pause: Levels, speech: float) -> int:
-    """Number of windows by which an edge moves into the pause beside it.
+    """Number of windows by which an edge moves into the adjacent pause.
 
     `pause`: levels from the edge outwards, at most the first `CONTEXT` windows. `speech`: level of
     the speech at the edge. All in dBFS.

@@ -9,7 +9,7 @@ recording is one turn). Out: spans.
    the same speaker, ends less than `max_gap_seconds` before, and the result is shorter than
    `max_seconds`. Never into the piece after it; a piece of another speaker between them, even a
    dropped one, prevents it.
-4. What is still shorter than `min_seconds` is dropped: `unsegmented`, `below_min_seconds`.
+4. Pieces that are still shorter than `min_seconds` are dropped: `unsegmented`, `below_min_seconds`.
 
 Memory: bounds of spans, and per turn under way the detector's state and 16 s of audio. While turns
 overlap, the pieces of the later one wait for the earlier one to end, and so do their samples, which
@@ -148,7 +148,7 @@ class EmiliaSegmenter:
         )
 
     def _finalise(self) -> None:
-        """The last piece grows no more."""
+        """Finalise the last piece."""
         last, self._last = self._last, None
         if last is None or last.end <= last.start:
             return

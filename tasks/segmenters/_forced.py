@@ -1,10 +1,10 @@
 """Where each sentence of a text is spoken, by the emissions of a CTC model.
 
 The likeliest path of the whole text through them (`_viterbi.py`) says when each token is heard,
-which sentences are passed over, and what is not in the text. How sure that is, is the geometric
-mean of the probabilities of a sentence's tokens, each where it is likeliest. A sentence begins and
-ends in the pause beside it, as by a recogniser (`_spoken.py`); frames in which something else is
-heard are words, too.
+which sentences are skipped, and which speech is not in the text. A sentence's confidence is the
+geometric mean of its tokens' probabilities, each at its likeliest frame. As with a recogniser
+(`_spoken.py`), a sentence begins and ends in the adjacent pause; frames of other speech count as
+words.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ LEAST_SURE = 0.3  # below, a sentence was not said
 
 
 def spoken(text: str, heard: Heard) -> list[Sentence]:
-    """All sentences of the text in order; the spans of those that were found ascend and do not
-    overlap."""
+    """All sentences of the text in order; the spans of found ones ascend and do not overlap."""
     written = _spoken.sentences(text)
     emissions = heard.emissions
     if emissions is None or not emissions.pieces:
@@ -58,7 +57,7 @@ def spoken(text: str, heard: Heard) -> list[Sentence]:
             at += len(word)
         own[n] = words[begin], words[-1]
     edges = [edge for span in heard.speech for edge in span]
-    beside &= np.searchsorted(edges, clock.starts, "right") % 2 == 1  # in a pause nobody speaks
+    beside &= np.searchsorted(edges, clock.starts, "right") % 2 == 1  # a pause has no speech
     strange = np.flatnonzero(beside).tolist()
     words += [TimedWord("", clock.at(at), clock.until(at + 1)) for at in strange]
     words.sort(key=lambda word: word.start)
@@ -71,7 +70,8 @@ def spoken(text: str, heard: Heard) -> list[Sentence]:
 
 
 class _Clock:
-    """When frames are heard, s; pieces of the recording follow each other without their pauses."""
+    """Times of frames, s; the pieces of the recording are concatenated without the pauses between
+    them."""
 
     def __init__(self, emissions: Emissions) -> None:
         spans = [
@@ -104,7 +104,7 @@ class _Spelling:
         self._longest = max(map(len, own), default=1)
 
     def words(self, sentence: str, language: str) -> list[list[int]]:
-        """Tokens of each word, none empty; all but the last with the space behind it."""
+        """Tokens of each word, none empty; all but the last include the following space."""
         plain = scoring.training_text(sentence, language)
         plain = plain.upper() if self._upper else plain
         found = [[*self._word(word)] for word in plain.split()]
@@ -115,7 +115,7 @@ class _Spelling:
         return found
 
     def _word(self, word: str) -> Iterator[int]:
-        """The longest token at each place; what no token has is left out."""
+        """The longest token at each position; characters without a token are skipped."""
         rest = f"▁{word}" if self._pieces else word
         while rest:
             lengths = range(min(self._longest, len(rest)), 0, -1)

@@ -33,7 +33,7 @@ class LargestGapSplitter:
         self._first_start: int | None = None
         self._last_end: int | None = None  # None while a region is open
         self._gaps: list[_Gap] = []
-        self._splits = 0  # so many gaps, from the first, are known to split
+        self._splits = 0  # how many gaps, from the first, are known to split
 
     @property
     def is_open(self) -> bool:

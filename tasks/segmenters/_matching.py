@@ -1,12 +1,12 @@
-"""Words of a text set against the words that were heard, in order, where each list may hold much
+"""Aligns the words of a text with the words that were heard; either list may hold long stretches
 that the other lacks.
 
 The longest common subsequence pairs equal words; between those, the fewest edits (Levenshtein) pair
-words that were misheard. Time is that of the product of their numbers, 64 pairs at a time, and
-memory a bit a pair up to `LCS_CELLS`; above, the edits do both, in memory for the words only. Where
-even that is too much, runs of words that occur once in both lists are anchors: the longest chain of
-them that ascends in both stands, and the rest is done between two of them. A long stretch in which
-little agrees is left alone.
+misheard words. Time grows with the product of their numbers, 64 pairs at a time, and memory is a
+bit a pair up to `LCS_CELLS`; above, the edits do both, with memory for the words only. If even that
+is too much, runs of words that occur once in both lists are anchors: the longest chain of them that
+ascends in both is kept, and the rest is aligned between them. A long stretch in which little agrees
+is left unaligned.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Pair = tuple[int, int]
 
 
 def pairs(text: Sequence[str], heard: Sequence[str]) -> list[Pair]:
-    """(index in `text`, index in `heard`) of words that stand for each other, ascending in both;
-    equal ones, and those that an edit replaces."""
+    """(index in `text`, index in `heard`) of matching words, ascending in both: equal ones, and
+    those that an edit replaces."""
     found = list(_between(text, heard, (0, 0), (len(text), len(heard)), 0))
     gathered = _gathered(text, heard, found)
     return [(one + n, other + n) for one, other, size in gathered for n in range(size)]
@@ -150,5 +150,5 @@ def _same(text: Sequence[str], heard: Sequence[str]) -> list[tuple[int, int, int
 
 
 def alike(one: str, other: str) -> bool:
-    """Whether two words are the same but for a few letters."""
+    """Whether two words differ in a few letters at most."""
     return one == other or Levenshtein.normalized_similarity(one, other) >= SIMILAR

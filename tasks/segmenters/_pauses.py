@@ -1,4 +1,4 @@
-"""The pauses of a recording beside the words that were heard in it: where a sentence may be cut."""
+"""The pauses of a recording and the words heard in it: where a sentence may be cut."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Tokens = Sequence[tuple[str, int]]  # each with the number of the heard word tha
 
 
 class Pauses:
-    """Where nobody speaks, and the words that were heard."""
+    """The pauses, and the words that were heard."""
 
     def __init__(self, heard: Heard) -> None:
         self._words = heard.words
@@ -25,7 +25,7 @@ class Pauses:
         self._ends = [end for _, end in self._pauses]
 
     def around(self, first: int, last: int) -> tuple[float, float]:
-        """The span of words `first` to `last`: s."""
+        """The span of words `first` to `last`, s."""
         return self._bound(first)[1], self._bound(last + 1)[0]
 
     def at(self, words: Tokens, token: int) -> bool:
@@ -59,7 +59,7 @@ class Pauses:
         )
 
     def _parted(self, first: int, last: int) -> bool:
-        """Whether a long pause lies between two words that follow each other."""
+        """Whether a long pause lies between two consecutive words."""
         low, high = ((self._words[n].start + self._words[n].end) / 2 for n in (first, last))
         return any(end - start > FAR for start, end in self._within(low, high))
 

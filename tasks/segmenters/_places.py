@@ -1,9 +1,9 @@
-"""Where sentences of a text were heard: which of the words heard are theirs, and how sure that is.
+"""Where sentences of a text were heard: which heard words belong to them, and how certain that is.
 
-A sentence is in doubt where the words at its ends were not heard; where its words are only a part
-of what is said there: on one side somebody goes on speaking, without a pause, and what follows is
-no sentence of the text; and where its first or last words may have been said elsewhere: they were
-set beyond a long pause, into speech of which the words were lost.
+A sentence is doubtful if the words at its ends were not heard; if its words are only part of what
+is said there: on one side the speaker goes on without a pause, with something that is no sentence
+of the text; or if its first or last words may belong elsewhere: they lie beyond a long pause, in
+speech whose own words were lost.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tasks.segmenters._pauses import Pauses, Tokens
 
 LEAST_MATCH = 0.5  # of the words; below it, a sentence was not said
 DOUBTFUL = 0.6  # most match of a sentence of which an end was not heard
-SIMILAR = 0.6  # share of letters that lost words and what was heard in their place have in common
+SIMILAR = 0.6  # share of letters common to lost words and those heard in their place
 EDGE = 2  # words at an end that may have been misheard
-EXTRA = 10  # words of a sentence for each that is heard before or behind it and is none of the text
+EXTRA = 10  # words of a sentence per word heard before or after it outside the text
 
 Range = tuple[int, int]
 
@@ -47,7 +47,7 @@ class Place:
         return self.match >= LEAST_MATCH
 
     def compare(self, heard: Sequence[str]) -> None:
-        """Where all of it was heard, letters count, too: a word misheard shares most of them."""
+        """If all of it was heard, letters count too: a misheard word shares most of them."""
         if self.heard and not self.doubtful:
             there = "".join(heard[self.first : self.last + 1])
             near = Levenshtein.normalized_similarity("".join(self.words), there)
@@ -58,21 +58,21 @@ class Place:
         self.match = min(self.match, DOUBTFUL)
 
     def meets(self, other: Place | None) -> bool:
-        """Whether no word was heard between this sentence and one that was heard whole."""
+        """Whether no word was heard between this sentence and a completely heard one."""
         if other is None or other.doubtful:
             return False
         return self.last + 1 == other.first or other.last + 1 == self.first
 
 
 class Search:
-    """What was heard of a recording, in which the sentences of its text are sought."""
+    """The words heard in a recording, among which the sentences of its text are searched."""
 
     def __init__(self, times: Tokens, pauses: Pauses) -> None:
         self._times, self._pauses = times, pauses
         self.tokens = [token for token, _ in times]
 
     def places(self, said: Sequence[Sequence[str]]) -> list[Place]:
-        """The place of each sentence, given as its words; those that were heard ascend."""
+        """The place of each sentence, given as words; the heard ones ascend."""
         by_token = dict(_matching.pairs([token for words in said for token in words], self.tokens))
         places: list[Place] = []
         first = 0
@@ -95,8 +95,8 @@ class Search:
         return places
 
     def _recover(self, before: Place | None, place: Place, after: Place | None) -> None:
-        """Take up what was heard of the ends. Where there is nothing the sentence is doubtful,
-        since its span may lack a word."""
+        """Recover the heard words at the ends. If there are none, the sentence is doubtful: its
+        span may lack a word."""
         low, high = self._between(before, after)
         least, most = self._pauses.near(self._times, place.first, place.last)
         if place.head:
@@ -129,7 +129,8 @@ class Search:
         return count or self._to_pause(at, way, range(1, min(len(lost) + 1, near) + 1)) or 0
 
     def _to_pause(self, at: int, way: int, counts: range) -> int | None:
-        """How many words lie between a token and the next pause; None: none of `counts`."""
+        """How many words lie between a token and the next pause, if it is one of `counts`; else
+        None."""
         return next((n for n in counts if self._pauses.at(self._times, at + way * n)), None)
 
     def _between(self, before: Place | None, after: Place | None) -> Range:
@@ -143,8 +144,8 @@ class Search:
         )
 
     def _widen(self, before: Place | None, place: Place, after: Place | None) -> None:
-        """Take up a word or two that were heard between an end and the pause beside it: they may be
-        a noise, or a word heard twice."""
+        """Include a word or two heard between an end and the adjacent pause: a noise, or a word
+        heard twice."""
         low, high = self._between(before, after)
         most = min(EDGE, len(place.words) // EXTRA)
         more = self._to_pause(place.first, -1, range(min(most, place.first - low) + 1)) or 0
@@ -168,14 +169,14 @@ class Search:
 def _three(
     places: Sequence[Place], heard: Sequence[int], at: int
 ) -> tuple[Place | None, Place, Place | None]:
-    """A sentence that was heard, between the one heard before it and the one behind it."""
+    """A heard sentence, between the previous and the next heard one."""
     before = places[heard[at - 1]] if at else None
     after = places[heard[at + 1]] if at + 1 < len(heard) else None
     return before, places[heard[at]], after
 
 
 def _resembling(lost: Sequence[str], heard: Sequence[str]) -> int:
-    """How many of the next heard words together resemble the lost ones best; 0: none do."""
+    """How many of the next heard words together best resemble the lost ones; 0 if none do."""
     want = "".join(sorted("".join(lost)))
     best, count = SIMILAR, 0
     for n in range(1, min(len(lost) + EDGE, len(heard)) + 1):

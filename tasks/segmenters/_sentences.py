@@ -1,4 +1,4 @@
-"""Long segments whose words have times, cut between words: at sentence ends where there are any.
+"""Long segments whose words have times, cut between words: at sentence ends if there are any.
 
 In: the words of one segment, in seconds of the recording. Out: seconds at which to cut. A cut lies
 in the middle of the pause between two words. Cuts are chosen from the left, each at the best place
@@ -20,7 +20,7 @@ SENTENCE_ENDS = ".!?…。！？｡।۔؟։።"
 CLAUSE_ENDS = ",;:，；：、،؛"
 CLOSING = " \t\"'”’»)]}」』》"
 OPENING = "\"'“‘«„¿¡([{「『《"
-#: Words before a full stop that is no end: titles and the like. So are single letters (initials).
+#: Words before a full stop that ends no sentence: titles and the like. So are single letters.
 _ENGLISH = "mr mrs ms dr prof st no vs etc fig"
 _OTHERS = "sr sra srta d dña hr fr nr bzw ca evtl ggf usw"
 ABBREVIATIONS = frozenset(f"{_ENGLISH} {_OTHERS}".split(" "))
@@ -29,8 +29,8 @@ ABBREVIATIONS = frozenset(f"{_ENGLISH} {_OTHERS}".split(" "))
 def cuts(
     words: Sequence[TimedWord], start: float, end: float, target: float, longest: float
 ) -> list[float]:
-    """Seconds at which the span from `start` to `end` is cut, in order; none where it is not longer
-    than `longest`. Every piece is as short as that, unless a single word is longer."""
+    """Seconds at which to cut the span from `start` to `end`, in order; none if it is not longer
+    than `longest`. No piece is longer than that, unless a single word is."""
     places = [
         ((one.end + other.start) / 2, rank(one.word, other.word), other.start - one.end)
         for one, other in pairwise(words)

@@ -81,7 +81,7 @@ class SileroTimestamps:
         self.open_start = None
 
     def _open(self, start: int) -> None:
-        """A region counts: pad its start, and settle the region before it."""
+        """Accept a region: pad its start, and settle the previous one."""
         pad = self._pad
         if self._last is not None:
             last_start, last_end = self._last

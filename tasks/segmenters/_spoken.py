@@ -1,10 +1,9 @@
-"""Where each sentence of a text is spoken, by the words that a recogniser heard.
-
-A sentence is found where enough of its words were heard in their order, some of them at its very
-beginning and end. It begins and ends in the pause beside those words: recognisers give a pause to
-one of the words at its ends, so pauses are those of the voice detector. Without a pause it begins
-halfway between two words; and unless the word before it is the last one of another sentence of the
-text, it is doubtful: its words are then part of something longer that the text does not have.
+"""Where each sentence of a text is spoken, by the words that a recogniser heard. A sentence is
+found if enough of its words were heard in order, some of them at its very beginning and end. It
+begins and ends in the pause next to those words: recognisers give a pause to one of the words at
+its ends, so pauses are those of the voice detector. Without a pause it begins halfway between two
+words; and unless the word before it is the last one of another sentence of the text, it is
+doubtful: its words are then part of something longer that the text does not have.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ _UNSPACED_END = re.compile(r"(?<=[。！？])(?=\S)")
 @dataclass(frozen=True, slots=True)
 class Sentence:
     """A sentence of the text. `span`: where it is spoken, in s; None: nowhere. `match`: the share
-    of its words, and of those that were heard in the span, that agree; or of their letters, where
-    that is more."""
+    of matching words among its own and those heard in the span; or of letters, if that is
+    higher."""
 
     text: str
     span: tuple[float, float] | None
@@ -48,7 +47,7 @@ def sentences(text: str) -> list[str]:
 
 
 def _cut(words: list[str]) -> Iterator[str]:
-    """Sentences of one paragraph; long ones in equal parts, or nearly so at ends of clauses."""
+    """Sentences of one paragraph; long ones in equal parts, roughly, at ends of clauses."""
     ranks = [
         _sentences.rank(word.strip(), following)
         for word, following in zip(words, [*words[1:], ""], strict=True)

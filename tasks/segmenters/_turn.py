@@ -2,10 +2,9 @@
 
 In: the samples of a turn. Out: `Piece`s, in native samples of the recording.
 
-1. A turn of up to 20 s is one piece.
-2. In a longer turn speech is detected, the model starting afresh with the turn, and grouped at the
-   largest gaps into pieces shorter than 20 s.
-3. A speech region without a gap that reaches `max_seconds` is cut every `max_seconds`.
+1. A turn of up to 20 s is one piece. 2. In a longer turn, speech is detected with a fresh model
+state and grouped at the largest gaps into pieces shorter than 20 s. 3. A speech region without a
+gap that reaches `max_seconds` is cut every `max_seconds`.
 """
 
 from __future__ import annotations
@@ -71,7 +70,8 @@ class Turn:
 
     @property
     def earliest_pending(self) -> int:
-        """No piece that the caller has not taken starts before this sample of the recording."""
+        """No piece that the caller has not consumed yet starts before this sample of the
+        recording."""
         if self.final:
             return self.final[0].start
         if self._is_short(self.start + self._pushed):  # it may end here, and stay whole

@@ -2,11 +2,11 @@
 
 In: speech regions in order. Out: utterances. All positions and lengths are windows of 32 ms.
 
-1. Neighbouring regions are joined while the pause between them is shorter than `max_gap`.
+1. Adjacent regions are joined if the pause between them is shorter than `max_gap`.
 2. An utterance that grows beyond `SLACK` times the target is split at its longest pause between
    half the target and that limit, so that a sentence is rarely cut.
 3. A region without a pause may be longer, up to `longest`; beyond, it is cut at its best dip.
-4. An utterance shorter than `shortest` joins a neighbour where the limits allow it.
+4. An utterance shorter than `shortest` joins a neighbour if the limits allow it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class UtteranceBuilder:
 
     @property
     def pending_start(self) -> int | None:
-        """Start of the speech that is in no final utterance yet."""
+        """Start of the speech not yet in a final utterance."""
         return self._regions[0][0] if self._regions else self._cut
 
     def region_reaches(self, start: int, until: int) -> None:

@@ -3,9 +3,9 @@
 States are those of CTC (Graves et al. 2006, "Connectionist Temporal Classification"): a blank
 before, between and behind the tokens, which may be passed over between two that differ. The blank
 between two sentences is a *star* (after Pratap et al. 2023, "Scaling Speech Technology to 1,000+
-Languages"): it also takes any other sound, at `STAR` a frame, so that it absorbs what is not in the
-text. From a star to a later one is a step without a frame, at `SKIP` a sentence: what is not in the
-audio is passed over.
+Languages"): it also accepts any other sound, at `STAR` a frame, and so absorbs audio that is not in
+the text. A step from one star to a later one takes no frame and costs `SKIP` a sentence: it skips
+text that is not in the audio.
 
 Only states within `BEAM` of the best are followed, a window that moves along the text, so time
 grows with the audio. Memory does with a small factor: scores are kept every `BLOCK` frames, and the
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-STAR = 1.0  # nats a frame, beside the likeliest token
+STAR = 1.0  # nats a frame below the likeliest token
 SKIP = 1.0  # nats a sentence
 BEAM = 150.0  # nats
 STRIDE = 32  # frames between two moves of the window
@@ -33,7 +33,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Frames [start, end) of each token, both -1 where its sentence is passed over."""
+    """Frames [start, end) of each token, both -1 if its sentence is skipped."""
 
     starts: Ints
     ends: Ints
@@ -156,7 +156,7 @@ class _Lattice:
         return _Choice(low, came, np.concatenate(([False], moved)), self._places + low, own)
 
     def _move(self) -> None:
-        """The window for the next frames: what is within `BEAM` of the best, and what that can
+        """Move the window for the next frames: states within `BEAM` of the best, and those they can
         reach. The best score becomes 0, which keeps float32 exact enough over hours."""
         low, high = self._low, self._high
         token, blank = self._tokens[low:high], self._blanks[low : high + 1]
@@ -179,7 +179,7 @@ class _Lattice:
         self._prepare(self._low, self._high)
 
     def _prepare(self, low: int, high: int) -> None:
-        """What a step needs of a window."""
+        """Precompute what a step needs of a window."""
         self._heard = self._ids[low:high]
         self._apart = self._twice[low + 1 : high]
         first, last = np.searchsorted(self._stars, (low, high + 1))
@@ -197,7 +197,6 @@ class _Lattice:
 
 
 def confidence(emissions: NDArray[np.floating], tokens: Ints, path: Path) -> Iterator[float]:
-    """The probability of each token where it is likeliest within its frames; 0 of those that are
-    passed over."""
+    """The highest probability of each token within its frames; 0 for skipped ones."""
     for token, start, end in zip(tokens, path.starts, path.ends, strict=True):
         yield float(np.exp(emissions[start:end, token].max())) if start >= 0 else 0.0

@@ -1,11 +1,10 @@
-"""The sentences of the recording's text where they are spoken: an audiobook with its book.
+"""Cuts the sentences of the recording's text where they are spoken: an audiobook with its book.
 
 A recogniser hears the whole recording first (`hears`); its words are matched with the text
 (`_matching.py`), or the text with the scores of a CTC model (`_forced.py`), and each sentence that
-was said becomes an utterance with its own text
-(`_spoken.py`). Speech that is not in the text is `unsegmented` (`not_in_text`). Sentences that are
-not in the audio become one utterance of no samples where they are missing, which is dropped as
-`not_in_audio`.
+was said becomes an utterance with its own text (`_spoken.py`). Speech that is not in the text is
+`unsegmented` (`not_in_text`). A run of sentences missing from the audio becomes one utterance of no
+samples at that place, which is dropped as `not_in_audio`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from tasks.segmenters import Segmenter, Span, _forced, _spoken
 from tasks.settings import Plugin, StageSettings
 from tasks.settings.base import Shelf
 
-VERSION = 4  # words beside pauses, and those said twice, are told apart
+VERSION = 4  # distinguishes words next to pauses, and those said twice
 
 
 class Settings(StageSettings):
@@ -43,7 +42,7 @@ class Settings(StageSettings):
     )
 
     def recipe(self) -> JsonObject:
-        """Without the recogniser, whose own recipe is in `identity`."""
+        """The settings without the recogniser, whose own recipe is in `identity`."""
         return {name: value for name, value in super().recipe().items() if name != "backend"}
 
 
@@ -82,7 +81,7 @@ def gpu_fault(settings: Settings) -> str | None:
 
 
 class Aligned:
-    """Gives each sentence as soon as its end was decoded, and all else at the end."""
+    """Gives each sentence as soon as its end is decoded, and everything else at the end."""
 
     def __init__(self, sentences: Sequence[_spoken.Sentence], rate: int, reason: str) -> None:
         self._reason = reason
@@ -137,7 +136,7 @@ class Aligned:
 
 
 def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:
-    """Of a recording without a text."""
+    """For a recording without a text."""
     return Aligned((), rate, "no_text")
 
 

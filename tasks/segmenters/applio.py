@@ -7,11 +7,10 @@ that fills none is kept, unless `drop_tail` asks for Applio's behaviour. Pauses 
 the ledger counts what windows share as overlap.
 
 As in Applio, pauses are sought at `sample_rate` and behind a high-pass (`_applio_ear.py`): hum and
-offset hide pauses, and the quietest frame of a pause, where it is cut, is another one at another
-rate. A recording that is no longer than `min_length_ms` is left whole. The cuts are the samples of
-the recording that lie nearest. Memory: one window and a pause of up to twice `max_sil_kept_ms`,
-whatever the length of the recording; of silence at the start, as much as `tasks/stages/cutting.py`
-keeps.
+offset hide pauses, and the quietest frame of a pause, where it is cut, depends on the rate. A
+recording of up to `min_length_ms` is left whole. Each cut is the nearest sample of the recording.
+Memory: one window and a pause of up to twice `max_sil_kept_ms`, whatever the length of the
+recording; of silence at the start, as much as `tasks/stages/cutting.py` keeps.
 """
 
 from __future__ import annotations
@@ -185,7 +184,7 @@ class Automatic:
 
     @property
     def _is_short(self) -> bool:
-        """Whether what was heard so far is too short to be cut at all."""
+        """Whether the audio so far is too short to be cut at all."""
         return -(-self._ear.heard // self._hop) <= self._least
 
     def _slice(self, levels: list[float]) -> None:

@@ -1,7 +1,7 @@
 """The source's own segments; the audio between them is `unsegmented`.
 
 A segment longer than `max_seconds` whose words have times is cut between words, at sentence ends
-where there are any (`_sentences.py`); each piece has the text of its words. Others stay whole.
+if there are any (`_sentences.py`); each piece has the text of its words. Others stay whole.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VERSION = 1
 
 
 class Settings(StageSettings):
-    """How long segments are cut whose words have times."""
+    """Up to which length segments with word times stay whole."""
 
     target_seconds: float = Field(
         10.0,
@@ -36,7 +36,7 @@ class Settings(StageSettings):
 
 
 class Given:
-    """Gives each utterance as soon as its end was decoded, and the gaps at the end.
+    """Gives each utterance as soon as its end is decoded, and the gaps at the end.
 
     Segments may overlap and come in any order. One beyond the end of the recording becomes an
     utterance of no samples, which the caller fails as `segment_outside_audio`.

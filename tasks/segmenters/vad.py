@@ -1,4 +1,4 @@
-"""Utterances by voice detection: find speech, join it over short pauses, split what is too long.
+"""Utterances by voice detection: find speech, join it over short pauses, split long stretches.
 
 `_detector.py` finds speech regions; `_utterances.py` makes utterances of them. Speech without a
 pause for longer than `max_seconds` is cut at its longest dip, or where speech is least certain.
@@ -30,16 +30,11 @@ from tasks.speech.silero import RATE, SHA256, WINDOW, Probabilities
 
 VERSION = 2
 #: Defaults of `merge: emilia`, those of Emilia-Pipe and Silero.
-EMILIA = {
-    "min_seconds": 3.0,
-    "max_gap_seconds": 2.0,
-    "min_speech_ms": 250,
-    "speech_pad_ms": 30,
-}
+EMILIA = {"min_seconds": 3.0, "max_gap_seconds": 2.0, "min_speech_ms": 250, "speech_pad_ms": 30}
 
 
 class Settings(SpeechSettings):
-    """The same, and by which rules speech is joined and cut."""
+    """Speech detection, and the rules by which speech is joined and cut."""
 
     merge: Literal["default", "emilia"] = Field(
         "default",

@@ -38,7 +38,7 @@ def check(settings: ServerSettings, where: str, user: str) -> None:
                 "say) and a model that it has"
             )
     if settings.ca_file is not None and not Path(settings.ca_file).is_file():
-        raise ConfigError(f"{where}.ca_file {settings.ca_file!r} is no file here")
+        raise ConfigError(f"{where}.ca_file {settings.ca_file!r} is not a file here")
 
 
 def key(settings: ServerSettings, where: str, given: str = "") -> str:

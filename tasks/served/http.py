@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: What is sent, as httpx wants it: `{"json": {…}}`, or `{"data": {…}, "files": {…}}`.
 Body = JsonObject
 REFUSALS = (400, 413, 422)
-JAMMED = (0, 408, 429, 503)  # the server is asked for less: 0 is no answer
+JAMMED = (0, 408, 429, 503)  # the server is asked for less: 0 is not an answer
 BUSY = (408, 409, 429)  # and all from 500 on: tried again
 LONGEST_PAUSE = 30.0  # s between tries, unless the server asks for more
 MOST_BYTES = 4 << 20  # of an answer; that of a quarter of an hour has some 100 KiB
@@ -42,7 +42,7 @@ class Service:
     noun: str  # transcription server
     items: str  # clips
     path: str  # behind the base address
-    parse: Callable[[bytes], JsonObject]  # the answer; ValueError where it is none
+    parse: Callable[[bytes], JsonObject]  # the answer; ValueError if it is none
 
 
 class Refused(Exception):
@@ -99,7 +99,7 @@ class Server:
                 try:
                     return self.service.parse(body)
                 except (ValueError, RecursionError):
-                    fault = "its answer is no JSON object with a text; is "
+                    fault = "its answer is not a JSON object with a text; is "
                     fault += f"{self.service.where}.url that of an OpenAI-compatible server?"
             elif not status:
                 fault = body.decode()

@@ -50,7 +50,7 @@ def check(settings: LlmText) -> None:
 
 
 def parse(body: bytes) -> JsonObject:
-    """`{"text": …}` of the first choice. ValueError when it is no chat completion."""
+    """`{"text": …}` of the first choice. ValueError when it is not a chat completion."""
     answer = json.loads(body)
     try:
         said = answer["choices"][0]["message"]["content"]

@@ -8,6 +8,8 @@ from tasks.settings.base import (
     Plugin,
     Shelf,
     StageSettings,
+    Threshold,
+    Transient,
     role,
 )
 from tasks.settings.package import Format, PackageSettings
@@ -50,7 +52,9 @@ __all__ = [
     "SourceSettings",
     "Split",
     "StageSettings",
+    "Threshold",
     "TranscribeSettings",
+    "Transient",
     "Verdict",
     "role",
 ]

@@ -1,11 +1,12 @@
 """What every model of settings builds on: masking, roles of fields, plug-ins named by file.
 
-A field is one of four kinds, marked on the field:
+A field is one of four kinds:
 
-    (unmarked)   can change a measure, the PCM or a transcript: part of the recipe
-    THRESHOLD    judges measures: applied again at every run, at no cost
-    TRANSIENT    changes speed or looks only: batch sizes, threads, log levels
-    SECRET       grants access: a `SecretStr` with a name that `masking.is_secret` knows
+    Field        can change a measure, the PCM or a transcript: part of the recipe
+    Threshold    judges measures: applied again at every run, at no cost
+    Transient    changes speed or looks only: batch sizes, threads, log levels
+    SECRET       marks a Field that grants access: a `SecretStr` with a name that
+                 `masking.is_secret` knows
 
 Serialising hides secrets and the credentials of URLs (`masking.py`): settings that are written
 down, by us or by Prefect, never hold them; objects in memory and on their way to workers do.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from pydantic import (
     BaseModel,
@@ -36,6 +38,16 @@ THRESHOLD: JsonDict = {"role": "threshold"}
 TRANSIENT: JsonDict = {"role": "transient"}
 SECRET: JsonDict = {"role": "secret"}
 FORMS = Path(__file__).with_name("forms.json")  # written by `python -m tests.pages`
+
+
+def Threshold(default: Any, description: str | None = None, **limits: Any) -> Any:
+    """A field that judges measures. `limits`: of `pydantic.Field`."""
+    return Field(default, description=description, json_schema_extra=THRESHOLD, **limits)
+
+
+def Transient(default: Any, description: str | None = None, **limits: Any) -> Any:
+    """A field that changes speed or looks only."""
+    return Field(default, description=description, json_schema_extra=TRANSIENT, **limits)
 
 
 class Masked(BaseModel):
@@ -103,7 +115,7 @@ class Shelf:
         whole = handler.resolve_ref_schema(handler(core))
         if "anyOf" in whole:  # a name alone will do, too
             return {"title": self.title, "anyOf": [*_forms()[self.name], {"type": "string"}]}
-        if "properties" not in whole:  # of what is written, which has any keys
+        if "properties" not in whole:  # of the serialised form, which has any keys
             return whole
         offered = _forms()[self.name]
         if not self.listed:

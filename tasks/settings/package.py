@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, field_validator, model_validator
 
 from tasks.settings import portions
-from tasks.settings.base import THRESHOLD, TRANSIENT, Plugin, Shelf, StageSettings, named
+from tasks.settings.base import Plugin, Shelf, StageSettings, Threshold, Transient, named
 from tasks.settings.portions import Split
 
 #: `wenet` stands for `{use: wenet}`.
@@ -22,110 +22,73 @@ Format = Annotated[
 class PackageSettings(StageSettings):
     """What is published, and when publishing is refused."""
 
-    formats: tuple[Format, ...] = Field(
-        (Plugin(use="wenet"),),
-        json_schema_extra=THRESHOLD,
-        min_length=1,
-        description="What is written of a version, each once.",
+    formats: tuple[Format, ...] = Threshold(
+        (Plugin(use="wenet"),), "What is written of a version, each once.", min_length=1
     )
-    audio: Literal["enhanced", "original", "both"] = Field(
+    audio: Literal["enhanced", "original", "both"] = Threshold(
         "enhanced",
-        json_schema_extra=THRESHOLD,
-        description="Which audio of a clip is packaged: what the step enhance gave, where it is "
+        "Which audio of a clip is packaged: what the step enhance gave, where it is "
         "on; the original; or both, as two fields of formats that can hold them.",
     )
-    compression: Literal["none"] = Field(
-        "none",
-        json_schema_extra=THRESHOLD,
-        description="Of tars: none; a compressed one cannot be read in parts.",
+    compression: Literal["none"] = Threshold(
+        "none", "Of tars: none; a compressed one cannot be read in parts."
     )
-    text_form: Literal["as_is", "normalised", "llm_text"] = Field(
+    text_form: Literal["as_is", "normalised", "llm_text"] = Threshold(
         "as_is",
-        json_schema_extra=THRESHOLD,
-        description="as_is: texts as the source or the recogniser writes them; normalised: "
+        "as_is: texts as the source or the recogniser writes them; normalised: "
         "lower case, no punctuation, numbers in words by language; llm_text: with the punctuation "
         "and case of transcribe.llm_text, where it changed no word.",
     )
-    seed: int = Field(0, json_schema_extra=THRESHOLD, description="Order of clips in shards.")
-    splits: dict[str, float | Split] = Field(
+    seed: int = Threshold(0, "Order of clips in shards.")
+    splits: dict[str, float | Split] = Threshold(
         {},
-        json_schema_extra=THRESHOLD,
-        description="Splits beside train: a fraction of the hours, {hours: …} or {list: …} each. "
+        "Splits beside train: a fraction of the hours, {hours: …} or {list: …} each. "
         "No speaker and no recording is in two, and what was published stays where it is.",
     )
-    resplit: bool = Field(
-        False,
-        json_schema_extra=THRESHOLD,
-        description="Deal the splits anew: what was published may come to another one.",
+    resplit: bool = Threshold(
+        False, "Deal the splits anew: what was published may come to another one."
     )
-    weights: dict[str, float] = Field(
-        {},
-        json_schema_extra=THRESHOLD,
-        description="Share of a dataset's clips that is packaged, by its name; above 0, up to 1.",
+    weights: dict[str, float] = Threshold(
+        {}, "Share of a dataset's clips that is packaged, by its name; above 0, up to 1."
     )
-    max_hours_per_speaker: float | None = Field(
+    max_hours_per_speaker: float | None = Threshold(
         None,
-        gt=0,
-        json_schema_extra=THRESHOLD,
-        description="Most hours of a speaker that are packaged; published clips stay first, others "
+        "Most hours of a speaker that are packaged; published clips stay first, others "
         "come by a seeded draw.",
-    )
-    tar_hours: float = Field(
-        0.25,
         gt=0,
-        json_schema_extra=THRESHOLD,
-        description="Audio hours per tar shard, about; more where a split has more than 40,000 of "
-        "them.",
     )
-    readers: int = Field(
-        1,
-        ge=1,
-        json_schema_extra=THRESHOLD,
-        description="Ranks × workers of the trainer: a full layout has a multiple of it as tars.",
+    tar_hours: float = Threshold(
+        0.25,
+        "Audio hours per tar shard, about; more where a split has more than 40,000 of them.",
+        gt=0,
     )
-    rebalance: Literal["grow", "full"] = Field(
-        "grow",
-        json_schema_extra=THRESHOLD,
-        description="grow: the last version's tars stay, new clips get new ones; full: all anew.",
+    readers: int = Threshold(
+        1, "Ranks × workers of the trainer: a full layout has a multiple of it as tars.", ge=1
     )
-    rebalance_above: float = Field(
-        0.2,
-        ge=0,
-        json_schema_extra=THRESHOLD,
-        description="All tars anew when the worst reader would get this fraction more than the "
-        "mean.",
+    rebalance: Literal["grow", "full"] = Threshold(
+        "grow", "grow: the last version's tars stay, new clips get new ones; full: all anew."
     )
-    keep: int | None = Field(
+    rebalance_above: float = Threshold(
+        0.2, "All tars anew when the worst reader would get this fraction more than the mean.", ge=0
+    )
+    keep: int | None = Transient(
         30,
-        ge=1,
-        json_schema_extra=TRANSIENT,
-        description="Versions that stay: a run that publishes one removes those before the newest "
+        "Versions that stay: a run that publishes one removes those before the newest "
         "so many. null: all stay. Files that a newer version links stay with it.",
-    )
-    table_rows: int = Field(
-        20_000,
         ge=1,
-        json_schema_extra=THRESHOLD,
-        description="A table with more rows than this is a folder of parts of about so many.",
     )
-    refit: bool = Field(
-        False,
-        json_schema_extra=THRESHOLD,
-        description="Work out anew the bounds that the first version froze.",
+    table_rows: int = Threshold(
+        20_000, "A table with more rows than this is a folder of parts of about so many.", ge=1
     )
-    max_failed_fraction: float = Field(
+    refit: bool = Threshold(False, "Work out anew the bounds that the first version froze.")
+    max_failed_fraction: float = Transient(
+        0.10, "Nothing is published when more of the recordings failed.", ge=0, le=1
+    )
+    max_removed_fraction: float = Transient(
         0.10,
+        "Nothing is published when more of the last version's recordings are gone.",
         ge=0,
         le=1,
-        json_schema_extra=TRANSIENT,
-        description="Nothing is published when more of the recordings failed.",
-    )
-    max_removed_fraction: float = Field(
-        0.10,
-        ge=0,
-        le=1,
-        json_schema_extra=TRANSIENT,
-        description="Nothing is published when more of the last version's recordings are gone.",
     )
 
     @field_validator("formats")

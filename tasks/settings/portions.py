@@ -9,9 +9,7 @@ from __future__ import annotations
 import re
 from typing import TypeGuard
 
-from pydantic import Field
-
-from tasks.settings.base import THRESHOLD, StageSettings
+from tasks.settings.base import StageSettings, Threshold
 
 SPLIT_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 REST = "train"  # what the other splits leave
@@ -20,14 +18,11 @@ REST = "train"  # what the other splits leave
 class Split(StageSettings):
     """What a split beside `train` gets: so many hours, or the groups that a list names."""
 
-    hours: float | None = Field(
-        None, gt=0, json_schema_extra=THRESHOLD, description="Audio hours, about."
-    )
-    list: str | None = Field(
+    hours: float | None = Threshold(None, "Audio hours, about.", gt=0)
+    list: str | None = Threshold(
         None,
+        "Text file, one name a line: utterance ids, recordings, keys or speakers.",
         min_length=1,
-        json_schema_extra=THRESHOLD,
-        description="Text file, one name a line: utterance ids, recordings, keys or speakers.",
     )
 
 

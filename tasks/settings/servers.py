@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from tasks.settings.base import TRANSIENT, StageSettings
+from tasks.settings.base import StageSettings, Transient
 
 
 class ServerSettings(StageSettings):
@@ -17,53 +17,32 @@ class ServerSettings(StageSettings):
 
     PATH: ClassVar[str] = ""  # behind the base address; may be given with it
 
-    url: str | None = Field(
-        default=None,
-        json_schema_extra=TRANSIENT,
-        description="Base address, such as http://gpu-box:8000/v1.",
+    url: str | None = Transient(None, "Base address, such as http://gpu-box:8000/v1.")
+    model: str | None = Transient(
+        None, "Name of the model on the server; part of the recipe.", min_length=1
     )
-    model: str | None = Field(
-        default=None,
+    api_key_env: str | None = Transient(
+        None,
+        "Environment variable that holds the key where the run starts and on workers.",
         min_length=1,
-        json_schema_extra=TRANSIENT,
-        description="Name of the model on the server; part of the recipe.",
     )
-    api_key_env: str | None = Field(
-        default=None,
-        min_length=1,
-        json_schema_extra=TRANSIENT,
-        description="Environment variable that holds the key where the run starts and on workers.",
+    timeout: float = Transient(60.0, "Time limit of a request, s.", gt=0)
+    retries: int = Transient(5, "Most tries after the first one.", ge=0)
+    backoff: float = Transient(
+        1.0, "Pause before the second try, s; doubled each time, up to 30 s.", ge=0
     )
-    timeout: float = Field(
-        default=60.0, gt=0, json_schema_extra=TRANSIENT, description="Time limit of a request, s."
+    patience: float = Transient(
+        300.0, "Time limit of all tries together, s; with timeout, less than item_timeout.", gt=0
     )
-    retries: int = Field(
-        default=5, ge=0, json_schema_extra=TRANSIENT, description="Most tries after the first one."
-    )
-    backoff: float = Field(
-        default=1.0,
-        ge=0,
-        json_schema_extra=TRANSIENT,
-        description="Pause before the second try, s; doubled each time, up to 30 s.",
-    )
-    patience: float = Field(
-        default=300.0,
-        gt=0,
-        json_schema_extra=TRANSIENT,
-        description="Time limit of all tries together, s; with timeout, less than item_timeout.",
-    )
-    parallel: int = Field(
-        default=16,
+    parallel: int = Transient(
+        16,
+        "Most requests of a worker at the same time: it begins with 4, asks for more "
+        "while the server keeps up, and for half as many when it pushes back.",
         ge=1,
         le=256,
-        json_schema_extra=TRANSIENT,
-        description="Most requests of a worker at the same time: it begins with 4, asks for more "
-        "while the server keeps up, and for half as many when it pushes back.",
     )
-    ca_file: str | None = Field(
-        default=None,
-        json_schema_extra=TRANSIENT,
-        description="PEM file of the authority that signed the server's certificate.",
+    ca_file: str | None = Transient(
+        None, "PEM file of the authority that signed the server's certificate."
     )
 
     @field_validator("url")
@@ -71,7 +50,7 @@ class ServerSettings(StageSettings):
     def _checked(cls, value: str | None) -> str | None:
         if value is None:
             return None
-        wrong = "is no address as http://host:8000/v1"
+        wrong = "is not an address as http://host:8000/v1"
         try:
             parts = urlsplit(value)
             if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
@@ -99,7 +78,7 @@ class LlmText(ServerSettings):
     PATH: ClassVar[str] = "/chat/completions"
 
     prompt: str = Field(
-        default="The user sends the transcript of something that was said. Write it with "
+        "The user sends the transcript of something that was said. Write it with "
         "punctuation and capital letters. Keep every word, in its order and spelling: add none, "
         "leave none out, correct nothing, and write no number in figures that is in words. Answer "
         "with that text alone.",
@@ -107,7 +86,7 @@ class LlmText(ServerSettings):
         description="What the model is told before each text.",
     )
     temperature: float | None = Field(
-        default=0.0,
+        0.0,
         ge=0,
         le=2,
         description="Randomness; 0: the likeliest text; null: not sent, for models that refuse it.",

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tasks.settings.base import TRANSIENT, Plugin, Shelf, StageSettings
+from tasks.settings.base import Plugin, Shelf, StageSettings, Transient
 
 Diarizer = Annotated[Plugin, Shelf("diarizers", "Diarizer")]
 Segmenter = Annotated[Plugin, Shelf("segmenters", "Segmenter")]
@@ -26,28 +26,22 @@ Level = Annotated[Plugin, Shelf("levels", "Level", listed=True)]
 class ShardSettings(StageSettings):
     """Grouping of recordings into shards, the unit of work, checkpoint and retry."""
 
-    hours: float | None = Field(
+    hours: float | None = Transient(
         None,
+        "Audio hours per shard; default: new hours / 64, between 1 min (15 min with no "
+        "recogniser) and 1 h, or, beyond 20,000 h of audio, 1/20,000 of it.",
         gt=0,
         le=24,
-        json_schema_extra=TRANSIENT,
-        description="Audio hours per shard; default: new hours / 64, between 1 min (15 min with no "
-        "recogniser) and 1 h, or, beyond 20,000 h of audio, 1/20,000 of it.",
     )
-    settle_seconds: float = Field(
+    settle_seconds: float = Transient(
         2.0,
-        ge=0,
-        json_schema_extra=TRANSIENT,
-        description="A file changed more recently than this is looked at twice; "
+        "A file changed more recently than this is looked at twice; "
         "if it is still growing, it is left for the next run.",
+        ge=0,
     )
-    probe_batch: int = Field(
-        50, ge=1, json_schema_extra=TRANSIENT, description="Recordings probed per worker call."
-    )
-    retry: bool = Field(
-        False,
-        json_schema_extra=TRANSIENT,
-        description="Try crashed, timeout, out_of_memory, asr_error and no_answer items again.",
+    probe_batch: int = Transient(50, "Recordings probed per worker call.", ge=1)
+    retry: bool = Transient(
+        False, "Try crashed, timeout, out_of_memory, asr_error and no_answer items again."
     )
 
 
@@ -66,10 +60,8 @@ class FilterSettings(StageSettings):
         ),
         description="What is measured, and limits of what is kept; given, it is the whole list.",
     )
-    measure_all: bool = Field(
-        False,
-        json_schema_extra=TRANSIENT,
-        description="Take costly measures of utterances too that a cheap one already rejects.",
+    measure_all: bool = Transient(
+        False, "Take costly measures of utterances too that a cheap one already rejects."
     )
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from tasks.settings.base import THRESHOLD, Plugin, Shelf, StageSettings, named
+from tasks.settings.base import Plugin, Shelf, StageSettings, Threshold, named
 from tasks.settings.servers import LlmText
 
 Backend = Annotated[Plugin, Shelf("asr", "Recogniser")]
@@ -17,8 +17,8 @@ Verdict = Annotated[Plugin, Shelf("text", "Verdict", listed=True)]
 class Bounds(StageSettings):
     """Limits of a score: at least `min`, at most `max`."""
 
-    min: float | None = Field(None, json_schema_extra=THRESHOLD, description="Least value.")
-    max: float | None = Field(None, json_schema_extra=THRESHOLD, description="Largest value.")
+    min: float | None = Threshold(None, "Least value.")
+    max: float | None = Threshold(None, "Largest value.")
 
     def holds(self, value: float) -> bool:
         return (self.min is None or value >= self.min) and (self.max is None or value <= self.max)
@@ -34,10 +34,9 @@ class TranscribeSettings(StageSettings):
     backend: Backend = Field(
         Plugin(use="faster_whisper"), description="The recogniser; none: the sources' texts alone."
     )
-    hear: Literal["original", "enhanced"] = Field(
+    hear: Literal["original", "enhanced"] = Threshold(
         "original",
-        json_schema_extra=THRESHOLD,
-        description="What recognisers hear of a clip that the step enhance has cleaned; most hear "
+        "What recognisers hear of a clip that the step enhance has cleaned; most hear "
         "the original better.",
     )
     backends: tuple[OneOfBackends, ...] = Field(
@@ -45,20 +44,18 @@ class TranscribeSettings(StageSettings):
         description="Several recognisers, the first of which is `backend`: each text is kept, and "
         "the verdict `agreement` compares them.",
     )
-    when: dict[str, Bounds] = Field(
+    when: dict[str, Bounds] = Threshold(
         {},
-        json_schema_extra=THRESHOLD,
-        description="Further recognisers hear only what the first leaves doubtful: "
+        "Further recognisers hear only what the first leaves doubtful: "
         "{avg_logprob: {max: -0.4}}; a score that it does not give counts as doubtful. "
         "Default: everything.",
     )
-    asr: Literal["first", "rover", "medoid"] = Field(
+    asr: Literal["first", "rover", "medoid"] = Threshold(
         "first",
-        json_schema_extra=THRESHOLD,
-        description="Which text was heard, where several recognisers did: the first one's, the "
+        "Which text was heard, where several recognisers did: the first one's, the "
         "words that most of them vote for, or the one that is nearest to all others.",
     )
-    verdicts: tuple[Verdict, ...] = Field(
+    verdicts: tuple[Verdict, ...] = Threshold(
         (
             Plugin(use="empty_text"),
             Plugin(use="language"),
@@ -71,27 +68,23 @@ class TranscribeSettings(StageSettings):
             Plugin(use="confidence"),
             Plugin(use="error_rate"),
         ),
-        json_schema_extra=THRESHOLD,
-        description="What drops an utterance for its text; given, it is the whole list.",
+        "What drops an utterance for its text; given, it is the whole list.",
     )
-    language_by: Literal["recording", "clip"] = Field(
+    language_by: Literal["recording", "clip"] = Threshold(
         "recording",
-        json_schema_extra=THRESHOLD,
-        description="recording: clips of a recording vote on its language, and one that seems to "
+        "recording: clips of a recording vote on its language, and one that seems to "
         "be in another without strong evidence is heard again in it; clip: each for itself.",
     )
-    text: Literal["reference", "asr", "reference_if_close"] = Field(
+    text: Literal["reference", "asr", "reference_if_close"] = Threshold(
         "reference",
-        json_schema_extra=THRESHOLD,
-        description="Text to package: the source's own where there is one; what was heard; or the "
+        "Text to package: the source's own where there is one; what was heard; or the "
         "source's where it is close to what was heard, else what was heard.",
     )
-    close_wer: float = Field(
+    close_wer: float = Threshold(
         0.3,
-        ge=0,
-        json_schema_extra=THRESHOLD,
-        description="Largest word error rate (characters, where a script has no spaces) of a "
+        "Largest word error rate (characters, where a script has no spaces) of a "
         "reference that is close.",
+        ge=0,
     )
 
     llm_text: LlmText | None = Field(
@@ -122,7 +115,7 @@ class TranscribeSettings(StageSettings):
     @classmethod
     def _known_scores(cls, value: dict[str, Bounds]) -> dict[str, Bounds]:
         if unknown := [name for name in value if name not in DOUBTS]:
-            raise ValueError(f"{unknown[0]!r} is no score of a transcript: {', '.join(DOUBTS)}")
+            raise ValueError(f"{unknown[0]!r} is not a score of a transcript: {', '.join(DOUBTS)}")
         return value
 
     @model_validator(mode="after")

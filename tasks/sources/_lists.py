@@ -18,7 +18,7 @@ from tasks.storage import urls
 
 #: A longer line is a bad line; it is skipped without being held in memory.
 MAX_LINE_BYTES = 4 << 20
-#: What aligners write where nobody speaks.
+#: Labels that aligners write for silence.
 SILENT = frozenset(("", "<eps>", "<sil>", "sil", "SIL"))
 
 
@@ -101,7 +101,7 @@ def seconds_field(value: object) -> float | None:
 
 def timed_words(value: object) -> tuple[TimedWord, ...] | None:
     """Words with their times from `{word, start, end}` or `[word, start, duration]`, None if
-    absent or empty; ValueError for anything else, and where they are not in order of time."""
+    absent or empty; ValueError for anything else, and if they are not in order of time."""
     if value is None:
         return None
     if not isinstance(value, list):

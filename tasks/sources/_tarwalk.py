@@ -74,7 +74,7 @@ def _header(block: bytes) -> tarfile.TarInfo:
 def members(file: BinaryIO) -> Iterator[Member]:
     """Complete members in order, up to the end mark.
 
-    Raises ItemError where the rest is lost (`truncated`, `unreadable`) or cannot be read by this
+    Raises ItemError if the rest is lost (`truncated`, `unreadable`) or cannot be read by this
     walk (`unsupported`).
     """
     total = size_of(file)

@@ -2,7 +2,7 @@
 
 Recordings come in the byte order of their relative paths, under a URL too. Links to files are
 followed, and links to folders unless that would visit a folder twice: a link into the tree itself
-is ignored, so that adding one never renames a recording. Results of uttermill are no recordings.
+is ignored, so that adding one never renames a recording. Results of uttermill are not recordings.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def parts(settings: Settings, least: int) -> Sequence[Part] | None:
 
 
 def part(settings: Settings, part: Part) -> Iterator[Recording | Ignored] | None:
-    """None where a folder is a link or lies on another disk: it may be reached on two ways, and
+    """None if a folder is a link or lies on another disk: it may be reached on two ways, and
     only who sees all of them knows which comes first."""
     root, status = source_root(settings.path)
     try:
@@ -145,7 +145,7 @@ def _objects(root: str) -> Iterator[Recording | Ignored]:
 def _object(url: str, settings: Settings) -> Iterator[Recording | Ignored]:
     name = os.path.basename(url)
     if not known(name):
-        raise ConfigError(f"source {display_text(settings.path)!r} is no audio file")
+        raise ConfigError(f"source {display_text(settings.path)!r} is not an audio file")
     found = file_state(url)
     return iter(
         [Recording(recording_name(name), display_text(url), Locator(url), found.size, found.guard)]

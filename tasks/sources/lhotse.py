@@ -107,7 +107,7 @@ def _cut(cut: dict[str, object], root: str) -> Iterator[Line]:
 
 
 def _source(recording: object) -> str:
-    """The path of a recording in one file; ValueError where it is something else."""
+    """The path of a recording in one file; ValueError if it is something else."""
     sources = recording.get("sources") if isinstance(recording, dict) else None
     if not isinstance(sources, list) or len(sources) != 1 or not isinstance(sources[0], dict):
         raise ValueError("a cut with a recording in one file is expected")
@@ -128,7 +128,7 @@ def _words(
     alignment: object, begin: float, end: float | None, offset: float
 ) -> tuple[TimedWord, ...] | None:
     """Words in seconds of the recording. Lhotse leaves their times as they are when it moves a
-    supervision; where they do not fit the recording's clock, the cut's is tried. None where they
+    supervision; where they do not fit the recording's clock, the cut's is tried. None if they
     fit neither."""
     words = timed_words(alignment.get(ALIGNMENT)) if isinstance(alignment, dict) else None
     if not words:

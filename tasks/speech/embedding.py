@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.speech.fbank import BINS
+from tasks.speech.onnx_session import session
 from tasks.weights import finding, registry
 
 if TYPE_CHECKING:
@@ -33,20 +34,6 @@ def check(asked_by: str, folder: str | None) -> None:
 def _session(folder: str | None) -> onnxruntime.InferenceSession:
     """One session per process; threads may share it."""
     return session(str(finding.located(registry.CAMPPLUS, "an embedding of speakers", folder)))
-
-
-def session(path: str) -> onnxruntime.InferenceSession:
-    """A session on one thread, which gives the same numbers for the same batch."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.enable_cpu_mem_arena = False
-    options.log_severity_level = 4
-    return onnxruntime.InferenceSession(
-        path, sess_options=options, providers=["CPUExecutionProvider"]
-    )
 
 
 def embed(features: Floats, folder: str | None = None) -> Floats:

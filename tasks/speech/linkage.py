@@ -16,27 +16,39 @@ neighbours were left out: hnswlib has no wheels, and faiss-cpu's indexes hold al
 
 from __future__ import annotations
 
+from typing import Protocol, TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.floating]
 Reals = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Numbers = NDArray[np.int32]
+Whole = TypeVar("Whole", bound=np.integer)
 
 PORTION = 16_384
 BLOCK = 1 << 22  # cosines that are held at once
-CLEAR = 0.1  # cosine above the least, where no second group has the least
+CLEAR = 0.1  # cosine above the least, if no second group has the least
 
 
-def linked(means: Floats, weights: Reals, least: float, known: int = 0) -> Ints:
+class Means(Protocol):
+    """Vectors that may lie in a file: an array, or what reads runs of rows."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, at: slice, /) -> Floats: ...
+
+
+def linked(means: Means, weights: Reals, least: float, known: int = 0) -> Numbers:
     """For each group, a mean vector [n, size] and a weight [n], the first of those that it is
     joined with. The first `known` groups are apart, and are joined only through others. Ties go to
-    the first. `means` may lie in a file."""
-    owner = np.arange(len(means), dtype=np.int64)
+    the first."""
+    owner = np.arange(len(means), dtype=np.int32)
     heads, found, held = owner[:known], np.array(means[:known]), weights[:known].astype(float)
     for low in range(known, len(means), PORTION):
         some = owner[low : low + PORTION]
-        mine, weight = np.array(means[some]), weights[some].astype(float)
+        mine, weight = np.array(means[low : low + PORTION]), weights[some].astype(float)
         at = _clear(mine, found, least)
         joined = at >= 0
         owner[some[joined]] = heads[at[joined]]
@@ -52,7 +64,7 @@ def linked(means: Floats, weights: Reals, least: float, known: int = 0) -> Ints:
 
 
 def _clear(means: Floats, found: Floats, least: float) -> Ints:
-    """The group that each mean is clearly of; -1 where there is none, or more than one."""
+    """The group that each mean is clearly of; -1 if there is none, or more than one."""
     at = np.full(len(means), -1, np.int64)
     rows = max(BLOCK // max(len(found), 1), 1)
     for low in range(0, len(means) if len(found) else 0, rows):
@@ -77,7 +89,7 @@ def _with(
     return found * share + sums, whole
 
 
-def _roots(owner: Ints) -> Ints:
+def _roots(owner: NDArray[Whole]) -> NDArray[Whole]:
     while not np.array_equal(above := owner[owner], owner):
         owner = above
     return owner

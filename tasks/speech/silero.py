@@ -8,9 +8,7 @@ state, for a second opinion on a few seconds.
 
 from __future__ import annotations
 
-import hashlib
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audio.channels import mean
-from tasks.errors import ConfigError
-from tasks.weights import registry
+from tasks.speech.onnx_session import session
+from tasks.weights import finding, registry
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -35,33 +33,13 @@ SHA256 = registry.SILERO.files[0].sha256
 
 def weights() -> Path:
     """The model's file, checked. ConfigError if it is missing or a different model."""
-    spec = find_spec("faster_whisper")
-    folder = Path(spec.origin).parent if spec is not None and spec.origin else None
-    if folder is None:
-        raise ConfigError("the voice detector needs the package faster-whisper, which holds Silero")
-    path = folder / "assets" / "silero_vad_v6.onnx"
-    if not path.is_file():
-        raise ConfigError(f"{path} is missing; install faster-whisper 1.2.1, which holds it")
-    if hashlib.sha256(path.read_bytes()).hexdigest() != SHA256:
-        raise ConfigError(
-            f"{path} is not the Silero v6 model of faster-whisper 1.2.1; install that version"
-        )
-    return path
+    return finding.located(registry.SILERO, "the voice detector")
 
 
 @lru_cache(maxsize=1)
 def _session() -> onnxruntime.InferenceSession:
     """One session per process; threads may share it."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.enable_cpu_mem_arena = False
-    options.log_severity_level = 4
-    return onnxruntime.InferenceSession(
-        str(weights()), sess_options=options, providers=["CPUExecutionProvider"]
-    )
+    return session(str(weights()))
 
 
 def fresh_probabilities(windows: Floats) -> Floats:

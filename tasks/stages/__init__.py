@@ -1,1 +1,1 @@
-"""How a stage runs on a worker: what is missing, one item at a time, survived whatever happens."""
+"""How a stage runs on a worker: it computes what is missing, item by item, and survives crashes."""

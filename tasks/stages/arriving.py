@@ -1,9 +1,9 @@
-"""A long clip that several readers read while it is decoded, once.
+"""A long clip, decoded once while several readers consume it.
 
-A clip that is held in memory is read as often as one likes. A longer one would be decoded anew by
-every measure, and by the conversion to PCM. Here each of them reads in a thread of its own, but
-only one runs at a time: `push` hands a block to each reader in turn and waits until it asks for the
-next. So the numbers are those of a reader that decodes for itself, and a worker uses one CPU.
+A clip in memory can be read any number of times. A longer one would be decoded again by every
+measure and by the conversion to PCM. Here each reader has its own thread, but only one runs at a
+time: `push` hands a block to each reader in turn and waits until it asks for the next. So the
+numbers equal those of a reader that decodes by itself, and a worker uses one CPU.
 
 The length is not known before the last block. A reader that asks for it earlier, or that reads
 twice, is left out, and decodes the clip later.
@@ -21,11 +21,11 @@ from tasks.audio.kinds import Samples
 
 
 class TooEarly(Exception):
-    """A reader wants what is not known while the clip arrives."""
+    """A reader asked for something unknown until the clip has arrived."""
 
 
 class _Stopped(BaseException):
-    """The clip will not arrive: its reader ends, whatever errors it handles."""
+    """The clip will not arrive; ends its reader, whatever errors that handles."""
 
 
 class Arriving(Clip):
@@ -135,7 +135,7 @@ class Readers:
             reader.push(block)
 
     def end(self, length: int) -> None:
-        """The clip has so many samples: all of them were pushed."""
+        """Fix the clip's length: all samples were pushed."""
         for reader in self._readers.values():
             reader.end(length)
 

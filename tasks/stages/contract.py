@@ -1,4 +1,4 @@
-"""What a stage is that works shard by shard, and finding it by name.
+"""The contract of a stage that works shard by shard, and the look-up of stages by name.
 
 Stages are modules, like plug-ins: `tasks.filter`, `tasks.resample` and `tasks.transcribe`. A stage
 finds what a shard lacks, computes it in order, and says how a failed unit is recorded;
@@ -25,7 +25,7 @@ PER_SHARD = ("filter", "resample", "transcribe")
 
 
 class Work(Protocol):
-    """The least that a process of its own can be given: it computes rows, or dies of it."""
+    """The smallest piece of work for a disposable process."""
 
     @property
     def name(self) -> str:
@@ -33,7 +33,7 @@ class Work(Protocol):
 
 
 class Unit(Work, Protocol):
-    """What a stage computes at once. Frozen and picklable."""
+    """What a stage computes in one go. Frozen and picklable."""
 
     @property
     def recording_name(self) -> str:
@@ -41,7 +41,7 @@ class Unit(Work, Protocol):
 
     @property
     def items(self) -> int:
-        """How many items are computed with it."""
+        """How many items it computes."""
 
     @property
     def seconds(self) -> float:
@@ -68,7 +68,7 @@ U = TypeVar("U", bound=Unit)
 
 
 class Worker(Protocol[W]):
-    """What can run isolated: a stage, or `tasks.stages.probe`."""
+    """A module that can run isolated: a stage, or `tasks.stages.probe`."""
 
     def compute(self, units: list[W], job: Job) -> Iterator[list[Row]]:
         """The rows of each unit, in order. An item that cannot be used gives the row of its
@@ -91,17 +91,17 @@ class StageModule(Worker[U], Protocol[U]):
 
 
 class Stage(StageModule[U], Protocol[U]):
-    #: How often `todo` is asked at most: what was computed may show that more is lacking.
+    #: How often `todo` is asked at most: results may show that more is missing.
     ROUNDS: int = 1
     #: Units are computed together: the time of a single one cannot be measured.
     BATCHED: bool = False
 
     def schema_of(self, rows: Sequence[Row]) -> pa.Schema:
-        """Of these rows, where some need more columns than most."""
+        """The schema of these rows, if some need extra columns."""
         return self.SCHEMA
 
     def load(self, job: Job) -> None:
-        """Have its model in memory, where it has one."""
+        """Load its model into memory, if it has one."""
 
 
 @cache

@@ -23,7 +23,7 @@ Samples = NDArray[np.float32]
 
 @dataclass(slots=True)
 class StreamFacts:
-    """What decoding a recording showed; filled in while `spans` is iterated."""
+    """Facts from decoding a recording; filled in while `spans` is iterated."""
 
     rate: int = 0
     channels: int = 0
@@ -151,7 +151,7 @@ def _clip(span: Span, tail: _Tail, facts: StreamFacts, locator: Locator) -> audi
 
 
 def unchanged(locator: Locator, known: str) -> bool:
-    """Whether the file that holds a recording is still the one that was hashed."""
+    """Whether a recording's file is still the one that was hashed."""
     try:
         return current_guard(locator.path) == known
     except OSError:

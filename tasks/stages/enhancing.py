@@ -1,8 +1,8 @@
 """From a decoded clip to the enhanced one, with its DNSMOS before and after.
 
 The channel that resample would take is brought to the enhancer's rate and back in blocks whose
-sizes follow from the clip alone; `limit_db` below it, the original is added again. Each sample
-stays where it was, and there are as many.
+sizes follow from the clip alone; `limit_db` below it, the original is added again. Length and
+alignment stay the same.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ HELD_SECONDS = 120.0  # a longer clip lies in a temporary file
 
 
 def of_clip(clip: Clip, job: Job, known: enhanced.Scores = ()) -> tuple[pcm.Int16, enhanced.Scores]:
-    """The enhanced clip's PCM as resample stores it, and the scores of both clips; `known`: of the
-    original, where it has been scored. ItemError as `pcm.of_clip` raises it."""
+    """The enhanced clip's PCM as resample stores it, and the scores of both clips; `known`: the
+    original's scores, if it has been scored. ItemError as `pcm.of_clip` raises it."""
     clean = _held(_stream(clip, job), clip)
     scorer, settings = plugins.resolve("filters", enhanced.scorer(job))
     before = known or tuple(scorer.measure(clip, settings).items())
@@ -53,7 +53,7 @@ def _stream(clip: Clip, job: Job) -> Iterator[Float]:
     module, settings = plugins.resolve("enhance", job.enhance)
     limit = dict(settings).get("limit_db")
     kept = np.float32(0.0 if limit is None else 10 ** (-limit / 20))
-    waiting: deque[Float] = deque()  # of the original, what is still to be added
+    waiting: deque[Float] = deque()  # of the original, still to be added
 
     def originals() -> Iterator[Float]:
         monos = (pcm.to_mono(block, job.resample.mono) for block in clip.blocks())

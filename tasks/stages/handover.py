@@ -4,7 +4,7 @@ While filter has a kept utterance in memory, it converts the samples as resample
 at the target rate in int16: a tenth of what was decoded) and writes them to the worker's local disk
 (in practice the page cache) under the recipe of that PCM, so that a changed setting never finds a
 stale entry. Resample takes the entry, checks its hash and stores it. A lost entry costs a second
-decode and nothing else. What does not fit or cannot be converted is left to resample.
+decode and nothing else. Clips that do not fit or cannot be converted are left to resample.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Writer:
     def add(
         self, start: int, end: int, clip: Clip, read: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
-        """Write the PCM of a clip that is in memory, where there is room; of a long one, take what
-        `reading` has written of it."""
+        """Write the PCM of a clip in memory, if there is room; for a long one, use what `reading`
+        has written."""
         audio = recipe.of_audio(self.job.resample, self.content, start, end)
         path = _path(self.job, audio)
         if path is None or audio in self.stored:
@@ -62,7 +62,6 @@ class Writer:
         if clip.is_lazy:
             return
         length = pcm.resampled_length(clip.num_samples, clip.rate, self.job.resample.rate)
-        path.parent.mkdir(parents=True, exist_ok=True)
         if not _room.take(path.parent, DIGEST_BYTES + 2 * length, self.job.cache_bytes):
             return
         try:
@@ -71,20 +70,21 @@ class Writer:
             return
         temp = path.with_suffix(f".{os.getpid()}{PENDING}")
         try:
-            with temp.open("wb") as handle:
-                data = samples.astype("<i2", copy=False).tobytes()
-                handle.write(hashlib.sha256(data).digest())
-                handle.write(data)
+            with temp.open("wb", buffering=0) as handle:
+                data = samples.astype("<i2", copy=False).data
+                done = handle.write(hashlib.sha256(data).digest()) + handle.write(data)
+            if done < DIGEST_BYTES + data.nbytes:  # a nearly full disk
+                raise OSError("cut short")
             self._made[path] = temp
         except OSError:  # a full disk: the samples are decoded again, nothing is lost
             temp.unlink(missing_ok=True)
 
     def reading(self) -> dict[str, Callable[[Clip], Path | None]]:
-        """What writes the PCM of a long clip while it arrives, for `Readers`."""
+        """The reader, for `Readers`, that writes the PCM of a long clip while it arrives."""
         return {} if self.job.scratch is None else {READER: self._read}
 
     def _read(self, clip: Clip) -> Path | None:
-        """Write the PCM of an arriving clip; None where it does not fit, or cannot be converted
+        """Write the PCM of an arriving clip; None if it does not fit, or cannot be converted
         block by block."""
         assert self.job.scratch is not None
         folder = self.job.scratch / "handover"
@@ -147,7 +147,7 @@ class Writer:
             with suppress(OSError):
                 os.replace(temp, path)
         self._made.clear()
-        self.discard()  # what was read of a long clip that is not kept
+        self.discard()  # entries of a long clip that is not kept
 
     def discard(self) -> None:
         """Remove the entries: the recording changed while it was read, or cannot be used."""
@@ -190,10 +190,13 @@ class _DiskBudget:
     def __init__(self) -> None:
         self.looked = float("-inf")
         self.used = 0
+        self.folder: Path | None = None
 
     def take(self, folder: Path, size: int, limit: int) -> bool:
-        if time.monotonic() - self.looked > 1.0:
-            self.looked, self.used = time.monotonic(), _used(folder)
+        """Whether a folder has room for so many bytes; creates the folder."""
+        if folder != self.folder or time.monotonic() - self.looked > 1.0:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.folder, self.looked, self.used = folder, time.monotonic(), _used(folder)
         if self.used + size > limit:
             return False
         self.used += size

@@ -1,7 +1,7 @@
-"""A whole recording heard before it is cut: words with their times, and where somebody speaks.
+"""Transcribes a whole recording before it is cut: words with their times, and where speech is.
 
 One streaming pass: the voice detector cuts, the recogniser hears what it cut in batches of a few
-minutes. Memory is that of a batch and of the words.
+minutes. Memory holds one batch and the words.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FRAME = 320  # samples: 20 ms
 REACH = 5  # frames by which the edge of a region moves outwards at most
 DEPTH = 15  # frames by which it moves inwards at most, and a third of the region
 FLOOR, PEAK = 0.05, 0.9  # quantiles of a region's levels: its pauses, its loud sounds
-QUIET = 0.3  # of the way from floor to peak, in dB: what is below at an edge is not speech
+QUIET = 0.3  # of the way from floor to peak, in dB: below it, an edge is not speech
 #: Long pieces have fewer ends, at which words are misheard.
 CUTS = vad.Settings(target_seconds=25.0, max_seconds=29.0, max_gap_seconds=2.0)
 

@@ -136,7 +136,7 @@ def main() -> None:
 
     process.die_with_parent(int(sys.argv[1]))
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints must not end up between the answers
+    os.dup2(2, 1)  # a library's output must not end up between the answers
     stage, job, units = pickle.load(sys.stdin.buffer)
     module = contract.worker(stage)
     _send(answers, [])

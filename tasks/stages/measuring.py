@@ -24,7 +24,7 @@ class WholeRecording(NamedTuple):
 
     decoded: int
     faults: tuple[Fault, ...]
-    turns: tuple[Turn, ...] | None = None  # None: nobody asked who speaks
+    turns: tuple[Turn, ...] | None = None  # None: no diarization
 
 
 def after_all(

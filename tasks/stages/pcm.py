@@ -23,7 +23,7 @@ Float = NDArray[np.float32]
 Int16 = NDArray[np.int16]
 Sample = TypeVar("Sample", np.float32, np.int16)
 
-#: Clips longer than this go through a plug-in's `stream` where it has one: memory stays bounded.
+#: Clips longer than this go through a plug-in's `stream` if it has one: memory stays bounded.
 STREAM_ABOVE_S = 120
 #: Levels hold the whole utterance as floats; longer ones are refused.
 LEVEL_UP_TO_S = 600
@@ -80,7 +80,7 @@ def of_clip(clip: Clip, settings: ResampleSettings) -> Int16:
 
 def streamed(clip: Clip, settings: ResampleSettings) -> Iterator[Int16] | None:
     """PCM of a clip longer than STREAM_ABOVE_S, block by block, as `of_clip` makes it; the caller
-    cuts or fills it to its length. None where the whole clip has to be in memory."""
+    cuts or fills it to its length. None if the whole clip has to be in memory."""
     if settings.levels:
         return None
     monos = (to_mono(block, settings.mono) for block in clip.blocks())
@@ -153,7 +153,7 @@ def _fill(
 
 
 def check_length(got: int, due: int, src_hz: int, settings: ResampleSettings) -> None:
-    """AssertionError where a resampler gave too many samples, or too few."""
+    """AssertionError if a resampler gave too many samples, or too few."""
     slack = SLACK + -(-settings.rate // src_hz)
     if abs(got - due) > slack:
         name = settings.resampler.use
@@ -195,7 +195,7 @@ def _joined(pieces: list[Float]) -> Float:
 
 
 def finite(samples: Float) -> Float:
-    """The samples; ItemError `non_finite` where one is NaN or infinite."""
+    """The samples; ItemError `non_finite` if one is NaN or infinite."""
     if not np.isfinite(samples).all():
         raise ItemError("non_finite", "a sample is NaN or infinite")
     return samples

@@ -41,7 +41,7 @@ def die_with_parent(parent_pid: int | None = None) -> None:
 
     Dask's own watch is a thread that needs the GIL, which native code may hold for minutes.
     The signal follows the parent's *thread* that spawned us: Dask keeps that one as long as
-    the worker. Does nothing where no nanny spawned us (unless the parent is named), or outside
+    the worker. Does nothing if no nanny spawned us (unless the parent is named), or outside
     Linux.
     """
     parent = multiprocessing.parent_process()

@@ -1,4 +1,4 @@
-"""Lift the quarantine of items whose failure may pass, so that they are tried again.
+"""Lift the quarantine of items whose failure may have been temporary, so that they are tried again.
 
 A crash, a hang or a memory overrun may be the machine's fault: it was full, too small, or had an
 older library. A fault of the item itself (undecodable, NaN) would only be found again.

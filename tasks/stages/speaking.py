@@ -1,4 +1,4 @@
-"""Who speaks in a recording, before it is cut: a decode of its own, where turns are not known."""
+"""Who speaks in a recording, before it is cut: a separate decode, unless its turns are known."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Turns = tuple[Turn, ...]
 def turns_of(
     recipe: str | None, known: Turns | None, recording: Row, job: Job
 ) -> tuple[Turns | None, list[Row]]:
-    """A recording's turns, and the row that stores them where they are new; None where nobody asks
-    who speaks. ItemError where it cannot be decoded to its end."""
+    """A recording's turns, and the row that stores them if they are new; None without diarization.
+    ItemError if it cannot be decoded to its end."""
     if recipe is None or known is not None:
         return known, []
     module, settings = plugins.resolve("diarizers", job.speakers)
@@ -49,7 +49,7 @@ def turns_of(
 
 
 def voices(turns: Turns | None, job: Job) -> Callable[[int], Voices | None]:
-    """What a segmenter needs of the turns, by the recording's rate; None: nothing to go by."""
+    """The turns as a segmenter needs them, at the recording's rate; None if there are none."""
     if not turns:
         return lambda rate: None
     _, settings = plugins.resolve("diarizers", job.speakers)
@@ -66,8 +66,8 @@ def segmenter(
     given: Sequence[Segment],
     found: Voices | None,
 ) -> Segmenter:
-    """The segmenter of a recording: at turns, where they are known and clips may hold one voice
-    only."""
+    """The segmenter of a recording; it cuts at turns if they are known and clips may hold only one
+    voice."""
     if found is None or found.mixed or module.at_turns is None:
         return module.start(settings, rate, given)
     return module.at_turns(settings, rate, given, found)

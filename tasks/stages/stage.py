@@ -1,4 +1,4 @@
-"""Run one stage for one shard: what exists is reused, what is missing is computed and committed.
+"""Run one stage for one shard: reuse what exists, compute and commit what is missing.
 
 The only checkpoint logic. `tasks.stages.contract` says what a stage provides; this file adds reuse,
 commits, quarantine and counts.
@@ -6,13 +6,11 @@ commits, quarantine and counts.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import lru_cache
-from types import TracebackType
 
 import numpy as np
 
@@ -20,7 +18,7 @@ from tasks import recipe, storage
 from tasks.checkpoints import blobs, compaction, manifest
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.view import ShardView
-from tasks.errors import CorruptManifest, RunError
+from tasks.errors import RunError
 from tasks.job import Done, Job, Spent
 from tasks.recipe import whole_job
 from tasks.settings import Plugin
@@ -30,8 +28,6 @@ from tasks.stages.contract import Stage, Unit
 from tasks.stages.cost import cpu_seconds
 from tasks.storage.atomic import HashedFile
 from tasks.storage.store import Publish
-
-log = logging.getLogger("uttermill")
 
 COMMIT_EVERY = 120.0  # s; a kill loses at most this much work of a long shard
 COMMIT_BYTES = 512 << 20  # of a blob, about
@@ -54,7 +50,7 @@ def view_of(job: Job, shard: str, strict: bool = False) -> ShardView:
 def pending(stage: str, job: Job, shard: str) -> tuple[int, int]:
     """(items that the stage would compute for the shard, items that it would reuse).
 
-    A flow asks this of every new shard, so where nothing is stored nothing is looked up.
+    A flow asks this for every new shard, so it looks nothing up if nothing is stored.
     """
     stored = storage.names(manifest.folder(job.out, stage, shard), ".parquet")
     if stage == PER_SHARD[0] and not stored:
@@ -70,7 +66,8 @@ def run(
     isolate: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> Done:
-    """Compute and commit what the shard lacks.
+    """Compute and commit what the shard lacks. CorruptManifest if a part or blob that it needs
+    is damaged: the caller removes that and asks again.
 
     With `isolate` every unit runs in a disposable process, one after the other: the culprit of a
     crash, a hang or a memory overrun is quarantined and the rest completes.
@@ -85,25 +82,15 @@ def run(
         done = replace(done, seconds=done.seconds + more.seconds, spent=done.spent + more.spent)
         if not more.computed:
             break
-    if _compacted(stage, job, shard):
+    if compaction.compact(job.out, stage, shard, contract.find(stage).SCHEMA):
         done = replace(done, new=True)
     return replace(done, wall=time.monotonic() - began)
-
-
-def _compacted(stage: str, job: Job, shard: str) -> bool:
-    """Join the files of a shard that a stage has completed; returns whether there were several."""
-    try:
-        return compaction.compact(job.out, stage, shard, contract.find(stage).SCHEMA)
-    except CorruptManifest as fault:
-        log.warning("%s; its contents are computed again", fault)
-        manifest.remove_damaged(fault)
-        raise
 
 
 def _round(
     stage: str, job: Job, shard: str, isolate: bool, progress: Callable[[float], None] | None
 ) -> Done:
-    """Compute and commit what is known to be missing now."""
+    """Compute and commit what is missing at this point."""
     began = time.monotonic()
     module = contract.find(stage)
     units, reused = module.todo(view_of(job, shard))
@@ -125,11 +112,7 @@ def _round(
                 if job.only is not None:
                     clock.start()
             sink.commit()
-        except CorruptManifest as fault:
-            log.warning("%s; its contents are computed again", fault)
-            manifest.remove_damaged(fault)
-            raise
-        except RunError:  # such as a server that is down: what it gave until then is kept
+        except RunError:  # such as a server that is down: its results so far are kept
             sink.commit()
             raise
     computed = sum(unit.items for unit in units)
@@ -190,7 +173,7 @@ def _results(
 
 class Sink:
     """Collects rows and commits them as parts: audio first, then the rows that point at it. PCM is
-    written as it comes; a commit gives its blob a name."""
+    written as it arrives; a commit gives its blob a name."""
 
     def __init__(self, stage: str, job: Job, shard: str) -> None:
         self.stage, self.job, self.shard = stage, job, shard
@@ -203,18 +186,13 @@ class Sink:
     def __enter__(self) -> Sink:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """What was not committed is gone."""
+    def __exit__(self, *exc: object) -> None:
+        """Discard what was not committed."""
         self._open.close()
 
     @property
     def held(self) -> int:
-        """Bytes of PCM that are not committed."""
+        """Bytes of uncommitted PCM."""
         return self._staged[0].size if self._staged else 0
 
     def add(self, rows: list[Row]) -> None:

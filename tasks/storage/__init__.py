@@ -87,7 +87,7 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 
 def query(path: Path, what: Callable[[Path], Result]) -> Result:
-    """`what(path)`, for commands that only look: ConfigError where the store cannot be reached."""
+    """`what(path)`, for commands that only look: ConfigError if the store cannot be reached."""
     try:
         return what(path)
     except RunError as error:

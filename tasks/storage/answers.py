@@ -1,4 +1,4 @@
-"""What stores answer: their errors as ours, and what a listing says of an object."""
+"""Answers of stores: their errors as ours, and the state of an object from a listing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Archived(RunError):
 
 
 class ObjectState(NamedTuple):
-    """What a listing says of an object; `mark` changes whenever its bytes may have changed."""
+    """The state of an object by a listing; `mark` changes whenever its bytes may have changed."""
 
     size: int
     mark: str
@@ -36,7 +36,7 @@ class ObjectState(NamedTuple):
 
 @contextmanager
 def store_errors(what: object) -> Iterator[None]:
-    """Around every request to a store: raises its errors as ours."""
+    """Wraps every request to a store: raises its errors as ours."""
     try:
         yield
     except (FileNotFoundError, FileExistsError):
@@ -75,8 +75,8 @@ def _short(error: Exception) -> str:
 
 
 def state_of(entry: Entry) -> ObjectState:
-    """Size and mark of fsspec's entry of an object; no mark where the store gives nothing to tell
-    versions apart."""
+    """Size and mark from fsspec's entry of an object; no mark if the store offers nothing that
+    distinguishes versions."""
     when = _first(entry, "LastModified", "last_modified", "Last-Modified", "mtime", "updated")
     tag = _first(entry, "ETag", "etag", "md5Hash", "Content-MD5", "content_md5")
     size = entry.get("size")

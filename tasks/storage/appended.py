@@ -1,11 +1,10 @@
-"""An append-only file on an object store: numbered objects that nobody writes over.
+"""An append-only file on an object store: numbered objects that are never overwritten.
 
     FOLDER/00000001      what one writer appended at once
     FOLDER/00000002      the next; each is put only where nothing lies yet
 
 Objects cannot grow. Of two writers that take the same number the store lets one put it, and the
-other takes the next; so nothing is lost, and what somebody has read stays the beginning of what
-is there.
+other takes the next; so nothing is lost, and what was read once remains a prefix of the file.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _known: dict[str, bytes] = {}
 
 
 def append(folder: Path, data: bytes) -> None:
-    """Put `data` under the next number. ConfigError where the store lets objects be written over,
+    """Put `data` under the next number. ConfigError if the store lets objects be written over,
     since two writers could then lose what the other wrote."""
     _prove(folder)
     number = max(_numbers(folder), default=0) + 1
@@ -39,7 +38,7 @@ def append(folder: Path, data: bytes) -> None:
 
 
 def read(folder: Path) -> bytes:
-    """All that was appended, in order; empty where nothing was."""
+    """Everything appended so far, in order."""
     paths = [folder / f"{number:08d}" for number in _numbers(folder)]
     if len(_known) > KEPT:
         _known.clear()
@@ -58,7 +57,7 @@ def _numbers(folder: Path) -> list[int]:
 
 @lru_cache(maxsize=32)
 def _prove(folder: Path) -> None:
-    """Once in a process: an object that is there must refuse a second exclusive put."""
+    """Once per process: check that the store refuses a second exclusive put of an object."""
     probe = folder / "exclusive"
     for _ in range(2):
         try:

@@ -45,7 +45,7 @@ class HashedFile:
     def writable(self) -> bool:
         return True
 
-    def close(self) -> None:  # pyarrow closes what it is given; the owner closes `raw`
+    def close(self) -> None:  # pyarrow closes its argument; the owner closes `raw`
         self.flush()
 
     @property
@@ -55,9 +55,7 @@ class HashedFile:
 
 
 @contextmanager
-def staged(
-    folder: Path,
-) -> Iterator[tuple[HashedFile, Callable[[Callable[[str], str]], Path]]]:
+def staged(folder: Path) -> Iterator[tuple[HashedFile, Callable[[Callable[[str], str]], Path]]]:
     """A temp file in a local folder, and `publish`, which fsyncs and renames it."""
     folder.mkdir(parents=True, exist_ok=True)
     fd, temp = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=folder)

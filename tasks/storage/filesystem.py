@@ -1,4 +1,4 @@
-"""What is used of fsspec's file systems, which have no types of their own."""
+"""The part of fsspec's file systems that is used here; its own have no types."""
 
 from __future__ import annotations
 

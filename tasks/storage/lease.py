@@ -3,8 +3,8 @@
     OUT/.lock/00000007      who holds OUT, how often that run renewed it, and whether it has ended
 
 The highest number counts. A run takes the next number once the last run has ended or is dead; when
-two try, the store lets one of them put it. Nobody writes over another's object, so a run that was
-thought dead finds a higher number than its own: it has lost OUT, and publishes nothing.
+two try, the store lets one of them put it. Objects are never overwritten by another run, so a run
+that was thought dead finds a higher number than its own: it has lost OUT, and publishes nothing.
 
 An owner on this machine and in this container lives while its process does. Any other lives while
 it renews, watched for LEASE seconds on the watcher's own clock: clocks of two machines are never
@@ -88,7 +88,7 @@ class Lease:
         log.error("the lock of %s is lost: %s; nothing will be published", self.out, why)
 
     def check(self) -> None:
-        """RunError when another run has taken OUT, or may believe by now that it can."""
+        """RunError when another run has taken OUT, or may already believe that it can."""
         if not self.lost and _newest(self.out) != self.number:
             self._lose("another run has taken it")
         if not self.lost and time.monotonic() - self.renewed > LEASE:

@@ -30,7 +30,7 @@ def hold(out: Path) -> AbstractContextManager[None]:
 
 
 def check(out: Path) -> None:
-    """RunError when this process held OUT and has lost it; nothing where it took no lease."""
+    """RunError when this process held OUT and has lost it; nothing if it took no lease."""
     lease.check(out)
 
 

@@ -68,7 +68,7 @@ class Objects(Uploads):
             yield handle, publish
 
     def detach(self, path: Path) -> None:
-        """Nothing: an object is complete if it is there, and no object shares another's bytes."""
+        """Does nothing: an existing object is complete, and objects never share bytes."""
 
     def remove(self, path: Path) -> None:
         files, key = files_in(path)

@@ -25,7 +25,7 @@ def is_url(text: str) -> bool:
 def place(text: str) -> Path:
     """An absolute place, without asking the network.
 
-    ConfigError where a URL is malformed, holds credentials, or needs a library that is missing.
+    ConfigError if a URL is malformed, holds credentials, or needs a library that is missing.
     """
     if not is_url(text):
         return Path(os.path.abspath(text))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 #: Name below a folder, first byte, end.
 Span = tuple[str, int, int]
-#: The bytes of a span: fewer where the file is too short, None where it is gone.
+#: The bytes of a span: fewer where the file is too short, None if it is gone.
 ReadSpan = Callable[[Span], bytes | None]
 #: Publishes a staged file under the name made of the first 16 hex digits of its sha256.
 Publish = Callable[[Callable[[str], str]], Path]
@@ -32,8 +32,8 @@ class File(NamedTuple):
 class Store(Protocol):
     """Reads, writes, lists and removes what lies at places of one kind.
 
-    A missing file or object raises FileNotFoundError, unless said otherwise. Of an object store
-    that is away or refuses us, every method raises RunError.
+    A missing file or object raises FileNotFoundError, unless said otherwise. If an object store is
+    unreachable or refuses access, every method raises RunError.
     """
 
     @property
@@ -60,24 +60,24 @@ class Store(Protocol):
         """
 
     def detach(self, path: Path) -> None:
-        """Before `path` is written anew: it may be a hard link into a published version."""
+        """Call before rewriting `path`, which may be a hard link into a published version."""
 
     def link(self, old: Path, new: Path, sha256: str, size: int, guard: str = "") -> bool:
         """Make `new` the published file `old`, without a copy where possible.
 
-        False when `old` is no longer the file that it was: its bytes are checked, so damage does
-        not spread. A local file that still has the `guard` that it was published with (see
-        `guards`) was not touched, and is not read.
+        False when `old` has changed: its bytes are checked, so damage does not spread. A local file
+        that still has the `guard` it was published with (see `guards`) is trusted without reading
+        it.
         """
 
     def remove(self, path: Path) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
 
     def remove_tree(self, folder: Path) -> None:
-        """Remove a folder with all that it holds, if it is there."""
+        """Remove a folder with its contents, if it exists."""
 
     def clear(self, folder: Path) -> None:
-        """Remove a folder that nobody needs any more, as far as that is possible."""
+        """Remove a folder that is no longer needed, as far as possible."""
 
     # Listings
 
@@ -85,7 +85,7 @@ class Store(Protocol):
         """Whether there is a file."""
 
     def still_exists(self, path: Path) -> bool:
-        """Whether a file is there that a listing has just named; object stores are not asked."""
+        """Whether a file that was just listed still exists; object stores are not asked."""
 
     def is_folder(self, path: Path) -> bool:
         """Whether there is a folder; in a bucket: anything below it."""
@@ -94,7 +94,7 @@ class Store(Protocol):
         """Bytes of a file."""
 
     def sizes(self, folder: Path) -> Callable[[str], int]:
-        """Gives the bytes of files right in a folder, by name; -1 where there is none.
+        """Gives the bytes of files right in a folder, by name; -1 if there is none.
 
         Each file is looked at once, or all of them by one request.
         """
@@ -140,8 +140,8 @@ class Store(Protocol):
     def writing(self, folder: Path, scratch: Path | None = None) -> AbstractContextManager[Path]:
         """A local folder whose files are in `folder` afterwards: itself, or one to upload.
 
-        Temporary copies lie in `scratch`, where this machine has such a folder: the next run
-        removes what a killed one leaves there. RunError where another run has put another object.
+        Temporary copies lie in `scratch`, if this machine has such a folder: the next run
+        removes what a killed one leaves there. RunError if another run has put another object.
         """
 
     def fetch(self, path: Path, target: Path) -> None:
@@ -150,7 +150,7 @@ class Store(Protocol):
     # Before a run
 
     def check(self, out: Path) -> None:
-        """ConfigError where OUT cannot be written to, or has no room."""
+        """ConfigError if OUT cannot be written to, or has no room."""
 
     def free(self, out: Path) -> int | None:
-        """Bytes that are free at OUT; None where that is not known."""
+        """Bytes free at OUT; None if unknown."""

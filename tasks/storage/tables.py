@@ -1,4 +1,4 @@
-"""Parquet and Arrow files of any place, for pyarrow; of a remote object, a local copy of it."""
+"""Parquet and Arrow files of any place, for pyarrow; remote objects are copied first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tasks import storage
 
 
 def arrow(path: Path) -> AbstractContextManager[pa.NativeFile]:
-    """A file that pyarrow reads parts of; of a remote object, a copy of it as it is now."""
+    """A file from which pyarrow reads parts; for a remote object, a copy of its current state."""
     return storage.of(path).arrow(path)
 
 
@@ -110,7 +110,7 @@ def row_groups(
 
 
 class Slices:
-    """Ranges of the rows of a table that may have many parts; each is read when it is asked for."""
+    """Ranges of the rows of a table that may have many parts; each is read on demand."""
 
     def __init__(self, path: Path, columns: Sequence[str] | None = None) -> None:
         self.files = parts(path)
@@ -139,5 +139,6 @@ class Slices:
 
 
 def local(path: Path) -> Path:
-    """A path for readers that want one; of a remote object, a copy that lasts as the process."""
+    """A path for readers that need one; for a remote object, a copy that lasts as long as the
+    process."""
     return storage.of(path).local(path)

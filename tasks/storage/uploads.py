@@ -1,4 +1,4 @@
-"""Putting objects: whole and exclusively, so that no worker writes over what is there."""
+"""Puts objects whole and exclusively, so that no worker overwrites an existing one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHA256 = "uttermill-sha256"  # name of the hash among an object's metadata
 
 
 class Uploads:
-    """The part of the object store that puts objects, with what that needs to know of them."""
+    """The part of the object store that puts objects."""
 
     def exists(self, path: Path) -> bool:
         files, key = files_in(path)
@@ -31,7 +31,7 @@ class Uploads:
             return digest.hexdigest(), file.tell()
 
     def put(self, path: Path, data: bytes, exclusive: bool = False) -> None:
-        """One atomic PUT; `exclusive`: FileExistsError where the object exists."""
+        """One atomic PUT; `exclusive`: FileExistsError if the object exists."""
         files, key = files_in(path)
         with store_errors(path):
             files.pipe_file(key, data, mode="create" if exclusive else "overwrite")
@@ -43,9 +43,8 @@ class Uploads:
             files.put_file(str(source), key, mode="overwrite")
 
     def upload(self, source: Path, path: Path) -> None:
-        """Put a local file exclusively; FileExistsError where something else is there.
-
-        The same bytes do no harm: of a worker that was thought dead, say.
+        """Put a local file exclusively; FileExistsError if another object exists. An object with
+        the same bytes is accepted: a worker that was thought dead may have put it.
         """
         sha256 = _hash_of(source)
         files, key = files_in(path)
@@ -60,7 +59,7 @@ class Uploads:
                 raise
 
     def upload_all(self, home: Path, folder: Path, but: Iterable[str] = ()) -> None:
-        """Put all files of a local folder, except some, where nothing is yet; RunError else."""
+        """Put all files of a local folder, except some; RunError if a different object exists."""
         left_out = set(but)
         for path in sorted(p for p in home.rglob("*") if p.is_file()):
             name = path.relative_to(home).as_posix()
@@ -74,11 +73,9 @@ class Uploads:
                 ) from None
 
     def link(self, old: Path, new: Path, sha256: str, size: int, guard: str = "") -> bool:
-        """Copies within the store, and never over an object that is there: a worker that wakes up
-        late does not write into a version.
-
-        Where `upload` left the hash with the object, that and the size are proof, since whoever
-        writes over an object writes over its metadata. Otherwise all of it is read.
+        """Copies within the store, never over an existing object: a worker that wakes up late does
+        not write into a version. If `upload` left the hash with the object, that and the size are
+        proof, since overwriting an object overwrites its metadata. Otherwise all of it is read.
         """
         files, key = files_in(old)
         try:

@@ -1,4 +1,4 @@
-"""Files that sources name by URL or by path: status, listing, reading."""
+"""Files named by sources, by URL or by path: status, listing, reading."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _url(scheme: str, name: str) -> str:
 
 
 def object_state(url: str) -> ObjectState:
-    """FileNotFoundError where there is no such object."""
+    """FileNotFoundError if there is no such object."""
     files, key = files_of(url)
     with store_errors(url):
         entry = files.info(key)

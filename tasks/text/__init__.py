@@ -1,15 +1,13 @@
 """Shelf of verdicts on text, over what the transcribe stage stored.
 
-`tasks.plugins.contracts.text` says what one has.
+Their contract is `tasks.plugins.contracts.text`.
 """
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from tasks.plugins.contracts.text import Heard, words
 from tasks.plugins.rules import Within
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 __all__ = ["SHARED_COLUMNS", "Exemption", "Heard", "words"]
 
@@ -24,12 +22,11 @@ SHARED_COLUMNS = (
 class Exemption(StageSettings):
     """Base of settings of verdicts that doubt the transcript, unless a reference confirms it."""
 
-    unless_wer: float | None = Field(
+    unless_wer: float | None = Threshold(
         0.5,
-        ge=0,
-        json_schema_extra=THRESHOLD,
-        description="A reference that agrees within this word error rate (characters, where a "
+        "A reference that agrees within this word error rate (characters, where a "
         "script has no spaces) confirms what was heard; null: none does.",
+        ge=0,
     )
 
     @property

@@ -95,12 +95,7 @@ CHANNELS: dict[str, tuple[str, ...]] = {
         "see you in the next video",
         "i'll see you in the next video",
     ),
-    "de": (
-        "vielen dank fürs zuschauen",
-        "danke fürs zuschauen",
-        "bis zum nächsten video",
-        "swr",
-    ),
+    "de": ("vielen dank fürs zuschauen", "danke fürs zuschauen", "bis zum nächsten video", "swr"),
     "es": (
         "gracias por ver el video",
         "gracias por ver el vídeo",
@@ -127,11 +122,7 @@ CHANNELS: dict[str, tuple[str, ...]] = {
         "チャンネル登録をお願いいたします",
         "チャンネル登録お願いします",
     ),
-    "ko": (
-        "시청해주셔서 감사합니다",
-        "시청해 주셔서 감사합니다",
-        "구독과 좋아요 부탁드립니다",
-    ),
+    "ko": ("시청해주셔서 감사합니다", "시청해 주셔서 감사합니다", "구독과 좋아요 부탁드립니다"),
     "zh": (
         "謝謝觀看",
         "谢谢观看",

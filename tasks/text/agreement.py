@@ -1,7 +1,7 @@
 """Drops utterances on whose text several recognisers do not agree.
 
 For `transcribe.backends` with two or more: recognisers of different kinds rarely make the same
-mistake. Every pair is compared by words, or by characters where a script has no spaces; each rate
+mistake. Every pair is compared by words, or by characters if a script has no spaces; each rate
 is edits over the longer text, so that neither is the reference. Null where only one was heard: it
 is never rejected. Limits may differ by language (`by_language`).
 """
@@ -11,11 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from pydantic import Field
-
 from tasks.plugins.rules import Limit, Rule
 from tasks.scoring import UNSPACED, agreement
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 from tasks.text import Heard
 
 COLUMNS = {
@@ -31,27 +29,12 @@ _LETTER = re.compile(f"[{UNSPACED}]")
 
 
 class Settings(StageSettings):
-    min: float | None = Field(
-        default=0.8, ge=0, le=1, json_schema_extra=THRESHOLD, description="Least agreement kept."
+    min: float | None = Threshold(0.8, "Least agreement kept.", ge=0, le=1)
+    by_language: Mapping[str, float] = Threshold(
+        {}, "Least agreement kept of a language, by its code, in place of `min`."
     )
-    by_language: Mapping[str, float] = Field(
-        default={},
-        json_schema_extra=THRESHOLD,
-        description="Least agreement kept of a language, by its code, in place of `min`.",
-    )
-    max_worst: float | None = Field(
-        default=None,
-        ge=0,
-        json_schema_extra=THRESHOLD,
-        description="Largest rate of errors kept between any two.",
-    )
-    min_votes: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        json_schema_extra=THRESHOLD,
-        description="Smallest mean share of votes kept.",
-    )
+    max_worst: float | None = Threshold(None, "Largest rate of errors kept between any two.", ge=0)
+    min_votes: float | None = Threshold(None, "Smallest mean share of votes kept.", ge=0, le=1)
 
 
 def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:

@@ -18,34 +18,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pydantic import Field
 
 from tasks.json_types import JsonObject
 from tasks.plugins.contracts.corpuswide import Rows
 from tasks.plugins.rules import Rejection, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 LEFT_OUT = str.maketrans("", "", ",.!?\"'，。！？“”‘’ ")
 
 
 class Settings(StageSettings):
-    per: Literal["language", "recording"] = Field(
-        "language",
-        json_schema_extra=THRESHOLD,
-        description="language: of each dataset, frozen; recording: as Emilia does it.",
+    per: Literal["language", "recording"] = Threshold(
+        "language", "language: of each dataset, frozen; recording: as Emilia does it."
     )
-    width: float = Field(
-        1.5,
-        ge=0,
-        json_schema_extra=THRESHOLD,
-        description="Interquartile ranges beyond a quartile.",
-    )
-    min_group: int = Field(
-        20,
-        ge=1,
-        json_schema_extra=THRESHOLD,
-        description="Smaller groups have no bounds; 1 is Emilia's.",
-    )
+    width: float = Threshold(1.5, "Interquartile ranges beyond a quartile.", ge=0)
+    min_group: int = Threshold(20, "Smaller groups have no bounds; 1 is Emilia's.", ge=1)
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
@@ -108,7 +95,7 @@ def _groups(table: pa.Table, names: dict[int, str]) -> NDArray[np.uint64]:
     """The hash of each row's group; `names` gets what the columns say, by hash."""
     texts = (pc.fill_null(column, "None") for column in table.columns)
     joined = pc.binary_join_element_wise(*texts, "/")
-    coded = joined.combine_chunks().dictionary_encode()
+    coded = joined.dictionary_encode().combine_chunks()
     found = coded.dictionary.to_pylist()
     data = b"".join(hashlib.blake2b(each.encode(), digest_size=8).digest() for each in found)
     hashes = np.frombuffer(data, "<u8").astype(np.uint64)

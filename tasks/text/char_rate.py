@@ -1,4 +1,4 @@
-"""Drops texts that nobody can have spoken in the time: characters a second.
+"""Drops texts that cannot have been spoken in the time: characters a second.
 
 Letters and digits count, punctuation and spaces do not. Scripts whose characters are syllables
 (Han, kana, Hangul) have a column and limits of their own; in the others a syllable takes about
@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import re
 
-from pydantic import Field
-
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD
+from tasks.settings import Threshold
 from tasks.text import Exemption, Heard
 
 COLUMNS = {
@@ -37,23 +35,13 @@ _SYLLABIC_LANGUAGES = {"zh", "yue", "ja", "ko"}
 
 
 class Settings(Exemption):
-    min_alphabetic: float | None = Field(
-        default=1.0, ge=0, json_schema_extra=THRESHOLD, description="Fewest letters a second."
+    min_alphabetic: float | None = Threshold(1.0, "Fewest letters a second.", ge=0)
+    max_alphabetic: float | None = Threshold(30.0, "Most letters a second.", gt=0)
+    min_syllabic: float | None = Threshold(
+        0.5, "Fewest Han, kana or Hangul characters a second.", ge=0
     )
-    max_alphabetic: float | None = Field(
-        default=30.0, gt=0, json_schema_extra=THRESHOLD, description="Most letters a second."
-    )
-    min_syllabic: float | None = Field(
-        default=0.5,
-        ge=0,
-        json_schema_extra=THRESHOLD,
-        description="Fewest Han, kana or Hangul characters a second.",
-    )
-    max_syllabic: float | None = Field(
-        default=12.0,
-        gt=0,
-        json_schema_extra=THRESHOLD,
-        description="Most Han, kana or Hangul characters a second.",
+    max_syllabic: float | None = Threshold(
+        12.0, "Most Han, kana or Hangul characters a second.", gt=0
     )
 
 

@@ -1,31 +1,25 @@
 """Drops texts that do not cover the speech in their clip.
 
-By then the recogniser has transcribed once more what its text left out, if it can (`tasks/asr`).
-Seconds of speech come from the voice detector, words from the recogniser, not from a reference.
+Before that, the recogniser has transcribed again the speech that its text missed, if it can
+(`tasks/asr`). Seconds of speech come from the voice detector, words from the recogniser, not from a
+reference.
 """
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD
+from tasks.settings import Threshold
 from tasks.text import Exemption
 
 
 class Settings(Exemption):
-    max_speech_after_text: float | None = Field(
-        1.0,
-        ge=0,
-        json_schema_extra=THRESHOLD,
-        description="Most speech behind the last word, s; null: any.",
+    max_speech_after_text: float | None = Threshold(
+        1.0, "Most speech behind the last word, s; null: any.", ge=0
     )
-    min_words_per_speech_second: float | None = Field(
+    min_words_per_speech_second: float | None = Threshold(
         0.4,
+        "Fewest words (characters, where a script has no spaces) in a second of speech; null: any.",
         ge=0,
-        json_schema_extra=THRESHOLD,
-        description="Fewest words (characters, where a script has no spaces) in a second of "
-        "speech; null: any.",
     )
 
 

@@ -6,17 +6,13 @@ Bytes of UTF-8 over bytes of its zlib stream. Whisper takes more than 2.4 for a 
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD
+from tasks.settings import Threshold
 from tasks.text import Exemption
 
 
 class Settings(Exemption):
-    max: float | None = Field(
-        default=2.4, gt=0, json_schema_extra=THRESHOLD, description="Largest compression ratio."
-    )
+    max: float | None = Threshold(2.4, "Largest compression ratio.", gt=0)
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:

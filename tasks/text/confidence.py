@@ -13,7 +13,7 @@ not have; its compression ratio of -1, which no text has, tells them from real o
 
 Short clips get an allowance. The end of the text and a full stop are tokens too, uncertain without
 context, and a single word in a window of 30 s looks like silence. Words are the recogniser's
-(characters, where a script has no spaces). A long clip with one word gets little: that is often
+(characters, if a script has no spaces). A long clip with one word gets little: that is often
 noise.
 """
 
@@ -21,14 +21,12 @@ from __future__ import annotations
 
 from math import log
 
-from pydantic import Field
-
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD
+from tasks.settings import Threshold
 from tasks.text import Exemption, Heard, words
 
 COLUMNS = {
-    "confidence": ("nats", "log-probability of text and speech together; more in short clips"),
+    "confidence": ("nats", "log-probability of text and speech together; more in short clips")
 }
 ALLOWANCE = 3.0  # nats
 WORDS_PER_SECOND = 2.0  # of slow speech
@@ -36,11 +34,9 @@ LEAST = 1e-6  # of a probability, so that its logarithm is finite
 
 
 class Settings(Exemption):
-    min: float | None = Field(
-        default=-0.7,
-        json_schema_extra=THRESHOLD,
-        description="Least log-probability of text and speech together, nats; short clips get an "
-        "allowance.",
+    min: float | None = Threshold(
+        -0.7,
+        "Least log-probability of text and speech together, nats; short clips get an allowance.",
     )
 
 

@@ -2,7 +2,7 @@
 
 Reference and hypothesis are aligned with the fewest edits. The difference of their word counts
 before the first word that both have, and after the last, is what is missing or extra at that edge;
-a misheard word counts as neither. Characters are words where a script has no spaces. Null without a
+a misheard word counts as neither. Characters are words if a script has no spaces. Null without a
 reference, and if the two have no word in common: `error_rate` judges that.
 
 Not among the defaults: small recognisers also leave out a short first word of a good clip.
@@ -10,12 +10,11 @@ Not among the defaults: small recognisers also leave out a short first word of a
 
 from __future__ import annotations
 
-from pydantic import Field
 from rapidfuzz.distance import Levenshtein
 
 from tasks.plugins.rules import Limit, Rule
 from tasks.scoring import words
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 from tasks.text import Heard
 
 COLUMNS = {
@@ -25,18 +24,8 @@ COLUMNS = {
 
 
 class Settings(StageSettings):
-    max_first: float | None = Field(
-        default=0,
-        ge=0,
-        json_schema_extra=THRESHOLD,
-        description="Most words missing or extra at the start.",
-    )
-    max_last: float | None = Field(
-        default=0,
-        ge=0,
-        json_schema_extra=THRESHOLD,
-        description="Most words missing or extra at the end.",
-    )
+    max_first: float | None = Threshold(0, "Most words missing or extra at the start.", ge=0)
+    max_last: float | None = Threshold(0, "Most words missing or extra at the end.", ge=0)
 
 
 def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:

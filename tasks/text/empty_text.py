@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 
 
 class Settings(StageSettings):
-    min_chars: int = Field(
-        default=1, ge=1, json_schema_extra=THRESHOLD, description="Fewest characters of text."
-    )
+    min_chars: int = Threshold(1, "Fewest characters of text.", ge=1)
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:

@@ -15,11 +15,9 @@ from __future__ import annotations
 
 import re
 
-from pydantic import Field
-
 from tasks.plugins.rules import Limit, Rule
 from tasks.scoring import UNSPACED
-from tasks.settings import THRESHOLD, StageSettings
+from tasks.settings import StageSettings, Threshold
 from tasks.text import Heard, words
 
 COLUMNS = {
@@ -31,23 +29,14 @@ _UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 class Settings(StageSettings):
-    max_spaced: float | None = Field(
-        default=0.6,
-        ge=0,
-        json_schema_extra=THRESHOLD,
-        description="Largest character error rate in scripts with spaces.",
+    max_spaced: float | None = Threshold(
+        0.6, "Largest character error rate in scripts with spaces.", ge=0
     )
-    max_unspaced: float | None = Field(
-        default=0.8,
-        ge=0,
-        json_schema_extra=THRESHOLD,
-        description="Largest character error rate in scripts without spaces.",
+    max_unspaced: float | None = Threshold(
+        0.8, "Largest character error rate in scripts without spaces.", ge=0
     )
-    max_wer: float | None = Field(
-        default=None,
-        ge=0,
-        json_schema_extra=THRESHOLD,
-        description="Largest word error rate; characters, where a script has no spaces.",
+    max_wer: float | None = Threshold(
+        None, "Largest word error rate; characters, where a script has no spaces.", ge=0
     )
 
 

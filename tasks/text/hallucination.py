@@ -1,4 +1,4 @@
-"""Drops what recognisers are known to write where nobody speaks: credits of subtitles, thanks.
+"""Drops texts that recognisers are known to invent without speech: credits of subtitles, thanks.
 
 Credits ("subtitles by the amara.org community") count as the whole text or as its end, "thanks for
 watching" only as the whole text. "Thank you", which people also say alone, counts if it would be
@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from pydantic import Field
-
 from tasks.plugins.rules import Limit, Rule, Within
-from tasks.settings import THRESHOLD
+from tasks.settings import Threshold
 from tasks.text import Exemption, Heard, _hallucinations, words
 
 COLUMNS = {
@@ -25,21 +23,15 @@ Phrases = dict[str, set[tuple[str, ...]]]  # by their last word
 
 
 class Settings(Exemption):
-    max_credits: float | None = Field(
-        default=0, ge=0, json_schema_extra=THRESHOLD, description="0 drops credits, 1 keeps them."
+    max_credits: float | None = Threshold(0, "0 drops credits, 1 keeps them.", ge=0)
+    max_pace: float | None = Threshold(
+        0.8, "Most seconds for each word of an ordinary sentence that may be one.", ge=0
     )
-    max_pace: float | None = Field(
-        default=0.8,
-        ge=0,
-        json_schema_extra=THRESHOLD,
-        description="Most seconds for each word of an ordinary sentence that may be one.",
-    )
-    unless_logprob: float | None = Field(
-        default=-0.5,
-        le=0,
-        json_schema_extra=THRESHOLD,
-        description="A mean log-probability from here on says that an ordinary sentence was said; "
+    unless_logprob: float | None = Threshold(
+        -0.5,
+        "A mean log-probability from here on says that an ordinary sentence was said; "
         "null: none does.",
+        le=0,
     )
 
 

@@ -12,42 +12,33 @@ the stated one. Nothing is rejected if a reference confirms the text.
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from tasks.plugins.rules import Allowed, Limit, Rule, Within
-from tasks.settings import THRESHOLD
+from tasks.settings import Threshold
 from tasks.text import Exemption
 
 
 class Settings(Exemption):
-    allowed: tuple[str, ...] | None = Field(
-        default=None,
-        min_length=1,
-        json_schema_extra=THRESHOLD,
-        description="Languages to keep, ISO 639-1 codes; none given: any.",
+    allowed: tuple[str, ...] | None = Threshold(
+        None, "Languages to keep, ISO 639-1 codes; none given: any.", min_length=1
     )
-    min_probability: float = Field(
-        default=0.6,
-        ge=0,
-        le=1,
-        json_schema_extra=THRESHOLD,
-        description="Least probability of the detected language; Emilia's is 0.8.",
+    min_probability: float = Threshold(
+        0.6, "Least probability of the detected language; Emilia's is 0.8.", ge=0, le=1
     )
-    unless_logprob: float | None = Field(
-        default=-0.5,
-        le=0,
-        json_schema_extra=THRESHOLD,
-        description="A mean log-probability from here on says that the language was understood; "
+    unless_logprob: float | None = Threshold(
+        -0.5,
+        "A mean log-probability from here on says that the language was understood; "
         "null: none does.",
+        le=0,
     )
 
-    max_contradiction: float | None = Field(
-        default=0.95,
+    max_contradiction: float | None = Threshold(
+        0.95,
+        "Most probability of another language than the source states, unless the "
+        "text is sure (unless_logprob); null: any.",
         ge=0,
         le=1,
-        json_schema_extra=THRESHOLD,
-        description="Most probability of another language than the source states, unless the "
-        "text is sure (unless_logprob); null: any.",
     )
 
     @field_validator("allowed")
@@ -56,7 +47,7 @@ class Settings(Exemption):
         for code in value or ():
             # Whisper's codes: two letters, or three as in `yue` and `haw`.
             if not (code.isascii() and code.isalpha() and code.islower() and len(code) in (2, 3)):
-                raise ValueError(f"{code!r} is no language code; write en, es, yue")
+                raise ValueError(f"{code!r} is not a language code; write en, es, yue")
         return value
 
 

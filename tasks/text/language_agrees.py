@@ -1,10 +1,11 @@
 """Drops utterances whose text is in another language than the one spoken.
 
-A recogniser that is told a language, or takes music for speech, writes words of another; a source
-may have a translation beside its audio. The text alone is judged, by py3langid (byte n-grams and
-naive Bayes, 140 languages; `pip install 'uttermill[language-id]'`), against the language that was
-heard or forced. Languages that are written nearly alike count as one. Null for texts of fewer than
-20 bytes of UTF-8, which say too little, and for languages that py3langid does not know.
+A recogniser with a forced language, or one that mistakes music for speech, writes words of another
+language; a source may pair its audio with a translation. The text alone is judged, by py3langid
+(byte n-grams and naive Bayes, 140 languages; `pip install 'uttermill[language-id]'`), against the
+language that was heard or forced. Languages that are written nearly alike count as one. Null for
+texts of fewer than 20 bytes of UTF-8, which say too little, and for languages that py3langid does
+not know.
 
 Not among the defaults: it takes some 0.2 ms a text, and 3 s once a process.
 """
@@ -14,20 +15,16 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pydantic import Field
-
 from tasks.errors import ConfigError
 from tasks.plugins.rules import Limit, Rule
 from tasks.scoring.normalisers import base
-from tasks.settings import THRESHOLD
+from tasks.settings import Threshold
 from tasks.text import Exemption, Heard
 
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
-COLUMNS = {
-    "language_agrees": ("1", "probability that the text is in the language that is spoken"),
-}
+COLUMNS = {"language_agrees": ("1", "probability that the text is in the language that is spoken")}
 ENGINES = {"py3langid.langid": "LanguageIdentifier"}
 LEAST_BYTES = 20
 #: Languages that are written nearly alike, and Whisper's codes for what others call otherwise.
@@ -45,13 +42,7 @@ _ALIKE = (
 
 
 class Settings(Exemption):
-    min: float | None = Field(
-        default=0.05,
-        ge=0,
-        le=1,
-        json_schema_extra=THRESHOLD,
-        description="Least probability kept.",
-    )
+    min: float | None = Threshold(0.05, "Least probability kept.", ge=0, le=1)
 
 
 def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:

@@ -6,20 +6,13 @@ Mean log-probability of a token, in nats. Whisper decodes a window again if it i
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD
+from tasks.settings import Threshold
 from tasks.text import Exemption
 
 
 class Settings(Exemption):
-    min: float | None = Field(
-        default=-1.0,
-        le=0,
-        json_schema_extra=THRESHOLD,
-        description="Least mean log-probability, nats per token.",
-    )
+    min: float | None = Threshold(-1.0, "Least mean log-probability, nats per token.", le=0)
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:

@@ -6,26 +6,15 @@ of no speech is above 0.6 and the mean log-probability below -1.0; neither alone
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from tasks.plugins.rules import Limit, Rule, Within
-from tasks.settings import THRESHOLD
+from tasks.settings import Threshold
 from tasks.text import Exemption
 
 
 class Settings(Exemption):
-    max: float | None = Field(
-        default=0.6,
-        ge=0,
-        le=1,
-        json_schema_extra=THRESHOLD,
-        description="Largest probability of no speech.",
-    )
-    unless_logprob: float | None = Field(
-        default=-1.0,
-        le=0,
-        json_schema_extra=THRESHOLD,
-        description="A mean log-probability from here on says that it is speech; null: none does.",
+    max: float | None = Threshold(0.6, "Largest probability of no speech.", ge=0, le=1)
+    unless_logprob: float | None = Threshold(
+        -1.0, "A mean log-probability from here on says that it is speech; null: none does.", le=0
     )
 
 

@@ -1,6 +1,6 @@
 """Drops texts that repeat the same words again and again: a recogniser's loop.
 
-A loop is an n-gram of 1 to 8 words (characters, where a script has no spaces) at least five times
+A loop is an n-gram of 1 to 8 words (characters, if a script has no spaces) at least five times
 in a row; people say "no, no, no", rarely "no" five times. The measure is the share of the text's
 words within its longest loop: 0 without a loop, 1 for nothing but a loop.
 """
@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import Field
-
 from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD
+from tasks.settings import Threshold
 from tasks.text import Exemption, Heard
 
 COLUMNS = {"repetition": ("1", "share of words in an n-gram said five times or more in a row")}
@@ -21,13 +19,7 @@ TIMES = 5
 
 
 class Settings(Exemption):
-    max: float | None = Field(
-        default=0.5,
-        ge=0,
-        le=1,
-        json_schema_extra=THRESHOLD,
-        description="Largest share of words within a loop.",
-    )
+    max: float | None = Threshold(0.5, "Largest share of words within a loop.", ge=0, le=1)
 
 
 def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:

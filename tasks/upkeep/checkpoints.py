@@ -1,7 +1,7 @@
 """`verify --deep`: compare every checkpoint of an OUT with the hash in its name.
 
-Nothing is decoded or changed: the next run removes what is damaged, and makes it again. A run that
-works meanwhile may replace snapshots of shards; those are no faults.
+Nothing is decoded or changed: the next run removes damaged files and makes them again. A run that
+works meanwhile may replace snapshots of shards; those are not faults.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _parts(out: Path, name: str, shard: str, found: Checked) -> Iterator[Part]:
             yield from manifest.open_parts(path)
         except CorruptManifest:  # removed meanwhile
             continue
-        except Exception as error:  # intact bytes that are no part: any failure is a fault
+        except Exception as error:  # intact bytes that are not part: any failure is a fault
             found.faults.append(f"{_name(out, path)} cannot be read: {error}")
 
 
@@ -91,7 +91,7 @@ def _decisions(out: Path, found: Checked) -> None:
 
 
 def _hashed(out: Path, path: Path, named: str, found: Checked) -> bool:
-    """Whether a file has the hash in its name, or in its seal; notes a fault where it has not."""
+    """Whether a file has the hash in its name or in its seal; records a fault if not."""
     try:
         digest, size = storage.hashed(path)
     except FileNotFoundError:  # removed meanwhile

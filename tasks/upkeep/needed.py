@@ -38,9 +38,8 @@ class KeptSettings:
 
 @dataclass(slots=True)
 class Unneeded:
-    """Files of a shard that may go.
-
-    `uncut`: recordings that a run has still to cut. While there are any, PCM and transcripts stay.
+    """Files of a shard that may be removed. `uncut`: recordings that a run still has to cut. While
+    there are any, PCM and transcripts stay.
     """
 
     manifests: list[Path] = field(default_factory=list)
@@ -51,7 +50,7 @@ class Unneeded:
 class _View(ShardView):
     """The view of a shard that includes recordings of kept versions that left their source.
 
-    `live`: names of the recordings in kept versions; None where there is no version: all count.
+    `live`: names of the recordings in kept versions; None if there is no version: all count.
     """
 
     def __init__(self, settings: KeptSettings, shard: str, live: Collection[str] | None) -> None:
@@ -91,7 +90,7 @@ class _View(ShardView):
 
     @cached_property
     def first_texts(self) -> set[str]:
-        """Recipes of their transcripts, where nothing depends on what was heard."""
+        """Recipes of their transcripts, if none depends on another transcript."""
         return {self.transcript_recipe(u) for u in self.cut}
 
     @cached_property
@@ -118,9 +117,8 @@ class _View(ShardView):
 def unneeded(
     out: Path, shard: str, kept: Sequence[KeptSettings], live: Collection[str] | None
 ) -> Unneeded:
-    """What none of the settings needs of a shard. Damaged parts are removed, as by any reading.
-
-    Nothing goes of a shard whose own manifest is lost: what it needs is not known.
+    """The files of a shard that none of the settings needs. Damaged parts are removed, as on any
+    read. A shard whose own manifest is lost keeps everything, because its needs are unknown.
     """
     snapshots = manifest.read(out, "shard", shard)
     if not snapshots:

@@ -46,12 +46,12 @@ MODELS: dict[str, type[StageSettings]] = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to go, by kind: files, or folders with all that they hold."""
+    """What to remove, by kind: files, or folders with their contents."""
 
     out: Path
     kept: tuple[str, ...]  # versions
     goes: dict[str, tuple[Path, ...]]
-    uncut: int  # recordings that the newest run has still to cut; see `needed.Unneeded`
+    uncut: int  # recordings that the newest run still has to cut; see `needed.Unneeded`
 
     def as_dict(self) -> JsonObject:
         """Items, files and bytes of each kind; `freed` are those that nothing else links to."""
@@ -155,7 +155,7 @@ def _remove_checkpoints(plan: Plan, job: Job) -> None:
     # Parts before the blobs that they name: no part is left without its audio.
     checkpoints = (*plan.goes["manifests"], *plan.goes["audio"])
     if checkpoints:
-        answers = decisions.where(job)  # valid for the parts that are there now
+        answers = decisions.where(job)  # valid for the current parts
         Index(plan.out).forget(p.relative_to(plan.out).as_posix() for p in checkpoints)
         _remove(plan.out, checkpoints)
         if answers is not None:

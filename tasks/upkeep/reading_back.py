@@ -46,7 +46,7 @@ class Portion(NamedTuple):
 
 
 def faults(version: Path, described: Described, seen: set[str]) -> Iterator[str]:
-    """What is wrong, in words; `seen` gets the files that were read."""
+    """The faults, in words; `seen` gets the files that were read."""
     portions = _portions(version, described)
     size = sum(entry["bytes"] for entry in described["files"].values())
     for found, files in _read_all(portions, _cores() if size > LEAST else 1):
@@ -183,7 +183,7 @@ def _checked(
 
 
 def _derived(version: Path, module: Format, settings: StageSettings) -> dict[str, pa.Array]:
-    """What a format derives from all rows of the version."""
+    """The columns that a format derives from all rows of the version."""
     path = version / "utterances.parquet"
     if not module.derived(tables.schema(path).empty_table(), settings):
         return {}

@@ -17,13 +17,13 @@ from tasks.accounting import summary
 from tasks.dataset import datacard, versions
 from tasks.errors import RunError
 from tasks.json_types import JsonObject, PublishedEntry
-from tasks.packaging import seeded, selecting, splits
+from tasks.packaging import seeded, selecting, split_faults, splits
 from tasks.storage import tables
 from tasks.upkeep import reading_back
 
 Described = JsonObject  # dataset.json
 
-#: Folders and endings of what readers put beside the data: Energon's metadata, indexes of tars.
+#: Folders and endings of readers' own files: Energon's metadata, indexes of tars.
 SIDE_FOLDERS = (".nv-meta", ".cache")
 SIDE_ENDINGS = (".idx", ".index")
 
@@ -40,7 +40,7 @@ def _is_side_file(name: str) -> bool:
 
 
 def verify(version: Path) -> list[str]:
-    """Faults in words, empty when the version is whole. ConfigError when it is no version."""
+    """Faults in words, empty when the version is whole. ConfigError when it is not a version."""
     text = versions.text_of(version)
     try:
         described: JsonObject = json.loads(text)
@@ -49,7 +49,7 @@ def verify(version: Path) -> list[str]:
         faults = [f"dataset.json is not what was published: {fault}" for fault in faults]
         faults += _files(version, files)
         _check_entries(files)
-    except RunError:  # a store that is away is no fault of the version
+    except RunError:  # a store that is away is not a fault of the version
         raise
     except Exception as error:  # any way in which a damaged file can fail is a fault of it
         return [f"dataset.json is damaged: {error!r}"]
@@ -57,7 +57,7 @@ def verify(version: Path) -> list[str]:
     for check in (_tables, partial(reading_back.faults, seen=seen), partial(_unread, seen=seen)):
         try:
             for fault in check(version, described):
-                faults.append(fault)  # what was found before a table fails is kept
+                faults.append(fault)  # keeps the faults found before a table fails
         except RunError:
             raise
         except Exception as error:
@@ -78,14 +78,14 @@ def _files(version: Path, files: dict[str, PublishedEntry]) -> Iterator[str]:
 
 
 def _check_entries(files: dict[str, PublishedEntry]) -> None:
-    """Every entry has its hash and size; KeyError or TypeError where a damaged one lacks them."""
+    """Every entry has its hash and size; KeyError or TypeError if a damaged one lacks them."""
     for name, entry in files.items():
         if {"sha256", "bytes"} - entry.keys():
             raise KeyError(f"{name} has no hash or no size")
 
 
 def _tables(version: Path, described: Described) -> list[str]:
-    """Ledger, utterances and dataset.json tell the same story, a part at a time."""
+    """Ledger, utterances and dataset.json agree; checked a part at a time."""
     faults: list[str] = []
     counts = summary.of_totals(
         summary.added(summary.totals(part) for part in _portions(version / "ledger.parquet"))
@@ -107,7 +107,7 @@ def _tables(version: Path, described: Described) -> list[str]:
     if not np.array_equal(ids[~twice], packaged[~_repeated(packaged)]):
         faults.append("utterances.parquet and the ledger differ in what was packaged")
     if splits.FILE in described["files"]:
-        faults += splits.faults(
+        faults += split_faults.faults(
             lambda: tables.row_groups(version / "utterances.parquet", SPLITTING),
             splits.stored(version / splits.FILE),
         )

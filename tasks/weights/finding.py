@@ -10,7 +10,7 @@ from typing import Literal
 
 from tasks import environment
 from tasks.errors import ConfigError
-from tasks.weights.registry import File, Model
+from tasks.weights.entries import File, Model
 
 State = Literal["ok", "missing", "damaged"]
 _BLOCK = 4 << 20
@@ -23,13 +23,19 @@ def cache() -> Path:
 
 
 def home(model: Model) -> Path | None:
-    """The folder of a model's files; None where the package that holds them is not installed.
+    """The folder of a model's files; None if the package that holds them is not installed.
     Nothing is imported."""
     if model.package is None:
         return cache() / model.folder
-    spec = find_spec(model.package)
+    package = package_folder(model.package)
+    return package / model.folder if package else None
+
+
+def package_folder(name: str) -> Path | None:
+    """The folder of an installed package, which is not imported; None if it is not installed."""
+    spec = find_spec(name)
     places = list(spec.submodule_search_locations or ()) if spec else []
-    return Path(places[0]) / model.folder if places else None
+    return Path(places[0]) if places else None
 
 
 def state(model: Model) -> State:
@@ -60,7 +66,7 @@ def located(model: Model, asked_by: str, folder: str | None = None) -> Path:
     """A model's only file, checked. `asked_by`: the setting that needs it; `folder`: where the
     user keeps it, if not in the cache.
 
-    ConfigError with the one command that brings it, where it is missing or another one.
+    ConfigError with the one command that brings it, if it is missing or a different file.
     """
     [file] = model.files
     place = Path(folder) if folder is not None else home(model)

@@ -62,7 +62,7 @@ class Layers:
         return self.array(node.inputs[1]), node.outputs[0]
 
     def linear(self) -> tuple[Doubles, Doubles]:
-        """A matrix, and what is added behind it."""
+        """A matrix product and a bias."""
         weight, output = self.matrix()
         [bias] = [name for name in self._added[output].inputs if name != output]
         return weight, self.array(bias)

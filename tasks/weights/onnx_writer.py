@@ -18,6 +18,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.weights.protobuf import integer, tagged, varint
+
 OPSET, IR = 17, 8
 _FLOAT = 1  # TensorProto.DataType
 _KINDS = {"float32": _FLOAT, "uint8": 2, "int8": 3, "int32": 6, "int64": 7}
@@ -46,10 +48,10 @@ class Graph:
         """The same with so many outputs. An input that is left out has no name."""
         outputs = [f"t{self._count + 1 + number}" for number in range(count)]
         self._count += count
-        node = b"".join(_field(1, name.encode()) for name in inputs)
-        node += b"".join(_field(2, name.encode()) for name in outputs)
-        node += _field(4, kind.encode())
-        node += b"".join(_field(5, _attribute(*each)) for each in sorted(attributes.items()))
+        node = b"".join(tagged(1, name.encode()) for name in inputs)
+        node += b"".join(tagged(2, name.encode()) for name in outputs)
+        node += tagged(4, kind.encode())
+        node += b"".join(tagged(5, _attribute(*each)) for each in sorted(attributes.items()))
         self._nodes.append(node)
         return outputs
 
@@ -65,58 +67,42 @@ class Graph:
         """A constant of the values' own type, one of `_KINDS`."""
         self._count += 1
         name = f"c{self._count}"
-        dims = b"".join(_number(1, size) for size in values.shape)
+        dims = b"".join(integer(1, size) for size in values.shape)
         raw = values.astype(values.dtype.newbyteorder("<")).tobytes()
         kind = _KINDS[values.dtype.name]
-        self._tensors.append(dims + _number(2, kind) + _field(8, name.encode()) + _field(9, raw))
+        self._tensors.append(dims + integer(2, kind) + tagged(8, name.encode()) + tagged(9, raw))
         return name
 
     def model(
         self, given: Sequence[tuple[str, Shape]], results: Sequence[tuple[str, str, Shape]]
     ) -> bytes:
         """The model with these inputs (name, shape) and outputs (tensor, name, shape)."""
-        graph = b"".join(_field(1, node) for node in self._nodes)
+        graph = b"".join(tagged(1, node) for node in self._nodes)
         for tensor, name, _ in results:
-            named = _field(1, tensor.encode()) + _field(2, name.encode())
-            graph += _field(1, named + _field(4, b"Identity"))
-        graph += _field(2, self._name.encode())
-        graph += b"".join(_field(5, each) for each in self._tensors)
-        graph += b"".join(_field(11, _value(*each)) for each in given)
-        graph += b"".join(_field(12, _value(name, shape)) for _, name, shape in results)
-        head = _number(1, IR) + _field(2, b"uttermill") + _field(7, graph)
-        return head + _field(8, _number(2, OPSET))
+            named = tagged(1, tensor.encode()) + tagged(2, name.encode())
+            graph += tagged(1, named + tagged(4, b"Identity"))
+        graph += tagged(2, self._name.encode())
+        graph += b"".join(tagged(5, each) for each in self._tensors)
+        graph += b"".join(tagged(11, _value(*each)) for each in given)
+        graph += b"".join(tagged(12, _value(name, shape)) for _, name, shape in results)
+        head = integer(1, IR) + tagged(2, b"uttermill") + tagged(7, graph)
+        return head + tagged(8, integer(2, OPSET))
 
 
 def _value(name: str, shape: Shape) -> bytes:
     dims = b"".join(
-        _field(1, _number(1, size) if isinstance(size, int) else _field(2, size.encode()))
+        tagged(1, integer(1, size) if isinstance(size, int) else tagged(2, size.encode()))
         for size in shape
     )
-    return _field(1, name.encode()) + _field(2, _field(1, _number(1, _FLOAT) + _field(2, dims)))
+    return tagged(1, name.encode()) + tagged(2, tagged(1, integer(1, _FLOAT) + tagged(2, dims)))
 
 
 def _attribute(name: str, value: Attribute) -> bytes:
-    head = _field(1, name.encode())
+    head = tagged(1, name.encode())
     if isinstance(value, float):
-        return head + _varint(2 << 3 | 5) + struct.pack("<f", value) + _number(20, _A_FLOAT)
+        return head + varint(2 << 3 | 5) + struct.pack("<f", value) + integer(20, _A_FLOAT)
     if isinstance(value, int):
-        return head + _number(3, value) + _number(20, _A_INT)
+        return head + integer(3, value) + integer(20, _A_INT)
     if isinstance(value, str):
-        return head + _field(4, value.encode()) + _number(20, _A_STRING)
-    return head + b"".join(_number(8, each) for each in value) + _number(20, _A_INTS)
-
-
-def _field(number: int, value: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(value)) + value
-
-
-def _number(number: int, value: int) -> bytes:
-    return _varint(number << 3) + _varint(value & (1 << 64) - 1)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
+        return head + tagged(4, value.encode()) + integer(20, _A_STRING)
+    return head + b"".join(integer(8, each) for each in value) + integer(20, _A_INTS)

@@ -36,6 +36,7 @@ from tasks import audio
 from tasks.checkpoints import blobs
 from tasks.job import Job
 from tasks.packaging import layout, plan, shard_decisions, shards
+from tests.published import laid_out
 
 RATE = 16000
 SECONDS = 5.0  # of a clip, about
@@ -70,7 +71,7 @@ def prepare(out: Path) -> tuple[Job, pa.Table, list[layout.Group]]:
             }
         )  # fmt: skip
     table = pa.Table.from_pylist(rows, schema=shard_decisions.row_schema(job))
-    return job, table, layout.lay_out(table, job.package, 1)
+    return job, table, laid_out(table, job.package, 1)
 
 
 def ready_made(out: Path, table: pa.Table, groups: list[layout.Group], home: Path) -> list[Files]:

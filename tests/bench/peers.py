@@ -191,11 +191,13 @@ def short(bench: Bench, scratch: Path) -> None:
 
 
 def long(bench: Bench, scratch: Path) -> None:
-    """One MP3 of three hours: as one utterance, and cut by VAD; beside FFmpeg's decode."""
+    """One MP3 of three hours: as one utterance, and cut by VAD; beside FFmpeg's way to the same
+    clip at 16 kHz, and its decode alone."""
     source = inputs.made(bench.home, "long", inputs.long)
     whole = ("history=none", "filter.segmenter.use=whole", UNLIMITED)
     bench.ours("long, whole", "ours, no history", source, scratch / "whole", whole)
     bench.ours("long, VAD", "ours, no history", source, scratch / "vad", ("history=none",))
+    bench.peer("long, whole", "ffmpeg", source, scratch / "ffmpeg")
     bench.peer("long, whole", "decode", source, scratch / "decode")
 
 

@@ -21,6 +21,7 @@ from tests.bench._measured import MIB, forget_peak
 from tests.bench.scale import in_process
 
 AT_ONCE = 4800  # clips of a group
+COPIED = 10_000  # digests that one clip in a thousand has
 SETTINGS = PackageSettings.model_validate(
     {
         "splits": {"dev": 0.02, "test": {"hours": 20}}, "weights": {"b": 0.9}, "readers": 16,
@@ -31,37 +32,40 @@ SETTINGS = PackageSettings.model_validate(
 
 def parts(rows: int) -> Iterator[pa.Table]:
     """Half of the clips have one of some thousand speakers; recordings have about five clips."""
-    digests = np.random.default_rng(0).integers(0, 2**63, rows // 1000)  # of copies
     for low in range(0, rows, AT_ONCE):
-        count = min(AT_ONCE, rows - low)
-        chance = np.random.default_rng(low)
-        recording = low // 5 + np.sort(chance.integers(0, count // 5 + 1, count))
-        who = recording * 2654435761 % 2**32 / 2**32
-        who = (5000 * who**4).astype(np.int64)
-        dataset = np.where(recording % 3 == 0, "a", "b").tolist()
-        digest = chance.integers(0, 2**63, count)
-        digest[: count // 1000] = chance.choice(digests, count // 1000)
-        names = list(zip(range(low, low + count), dataset, recording.tolist(), strict=True))
-        speaker = [
-            f"s{w}" if r % 2 and r % 97 else None
-            for w, (_, _, r) in zip(who.tolist(), names, strict=True)
-        ]
-        yield pa.table(
-            {
-                "id": [f"{d}-recording-{r:016x}-{n:08d}" for n, d, r in names],
-                "dataset": dataset,
-                "recording": [f"{d}/folder/r{r:07d}.wav" for _, d, r in names],
-                "source_id": pa.nulls(count, pa.string()),
-                "speaker": pa.array(speaker, pa.string()),
-                "sha256": [f"{d:064x}" for d in digest.tolist()],
-                "num_samples": pa.array(chance.integers(8000, 480_000, count)),
-                "sample_rate": pa.array(np.full(count, 16000, np.int32)),
-            }
-        )
+        yield part(low, min(AT_ONCE, rows - low))
+
+
+def part(low: int, count: int) -> pa.Table:
+    """The clips `low` to `low + count`."""
+    chance = np.random.default_rng(low)
+    recording = low // 5 + np.sort(chance.integers(0, count // 5 + 1, count))
+    who = recording * 2654435761 % 2**32 / 2**32
+    who = (5000 * who**4).astype(np.int64)
+    dataset = np.where(recording % 3 == 0, "a", "b").tolist()
+    digest = chance.integers(0, 2**63, count)
+    digest[: count // 1000] = chance.integers(0, COPIED, count // 1000)
+    names = list(zip(range(low, low + count), dataset, recording.tolist(), strict=True))
+    speaker = [
+        f"s{w}" if r % 2 and r % 97 else None
+        for w, (_, _, r) in zip(who.tolist(), names, strict=True)
+    ]
+    return pa.table(
+        {
+            "id": [f"{d}-recording-{r:016x}-{n:08d}" for n, d, r in names],
+            "dataset": dataset,
+            "recording": [f"{d}/folder/r{r:07d}.wav" for _, d, r in names],
+            "source_id": pa.nulls(count, pa.string()),
+            "speaker": pa.array(speaker, pa.string()),
+            "sha256": [f"{d:064x}" for d in digest.tolist()],
+            "num_samples": pa.array(chance.integers(8000, 480_000, count)),
+            "sample_rate": pa.array(np.full(count, 16000, np.int32)),
+        }
+    )
 
 
 def added(clips: selecting.Clips, rows: int) -> float:
-    """As `whole.choose` adds what lies in files; what making the rows costs is not counted."""
+    """As `choosing.choose` adds what lies in files; what making the rows costs is not counted."""
     cpu = 0.0
     for part in parts(rows):
         began = time.process_time()

@@ -33,7 +33,6 @@ from tasks.corpuswide import identities, voices
 from tasks.diarizers import Turn, segments
 from tasks.filters import speaker_purity
 from tasks.recording.turns import Voices
-from tasks.schema import SPEAKERS
 from tasks.segmenters._at_turns import stretches
 from tasks.speech import embedding
 from tasks.speech.fbank import RATE, fbank
@@ -119,7 +118,7 @@ def across(corpus: Path) -> dict[str, Any]:
                 names.append(name)
     table = pa.Table.from_pylist(rows, schema=voices.VOICES)
     least = segments.Settings().threshold
-    found = identities.link(lambda: [table], SPEAKERS.empty_table(), least, "", refit=False)
+    found = pa.concat_tables(identities.link(lambda: [table], list, least, "", refit=False))
     shares: dict[tuple[str, str], float] = {}
     for row in found.to_pylist():
         pair = row["speaker"], row["recording"].partition("/")[0]

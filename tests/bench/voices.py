@@ -5,15 +5,15 @@
 A voice is a person's direction (192 numbers in a subspace of 96, so that two people have a cosine
 of 0 +- 0.1) and noise of its own (two voices of a person: 0.75). Each is a recording; they come in
 parts, as from shards. Then a night brings 1 % more. Purity and coverage: of each speaker found the
-share of its main person, and the other way round. CPU without the making of the voices. Memory: the
-most that the process itself holds; of more than 200,000 voices the embeddings lie in a file, whose
-pages the system may drop.
+share of its main person, and the other way round. CPU without the making of the voices, with the
+writing of the table. Memory: the most that the process holds; embeddings and rows lie in files.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -25,10 +25,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.corpuswide import identities
+from tasks.corpuswide.speaker_names import Parts
 from tasks.corpuswide.voices import BYTES, VOICES
 from tasks.diarizers import segments
 from tasks.schema import SPEAKERS
 from tasks.speech.embedding import SIZE, unit
+from tasks.storage import tables
 
 PART = 20_000  # voices
 SUBSPACE = 96
@@ -81,21 +83,23 @@ class Peak(threading.Thread):
     def run(self) -> None:
         while True:
             lines = Path("/proc/self/status").read_text().splitlines()
-            now = next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
+            now = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
             self.most = max(self.most, now / 1024)
             time.sleep(0.1)
 
 
 def told(
-    name: str, corpus: Corpus, began: float, found: pa.Table, before: float, peak: Peak
+    name: str, corpus: Corpus, began: float, path: Path, before: float, peak: Peak
 ) -> dict[str, Any]:
+    cpu, most = time.process_time() - began - (corpus.making - before), peak.most
     who = np.concatenate(
         [
             corpus.who(n, min(PART, corpus.voices - n * PART))
             for n in range(-(-corpus.voices // PART))
         ]
     )
-    own = found["speaker"].combine_chunks().dictionary_encode().indices.to_numpy()
+    found = tables.read(path, ["speaker"], read_dictionary=["speaker"]).unify_dictionaries()
+    own = found["speaker"].combine_chunks().indices.to_numpy()  # sorted as they were made
     pairs, count = np.unique(own * np.int64(corpus.people) + who, return_counts=True)
     purity, coverage = (
         float(sum_of_largest(side, count) / len(who))
@@ -104,8 +108,7 @@ def told(
     return {
         "step": name, "voices": corpus.voices, "people": corpus.people,
         "found": len(np.unique(own)), "purity": purity, "coverage": coverage,
-        "cpu_seconds": time.process_time() - began - (corpus.making - before),
-        "peak_mb": peak.most,
+        "cpu_seconds": cpu, "peak_mb": most,
     }  # fmt: skip
 
 
@@ -113,6 +116,13 @@ def sum_of_largest(side: NDArray[np.int64], count: NDArray[np.int64]) -> int:
     most = np.zeros(int(side.max()) + 1, np.int64)
     np.maximum.at(most, side, count)
     return int(most.sum())
+
+
+def published(path: Path | None) -> Parts:
+    """The parts of a table of the night before."""
+    if path is None:
+        return list
+    return lambda: (pa.Table.from_batches([b]) for b in tables.batches(path, SPEAKERS.names))
 
 
 def main() -> None:
@@ -123,14 +133,18 @@ def main() -> None:
     args = parser.parse_args()
     corpus = Corpus(args.voices, args.people)
     least = segments.Settings().threshold
-    newest = SPEAKERS.empty_table()
     peak = Peak()
     peak.start()
-    for name in ("at once", "a night later"):
-        began, before = time.process_time(), corpus.making
-        newest = identities.link(corpus.parts, newest, least, "made", refit=False)
-        print(json.dumps(told(name, corpus, began, newest, before, peak)), flush=True)
-        corpus.voices += -(-corpus.voices // 100)
+    with tempfile.TemporaryDirectory() as folder:
+        newest = None
+        for name in ("at once", "a night later"):
+            began, before = time.process_time(), corpus.making
+            path = Path(folder) / f"{name}.parquet"
+            found = identities.link(corpus.parts, published(newest), least, "made", refit=False)
+            tables.write_parquet(path, found)
+            print(json.dumps(told(name, corpus, began, path, before, peak)), flush=True)
+            corpus.voices += -(-corpus.voices // 100)
+            newest = path
 
 
 if __name__ == "__main__":

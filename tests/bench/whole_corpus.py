@@ -1,11 +1,13 @@
 """The calls of package that hold something of every clip, or recording: CPU seconds, memory.
 
-    python -m tests.bench.whole_corpus [10000000] [--json]
+    python -m tests.bench.whole_corpus [10000000] [--select] [--json]
 
-`whole.choose`, `ledger_layout.plan` and `package.gather` of a first version, then of a night in
+`choosing.choose`, `ledger_layout.plan` and `package.gather` of a first version, then of a night in
 which every 300th group of work shards is new, each in a process of its own. What they read is made
 here: digests of clips of 1 to 9 s and of recordings of ten clips, as workers would have decided
-them, and the notes on the version before. No row is made, and nothing is published.
+them, and the notes on the version before. Nothing is published. With `--select`, clips get rows and
+texts: splits, weights and `char_duration` choose among them, and `splits.parquet` is written; the
+ledger is left out.
 """
 
 from __future__ import annotations
@@ -15,20 +17,33 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from tasks import package
+from tasks import corpuswide, package, storage
 from tasks.dataset import datacard
 from tasks.job import Job
-from tasks.packaging import accounts, decided, ledger_layout, ledger_notes, published, whole
+from tasks.packaging import (
+    accounts,
+    choosing,
+    decided,
+    ledger_layout,
+    ledger_notes,
+    published,
+    seeded,
+    whole,
+)  # fmt: skip
 from tasks.packaging.decided import DIGESTS, Group
 from tasks.packaging.ledger_notes import Written
 from tasks.recipe import whole_job
-from tests.bench import _scale_out
+from tasks.settings import Plugin
+from tasks.storage import tables
+from tests.bench import _scale_out, plan_million
 from tests.bench._measured import MIB
 from tests.bench.scale import in_process
 
@@ -37,7 +52,8 @@ RATE = 16_000
 
 
 def make(job: Job, number: int) -> Group:
-    """The digests of a group; its other files are never read here."""
+    """The digests of a group, and its rows where clips are selected; its other files are never
+    read here."""
     chance = np.random.default_rng(number)
     home = decided.home(job.out) / f"{number:08d}"
     home.mkdir(parents=True)
@@ -52,18 +68,34 @@ def make(job: Job, number: int) -> Group:
         "accounted": codes["low"],
         "dataset": pa.array(["c"] * CLIPS).dictionary_encode(),
     }
-    tables = {
-        "digests.arrow": pa.table(columns, schema=DIGESTS),
-        "accounts.arrow": _accounts(chance),
-    }
+    held = {"accounts.arrow": _accounts(chance)}
+    if job.package.splits:
+        rows = plan_million.part(number * CLIPS, CLIPS)
+        keys = seeded.keys(str(job.package.seed), rows["id"].to_pylist())
+        columns |= {"high": keys[:, 0], "low": keys[:, 1]}
+        seconds = columns["samples"] / RATE
+        held |= {"rows.arrow": rows, "heard.arrow": _heard(rows, seconds, chance)}
+    held["digests.arrow"] = pa.table(columns, schema=DIGESTS)
     files = {}
-    for name, table in tables.items():
+    for name, table in held.items():
         data = decided.arrow_bytes(table)
         (home / name).write_bytes(data)
         files[name] = hashlib.sha256(data).hexdigest()[:16]
     facts = {"files": files, "rows": CLIPS, "ledger": 2 * CLIPS, "changed": [], "slices": []}
     (home / "facts.json").write_text(json.dumps(facts))
     return Group(home, (f"shard-{number:06d}",))
+
+
+def _heard(rows: pa.Table, seconds: NDArray[np.float64], chance: np.random.Generator) -> pa.Table:
+    """Texts of about fourteen characters a second, of which one in a hundred is far too short."""
+    rate = chance.normal(14, 2, CLIPS) * np.where(chance.random(CLIPS) < 0.01, 0.1, 1)
+    length = np.maximum(seconds * rate, 1).astype(int).tolist()
+    columns: dict[str, Any] = {name: rows[name] for name in ("id", "dataset", "recording")}
+    columns |= {"seconds": seconds, "text": [("word " * n)[:n] for n in length]}
+    columns |= {name: pa.array([True] * CLIPS) for name in ("kept", "published")}
+    columns |= {"language": pa.array(["en"] * CLIPS), "native_rate": pa.array([RATE] * CLIPS)}
+    blank = {field.name: pa.nulls(CLIPS, field.type) for field in corpuswide.ROW}
+    return pa.table({**blank, **columns}).select(corpuswide.ROW.names).cast(corpuswide.ROW)
 
 
 def _accounts(chance: np.random.Generator) -> pa.Table:
@@ -78,7 +110,7 @@ def plan(job: Job, scratch: Path) -> dict[str, Any]:
     return ledger_layout.plan(job, scratch, judged=False)
 
 
-def gather(job: Job, scratch: Path, digest: str) -> dict[str, Any]:
+def gather(job: Job, scratch: Path, chosen: dict[str, Any], digest: str) -> dict[str, Any]:
     """`package.gather` after these, with the counts of a ledger of one part."""
     told = {"sums": [], "recordings": {"c": (CLIPS, 0)}, "broken": {}}
     every = (each.table("accounts.arrow") for each in decided.listed(job, scratch))
@@ -86,12 +118,11 @@ def gather(job: Job, scratch: Path, digest: str) -> dict[str, Any]:
     name = f"{ledger_notes.FILE}/part-00000.parquet"
     noted = Written(name, ("", 0), ledger_notes.save(job.out, table), [])
     ledger_notes.note(scratch, 0, [noted])
-    chosen: dict[str, Any] = {"frozen": {}, "split_lists": {}, "changed": []}
     found = package.gather(job, scratch, scratch.parent / "staging", chosen, digest)
     return {name: found[name] for name in ("fingerprint", "parts", "needed", "balance", "ledger")}
 
 
-def publish(job: Job, scratch: Path, gathered: dict[str, Any]) -> None:
+def publish(job: Job, scratch: Path, gathered: dict[str, Any], frozen: dict[str, Any]) -> None:
     """What the next version looks up of this one."""
     told: list[tuple[str, str | bytes]] = []
     for part in gathered["parts"]:
@@ -102,14 +133,19 @@ def publish(job: Job, scratch: Path, gathered: dict[str, Any]) -> None:
         told.append((part.name, published.tell(digests, runs, [])))
     version = job.out / "datasets" / "v0001"
     version.mkdir(parents=True)
+    files = {}
+    for name, found in whole.tables_of(scratch):
+        tables.write_parquet(version / name, found)
+        digest, size = storage.hashed(version / name)
+        files[name] = {"sha256": digest, "bytes": size}
     described = {
         "fingerprint": gathered["fingerprint"],
         "balance": gathered["balance"],
         "settings": whole_job.settings_of(job),
         "formats": {"tests.bench._scale_format": 1},
-        "frozen": {},
+        "frozen": frozen,
         "recordings": {"in": 1},
-        "files": {},
+        "files": files,
     }
     (version / "dataset.json").write_bytes(datacard.sealed(described))
     seal = json.loads((version / "dataset.json").read_text())[datacard.SEAL]
@@ -122,27 +158,36 @@ def steps(job: Job, scratch: Path, clips: int) -> Iterator[tuple[str, int, float
     for name in ("first version", "night"):
         decided.list_in(scratch, groups)
         count = CLIPS * len(groups)
-        _, cpu, rss = in_process(whole.choose, job, scratch)
+        chosen, cpu, rss = in_process(choosing.choose, job, scratch)
         yield f"{name}: choose", count, cpu, rss
-        planned, cpu, rss = in_process(plan, job, scratch)
-        yield f"{name}: ledger", count, cpu, rss
-        gathered, cpu, rss = in_process(gather, job, scratch, planned["fingerprint"])
+        digest = ""
+        if not job.package.splits:
+            planned, cpu, rss = in_process(plan, job, scratch)
+            digest = planned["fingerprint"]
+            yield f"{name}: ledger", count, cpu, rss
+        gathered, cpu, rss = in_process(gather, job, scratch, chosen, digest)
         yield f"{name}: gather", count, cpu, rss
         if name == "first version":
-            publish(job, scratch, gathered)
+            publish(job, scratch, gathered, chosen["frozen"])
             groups += [make(job, number) for number in range(len(groups), len(groups) + more)]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("clips", type=int, nargs="?", default=10_000_000)
+    parser.add_argument("--select", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="whole-") as folder:
         home = Path(folder)
         scratch = home / "scratch"
         scratch.mkdir()
-        for name, clips, cpu, rss in steps(_scale_out.job(home / "out"), scratch, options.clips):
+        job = _scale_out.job(home / "out")
+        if options.select:
+            verdicts = (*job.transcribe.verdicts, Plugin(use="char_duration"))
+            transcribe = job.transcribe.model_copy(update={"verdicts": verdicts})
+            job = replace(job, package=plan_million.SETTINGS, transcribe=transcribe)
+        for name, clips, cpu, rss in steps(job, scratch, options.clips):
             found: dict[str, Any] = {"step": name, "clips": clips, "cpu_seconds": round(cpu, 2)}
             found["rss_mb"] = round(rss / MIB)
             print(json.dumps(found) if options.json else _line(**found), flush=True)

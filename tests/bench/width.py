@@ -153,7 +153,7 @@ def measured(
     from flows.run.caller import opened
     from flows.run.metrics import Metrics
     from flows.server import history
-    from tasks import pipeline
+    from tasks import shard_chain
     from tasks.checkpoints import manifest
     from tasks.job import Done, Job
     from tasks.schema import RECORDINGS
@@ -189,7 +189,7 @@ def measured(
             used.from_here()
 
             def chain(shard: str) -> list[Done]:
-                pipeline.chain(job, shard, AUDIO, caller, observer, {})
+                shard_chain.chain(job, shard, AUDIO, caller, observer, {})
                 ended.append(time.monotonic())
                 if len(ended) == round(0.4 * shards):
                     for pid in to_kill:

@@ -24,6 +24,7 @@ from flows.explore import app
 from flows.explore.corpus import Corpus
 from tasks.reviews import log
 from tests import corpus
+from tests.e2e.test_report_access import SHAPES
 from tests.e2e.test_report_browser import CHROMIUM, browser
 from tests.test_report import EVIL, recorded
 
@@ -32,7 +33,6 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine"),
 ]
 TOKEN = "token-of-the-test"
-SHAPES = [("light", 1400), ("dark", 1400), ("light", 400), ("dark", 400)]
 VIEWS = {
     "clips": "view=clips",
     "clip": "view=clips&item=2",

@@ -1,5 +1,6 @@
-"""Retry, cancel, schedules and dead processes, as a Prefect server, a work pool with its worker and
-`flow.serve` really do them: each path goes on from the manifests, and its record is closed."""
+"""Deployments, retry, cancel, schedules and dead processes, as a Prefect server, a work pool with
+its worker and `flow.serve` really do them: each path goes on from the manifests, and its record is
+closed."""
 
 from __future__ import annotations
 
@@ -11,9 +12,12 @@ from uuid import UUID
 
 import pytest
 import yaml
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.schedules import CronSchedule
 
+from flows.checks import check
 from flows.server.server import LocalServer, using
-from flows.settings import check, parse
+from flows.settings import parse
 from tasks import pipeline
 from tasks.errors import OutLocked
 from tasks.storage import lock
@@ -27,6 +31,7 @@ pytestmark = [pytest.mark.server, pytest.mark.cluster]
 
 COUNT = 6
 SHARDS = 3
+POLL = 0.25  # s between two questions to the server, each of which costs 50 ms of CPU
 #: Where runs are held or fail: the longest recording, whose shard is the last one to end.
 LAST = gate.name("transcribe", corpus.seconds_of(COUNT - 1))
 STAGES = ("filter", "resample", "transcribe")
@@ -90,8 +95,8 @@ def held(site: Site, run: UUID) -> None:
     waits = site.gate / f"{LAST}.held"
     assert soon(waits.exists), service.state(run)
     waits.unlink()
-    assert soon(lambda: len(service.task_runs(run)) == 1 + 3 * SHARDS)
-    assert soon(lambda: len(service.still_open(run)) == 1), service.still_open(run)
+    assert soon(lambda: len(service.task_runs(run)) == 1 + 3 * SHARDS, every=POLL)
+    assert soon(lambda: len(service.still_open(run)) == 1, every=POLL), service.still_open(run)
 
 
 def done_before(run: UUID) -> set[str]:
@@ -109,7 +114,7 @@ def complete(run: UUID) -> None:
         ended = sorted(t.name for t in tasks if t.state and t.state.is_completed())
         return set(ended) == {"shard", *names, "package"} and not service.still_open(run)
 
-    assert soon(recorded, 20, every=0.2), service.task_runs(run)
+    assert soon(recorded, 20, every=POLL), service.task_runs(run)
     # Each one has its stage as a tag, to be filtered by.
     for task in service.task_runs(run).values():
         assert not (task.state and task.state.is_completed()) or task.tags == [stage_of(task.name)]
@@ -125,7 +130,7 @@ def stage_of(name: str) -> str:
 
 def summary(run: UUID, *words: str) -> None:
     """What the run left where it did not end well; Prefect may still be writing it."""
-    assert soon(lambda: words[0] in service.artifact(run), 20, every=0.2), service.artifact(run)
+    assert soon(lambda: words[0] in service.artifact(run), 20, every=POLL), service.artifact(run)
     text = service.artifact(run)
     for word in (*words, "**Retry**", "### Where it stood", "| filter |"):
         assert word in text
@@ -133,7 +138,7 @@ def summary(run: UUID, *words: str) -> None:
 
 def retried(site: Site, run: UUID, reference: Path) -> None:
     """Retry goes on where the first attempt of the same flow run stopped, and ends it well."""
-    assert soon(lambda: len(service.task_runs(run)) == 1 + 3 * SHARDS, 20, every=0.2)
+    assert soon(lambda: len(service.task_runs(run)) == 1 + 3 * SHARDS, 20, every=POLL)
     first, done = service.task_runs(run), done_before(run)
     assert len(done) == 3 * SHARDS
     assert not service.reused(first)
@@ -151,16 +156,50 @@ def retried(site: Site, run: UUID, reference: Path) -> None:
     assert differences(out, reference) == []
 
 
+def test_all_deployments_are_accepted(deployments: None) -> None:
+    """infra/prefect.yaml deploys what it says."""
+    with get_client(sync_client=True) as client:
+        nightly = client.read_deployment_by_name("prepare/prepare-nightly")
+        manual = client.read_deployment_by_name("prepare/prepare-manual")
+        sample = client.read_deployment_by_name("estimate/prepare-sample")
+    (schedule,) = nightly.schedules
+    assert isinstance(schedule.schedule, CronSchedule)
+    assert schedule.schedule.cron == "0 2 * * *"
+    assert schedule.schedule.timezone
+    assert manual.schedules == []
+    assert nightly.entrypoint == manual.entrypoint == "flows.prepare:prepare"
+    assert sample.entrypoint == "flows.estimate:estimate"
+    assert sample.schedules == []
+    for deployment in (nightly, manual, sample):
+        assert deployment.work_pool_name == "default"
+        assert deployment.description
+        assert deployment.global_concurrency_limit is not None
+        assert deployment.global_concurrency_limit.limit == 1
+        assert deployment.concurrency_options is not None
+        assert deployment.concurrency_options.collision_strategy == "ENQUEUE"
+        assert {"sources", "out", "cluster"} <= set(deployment.parameters)
+    assert nightly.parameters == manual.parameters
+    sampled = {"fraction": 0.005, "least": 50}
+    assert sample.parameters == {**manual.parameters, **sampled}
+    # The form of each has every field that its parameters fill.
+    for deployment in (nightly, manual, sample):
+        assert deployment.parameter_openapi_schema is not None
+        assert set(deployment.parameters) <= set(deployment.parameter_openapi_schema["properties"])
+
+
 def test_retry_of_a_failed_run_through_a_work_pool(
     site: Site, worker: Service, reference: Path
 ) -> None:
-    fault = site.gate / f"{LAST}.fail"
-    fault.touch()
+    hold, fault = site.gate / f"{LAST}.hold", site.gate / f"{LAST}.fail"
+    hold.touch()
     run = service.start(service.deployed("prepare-manual"), settings(site, "pool"))
+    held(site, run)  # all others are done when it fails
+    fault.touch()
+    hold.unlink()
     failed = service.end_of(run)
     assert failed.is_failed()
     assert "the recogniser's licence has run out" in str(failed.message)
-    assert soon(lambda: not service.still_open(run), 20)
+    assert soon(lambda: not service.still_open(run), 20, every=POLL)
     summary(run, "## The run failed", "> the recogniser's licence has run out", "Fix the cause")
     fault.unlink()
     retried(site, run, reference)
@@ -206,7 +245,7 @@ def test_cancel(site: Site, worker: Service, reference: Path) -> None:
     with lock.hold(out):
         pass
     assert not (out / "datasets").exists()
-    assert soon(lambda: not service.still_open(run), 20), service.still_open(run)
+    assert soon(lambda: not service.still_open(run), 20, every=POLL), service.still_open(run)
     done = done_before(run)
     assert len(done) == 3 * SHARDS
     summary(run, "## The run was cancelled")
@@ -228,7 +267,7 @@ def test_a_second_run_waits_or_refuses(site: Site, worker: Service, reference: P
     first = service.start(nightly, settings(site, "two"))
     held(site, first)
     with service.schedule(nightly, settings(site, "two")) as second:
-        assert soon(lambda: service.state(second).name == "AwaitingConcurrencySlot", 30)
+        assert soon(lambda: service.state(second).name == "AwaitingConcurrencySlot", 30, every=POLL)
 
         # Control: what waits above is the deployment, not the worker.
         other = service.start(service.deployed("prepare-manual"), settings(site, "two"))
@@ -278,7 +317,7 @@ def test_a_killed_flow_process(site: Site, worker: Service, reference: Path) -> 
     (left,) = service.still_open(run)
     assert left.startswith("transcribe")
     assert left.endswith("Running")
-    assert soon(lambda: "## The run crashed" in service.artifact(run), 20, every=0.2)
+    assert soon(lambda: "## The run crashed" in service.artifact(run), 20, every=POLL)
     done = done_before(run)
     assert len(done) == 3 * SHARDS
 

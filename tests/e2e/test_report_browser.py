@@ -63,11 +63,20 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         browser.close()
 
 
-@pytest.fixture(params=["light", "dark"])
-def page(request: pytest.FixtureRequest, browser: Any, path: Path) -> Iterator[Any]:
+@pytest.fixture
+def scheme() -> str:
+    """Of the page's colours; a test of what depends on them has it as a parameter."""
+    return "light"
+
+
+both_schemes = pytest.mark.parametrize("scheme", ["light", "dark"])
+
+
+@pytest.fixture
+def page(scheme: str, browser: Any, path: Path) -> Iterator[Any]:
     """The report, open; anything that the browser complains about fails the test."""
     context = browser.new_context(
-        offline=True, color_scheme=request.param, viewport={"width": 1280, "height": 900}
+        offline=True, color_scheme=scheme, viewport={"width": 1280, "height": 900}
     )
     page = context.new_page()
     faults: list[str] = []
@@ -168,6 +177,7 @@ def test_a_player_holds_the_whole_clip(page: Any) -> None:
         assert length == pytest.approx(float(end) - float(start), abs=0.1)
 
 
+@both_schemes
 def test_all_images_load_and_nothing_overflows(page: Any) -> None:
     page.get_by_label("Clips").select_option("")
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
@@ -209,6 +219,7 @@ CONTRAST = """() => {
 }"""
 
 
+@both_schemes
 def test_words_stand_out(page: Any) -> None:
     page.get_by_label("Clips").select_option("")
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")

@@ -55,6 +55,7 @@ def settings(site: Site, out: str, source: str = f"s3://{BUCKET}/e2e/in") -> Pat
     data: dict[str, Any] = yaml.safe_load(path.read_text())
     data["out"], data["sources"][0]["path"] = out, source
     data["shard"]["hours"] = 1
+    data["cluster"]["workers"] = 1  # all is one shard, which a second worker would watch
     path.write_text(yaml.safe_dump(data))
     return path
 

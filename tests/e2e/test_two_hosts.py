@@ -149,17 +149,18 @@ def site(made: Cluster, asr: Stub, prefect_server: LocalServer) -> Site:
 
 
 def remote_site(shared: Path, here: Path, server: LocalServer) -> Site:
-    """A site whose runs have a TMPDIR that no host sees."""
+    """A site whose runs have a TMPDIR that no host sees; they do without Prefect, of which no host
+    hears, unless a test asks for it."""
     here.mkdir()
-    run = Site(shared, server.url, {"TMPDIR": str(here)})
+    run = Site(shared, server.url, {"TMPDIR": str(here)}, history="none")
     corpus.make(run.source, COUNT)
     return run
 
 
-def settings(site: Site, out: str, asr: Stub, **cluster: Any) -> Path:
+def settings(site: Site, out: str, asr: Stub, history: str = "none", **cluster: Any) -> Path:
     backend = {"use": "openai_api", "url": asr.url, "model": "m", "parallel": 1}
     texts = {"backend": backend, "verdicts": [{"use": "empty_text"}]}
-    return site.settings(out, transcribe=texts, cluster=cluster)
+    return site.settings(out, transcribe=texts, cluster=cluster, history=history)
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +189,7 @@ def left(made: Cluster) -> list[str]:
 
 
 def test_the_whole_line_runs_there(cluster: Cluster, site: Site, asr: Stub, quiet: Path) -> None:
-    chosen = settings(site, "there", asr, kind="address", address=cluster.address)
+    chosen = settings(site, "there", asr, "server", kind="address", address=cluster.address)
     examined = site.command("doctor", chosen)
     assert examined.code == 0, examined.result
     said = findings(examined)
@@ -268,7 +269,7 @@ def test_a_host_that_does_not_see_out_is_refused(
     if not cluster.site.real:  # the same disk for all; the answer is tested with a made-up one
         assert "cannot write to OUT" in (admission.fault(version("uttermill"), 1.0, False) or "")
         return
-    hidden = Site(tmp_path, site.api)
+    hidden = Site(tmp_path, site.api, history="none")
     corpus.make(hidden.source, 2)
     chosen = settings(hidden, "out", asr, kind="address", address=cluster.address)
     refused = hidden.run(chosen)

@@ -31,8 +31,9 @@ def alone(tmp_path: Path, prefect_server: LocalServer) -> Site:
     return made
 
 
-def settings(site: Site) -> Path:
-    return site.settings("out", transcribe={"backend": {"use": "tests.plugins.gated_asr"}})
+def settings(site: Site, history: str = "own") -> Path:
+    backend = {"use": "tests.plugins.gated_asr"}
+    return site.settings("out", transcribe={"backend": backend}, history=history)
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def test_one_that_cannot_start_again_ends_the_run_in_bounded_time(alone: Site, h
     place.rmdir()
     for file in place.parent.glob("away-prefect.db*"):
         file.rename(file.with_name(file.name.removeprefix("away-")))
-    again = alone.done(settings(alone))
+    again = alone.done(settings(alone, "none"))
     assert again.result["utterances"]["packaged"] == COUNT
     assert again.result["stages"]["transcribe"]["items_computed"] == 0
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from flows import cli
 from tests import corpus
 from tests.faults.command import Ended, Site, ledger, quarantined, soon
 from tests.plugins import gate
@@ -21,6 +24,16 @@ COUNT = 4
 def recordings(tmp_path: Path) -> None:
     """In the folder of every site of a test."""
     corpus.make(tmp_path / "in", COUNT)
+
+
+def here(capfd: pytest.CaptureFixture[str], site: Site, *arguments: str | Path) -> Ended:
+    """A command in this process, for what is refused before anything begins."""
+    began = time.monotonic()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(site.temp))
+        code = cli.main([*map(str, arguments), "--json"])
+    out, err = capfd.readouterr()
+    return Ended(code, json.loads(out), err, time.monotonic() - began)
 
 
 def says(ended: Ended, code: int, *words: str) -> None:
@@ -90,36 +103,45 @@ BAD: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
 @pytest.mark.parametrize(
     ("changes", "words"), [case[1:] for case in BAD], ids=[case[0] for case in BAD]
 )
-def test_bad_settings(site: Site, changes: dict[str, Any], words: tuple[str, ...]) -> None:
-    ended = site.run(site.settings("out", **changes))
+def test_bad_settings(
+    bare: Site, changes: dict[str, Any], words: tuple[str, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    says(here(capfd, bare, "run", bare.settings("out", **changes)), 2, *words)
+    assert nothing_began(bare)
+
+
+def test_bad_settings_of_the_real_command(bare: Site) -> None:
+    _, changes, words = BAD[0]
+    ended = bare.run(bare.settings("out", **changes))
     says(ended, 2, *words)
-    assert nothing_began(site)
+    assert nothing_began(bare)
     print(f"\n{ended.seconds:.2f} s: {ended.error}")
 
 
-def test_an_out_that_cannot_be_written(site: Site) -> None:
-    (site.home / "file").write_text("a file, no folder")
-    says(site.run(site.settings("file")), 2, str(site.home / "file"))
-    ended = site.run(site.settings("file/below"))
-    says(ended, 2, str(site.home / "file/below"), "another folder")
-    assert not any(site.temp.glob("uttermill-*"))
+def test_an_out_that_cannot_be_written(bare: Site, capfd: pytest.CaptureFixture[str]) -> None:
+    (bare.home / "file").write_text("a file, no folder")
+    says(here(capfd, bare, "run", bare.settings("file")), 2, str(bare.home / "file"))
+    ended = bare.run(bare.settings("file/below"))
+    says(ended, 2, str(bare.home / "file/below"), "another folder")
+    assert not any(bare.temp.glob("uttermill-*"))
 
 
-def test_weights_with_another_hash(site: Site) -> None:
-    model = site.home / "model"
+def test_weights_with_another_hash(bare: Site, capfd: pytest.CaptureFixture[str]) -> None:
+    model = bare.home / "model"
     model.mkdir()
     for name in ("model.bin", "config.json", "tokenizer.json"):
         (model / name).write_text("{}")
     backend = {"use": "faster_whisper", "model": str(model), "sha256": "0" * 64}
-    says(site.run(site.settings("out", transcribe={"backend": backend})), 2, "sha256")
-    assert nothing_began(site)
+    chosen = bare.settings("out", transcribe={"backend": backend})
+    says(here(capfd, bare, "run", chosen), 2, "sha256")
+    assert nothing_began(bare)
 
 
-def test_usage(site: Site) -> None:
-    says(site.command("run"), 2, "--source")
-    says(site.command("run", "--source", site.source), 2, "--out")
-    says(site.command("run", site.home / "nowhere.yaml"), 2, "nowhere.yaml")
-    says(site.command("status", site.home), 2, "holds no runs/")
+def test_usage(bare: Site, capfd: pytest.CaptureFixture[str]) -> None:
+    says(bare.command("run"), 2, "--source")
+    says(here(capfd, bare, "run", "--source", bare.source), 2, "--out")
+    says(here(capfd, bare, "run", bare.home / "nowhere.yaml"), 2, "nowhere.yaml")
+    says(here(capfd, bare, "status", bare.home), 2, "holds no runs/")
 
 
 @pytest.mark.cluster
@@ -186,7 +208,8 @@ def test_ctrl_c(site: Site, own_server: bool) -> None:
     """130, no process left (its own server neither), and the next run goes on from there."""
     if own_server:
         site = replace(site, api="")
-    settings = site.settings("out", filter={"filters": [{"use": "tests.plugins.gated_filter"}]})
+    gated = {"filters": [{"use": "tests.plugins.gated_filter"}]}
+    settings = site.settings("out", filter=gated)
     hold = site.gate / f"{gate.name('filter', corpus.seconds_of(1))}.hold"
     hold.touch()
     with site.start("run", settings, "--json") as run:
@@ -201,7 +224,8 @@ def test_ctrl_c(site: Site, own_server: bool) -> None:
     assert unpublished(site.home / "out")
     hold.unlink()
     assert took < 30, "Prefect must not wait for a server that is gone"
-    assert site.done(settings).result["utterances"]["packaged"] == COUNT
+    again = site.done(site.settings("out", filter=gated, history="none"))
+    assert again.result["utterances"]["packaged"] == COUNT
     print(f"\nended {took:.1f} s after Ctrl-C")
 
 

@@ -1,4 +1,4 @@
-"""Tables and sentences that show every name as it is: names of the user's are no markup."""
+"""Tables and sentences that show every name as it is: names of the user's are not markup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plug-in of each shelf has: the contracts, as types.
+"""The contracts of plug-ins, shelf by shelf, as types.
 
 A file on a shelf, or your own module, is a plug-in when it has every member of its `...Module`:
 
@@ -24,12 +24,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from tasks.plugins.contracts.asr import Recogniser, RecogniserModule
-from tasks.plugins.contracts.base import (
-    Columns,
-    LoadedPlugin,
-    PluginModule,
-    VersionedModule,
-)
+from tasks.plugins.contracts.base import Columns, LoadedPlugin, PluginModule, VersionedModule
 from tasks.plugins.contracts.diarizers import DiarizerModule, DiarizerPlugin
 from tasks.plugins.contracts.enhance import EnhancerModule, EnhancerPlugin
 from tasks.plugins.contracts.filters import Filter, FilterModule
@@ -75,7 +70,8 @@ Measuring = Literal["filters", "text"]
 
 
 class Contract(NamedTuple):
-    """Of one shelf: how one plug-in is called, what its module has, and what callers get."""
+    """The contract of a shelf: what a plug-in is called, what its module has, and what callers
+    get."""
 
     noun: str
     module: type

@@ -39,7 +39,7 @@ class SpeechClip:
 
     @cached_property
     def speech(self) -> tuple[speech.Span, ...]:
-        """Where somebody speaks, in seconds; only where RATE is 16 kHz."""
+        """Spans of speech, in seconds; only if RATE is 16 kHz."""
         from tasks import speech  # it imports the decoders, which who only looks up names is spared
 
         return speech.spans(self.samples)
@@ -59,11 +59,10 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What was heard. Probabilities in 0..1; `avg_logprob` in nats per token; None: not known.
-
-    `text` is None where nobody listened, `words` where no times were asked for. `text_end`: where
-    the last word ends, in seconds. `detected_language`: the recogniser's own choice, which a
-    forced language overrules. `error`: why this clip was refused.
+    """A recogniser's result. Probabilities in 0..1; `avg_logprob` in nats per token; None: unknown.
+    `text` is None if no recogniser ran, `words` if no times were requested. `text_end`: where the
+    last word ends, in seconds. `detected_language`: the recogniser's own choice, which a forced
+    language overrules. `error`: why this clip was refused.
     """
 
     text: str | None
@@ -81,12 +80,10 @@ class Transcript:
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What a recogniser says of itself.
-
-    `languages`: ISO 639 codes; None: not known. `longest`: most audio that it hears at once, s;
-    None: there is no limit, or none is known. `scores`: the columns of a transcript that it fills,
-    as far as is known before it is asked. `licence`: of its weights, as their owner writes it;
-    None: not known.
+    """Facts about a recogniser. `languages`: ISO 639 codes; None: unknown. `longest`: most audio
+    that it takes at once, s; None: unlimited or unknown. `scores`: the columns of a transcript that
+    it fills, as far as known in advance. `licence`: of its weights, as their owner writes it; None:
+    unknown.
     """
 
     languages: tuple[str, ...] | None = None
@@ -104,7 +101,7 @@ class Backend(Protocol):
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
         """One transcript a clip, in order. A bad clip gives a Transcript with `error`, never an
-        exception; RunError, which ends the run, is for what every clip would meet alike (a server
+        exception; RunError, which ends the run, is for faults that every clip would meet (a server
         that is gone, a key that is refused)."""
 
 
@@ -128,7 +125,7 @@ class EmittingBackend(Protocol):
 
     def emissions(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
         """Log-probabilities [T, V] of frames that part the clip, float32 [n] at the backend's RATE,
-        evenly. RuntimeError where the model refuses it."""
+        evenly. RuntimeError if the model refuses it."""
 
 
 @runtime_checkable
@@ -166,6 +163,6 @@ class Recogniser(RecogniserModule, LoadedPlugin, Protocol):
         return 0.0
 
     def abilities(self, settings: PluginSettings) -> Abilities:
-        """What it hears and tells, without loading a model: for `uttermill plugins asr.NAME` and,
-        its licence, the data card."""
+        """Its abilities, without loading a model: for `uttermill plugins asr.NAME` and, the
+        licence, for the data card."""
         return Abilities()

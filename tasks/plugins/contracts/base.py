@@ -1,4 +1,4 @@
-"""What plug-ins of every shelf have, and what each of them may leave out."""
+"""The part common to plug-ins of every shelf, and what each of them may omit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 from tasks.settings import StageSettings
-from tasks.weights.registry import Model
+from tasks.weights.entries import Model
 
 #: An instance of the `Settings` of the module that it is given to: a Protocol cannot say that.
 PluginSettings: TypeAlias = Any
@@ -20,7 +20,7 @@ class PluginModule(Protocol):
 
     @property
     def Settings(self) -> type[StageSettings]:
-        """Its settings; each field has a default, and a role where it is no part of the recipe."""
+        """Its settings; each field has a default, and a role if it is not part of the recipe."""
 
 
 class VersionedModule(PluginModule, Protocol):
@@ -30,14 +30,14 @@ class VersionedModule(PluginModule, Protocol):
 
 
 class LoadedPlugin(Protocol):
-    """What a caller may ask any plug-in for; these are the defaults of what its module omits."""
+    """Members that callers may use on any plug-in, with the defaults for what its module omits."""
 
     @property
     def Settings(self) -> type[StageSettings]: ...
 
     @property
     def VERSION(self) -> int:
-        """0 where nothing that it gives is stored (sources, verdicts on text)."""
+        """0 if nothing that it gives is stored (sources, verdicts on text)."""
         return 0
 
     #: Modules that it imports inside its functions, each with an attribute whose reading loads it:
@@ -45,8 +45,8 @@ class LoadedPlugin(Protocol):
     ENGINES: Mapping[str, str] = MappingProxyType({})
 
     def identity(self, settings: PluginSettings) -> str | None:
-        """Identity of a model that decides the output (sha256), for the recipe; None: there is no
-        such model. ConfigError when it is missing."""
+        """Identity of the model that determines the output (sha256), for the recipe; None: it has
+        no model. ConfigError when it is missing."""
         return None
 
     def known_models(self, settings: PluginSettings) -> tuple[Model, ...]:
@@ -58,10 +58,10 @@ class LoadedPlugin(Protocol):
         Asked before a worker starts."""
 
     def wants_gpu(self, settings: PluginSettings) -> bool:
-        """Whether it runs on a GPU where its worker sees one."""
+        """Whether it runs on a GPU if its worker sees one."""
         return False
 
     def gpu_fault(self, settings: PluginSettings) -> str | None:
-        """What is missing in this process to run it on a GPU, with the remedy; None: nothing is
-        known to be."""
+        """What this process lacks to run it on a GPU, with the remedy; None if nothing is known to
+        be missing."""
         return None

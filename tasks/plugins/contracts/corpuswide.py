@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class Rows(Protocol):
-    """All utterances that were heard, kept so far or not: more than memory holds, so that they are
-    read some thousand at a time. Their order is the same each time; nothing may depend on it."""
+    """All transcribed utterances, kept so far or not: more than fit in memory, so they are read
+    some thousand at a time. Their order is the same each time; nothing may depend on it."""
 
     def __len__(self) -> int: ...
 

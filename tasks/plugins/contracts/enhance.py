@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 class Enhancer(Protocol):
-    """Hears one utterance, float32 [n] mono in units of full scale. What it gives in all has as
-    many samples as it got, and each stands where it stood; its memory does not grow with them."""
+    """Hears one utterance, float32 [n] mono in units of full scale. Its output has the length of
+    its input, sample for sample in place; its memory does not grow with the length."""
 
     def push(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
         """The next samples; those that are final, maybe none."""
@@ -23,7 +23,7 @@ class Enhancer(Protocol):
 
 
 class EnhancerModule(VersionedModule, Protocol):
-    #: Hz, of what it hears and gives; the caller resamples.
+    #: Hz, of its input and output; the caller resamples.
     RATE: int
 
     def start(self, settings: PluginSettings) -> Enhancer:

@@ -20,7 +20,7 @@ class FilterModule(VersionedModule, Protocol):
     `max_<part>`, marked THRESHOLD."""
 
     def measure(self, clip: Clip, settings: PluginSettings) -> dict[str, float | None]:
-        """Every column of COLUMNS; None where there is nothing to judge: it is never rejected.
+        """Every column of COLUMNS; None if there is nothing to judge: it is never rejected.
 
         `clip` has the native rate and all channels, float32 in ±1. ItemError when the utterance
         cannot be measured at all.

@@ -57,8 +57,9 @@ class OutputShard:
 class Output:
     """The folder that a version's files are written to or read from, and their known digests.
 
-    `write` records files in `hashes` while their bytes are at hand, so that nobody reads them only
-    to hash them. `check` finds there what `write` recorded; in `verify`, what was published.
+    `write` records files in `hashes` while their bytes are at hand, so that they are never read
+    just for hashing. `check` finds the digests that `write` recorded; in `verify`, those that were
+    published.
     """
 
     home: Path
@@ -113,7 +114,7 @@ class ReaderLimits:
 
 
 class FormatModule(VersionedModule, Protocol):
-    """Settings are marked THRESHOLD: they change what is published, never what is computed."""
+    """Settings are thresholds: they change what is published, never what is computed."""
 
     @property
     def COLUMNS(self) -> tuple[str, ...]:
@@ -136,8 +137,8 @@ class FormatModule(VersionedModule, Protocol):
         machine at any time.
 
         Rows have `shard` and `offset` too: the clip's place in the first requested format.
-        `pcm(row)` returns the clip, int16 [num_samples]; with PROVES_SAMPLES, nobody has compared
-        it with the row's `sha256` yet, and `check` has to.
+        `pcm(row)` returns the clip, int16 [num_samples]; with PROVES_SAMPLES, it has not been
+        compared with the row's `sha256` yet, which `check` has to do.
         """
 
     def check(
@@ -153,7 +154,7 @@ class FormatModule(VersionedModule, Protocol):
     def finish(self, shards: Sequence[OutputShard], home: Path, settings: PluginSettings) -> None:
         """Write the lists over all shards, which come in order. It streams rows from
         `home/utterances.parquet` (`tasks.formats._rows.stream`). For a version on an object store,
-        `home` has only the folders and what READ_BACK and SIZED ask for."""
+        `home` has only the folders, and the files that READ_BACK and SIZED name."""
 
 
 class Format(FormatModule, LoadedPlugin, Protocol):

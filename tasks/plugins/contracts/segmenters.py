@@ -46,8 +46,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Emissions:
-    """What a CTC model makes of a recording: (start, s; length, s; float16 [T, V]) of each piece of
-    it, log-probabilities of frames that part the piece evenly."""
+    """The output of a CTC model for a recording: (start, s; length, s; float16 [T, V]) of each
+    piece, log-probabilities of frames that divide the piece evenly."""
 
     alphabet: Alphabet
     pieces: tuple[tuple[float, float, NDArray[np.float16]], ...]
@@ -56,8 +56,8 @@ class Emissions:
 @dataclass(frozen=True, slots=True)
 class Heard:
     """A whole recording as a recogniser heard it: words in order of time, spans of speech, both in
-    seconds of the recording; `language`: the one that was forced, else the one heard most.
-    `emissions` instead of words, where the segmenter wants them."""
+    seconds of the recording; `language`: the forced one, else the one heard most. `emissions`
+    instead of words, if the segmenter wants them."""
 
     words: tuple[TimedWord, ...]
     speech: tuple[tuple[float, float], ...]

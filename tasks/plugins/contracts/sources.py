@@ -31,13 +31,13 @@ class Source(SourceModule, LoadedPlugin, Protocol):
     def Settings(self) -> type[SourceSettings]: ...
 
     def parts(self, settings: PluginSettings, least: int) -> Sequence[SourcePart] | None:
-        """Parts of the source that workers can list apart from each other; None where there are
+        """Parts of the source that workers can list apart from each other; None if there are
         fewer than `least`, or none are known."""
         return None
 
     def part(
         self, settings: PluginSettings, part: SourcePart
     ) -> Iterator[Recording | Ignored] | None:
-        """What `recordings` gives of one of `parts`; None where it turns out that the source has to
+        """The share of `recordings` in one of `parts`; None if it turns out that the source has to
         be listed as a whole."""
         return None

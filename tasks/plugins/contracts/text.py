@@ -1,4 +1,4 @@
-"""Verdicts on text judge a transcript by columns, some of which they work out themselves."""
+"""Verdicts on text judge a transcript by columns, some of which they compute themselves."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Heard:
     text: str  # to train on
     text_source: str  # reference or asr: where `text` is from
     seconds: float  # of audio
-    hypothesis: str | None = None  # what was heard; None: nobody listened
-    reference: str | None = None  # what the source says
+    hypothesis: str | None = None  # the recogniser's text; None: no recogniser ran
+    reference: str | None = None  # the source's text
     normalised: str | None = None  # the hypothesis as it is compared
     reference_normalised: str | None = None  # the reference as it is compared
     language: str | None = None
@@ -37,7 +37,7 @@ class Heard:
     wer: float | None = None
     cer: float | None = None
     hypotheses: tuple[tuple[str, str], ...] = ()  # (text, as it is compared) of each recogniser
-    listened: bool = True  # False: nobody did, or `fake` did
+    listened: bool = True  # False: no recogniser ran, or `fake` did
 
     @cached_property
     def words(self) -> list[str]:
@@ -56,21 +56,21 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 class TextVerdictModule(PluginModule, Protocol):
-    """All its settings are marked THRESHOLD: nothing of it is stored, so changing one costs no
+    """All its settings are thresholds: none of its results is stored, so changing one costs no
     transcript."""
 
     def verdict(self, settings: PluginSettings) -> tuple[Rule, ...]:
-        """Limits on columns: its own, and those that are always there, null where the recogniser
+        """Limits on columns: its own, and those that are always there, null if the recogniser
         gives no such score: text_chars, language, language_probability, avg_logprob,
         no_speech_probability, compression_ratio, wer, cer."""
 
 
 class TextVerdict(TextVerdictModule, LoadedPlugin, Protocol):
     #: The columns of `measure`: named as the plug-in, or `<plug-in>_<part>`.
-    COLUMNS: Columns = {}  # noqa: RUF012 (a default that nobody changes)
+    COLUMNS: Columns = {}  # noqa: RUF012 (a default that is never changed)
 
     def measure(self, heard: Heard, settings: PluginSettings) -> dict[str, float | None]:
-        """Every column of COLUMNS; None where there is nothing to judge: it is never rejected.
+        """Every column of COLUMNS; None if there is nothing to judge: it is never rejected.
         Pure, cheap (tens of microseconds), for any text: it runs again at every run."""
         return {}
 

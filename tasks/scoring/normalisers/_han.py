@@ -56,7 +56,7 @@ def _with_part(found: re.Match[str]) -> str:
 
 
 def _number(run: str) -> str:
-    """Figures of a run of figures and numerals; the run itself where it is no number."""
+    """Figures of a run of figures and numerals; the run itself if it is not a number."""
     if run.isascii() or len(run) > MOST:
         return run
     if not any(c in _SMALL or c in _LARGE for c in run):

@@ -19,7 +19,7 @@ from tasks.scoring._plain import UNSPACED
 if TYPE_CHECKING:
     from unicode_rbnf import RbnfEngine
 
-MOST_FIGURES = 15  # longer ones are no quantities, and beyond what CLDR has words for
+MOST_FIGURES = 15  # longer ones are not quantities, and beyond what CLDR has words for
 _CARDINAL = "spellout-numbering"
 _YEAR = "spellout-numbering-year"
 #: Languages that group thousands with a comma and write decimals with a point.
@@ -49,7 +49,7 @@ _NAMES = {"nb": "no", "tl": "fil", "iw": "he", "in": "id"}
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a language reads what is no plain cardinal. Without a word, figures stay there."""
+    """How a language reads what is not a plain cardinal. Without a word, figures stay there."""
 
     decimal: str | None = None  # 3,5 -> drei *Komma* fünf
     by_figure: bool = True  # decimals: drei Komma zwei fünf; else trois virgule vingt-cinq
@@ -123,7 +123,7 @@ def _each(engine: RbnfEngine, figures: str) -> str:
 
 
 def _runs(engine: RbnfEngine, text: str) -> str:
-    """What is no number as a whole: its runs of figures one by one, but those that are too long."""
+    """What is not one number: its runs of figures one by one, but those that are too long."""
 
     def say(run: re.Match[str]) -> str:
         short = len(run[0]) <= MOST_FIGURES

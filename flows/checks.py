@@ -1,0 +1,66 @@
+"""Check everything that can be checked before a worker starts."""
+
+from __future__ import annotations
+
+from flows.cluster import fleet
+from flows.settings import PrepareSettings
+from tasks import plugins, storage
+from tasks.errors import ConfigError
+from tasks.job import Job
+from tasks.recording.names import display_text, is_utf8
+
+
+def check(settings: PrepareSettings) -> Job:
+    """Check everything that can be checked before a worker starts; ConfigError in one sentence."""
+    job = check_wishes(settings)
+    storage.of(job.out).check(job.out)
+    return job
+
+
+def check_wishes(settings: PrepareSettings) -> Job:
+    """`check` without OUT, which may be read-only here."""
+    from tasks import places, recipe
+    from tasks.checkpoints import enhanced
+    from tasks.packaging import selection
+    from tasks.served import llm_text
+
+    job = settings.job()
+    for path in (settings.out, *(source.path for source in settings.sources)):
+        if not is_utf8(path):  # for Prefect, which stores them; names in a source may be any bytes
+            raise ConfigError(
+                f"the path {display_text(path)} is not valid UTF-8; rename the folder"
+            )
+    names = [p.use for p in settings.filter.filters]
+    if len(set(names)) != len(names):
+        raise ConfigError("filter.filters names a filter twice; give each its limits in one entry")
+    for plugin in settings.transcribe.verdicts:
+        plugins.resolve("text", plugin)
+    for plugin in settings.package.formats:
+        plugins.resolve("formats", plugin)
+    chosen = {
+        "diarizers": [settings.speakers],
+        "segmenters": [settings.filter.segmenter],
+        "filters": settings.filter.filters,
+        "enhance": [settings.enhance],
+        "resamplers": [settings.resample.resampler],
+        "levels": settings.resample.levels,
+    }
+    for shelf, some in chosen.items():
+        for plugin in some:
+            recipe.of_plugin(shelf, plugin)  # also looks for its model
+            module, own = plugins.resolve(shelf, plugin)
+            module.check_weights(own)
+    enhanced.check(job)
+    places.check(job)
+    selection.check(job)
+    recipe.weights(job.transcribe)
+    if settings.transcribe.llm_text is not None:
+        llm_text.check(settings.transcribe.llm_text)
+    elif settings.package.text_form == "llm_text":
+        raise ConfigError(
+            "package.text_form is llm_text, which needs transcribe.llm_text: the url of a language "
+            "model's server, and a model that it has"
+        )
+    settings.cluster.check()
+    fleet.check(job, settings.cluster)
+    return job

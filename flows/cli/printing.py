@@ -1,0 +1,29 @@
+"""How a command answers: a table for people, or one JSON object."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from flows.cli.exit_codes import Exit
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def print_answer(
+    args: argparse.Namespace,
+    result: dict[str, Any],
+    show: Callable[[dict[str, Any], Console], None],
+) -> Exit:
+    """Print a table for people, on stderr where stdout is not a terminal; with --json also one
+    object on stdout."""
+    from rich.console import Console
+
+    show(result, Console(stderr=args.json or not sys.stdout.isatty()))
+    if args.json:
+        print(json.dumps(result, ensure_ascii=False))
+    return Exit.DONE

@@ -1,0 +1,144 @@
+"""Commands that look at what a run left in OUT, or remove it.
+
+Modules are imported by the command that needs them, so that a command starts quickly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flows.cli.exit_codes import Exit
+from flows.cli.printing import print_answer
+from tasks.errors import ConfigError
+
+if TYPE_CHECKING:
+    pass
+
+
+def status(args: argparse.Namespace) -> Exit:
+    from flows.cli import queries
+    from flows.cli.show import results
+
+    return print_answer(args, queries.status(_out(args.out)), results.status)
+
+
+def ledger(args: argparse.Namespace) -> Exit:
+    from flows.cli import queries
+    from flows.cli.show import results
+    from flows.run import items
+
+    if not (args.items or args.csv or args.reason or args.dataset):
+        return print_answer(args, queries.ledger(_out(args.out)), results.ledger)
+    if args.csv and args.json:
+        raise ConfigError("give --csv or --json, not both")
+    rows = queries.items(_out(args.out), args.reason, args.dataset)
+    if args.csv:
+        items.write_csv(rows, sys.stdout)
+        return Exit.DONE
+    return print_answer(args, {"items": [*rows]}, results.items)
+
+
+def report(args: argparse.Namespace) -> Exit:
+    from flows.cli.show import results
+    from flows.run import report as reports
+
+    return print_answer(args, reports.newest(_out(args.out)), results.report)
+
+
+def explore(args: argparse.Namespace) -> Exit:
+    from flows.cli.show import results
+    from flows.explore import serve as exploring
+
+    def ready(served: exploring.Served) -> None:
+        print_answer(args, asdict(served), results.explore)
+        sys.stdout.flush()  # the command goes on for long
+
+    exploring.explore(_out(args.out), args.version, args.against, args.port, ready)
+    return Exit.DONE
+
+
+def review(args: argparse.Namespace) -> Exit:
+    from flows.cli import reviews
+    from flows.cli.show import results
+
+    out, file = reviews.places(args.action, args.paths, args.out)
+    if file is not None:
+        return print_answer(args, reviews.take(_out(out), file), results.imported)
+    found = reviews.told(_out(out), args.all)
+    if args.json:
+        print(json.dumps({"decisions": found}, ensure_ascii=False))
+    else:
+        lines = (json.dumps(each, ensure_ascii=False) for each in found)
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return Exit.DONE
+
+
+def what_if(args: argparse.Namespace) -> Exit:
+    from flows.cli import queries
+    from flows.cli.show import results
+
+    return print_answer(args, queries.what_if(_out(args.out), args.sets), results.what_if)
+
+
+def verify(args: argparse.Namespace) -> Exit:
+    from flows.cli.show import results
+    from tasks.upkeep import checkpoints
+    from tasks.upkeep import verify as verifying
+
+    dataset = _dataset(args.dataset)
+    out = checkpoints.out_of(dataset) if args.deep else None
+    faults = verifying.verify(dataset)
+    result: dict[str, Any] = {"ok": not faults, "faults": faults}
+    if out is not None:
+        found = checkpoints.verify(out)
+        faults += found.faults
+        read = {"parts": found.parts, "blobs": found.blobs, "bytes": found.bytes}
+        result = {"ok": not faults, "faults": faults, "checkpoints": read}
+    if not faults and (beside := verifying.side_files(dataset)):
+        result["side_files"] = beside
+    print_answer(args, result, results.verify)
+    return Exit.FAULT if faults else Exit.DONE
+
+
+def prune(args: argparse.Namespace) -> Exit:
+    from flows.cli import pruning
+    from flows.cli.show import results
+
+    result = pruning.prune(_out(args.out), args.keep, args.runs, args.keep_recipes, args.yes)
+    return print_answer(args, result, results.prune)
+
+
+def list_clips(args: argparse.Namespace) -> Exit:
+    from flows.cli import queries
+
+    found = queries.data_list(_dataset(args.dataset), args.prefix, args.format, args.split)
+    if args.json:
+        print(json.dumps(found, ensure_ascii=False))
+    else:
+        sys.stdout.write("".join(f"{line}\n" for line in found["paths"]))
+    if args.split is None and found["others"]:
+        left_out = " and ".join(found["others"])
+        print(f"Only the split train of {found['format']}; --split for {left_out}", file=sys.stderr)
+    return Exit.DONE
+
+
+def _out(text: str) -> Path:
+    from tasks import storage
+
+    out = storage.place(text)
+    if not storage.query(out / "runs", storage.is_folder):
+        raise ConfigError(f"{out} is not the OUT of a run: it holds no runs/")
+    return out
+
+
+def _dataset(text: str) -> Path:
+    """A version's folder; OUT stands for its newest version."""
+    from tasks import storage
+    from tasks.dataset import versions
+
+    return storage.query(storage.place(text), versions.named)

@@ -1,0 +1,92 @@
+"""Commands that compute: run, plan, estimate, demo and serve.
+
+Modules are imported by the command that needs them, so that a command starts quickly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flows.cli.exit_codes import Exit
+from flows.cli.printing import print_answer
+from tasks.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flows.settings import PrepareSettings
+
+
+def run(args: argparse.Namespace) -> Exit:
+    print("Looking at the sources, and at what is done …", file=sys.stderr, flush=True)
+    from flows.cli import asking
+    from flows.cli.show import runs
+    from flows.run import launch
+
+    settings = _settings(args)
+    if not asking.agreed(settings, args.yes):
+        print("Nothing was started.", file=sys.stderr)
+        return Exit.INTERRUPTED
+    return print_answer(args, launch.run(settings), runs.run)
+
+
+def plan(args: argparse.Namespace) -> Exit:
+    from flows import checks
+    from flows.cli.show import plans as shown
+    from flows.run import plans
+
+    chosen = _settings(args)
+    checks.check_wishes(chosen)
+    return print_answer(args, plans.of(chosen), shown.plan)
+
+
+def estimate(args: argparse.Namespace) -> Exit:
+    from flows.cli.show import runs
+    from flows.run import launch
+
+    options = {"fraction": args.fraction, "least": args.least}
+    return print_answer(args, launch.estimate(_settings(args), **options), runs.estimate)
+
+
+def demo(args: argparse.Namespace) -> Exit:
+    from flows import settings
+    from flows.cli.show import runs
+    from flows.demo.corpus import DEMO_SETTINGS, make_corpus
+    from flows.run import launch
+
+    if "://" in args.out:
+        raise ConfigError("the demo makes its corpus beside its results; give a folder as --out")
+    home = Path(args.out).absolute()
+    data = {**DEMO_SETTINGS, "sources": make_corpus(home / "corpus"), "out": str(home)}
+    for assignment in args.sets:
+        settings.assign(data, assignment)
+    return print_answer(args, launch.run(settings.parse(data)), runs.run)
+
+
+def serve(args: argparse.Namespace) -> Exit:
+    from flows import serve as serving
+    from flows import settings
+    from flows.cli.show import runs
+
+    def ready(served: serving.Served) -> None:
+        print_answer(args, vars(served), runs.serve)
+        sys.stdout.flush()  # the command goes on for long
+
+    chosen = settings.read(args.settings, [], None, args.sets)
+    name = Path(args.settings).stem if args.name is None else args.name
+    serving.serve(chosen, name, args.cron, args.timezone, ready)
+    return Exit.DONE
+
+
+def _settings(args: argparse.Namespace) -> PrepareSettings:
+    """Settings from a file, or from `--source` and `--out`."""
+    from flows import settings
+
+    if args.settings is None and not args.sources:
+        raise ConfigError("give SETTINGS.yaml, or --source PATH and --out DIR")
+    if args.settings is not None and args.sources:
+        raise ConfigError("give SETTINGS.yaml or --source, not both")
+    if args.settings is None and args.out is None:
+        raise ConfigError("--source needs --out DIR, where the dataset goes")
+    return settings.read(args.settings, args.sources, args.out, args.sets)

@@ -1,0 +1,63 @@
+"""Commands that need no run: what is installed, known weights, a settings file to start from.
+
+Modules are imported by the command that needs them, so that a command starts quickly.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from flows.cli.exit_codes import Exit
+from flows.cli.printing import print_answer
+from tasks.errors import ConfigError
+
+if TYPE_CHECKING:
+    pass
+
+
+def doctor(args: argparse.Namespace) -> Exit:
+    from flows.cli import doctor as examination
+
+    return examination.doctor(args.json, *examination.chosen(args.settings, args.sets))
+
+
+def plugins(args: argparse.Namespace) -> Exit:
+    from flows.cli import shelf_facts
+    from flows.cli.show import results
+
+    if args.which is None:
+        return print_answer(args, shelf_facts.all_shelves(), results.shelves)
+    return print_answer(args, shelf_facts.named(args.which), results.plugins)
+
+
+def schema(args: argparse.Namespace) -> Exit:
+    from flows.cli import queries
+    from flows.cli.show import results
+
+    return print_answer(args, queries.columns(), results.columns)
+
+
+def models(args: argparse.Namespace) -> Exit:
+    from flows.cli import models as known
+
+    if (args.action == "fetch") != (args.name is not None):
+        raise ConfigError("`uttermill models fetch NAME` takes a name, such as speakers; no other")
+    found = known.answer(args)
+    print_answer(args, found, known.shown)
+    return Exit.FAULT if found.get("damaged") else Exit.DONE
+
+
+def init(args: argparse.Namespace) -> Exit:
+    from flows.cli import starting
+
+    return print_answer(args, starting.init(args), starting.told)
+
+
+def completion(args: argparse.Namespace) -> Exit:
+    import shtab
+
+    from flows.cli.arguments import parser
+
+    print(shtab.complete(parser(), args.shell))
+    return Exit.DONE

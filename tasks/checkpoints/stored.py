@@ -1,0 +1,130 @@
+"""The stored results of one shard, joined by recipe: cuts, turns, PCM and transcripts.
+
+Nothing here computes more than a hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from tasks import recipe
+from tasks.checkpoints import blobs, cuts, hypotheses, manifest
+from tasks.checkpoints.cuts import Cut, segments_of, speakers_of
+from tasks.checkpoints.manifest import Row
+from tasks.checkpoints.utterance import Utterance
+from tasks.job import Job
+from tasks.recording.turns import Turn
+
+
+class StoredShard:
+    """The manifests of one shard, each read at its first use.
+
+    `strict`: a damaged manifest raises CorruptManifest instead of counting as missing. `listed`:
+    the shard's recordings as its sources list them now, before that is committed.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        shard: str,
+        weights: str = "",
+        strict: bool = False,
+        listed: Sequence[Row] | None = None,
+    ) -> None:
+        self.job, self.shard, self.weights, self.strict = job, shard, weights, strict
+        self._listed = listed
+        self._read: dict[str, list[manifest.Part]] = {}
+        self.lost: dict[str, str] = {}  # recipe of PCM whose blob is gone or cut short: the blob
+
+    def _parts(self, stage: str) -> list[manifest.Part]:
+        """The parts of a stage; listed once."""
+        if stage not in self._read:
+            self._read[stage] = manifest.read(self.job.out, stage, self.shard, self.strict)
+        return self._read[stage]
+
+    @cached_property
+    def recordings(self) -> list[Row]:
+        """Recordings that are in their source now (and in the sample, if any), in listing order."""
+        if self._listed is not None:
+            rows = list(self._listed)
+        else:
+            parts = self._parts("shard")
+            rows = parts[-1].table.to_pylist() if parts else []
+        only = self.job.only
+        return [r for r in rows if r["present"] and (only is None or r["recording"] in only)]
+
+    def cut_recipe(self, recording: Row) -> str:
+        given, content = segments_of(recording), recording["content"]
+        turns = self._of_turns(recording)
+        text, language = recording["text"], recording["language"]
+        chosen = self.job.filter.segmenter, content, given, turns, self.job.speakers
+        return recipe.of_cut(*chosen, text, language)
+
+    def _of_turns(self, recording: Row) -> str | None:
+        told, fault = speakers_of(recording), recording.get("rttm_error")
+        return recipe.of_turns(self.job.speakers, recording["content"], told, fault)
+
+    def turned(self, recording: Row) -> tuple[str | None, tuple[Turn, ...] | None]:
+        """The recipe of a recording's turns, None without diarization; and the turns, None while
+        unknown."""
+        name = self._of_turns(recording)
+        return name, None if name is None else self.turns.get(name)
+
+    @cached_property
+    def wanted(self) -> dict[str, str]:
+        """Recipe of the measures of each chosen filter."""
+        return {p.use: recipe.of_plugin("filters", p) for p in self.job.filter.filters}
+
+    @cached_property
+    def cuts(self) -> dict[str, Cut]:
+        """Everything the filter stage stored for the shard, by recipe of the cut."""
+        found: dict[str, Cut] = {}
+        for part in self._parts("filter"):
+            stored = part.meta["measures"]
+            usable = {use for use, wanted in self.wanted.items() if stored.get(use) == wanted}
+            # A failure may be a filter's: it stands while every filter measured then is still
+            # chosen, and is tried again otherwise.
+            cuts.merge(found, part.table.to_pylist(), usable, usable == set(stored))
+        return found
+
+    @cached_property
+    def turns(self) -> dict[str, tuple[Turn, ...]]:
+        """Turns that the filter stage stored, by recipe."""
+        found: dict[str, tuple[Turn, ...]] = {}
+        for part in self._parts("filter"):
+            cuts.merge_turns(found, part.table)
+        return found
+
+    @cached_property
+    def audio(self) -> dict[str, Row]:
+        """Rows of failures, and of PCM whose blob exists, by recipe."""
+        sizes = blobs.sizes(self.job.out, self.shard)
+        found: dict[str, Row] = {}
+        for part in self._parts("resample"):
+            for row in part.table.to_pylist():
+                if row["error_code"] or blobs.present(row, sizes):
+                    found[row["audio"]] = row
+                else:
+                    self.lost[row["audio"]] = row["blob"]
+        return found
+
+    @cached_property
+    def transcripts(self) -> dict[str, Row]:
+        found: dict[str, Row] = {}
+        for part in self._parts("transcribe"):
+            for row in part.table.to_pylist():
+                found.setdefault(row["transcript"], row)  # the first text of a recipe stands
+        return found
+
+    def transcript_recipe(self, utterance: Utterance) -> str:
+        company = utterance.company.audio if utterance.company else ()
+        weights = self.weights.partition("\n")[0]
+        audio = utterance.hears or utterance.audio
+        return recipe.of_transcript(self.job.transcribe, weights, audio, utterance.forced, company)
+
+    def further_recipes(self, utterance: Utterance) -> tuple[str, ...]:
+        """Recipes of the utterance's transcripts by further recognisers, if any are configured."""
+        if not self.job.transcribe.backends:
+            return ()
+        return hypotheses.recipes(self.job.transcribe, self.weights, utterance)

@@ -1,0 +1,132 @@
+"""Choose the clips of the next version: corpus-wide verdicts, then caps and splits.
+
+Runs in one process and holds some tens of bytes of each clip; the rows stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks import storage
+from tasks.dataset import versions
+from tasks.job import Job
+from tasks.json_types import JsonObject
+from tasks.packaging import decided, judgements, selecting, selection, speakers, splits
+from tasks.packaging.decided import VOICE, Group
+from tasks.packaging.speakers import Speakers
+from tasks.packaging.whole import BATCH, CHOSEN, Clips, Ints, load
+from tasks.settings.portions import REST
+from tasks.storage import tables
+
+
+def choose(job: Job, scratch: Path) -> JsonObject:
+    """Save the tables of the packaged clips and of the corpus-wide verdicts in `scratch`.
+
+    Returns `{"frozen", "split_lists", "judged", "changed"}`: bounds and lists for dataset.json,
+    groups with a verdict by their numbers, and shards with recordings that changed during the run.
+    """
+    groups = decided.listed(job, scratch)
+    newest = versions.newest(job.out)
+    linked = speakers.link(
+        job,
+        lambda: decided.in_order(groups, "voices.arrow"),
+        newest,
+        lambda tables: _save(scratch, speakers.FILE, tables),
+    )
+    rejected, frozen = judgements.corpus_wide(job, groups, newest)
+    firsts = judgements.firsts(groups)
+    split = np.zeros(firsts[-1], np.int16)  # of all rows, group by group; -1: not packaged
+    split[rejected["at"].to_numpy()] = -1
+    names, lists = [REST], dict[str, Any]()
+    if selection.selects(job):
+        with selecting.Clips(job.package) as passed:
+            _add_left(job, passed, groups, split >= 0, linked, newest)
+            selected = selection.select(job, passed, newest)
+            names, lists = selected.names, selected.lists
+            if selected.splits is not None:
+                _save(scratch, splits.FILE, selected.splits())
+            left = np.flatnonzero(split >= 0)
+            split[:] = -1
+            split[left[selected.rows]] = selected.split
+            more = selected.rejected
+            at = pa.array(left[more["at"].to_numpy()])
+            rejected = pa.concat_tables([rejected, more.set_column(0, "at", at)])
+        del left, passed, selected, more, at
+    else:
+        selection.warn_of_lost_splits(newest)
+    judged = judgements.save(scratch, groups, rejected)
+    del rejected
+    clips = load(groups, linked)
+    _save_chosen(scratch, clips, firsts, split, names, linked.names if linked else [])
+    return {
+        "frozen": frozen,
+        "split_lists": lists,
+        "judged": judged,
+        "changed": [shard for each in groups for shard in each.facts["changed"]],
+    }
+
+
+def _add_left(
+    job: Job,
+    clips: selecting.Clips,
+    groups: Sequence[Group],
+    left: NDArray[np.bool_],
+    linked: Speakers | None,
+    newest: Path | None,
+) -> None:
+    """Add the clips that pass the corpus-wide verdicts, with their speakers."""
+    capped = job.package.max_hours_per_speaker is not None
+    known = selection.Known(job, newest if capped else None)
+    spoken = pa.array(linked.names if linked else [], pa.string())
+    at = 0
+    for group in groups:
+        some = left[at : at + group.facts["rows"]]
+        at += len(some)
+        rows = group.table("rows.arrow", selecting.COLUMNS).filter(pa.array(some))
+        columns = ("high", "low", *([VOICE] if linked else []))
+        digests = group.table("digests.arrow", columns).filter(pa.array(some))
+        if linked is not None:
+            names = speakers.names_of(linked.of(digests[VOICE].to_numpy()), spoken)
+            rows = speakers.called(rows, names)
+        keys = np.stack([digests["high"].to_numpy(), digests["low"].to_numpy()], 1)
+        clips.add(rows, known.among(keys))
+    clips.finish()
+
+
+def _save_chosen(
+    scratch: Path,
+    clips: Clips,
+    firsts: Ints,
+    split: NDArray[np.int16],
+    names: list[str],
+    spoken: list[str],
+) -> None:
+    fields = {name: pa.from_numpy_dtype(column.dtype) for name, column in clips._asdict().items()}
+    told = {"names": "\n".join(names), "clips": str(int((split >= 0).sum()))}
+    told["speakers"] = "\n".join(spoken)
+    schema = pa.schema({**fields, "split": pa.int16()}, told)
+    with storage.of(scratch).writing(scratch) as home, tables.writing(home / CHOSEN, schema) as out:
+        for low in range(0, len(split), BATCH):
+            some = clips.take(slice(low, low + BATCH))
+            own = split[firsts[some.group] + some.row]
+            columns = [column[own >= 0] for column in (*some, own)]
+            out.write_batch(pa.record_batch([pa.array(each) for each in columns], schema=schema))
+
+
+def _save(scratch: Path, name: str, parts: Iterable[pa.Table | pa.RecordBatch]) -> None:
+    found = iter(parts)
+    first = next(found)
+    with (
+        storage.of(scratch).writing(scratch) as home,
+        tables.writing(home / name, first.schema) as out,
+    ):
+        for part in chain([first], found):
+            for batch in part.to_batches() if isinstance(part, pa.Table) else [part]:
+                out.write_batch(batch)

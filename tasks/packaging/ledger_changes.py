@@ -1,0 +1,124 @@
+"""Which recordings changed since the newest version, and what each part of its ledger keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tasks.packaging import accounts, decided, judgements, ledger_rows
+from tasks.packaging.accounts import KEY
+from tasks.packaging.decided import Group
+from tasks.packaging.ledger_notes import FILE, Told
+from tasks.storage import tables
+
+Codes = NDArray[np.uint64]
+Flags = NDArray[np.bool_]
+
+
+class Now(NamedTuple):
+    """All recordings as this run decided them, sorted by key."""
+
+    keys: Codes
+    digests: Codes
+    rows: NDArray[np.int64]
+    group: NDArray[np.int32]
+
+
+class Old(NamedTuple):
+    """A part of the newest version's ledger, and which of its recordings it keeps."""
+
+    number: int
+    told: Told
+    stays: Flags
+    gone: Flags  # left their sources since that version
+
+    @property
+    def whole(self) -> bool:
+        return bool(self.stays.all())
+
+    @property
+    def rows(self) -> int:
+        """Rows that it keeps."""
+        return int(self.told.table["rows"].to_numpy()[self.stays].sum() + self.gone.sum())
+
+
+def recordings_now(groups: Sequence[Group]) -> Now:
+    found = [each.table("accounts.arrow", (KEY, "digest", "rows")) for each in groups]
+    group = np.repeat(np.arange(len(found), dtype=np.int32), [len(each) for each in found])
+    empty = accounts.ACCOUNTS.empty_table().select([KEY, "digest", "rows"])
+    table = pa.concat_tables([empty, *found])
+    keys = table[KEY].to_numpy()
+    order = np.argsort(keys, kind="stable")
+    now = Now(
+        keys[order],
+        table["digest"].to_numpy()[order],
+        table["rows"].to_numpy()[order].astype(np.int64),
+        group[order],
+    )
+    # Recordings with the same hash count as one, so their rows stay together.
+    for at in np.flatnonzero(now.keys[1:] == now.keys[:-1]).tolist():
+        now.digests[at] = now.digests[at + 1] = now.digests[at] + now.digests[at + 1]
+    return now
+
+
+def enter_verdicts(scratch: Path, groups: Sequence[Group], now: Now) -> None:
+    """Update the digests of recordings that corpus-wide verdicts touch."""
+    with tables.arrow(scratch / judgements.FILE) as file:
+        held = pa.ipc.open_file(file)
+        again = dict[int, pa.Table]()  # verdicts where spans overlap, by group
+        count = held.num_record_batches
+        judged = [held.get_batch(at)["group"][0].as_py() for at in range(count)]
+        overlapping = _overlapping(groups, judged)
+        for at, number in enumerate(judged):
+            verdicts = pa.Table.from_batches([held.get_batch(at)])
+            moved = pc.is_in(verdicts[KEY], overlapping)
+            alone = verdicts.filter(pc.invert(moved))
+            place = np.searchsorted(now.keys, alone[KEY].to_numpy())
+            np.add.at(now.digests, place, accounts.changes(alone))
+            if pc.any(moved).as_py():
+                again[number] = verdicts.filter(moved)
+    for number, own in again.items():
+        rows = groups[number].ledger(range(decided.SLICES))
+        rows = rows.filter(pc.is_in(rows[KEY], own[KEY]))
+        told = accounts.of_ledger(ledger_rows.judged(rows, own))
+        now.digests[np.searchsorted(now.keys, told[KEY].to_numpy())] = told["digest"].to_numpy()
+
+
+def _overlapping(groups: Sequence[Group], numbers: Sequence[int]) -> pa.Array:
+    """Keys of recordings with overlapping spans: a verdict there moves samples between rows."""
+    found = [pa.array([], pa.uint64())]
+    for number in numbers:
+        table = groups[number].table("accounts.arrow", (KEY, "overlaps"))
+        found += table[KEY].filter(table["overlaps"]).chunks
+    return pa.concat_arrays(found)
+
+
+def compare(told: Sequence[Told], now: Now) -> tuple[list[Old], Flags]:
+    """The parts with what they keep, and which of today's recordings none of them keeps."""
+    fresh = np.ones(len(now.keys), bool)
+    old = list[Old]()
+    for part in told:
+        keys = part.table[KEY].to_numpy()
+        at = np.minimum(np.searchsorted(now.keys, keys), max(len(now.keys) - 1, 0))
+        there = now.keys[at] == keys if len(now.keys) else np.zeros(len(keys), bool)
+        removed = part.table["removed"].to_numpy()
+        same = there & ~removed
+        same[same] = now.digests[at[same]] == part.table["digest"].to_numpy()[same]
+        fresh[at[same]] = False
+        number = 0 if part.name == FILE else int(Path(part.name).stem.removeprefix("part-"))
+        old.append(Old(number, part, same | (removed & ~there), ~removed & ~there))
+    twin = np.flatnonzero(now.keys[1:] == now.keys[:-1])
+    fresh[twin + 1] = fresh[twin]
+    return old, fresh
+
+
+def departed(part: Old) -> Flags:
+    """Recordings of a part that are in no source: they left now or earlier."""
+    found: Flags = part.gone | (part.stays & part.told.table["removed"].to_numpy())
+    return found

@@ -1,0 +1,146 @@
+"""Plans the parts of a version in one process: the files for its workers (listed in `parts.py`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks import storage
+from tasks.job import Job
+from tasks.json_types import JsonObject
+from tasks.packaging import whole
+from tasks.packaging.layout import Group
+from tasks.packaging.parts import SPEAKER, Ints, Member, PlannedPart, write_batches
+from tasks.packaging.published import Published
+
+TOGETHER = 8  # decided groups whose rows lie in one file, some 40,000 rows
+WANTED = pa.schema({"group": pa.int32(), "row": pa.int32(), "part": pa.int32(), "at": pa.int64()})
+
+Places = Mapping[tuple[str, int], tuple[str, int]]  # file and first row, by split and number
+
+
+def save(
+    job: Job,
+    scratch: Path,
+    divided: Sequence[tuple[str, list[int]]],
+    groups: Sequence[Group],
+    found: whole.Chosen,
+    content: NDArray[np.uint64],
+    more: dict[str, pa.Array],
+    spoken: pa.Array | None,
+    before: Published | None,
+    linkable: bool,
+    damaged: Sequence[str],
+) -> tuple[list[PlannedPart], list[int]]:
+    """Save what workers need to know of each part; returns the parts, and the numbers of the
+    files of rows that they need. `more`: columns that formats derive, `spoken`: names of
+    speakers over all recordings, of all clips. `linkable`: unchanged groups need no rows;
+    `damaged`: files of the previous version that cannot be read."""
+    places = {} if before is None else places_of(before)
+    counts = {} if before is None else {part.name: part for part in before.parts}
+    planned, wanted = [], []
+    described: dict[int, JsonObject] = {}
+    with storage.of(scratch).writing(scratch) as home:
+        for folder in ("parts", "wanted"):
+            (home / folder).mkdir(parents=True, exist_ok=True)
+        for number, (name, indices) in enumerate(divided):
+            own = [groups[index] for index in indices]
+            old = counts.get(name)
+            stays = linkable and name not in damaged and old is not None and bool(old.file)
+            stays = stays and not more and old is not None and len(old.groups) == len(own)
+            stays = stays and all(g.same and g.number == g.before for g in own)
+            planned.append(PlannedPart(number, name, old.file if stays and old else ""))
+            if stays:
+                continue
+            readable = not any(_place(places, group)[0] in damaged for group in own)
+            members = []
+            rows = []
+            at = 0
+            for group in own:
+                fresh = not (group.same and linkable and readable)
+                file, then = _place(places, group)
+                compared = bool(file) and readable and (not fresh or group.whole)
+                members.append(
+                    Member(
+                        group.split,
+                        group.number,
+                        group.generation,
+                        len(group.rows),
+                        group.before,
+                        group.whole,
+                        group.same and readable,
+                        fresh,
+                        file if compared else "",
+                        then,
+                    )
+                )
+                rows.append(group.rows)
+                if fresh:
+                    wanted.append((group.rows, number, at))
+                    at += len(group.rows)
+            every = np.concatenate(rows)
+            columns: dict[str, Any] = {
+                "high": found.clips.high[every],
+                "low": found.clips.low[every],
+                "content": content[every],
+            }
+            columns |= {name: values.take(pa.array(every)) for name, values in more.items()}
+            if spoken is not None:
+                columns[SPEAKER] = spoken.take(pa.array(every))
+            write_batches(home / f"parts/{number}.arrow", [pa.table(columns).combine_chunks()])
+            described[number] = {"members": [asdict(each) for each in members]}
+        sources = _save_wanted(home, found.clips, wanted)
+        needed = sorted({file for files in sources.values() for file in files})
+        for number, told in described.items():
+            told["sources"] = sources.get(number, [])
+            (home / f"parts/{number}.json").write_text(json.dumps(told))
+    return planned, needed
+
+
+def places_of(before: Published) -> Places:
+    """(file, first row in it) of each group of the previous version, by its split and number."""
+    return {
+        (group.split, group.number): (part.name, group.first - part.groups[0].first)
+        for part in before.parts
+        for group in part.groups
+    }
+
+
+def _place(places: Places, group: Group) -> tuple[str, int]:
+    """Where the previous version has the group; ("", 0): nowhere."""
+    return ("", 0) if group.before is None else places.get((group.split, group.before), ("", 0))
+
+
+def _save_wanted(
+    home: Path, clips: whole.Clips, wanted: list[tuple[Ints, int, int]]
+) -> dict[int, list[int]]:
+    """The rows that parts need, by the file that will hold them; returns the files of each part."""
+    if not wanted:
+        return {}
+    numbers = np.array([number for _, number, _ in wanted], np.int32)
+    firsts = np.array([first for _, _, first in wanted])
+    ends = np.cumsum([len(rows) for rows, _, _ in wanted])
+    begins = ends - [len(rows) for rows, _, _ in wanted]
+    index = np.concatenate([rows for rows, _, _ in wanted])
+    wanted.clear()  # the same once more
+    file = clips.group[index] // TOGETHER
+    order = np.argsort(file, kind="stable")  # in a file, by part and place
+    edges = np.searchsorted(file, np.arange(len(np.bincount(file)) + 1), sorter=order)
+    sources: dict[int, list[int]] = {}
+    for number in np.flatnonzero(np.diff(edges)).tolist():
+        some = order[edges[number] : edges[number + 1]]
+        run = np.searchsorted(ends, some, side="right")
+        at = some - begins[run] + firsts[run]
+        part, rows = numbers[run], index[some]
+        table = pa.table([clips.group[rows], clips.row[rows], part, at], schema=WANTED)
+        write_batches(home / f"wanted/{number}.arrow", [table])
+        for each in np.unique(part).tolist():
+            sources.setdefault(each, []).append(number)
+    return sources

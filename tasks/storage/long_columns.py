@@ -1,0 +1,73 @@
+"""Columns with more text than fits in one Arrow array.
+
+Offsets of `string` have 32 bits, so an array ends at 2 GiB: 33 million hashes, 20 million paths. A
+column of many chunks may be longer, and is read and filtered as such; operations that join its
+chunks (`take`, `combine_chunks`) fail, however much memory there is. Tables of a whole corpus go
+through these functions instead, which give the same types. A table of one shard, one decided group
+(`decided.AT_ONCE` shards) or one part of a version (some `package.table_rows` rows) is far from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+LIMIT = 2**31 - 1  # bytes of an array
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+def take(table: pa.Table, rows: NDArray[np.integer]) -> pa.Table:
+    """These rows, in this order. A column is in one chunk, unless it is too long for that."""
+    columns = [pa.chunked_array(_taken(each, rows), each.type) for each in table.columns]
+    return pa.table(columns, schema=table.schema)
+
+
+def _taken(column: pa.ChunkedArray, rows: NDArray[np.integer]) -> Iterator[pa.Array]:
+    held = column.cast(_wide(column.type)).combine_chunks()
+    yield from _pieces(held, rows, column.type)
+
+
+def _pieces(held: pa.Array, rows: NDArray[np.integer], kind: pa.DataType) -> Iterator[pa.Array]:
+    found = held.take(pa.array(rows))
+    if found.nbytes <= LIMIT or len(rows) < 2 or held.type == kind:
+        yield found.cast(kind)
+        return
+    del found
+    for half in np.array_split(rows, 2):
+        yield from _pieces(held, half, kind)
+
+
+def _wide(kind: pa.DataType) -> pa.DataType:
+    """The type with offsets of 64 bits."""
+    types = pa.types
+    if types.is_string(kind):
+        return pa.large_string()
+    if types.is_binary(kind):
+        return pa.large_binary()
+    if types.is_list(kind):
+        return pa.large_list(_wide_field(kind.value_field))
+    if types.is_struct(kind):
+        return pa.struct([_wide_field(kind.field(at)) for at in range(kind.num_fields)])
+    return kind
+
+
+def _wide_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_wide(field.type))
+
+
+def coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """The different values of a column, in the order in which they come first, and which of them
+    each row has. All different values fit one array."""
+    return column.dictionary_encode().combine_chunks()
+
+
+def joined(pieces: list[NDArray[Scalar]]) -> NDArray[Scalar]:
+    """One array from one or more pieces; releases the pieces, since both would take twice the
+    memory."""
+    found = np.concatenate(pieces)
+    pieces.clear()
+    return found

@@ -1,0 +1,45 @@
+"""Keys of sixteen bytes, held as two columns of eight, and sorted."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Keys = NDArray[np.uint64]
+BATCH = 1 << 20  # keys that are looked up together
+
+
+def places_of(high: Keys, low: Keys, among_high: Keys, among_low: Keys) -> NDArray[np.int64]:
+    """Where each key is among others, which are sorted; -1: nowhere."""
+    found = np.full(len(high), -1, np.int64)
+    if not len(among_high):
+        return found
+    for low_end in range(0, len(high), BATCH):
+        some = slice(low_end, low_end + BATCH)
+        at = np.minimum(np.searchsorted(among_high, high[some]), len(among_high) - 1)
+        good = (among_high[at] == high[some]) & (among_low[at] == low[some])
+        found[some] = np.where(good, at, -1)
+    return found
+
+
+def first_of_runs(*columns: NDArray[np.generic]) -> NDArray[np.bool_]:
+    """For sorted columns, whether each row differs from the row before it."""
+    first = np.ones(len(columns[0]), bool)
+    first[1:] = False
+    for column in columns:
+        first[1:] |= column[1:] != column[:-1]
+    return first
+
+
+def hashes(names: Iterable[str], head: str = "") -> Keys:
+    """The first sixteen bytes of the sha256 of `head` and each name; uint64 [names, 2]."""
+    start = hashlib.sha256(head.encode())
+    found = bytearray()
+    for name in names:
+        state = start.copy()
+        state.update(name.encode())
+        found += state.digest()[:16]
+    return np.frombuffer(bytes(found), ">u8").astype(np.uint64).reshape(-1, 2)

@@ -255,6 +255,71 @@ HALVES = """() => {
 }"""
 
 
+#: The panel shows the second clip of the table.
+SHOWN = (
+    "document.querySelectorAll('tbody tr')[1].dataset.key "
+    "=== document.querySelector('#review').dataset.item"
+)
+#: Answers to what is asked of this path come when the page calls `release`.
+HELD = """(start) => {
+  const whole = window.fetch;
+  const waiting = [];
+  window.release = () => waiting.splice(0).forEach((each) => each());
+  window.held = 0;
+  window.fetch = async (path, options) => {
+    const answer = await whole(path, options);
+    if (!String(path).startsWith(start)) return answer;
+    window.held += 1;
+    await new Promise((go) => waiting.push(go));
+    return answer;
+  };
+}"""
+
+
+def test_what_is_typed_while_a_decision_is_stored_stays(pages: Pages, served: Served) -> None:
+    page = pages.page(served, "view=clips&in.outcome=packaged")
+    page.keyboard.press("j")
+    page.locator("[data-ready]").wait_for()
+    page.evaluate(HELD, "api/reviews")
+    page.keyboard.press("y")
+    wait(page, f"window.held === 1 && {SHOWN}")
+    page.keyboard.press("e")
+    page.keyboard.type("half of a")
+    page.keyboard.press("ArrowLeft")
+    page.evaluate("() => window.release()")
+    wait(page, "document.querySelectorAll('.tag.person').length === 1")
+    page.keyboard.type("n other ")
+    written = page.locator("#text").input_value()
+    assert written.endswith("half of n other a") or written.startswith("half of n other a"), written
+    page.keyboard.press("Control+Enter")
+    wait(page, "window.held === 2")
+    page.evaluate("() => window.release()")
+    page.locator(".person-says").wait_for()
+    assert page.locator("#review details[open]").count() == 0
+    assert decisions(served)[-1][1] == written
+
+
+def test_e_before_the_clip_is_there_means_the_chosen_one(pages: Pages, served: Served) -> None:
+    page = pages.page(served, "view=clips&in.outcome=packaged")
+    page.keyboard.press("j")
+    page.locator("[data-ready]").wait_for()
+    page.locator("#note").fill("of the first")
+    page.locator("#note").blur()
+    page.evaluate(HELD, "api/clip")
+    page.keyboard.press("j")
+    wait(page, "window.held === 1")
+    page.keyboard.press("e")
+    assert page.locator("#review details[open]").count() == 0
+    page.keyboard.press("y")  # of the second, whose panel is not there yet: not the first's note
+    wait(page, "document.querySelectorAll('.tag.person').length === 1")
+    assert decisions(served) == [("keep", None, "")]
+    page.keyboard.press("k")
+    page.keyboard.press("e")
+    wait(page, f"(window.release(), {SHOWN})")
+    page.locator("#review details[open]").wait_for()
+    assert page.evaluate("() => document.activeElement.id") == "text"
+
+
 def test_a_clip_overtaken_while_its_answer_arrives(pages: Pages, served: Served) -> None:
     """The next clip is asked for, or the clip is closed, when half of an answer has come."""
     page = pages.page(served, "view=clips&in.outcome=packaged")

@@ -12,6 +12,7 @@ import * as state from "./state.js";
 const MARGIN = 3; // s before and after that `around` plays
 const HEIGHTS = { wave: 72, loud: 56, picture: 128 };
 let now = null; // {item, version, data, player, sounds}
+let editing = null; // the item whose text is asked for while its clip loads
 
 export async function draw(node, about) {
   const item = state.get("item");
@@ -32,12 +33,13 @@ export async function draw(node, about) {
   now = { key, item, version: about.version, data, player, around: false, about };
   const parts = [heading(data.row), stage(), review.panel(data, redraw), texts(data), words(data), neighbours(data), facts(data.row, about)];
   node.replaceChildren(...parts.filter(Boolean));
+  if (editing === item) review.edit();
+  editing = null;
   await load();
 }
 
 const redraw = () => {
-  const panel = document.getElementById("review");
-  if (now) panel?.replaceWith(review.panel(now.data, redraw));
+  if (now) review.renew(now.data, redraw);
 };
 
 function heading(row) {
@@ -135,7 +137,11 @@ export function decide(decision) {
   if (row) review.decide(row, decision, redraw);
 }
 
-export const edit = () => now && review.edit();
+export function edit() {
+  const item = state.get("item");
+  if (now?.item === item) review.edit();
+  else editing = item;
+}
 
 function texts({ row, reference, heard, others }) {
   const kept = row.text ?? reference ?? heard;

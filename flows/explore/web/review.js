@@ -36,7 +36,7 @@ async function store(ids, decision, more = {}) {
 
 export async function decide(row, decision, redraw) {
   if (row.id === null) return say("Only utterances can be decided on.");
-  const more = note();
+  const more = note(row);
   clips.move(1); // the next one can be heard while this one is stored
   try {
     fault(null);
@@ -48,8 +48,9 @@ export async function decide(row, decision, redraw) {
   }
 }
 
-const note = () => {
-  const text = $("note")?.value.trim();
+// The note that stands beside this row: the panel may still show the clip before it.
+const note = (row) => {
+  const text = $("review")?.dataset.item === String(row.item) ? $("note").value.trim() : "";
   return text ? { note: text } : {};
 };
 
@@ -58,6 +59,27 @@ export function edit() {
   if (box) {
     box.open = true;
     $("text").focus();
+  }
+}
+
+// Draws the panel again after a decision was stored. What somebody types meanwhile stays.
+export function renew(data, redraw) {
+  const old = $("review");
+  if (!old) return;
+  const { open } = old.querySelector("details");
+  const focused = document.activeElement;
+  const fields = [$("text"), $("note")];
+  old.replaceWith(panel(data, redraw));
+  for (const before of fields) {
+    const after = $(before.id);
+    const changed = before.value !== before.defaultValue;
+    if (changed && before.value === after.value) continue; // it is stored
+    if (changed) after.value = before.value;
+    if (!changed && before !== focused) continue;
+    if (before.id === "text") after.closest("details").open = open;
+    if (before !== focused) continue;
+    after.focus();
+    after.setSelectionRange(before.selectionStart, before.selectionEnd);
   }
 }
 
@@ -71,7 +93,7 @@ export function panel(data, redraw) {
   const save = async () => {
     try {
       fault(null);
-      await store([row.id], "retext", { text: text.value, ...note() });
+      await store([row.id], "retext", { text: text.value, ...note(row) });
       clips.retag(row);
       redraw();
     } catch (error) {
@@ -79,9 +101,9 @@ export function panel(data, redraw) {
     }
   };
   text.addEventListener("keydown", (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && save());
-  return el("div", { id: "review" },
+  return el("div", { id: "review", "data-item": row.item },
     el("div", { class: "bar" }, button("keep", "Keep", "y"), button("drop", "Drop", "n"), made ? button("undo", "Undo", "u") : null,
-      el("input", { id: "note", placeholder: "note", "aria-label": "Note on the decision", value: made?.note ?? "" }),
+      el("input", { id: "note", placeholder: "note", "aria-label": "Note on the decision", defaultValue: made?.note ?? "" }),
       el("input", { id: "who", placeholder: "your name", "aria-label": "Your name", value: who(), onchange: (event) => localStorage.setItem("who", event.target.value) })),
     el("details", {}, el("summary", {}, "Another text ", el("kbd", {}, "e")), text, el("button", { type: "button", onclick: save }, "Save the text")),
     made ? el("p", { class: "person-says" }, `${made.who || "Somebody"} decided: ${made.decision}${made.text ? ` “${made.text}”` : ""}${made.note ? ` – ${made.note}` : ""} (${made.when}). The next run applies it.`) : null);

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from rich import filesize
 from rich.console import Console
 
 from flows import cli, settings
@@ -16,6 +17,7 @@ from flows.cli import asking
 from flows.cli.show import plans as shown
 from flows.run import launch, plans, runs
 from tasks import pipeline
+from tasks.estimating import headers
 from tests import corpus
 from tests.test_commands import told
 
@@ -146,6 +148,26 @@ def test_three_lines_before_a_run(file: Path, monkeypatch: pytest.MonkeyPatch) -
     assert lines[0].startswith("Plan: compute resample 10, transcribe 10, package 10 (0.00 h")
     assert lines[1] == "Because: resample.rate 16000 → 24000."
     assert lines[2].endswith("a new version will hold about 10 clips; v0001 has 10.")
+
+
+def test_three_lines_before_the_first_run_read_no_header(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*args: object) -> None:
+        raise AssertionError("a header was read")
+
+    corpus.make(tmp_path / "in", 3)
+    size = sum(path.stat().st_size for path in (tmp_path / "in").iterdir())
+    chosen = settings.read(None, [str(tmp_path / "in")], str(tmp_path / "out"), [])
+    assert "unread_bytes" not in plans.of(chosen)
+    monkeypatch.setattr(headers, "read", read)
+    monkeypatch.setattr(sys, "stderr", said := io.StringIO())
+    assert asking.agreed(chosen, False)
+    assert said.getvalue().splitlines() == [
+        f"Plan: compute shard 3, filter 3 ({filesize.decimal(size)}); reuse nothing.",
+        "Because: new or changed recordings.",
+        "Time unknown; this makes the first version.",
+    ]
 
 
 def test_a_changed_setting_that_changes_no_clip_makes_a_version_all_the_same(

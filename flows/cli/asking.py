@@ -20,7 +20,7 @@ def agreed(settings: PrepareSettings, yes: bool) -> bool:
     console = Console(stderr=True)
     try:
         check_wishes(settings)  # no plan for settings that the run refuses
-        plan = plans.of(settings)
+        plan = plans.of(settings, brief=True)
     except (MillError, OSError):  # the run meets it too, and explains it
         return True
     shown.before_run(plan, console)

@@ -139,6 +139,14 @@ class Dispatcher:
             "memory or something else kills processes, then run again to continue from here"
         )
 
+    def once(self, fn: Callable[..., Result], *args: object, seconds: float) -> Result:
+        """`fn(*args)` on a CPU worker, tried once. RunError if the worker dies, or if the call
+        takes more than `seconds`."""
+        try:
+            return self._attempt(Trace(), self._queue(CPU), fn, args, seconds)
+        except WorkerLost as loss:
+            raise RunError(f"{fn.__name__}: {loss}") from loss
+
     def cancel(self) -> None:
         """End running and queued calls with KeyboardInterrupt and start no more."""
         self._cancelled.set()

@@ -110,18 +110,18 @@ class Body:
         from flows.run.caller import opened as opened_caller
 
         folder, job = self.run.folder, fleet.with_threads(self.job, self.settings.cluster)
-        with metrics.recorded(folder) as measured:
-            cluster = self.settings.cluster
-            given = (job, cluster, measured, folder, self._cluster)
-            with opened_caller(*given) as (caller, progress):
+        measured = metrics.Metrics()
+        given = (job, self.settings.cluster, measured, folder, self._cluster)
+        with opened_caller(*given) as (caller, progress):
+            with metrics.recorded(folder, measured):
                 if watcher is not None:
                     watcher.watch(progress)
                 observer = observed(job, caller, progress, folder)
                 ended = pipeline.run(job, caller, observer, self._begun)
-        losses = vars(caller.dispatcher.losses)
-        if any(losses.values()):
-            sweeping.sweep(self.job.out)  # files that a worker was writing when it died
-        return self._finished(ended, measured, losses, watcher, observer.task_runs)
+            losses = vars(caller.dispatcher.losses)
+            if any(losses.values()):
+                sweeping.sweep(self.job.out)  # files that a worker was writing when it died
+            return self._finished(ended, measured, losses, watcher, observer.task_runs, caller)
 
     def _finished(
         self,
@@ -130,6 +130,7 @@ class Body:
         losses: dict[str, int],
         watcher: Watcher | None,
         task_runs: int = 0,
+        caller: ClusterCaller | None = None,
     ) -> JsonObject:
         result = result_of(self.job, ended)
         result["deaths"] = losses
@@ -137,7 +138,7 @@ class Body:
         result["stragglers"] = measured.stragglers()
         result["wall_seconds"] = round(time.monotonic() - self.began, 3)
         self.run.finish(result)
-        report.of_run(self.job, self.run.folder, result["new"])
+        report.of_run(self.job, self.run.folder, result["new"], caller)
         if watcher is not None:
             watcher.finish(result, self.run.place / report.NAME)
         return result

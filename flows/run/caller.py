@@ -66,6 +66,11 @@ class ClusterCaller:
         self.metrics = metrics if metrics is not None else Metrics()
         self.dispatcher = Dispatcher(cluster, partial(deadlines.of_audio, settings))
 
+    @property
+    def has_local_workers(self) -> bool:
+        """Whether workers run, and see the files of this machine."""
+        return self.cluster.started and self.settings.kind == "local"
+
     def listing(self, job: Job) -> Path:
         """Folder for the list of recordings to probe: other machines see OUT, not this disk."""
         assert job.scratch is not None

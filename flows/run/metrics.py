@@ -91,9 +91,10 @@ class Metrics:
 
 
 @contextmanager
-def recorded(folder: Path) -> Iterator[Metrics]:
-    """Metrics that are written to the run's folder however the run ends, except after kill -9."""
-    found = Metrics()
+def recorded(folder: Path, found: Metrics | None = None) -> Iterator[Metrics]:
+    """Metrics (new ones, or `found`) that are written to the run's folder however what is inside
+    ends, except after kill -9."""
+    found = found or Metrics()
     try:
         yield found
     finally:

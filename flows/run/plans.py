@@ -31,12 +31,16 @@ LAST_RUNS = 20  # that are looked at for the speed of a stage
 ASKS = 3600.0  # s of audio: a run that computes more of it again asks first
 
 
-def of(settings: PrepareSettings) -> JsonObject:
-    """The output of `plan --json`; computes and writes nothing."""
+def of(settings: PrepareSettings, brief: bool = False) -> JsonObject:
+    """The output of `plan --json`; computes and writes nothing.
+
+    `brief`: the headers of new recordings are read only where a run or an estimate tells how long
+    their audio will take. Else `unread_bytes` says how much they hold.
+    """
     job = settings.job()
     before = newest(job.out)
-    plan = planning.plan(job, before.job() if before else None)
     rates = _Rates(settings, job)
+    plan = planning.plan(job, before.job() if before else None, not brief or rates.known)
     stages = {name: _stage(name, amount, rates) for name, amount in plan.stages.items()}
     known = [entry["seconds"] for entry in stages.values()]
     version = versions.newest(job.out)
@@ -56,6 +60,7 @@ def of(settings: PrepareSettings) -> JsonObject:
         "removed": plan.removed,
         "ignored": plan.ignored,
         "shards": plan.shards,
+        **({"unread_bytes": plan.unread} if plan.unread else {}),
     }
 
 
@@ -86,6 +91,10 @@ class _Rates:
         self.workers = settings.cluster.workers
         self.runs = [*islice(_runs(job.out), LAST_RUNS)]
         self.estimated = (disk.newest(job) or {}).get("costs", {}).get("laps", {})
+
+    @property
+    def known(self) -> bool:
+        return bool(self.runs or self.estimated)
 
     def seconds(self, name: str, amount: Amount) -> float | None:
         """Wall seconds; None if no run and no estimate tells."""

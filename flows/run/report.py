@@ -1,7 +1,8 @@
-"""OUT/runs/<id>/report.html: the input of a report, and the process that makes it.
+"""OUT/runs/<id>/report.html: who makes it, and when the one before serves again.
 
-The report is made in a process of its own: it decodes rejected spans again, and a crash of a
-native library on a broken file must not reach the run. Its memory is freed with it, too.
+A report decodes rejected spans again, and a crash of a native library on a broken file must not
+reach the run. So a local worker of the run makes it, which has loaded most of what it takes, or a
+process of its own.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from flows.run import runs
+from flows.run import report_process, runs
 from flows.run.report_process import NAME as NAME
 from flows.run.report_process import before
 from tasks import storage
 from tasks.errors import MillError, RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
+
+if TYPE_CHECKING:  # imports Dask, which a run with nothing to do does without
+    from flows.run.caller import ClusterCaller
 
 log = logging.getLogger("uttermill")
 
@@ -32,14 +37,28 @@ PROGRAM = (
 )
 
 
-def of_run(job: Job, folder: Path, new: bool) -> None:
-    """Write the report of a run that is ending. A failure is only logged: the run did its work."""
+def of_run(job: Job, folder: Path, new: bool, caller: ClusterCaller | None = None) -> None:
+    """Write the report of a run that is ending, on one of its workers if it has `caller`. A failure
+    is only logged: the run did its work."""
     try:
-        if new or not _same_as_before(job.out, folder):
+        same = not new and _same_as_before(job.out, folder)
+        if not same and not (caller is not None and _on_worker(job, folder, caller)):
             write(job, folder)
         log.info("report: %s", job.out / "runs" / folder.name / NAME)
     except (MillError, OSError) as error:
         log.warning("no report was written: %s; try `uttermill report %s`", error, job.out)
+
+
+def _on_worker(job: Job, folder: Path, caller: ClusterCaller) -> bool:
+    """Whether a worker that sees the run's folder has made the report."""
+    if not caller.has_local_workers:
+        return False
+    try:
+        caller.dispatcher.once(report_process.make, job, folder, seconds=TIMEOUT)
+    except RunError as error:
+        log.info("the report was not made on a worker: %s", error)
+        return False
+    return True
 
 
 def newest(out: Path) -> JsonObject:

@@ -1,4 +1,4 @@
-"""The process that makes a report: imports what a report needs, and no settings of a run."""
+"""Makes a report, on a worker of the run or in a process of its own."""
 
 from __future__ import annotations
 
@@ -68,13 +68,19 @@ def before(out: Path, folder: Path) -> Path | None:
     return max(found, default=None)
 
 
+def make(job: Job, folder: Path) -> None:
+    """Write the report of the run in `folder`."""
+    from tasks import report
+
+    write_atomic(folder / NAME, report.build(request(job, folder)))
+
+
 def main() -> None:
     """Reads job and folder from standard input, and writes the report."""
-    from tasks import report
     from tasks.lean import without_pandas
     from tasks.stages import process
 
     process.die_with_parent(int(sys.argv[1]))
     without_pandas()
     job, folder = pickle.load(sys.stdin.buffer)
-    write_atomic(folder / NAME, report.build(request(job, folder)))
+    make(job, folder)

@@ -55,7 +55,9 @@ class Amount:
 
 @dataclass(slots=True)
 class Plan:
-    """`clips`: packaged in the newest version, and by a run, as far as that is known."""
+    """`clips`: packaged in the newest version, and by a run, as far as that is known. `unread`:
+    bytes of new recordings whose headers were not read, and which only the first two stages count.
+    """
 
     stages: dict[str, Amount]
     changes: list[Change]
@@ -64,6 +66,7 @@ class Plan:
     shards: int
     clips: tuple[int, int]
     other_settings: bool  # than those of the newest version, or there is none
+    unread: int
 
     @property
     def again(self) -> float:
@@ -71,8 +74,9 @@ class Plan:
         return max(amount.again for amount in self.stages.values())
 
 
-def plan(job: Job, before: Job | None) -> Plan:
-    """The work of a run of `job`; `before` is the job of the newest run, None before the first."""
+def plan(job: Job, before: Job | None, headers: bool = True) -> Plan:
+    """The work of a run of `job`; `before` is the job of the newest run, None before the first.
+    `headers`: whether the lengths of new recordings are read."""
     # No wait for files that may still be growing: of those, nothing is read.
     quick = replace(job, shard=job.shard.model_copy(update={"settle_seconds": 0.0}))
     index = Index(job.out)
@@ -99,13 +103,16 @@ def plan(job: Job, before: Job | None) -> Plan:
             walk.shard(each, [r for r in rows if r["present"] and r["recording"] not in unread])
     probe = walk.stages["shard"]
     probe.reuse = found.reused
-    header = lengths(listed.fresh)
+    header = lengths(listed.fresh) if headers else {}
     probe.add(len(listed.fresh), sum(header.values()), [SOURCES], again=False)
-    for row in listed.fresh:
-        if row["recording"] in header and row["recording"] not in listed.moved:
+    new = [row for row in listed.fresh if row["recording"] not in listed.moved]
+    for row in new:
+        if row["recording"] in header:
             seconds = header[row["recording"]]
             walk.stages["filter"].add(1, seconds, [SOURCES], again=False)
             walk.expected.add(row, seconds, (SOURCES,), again=False)
+        elif not headers:
+            walk.stages["filter"].add(1, 0.0, [SOURCES], again=False)
     walk.add_expected()
     if walk.walked and corpuswide.takes_part(job):
         for name in contents.corpus_verdicts(job, shards):
@@ -115,7 +122,10 @@ def plan(job: Job, before: Job | None) -> Plan:
     clips = _package(walk, {*gone, *fresh})
     removed = gone - set(listed.moved.values())
     other = described is None or described["settings"] != whole_job.settings_of(job)
-    return Plan(walk.stages, causes.all, len(removed), found.ignored, len(shards), clips, other)
+    size = 0 if headers else sum(row["size"] for row in new)
+    return Plan(
+        walk.stages, causes.all, len(removed), found.ignored, len(shards), clips, other, size
+    )
 
 
 class _Walk:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich import filesize
 from rich.console import Console
 
 from flows.cli.show.tables import say, table
@@ -83,7 +84,9 @@ def _amounts(result: JsonObject) -> str:
     parts = []
     if compute:
         hours = max(entry["hours"] for entry in result["stages"].values())
-        parts.append(f"compute {_counts(compute)} ({hours:.2f} h of audio)")
+        unread = result.get("unread_bytes")
+        size = filesize.decimal(unread) if unread else f"{hours:.2f} h of audio"
+        parts.append(f"compute {_counts(compute)} ({size})")
     parts.append(f"reuse {_counts(reuse)}" if reuse else "reuse nothing")
     return "; ".join(parts if compute else ["nothing to compute", *parts])
 
@@ -111,6 +114,8 @@ def _version(result: JsonObject) -> str:
     version = result["version"]
     if not version["new"]:
         return f"{version['newest']} stays as it is, with {_clips(version['clips'])}."
+    if version["newest"] is None and result.get("unread_bytes"):
+        return "this makes the first version."
     # What is not cut or not heard yet is predicted.
     heard = not any(entry["compute"] for name, entry in result["stages"].items() if name in HEARD)
     then = f"{'' if heard else 'about '}{_clips(version['clips_then'])}"

@@ -16,6 +16,7 @@ from tasks.errors import ConfigError
 from tasks.recording import Segment
 from tasks.segmenters import Segmenter, Span, auto, vad, whole
 from tasks.segmenters import given as given_segmenter
+from tasks.speech import onnx_session
 from tasks.speech import silero as _silero
 from tasks.weights import finding
 
@@ -271,6 +272,24 @@ def test_probabilities_do_not_depend_on_the_blocks(rate: int) -> None:
         found.append(np.concatenate([*parts, model.finish()]))
     assert np.array_equal(found[0], found[1])
     assert len(found[0]) == math.ceil((20 + 77 / rate) * RATE / 512)
+
+
+@pytest.mark.parametrize("count", [1, 2, 300])
+def test_the_detectors_graph_computes_what_the_published_one_does(count: int) -> None:
+    published = onnx_session.session(str(_silero.weights()))
+    ours = _silero._session()
+    chance = np.random.default_rng(count)
+    loudness = np.repeat(chance.uniform(0, 0.5, count), 576).reshape(count, 576)
+    voice = sum(np.sin(np.arange(576) * pitch) for pitch in (0.05, 0.1, 0.4, 0.9)) / 4
+    given = {
+        "input": (loudness * (voice + 0.1 * chance.standard_normal((count, 576)))).astype("f4"),
+        "h": chance.uniform(-0.5, 0.5, (1, 1, 128)).astype("f4"),
+        "c": chance.uniform(-1, 1, (1, 1, 128)).astype("f4"),
+    }
+    expected, found = published.run(None, given), ours.run(None, given)
+    assert np.ptp(expected[0]) > 0.1 or count < 300  # it hears something
+    for name, one, other in zip(("probabilities", "h", "c"), expected, found, strict=True):
+        assert np.abs(np.ravel(one) - np.ravel(other)).max() < 1e-4, name
 
 
 def test_real_detector_finds_nothing_in_silence() -> None:

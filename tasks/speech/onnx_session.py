@@ -8,8 +8,9 @@ if TYPE_CHECKING:
     import onnxruntime
 
 
-def session(path: str) -> onnxruntime.InferenceSession:
-    """A session on one thread, which gives the same numbers for the same batch."""
+def session(model: str | bytes) -> onnxruntime.InferenceSession:
+    """A session on one thread, which gives the same numbers for the same batch. `model`: the path
+    of a graph, or its bytes."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -18,5 +19,5 @@ def session(path: str) -> onnxruntime.InferenceSession:
     options.enable_cpu_mem_arena = False
     options.log_severity_level = 4
     return onnxruntime.InferenceSession(
-        path, sess_options=options, providers=["CPUExecutionProvider"]
+        model, sess_options=options, providers=["CPUExecutionProvider"]
     )

@@ -5,9 +5,9 @@ its own, of which the benchmark is told the command `dj-process`:
 
     pip install py-data-juicer==1.4.3 datasets==3.6.0 pyarrow==20.0.0 "pandas<3" soundfile
 
-Newer pyarrow and pandas want NumPy 2, which Data-Juicer's release does not allow; datasets from 4 on
-decodes through torchcodec. A process for each of two cores needs `cpu_required` below 1: it rounds
-2 / (1 + 1e-9) down to one.
+Newer pyarrow and pandas want NumPy 2, which Data-Juicer's release does not allow; datasets from 4
+on decodes through torchcodec. A process for each of two cores needs `cpu_required` below 1: it
+rounds 2 / (1 + 1e-9) down to one.
 """
 
 from __future__ import annotations

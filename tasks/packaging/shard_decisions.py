@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tasks import corpuswide, plugins, recipe, scoring, storage
+from tasks import corpuswide, lean, plugins, recipe, scoring, storage
 from tasks.accounting import ledger
 from tasks.checkpoints import enhanced, hypotheses, texts, written
 from tasks.checkpoints.manifest import Row
@@ -41,6 +41,7 @@ class ShardDecisions(NamedTuple):
     voices: pa.Table  # what speakers over all recordings are based on; `voices.VOICES`
 
 
+@lean.uncollected()
 def of_shard(
     job: Job, shard: str, verdicts: corpuswide.Verdicts | None = None, strict: bool = False
 ) -> ShardDecisions:

@@ -85,6 +85,7 @@ def test_a_run_without_prefect_imports_these(
         "settings.json", "summary.json", "metrics.parquet", "report.html", "run.log",
         "left_aside.csv",
     }  # fmt: skip
+    assert "not made on a worker" not in (folder / "run.log").read_text()
 
 
 @pytest.mark.cluster

@@ -66,7 +66,7 @@ def of_shard(
     return ShardDecisions(
         pa.Table.from_pylist(rows, schema=row_schema(job)),
         pa.Table.from_pylist(ledger.of_shard(known, utterances), schema=LEDGER),
-        pa.Table.from_pylist(decisions.rows(job, utterances), schema=decisions.schema_of(job)),
+        decisions.of_utterances(job, utterances),
         pa.Table.from_pylist(heard, schema=corpuswide.ROW),
         pa.Table.from_pylist(spoken, schema=voices.VOICES),
     )

@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -373,6 +374,28 @@ def test_a_fault_in_it_fails_no_run(
     with caplog.at_level(logging.WARNING, "uttermill"):
         report.of_run(job, folder, new=True)
     assert "status -11: last words" in caplog.text
+
+
+@pytest.mark.parametrize("fault", [None, RunError("the worker died"), KeyError("a fault of ours")])
+def test_a_worker_makes_it_or_else_a_process(
+    made: tuple[Job, Path], monkeypatch: pytest.MonkeyPatch, fault: Exception | None
+) -> None:
+    job, folder = made
+    asked: list[str] = []
+
+    def once(work: Any, *args: Any, seconds: float) -> None:
+        assert (work, args) == (report_process.make, (job, folder))
+        asked.append("worker")
+        if fault is not None:
+            raise fault
+
+    monkeypatch.setattr(report, "write", lambda job, folder: asked.append("process"))
+    local: Any = SimpleNamespace(has_local_workers=True, dispatcher=SimpleNamespace(once=once))
+    report.of_run(job, folder, True, local)
+    assert asked == ["worker", "process"][: 1 if fault is None else 2]
+    elsewhere: Any = SimpleNamespace(has_local_workers=False)
+    report.of_run(job, folder, True, elsewhere)
+    assert asked[-1] == "process"
 
 
 def test_a_run_with_nothing_to_do_has_the_report_of_the_one_before(

@@ -16,9 +16,8 @@ from tasks.errors import ConfigError
 from tasks.recording import Segment
 from tasks.segmenters import Segmenter, Span, auto, vad, whole
 from tasks.segmenters import given as given_segmenter
-from tasks.speech import onnx_session
 from tasks.speech import silero as _silero
-from tasks.weights import finding
+from tasks.weights import finding, onnx_session
 
 RATE = 16_000
 

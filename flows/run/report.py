@@ -55,7 +55,7 @@ def _on_worker(job: Job, folder: Path, caller: ClusterCaller) -> bool:
         return False
     try:
         caller.dispatcher.once(report_process.make, job, folder, seconds=TIMEOUT)
-    except RunError as error:
+    except Exception as error:  # a fault of ours, too: the other process meets it, and says so
         log.info("the report was not made on a worker: %s", error)
         return False
     return True

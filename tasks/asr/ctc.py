@@ -24,6 +24,7 @@ from tasks.asr._tokens import words
 from tasks.errors import ConfigError
 from tasks.plugins.contracts.asr import SPACES, Alphabet
 from tasks.settings import StageSettings, Transient
+from tasks.weights import onnx_session
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -195,14 +196,7 @@ def _words_of(
 
 def _load(graph: Path, threads: int) -> InferenceSession:
     """ConfigError when ONNX Runtime cannot load it."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    options.log_severity_level = 4
     try:
-        return onnxruntime.InferenceSession(
-            str(graph), sess_options=options, providers=["CPUExecutionProvider"]
-        )
+        return onnx_session.session(str(graph), threads)
     except Exception as error:  # ONNX Runtime's are bare
         raise ConfigError(f"the model {str(graph)!r} cannot be loaded: {error}") from error

@@ -21,6 +21,7 @@ from tasks.asr._onnx_settings import KINDS, Kind, Settings
 from tasks.asr._pieces import Heard, Piece
 from tasks.asr._tokens import mean, words
 from tasks.errors import ConfigError
+from tasks.weights import onnx_session
 
 if TYPE_CHECKING:
     from onnx_asr.asr import TimestampedResult
@@ -159,17 +160,12 @@ class Backend:
 def _load(settings: Settings, kind: str) -> Any:
     """The library's model, which gives times. ConfigError when it cannot be loaded."""
     import onnx_asr
-    import onnxruntime
 
     from tasks.plugins import gpu
 
     fault = gpu.onnxruntime_fault()
     if settings.device == "cuda" and fault:
         raise ConfigError(f"transcribe.backend.device is cuda, but {fault}; or set device: cpu")
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = settings.threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4
     hidden = environment.visible_gpus() == ""  # a worker that sees no GPU
     device = "cpu" if settings.device == "cpu" or fault or hidden else "cuda"
     try:
@@ -177,7 +173,7 @@ def _load(settings: Settings, kind: str) -> Any:
             kind,
             _model_folder.folder(settings.model, "onnx_asr", EXAMPLE),
             quantization=settings.quantization,
-            sess_options=options,
+            sess_options=onnx_session.options(settings.threads),
             providers=_PROVIDERS[device],
             preprocessor_config={"max_concurrent_workers": 1},
         ).with_timestamps()

@@ -22,6 +22,7 @@ from tasks.asr._pieces import Heard, Piece
 from tasks.asr._tokens import mean, words
 from tasks.errors import ConfigError
 from tasks.settings import StageSettings, Transient
+from tasks.weights import onnx_session
 
 VERSION = 1
 RATE = 16000
@@ -177,15 +178,9 @@ def _base(language: str | None) -> str | None:
 
 def _proven(settings: Settings) -> None:
     """ConfigError when the graph is none of this family: the engine would end the process."""
-    import onnxruntime
-
     graph, _ = _files(settings)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
     try:
-        session = onnxruntime.InferenceSession(str(graph), options, ["CPUExecutionProvider"])
-        stated = session.get_modelmeta().custom_metadata_map
+        stated = onnx_session.session(str(graph)).get_modelmeta().custom_metadata_map
     except Exception as error:
         if not type(error).__module__.startswith("onnxruntime"):
             raise

@@ -125,12 +125,13 @@ def _frames(file: BinaryIO, info: StreamInfo) -> int | None:
     file.seek(0)
     if data[:4] != b"fLaC" or data[5:8] != b"\0\0\x22":  # tags before it, or odd ones
         return None
-    at, expected, count = _first_frame(data), 0, 0
+    first, expected, count = _first_frame(data), 0, 0
     usual = int.from_bytes(data[10:12], "big")  # samples of each frame but the last one
-    sync = data[at : at + 2]
-    if at < 0 or sync not in (b"\xff\xf8", b"\xff\xf9"):
+    sync = data[first : first + 2]
+    if first < 0 or sync not in (b"\xff\xf8", b"\xff\xf9"):
         return None
-    while at >= 0:
+    rest = np.frombuffer(data, np.uint8)[first:]
+    for at in (first + np.flatnonzero((rest[:-1] == sync[0]) & (rest[1:] == sync[1]))).tolist():
         found = _frame(data[at : at + _LONGEST_HEADER], info)
         if found is not None:
             number, length = found
@@ -138,7 +139,6 @@ def _frames(file: BinaryIO, info: StreamInfo) -> int | None:
             if (number if sync[1] & 1 else number * usual) != expected or not length:
                 return None
             expected, count = expected + length, count + 1
-        at = data.find(sync, at + 1)
     return count if expected == info.frames else None
 
 

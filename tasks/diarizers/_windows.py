@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from tasks.speech import embedding
 from tasks.speech.fbank import BINS, fbank
 from tasks.speech.fbank import HOP as MEL_HOP
-from tasks.speech.onnx_session import session
 from tasks.weights import finding, registry
+from tasks.weights.onnx_session import session
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -89,7 +89,7 @@ def check(asked_by: str, folder: str | None) -> None:
 @lru_cache(maxsize=2)
 def _session(folder: str | None) -> onnxruntime.InferenceSession:
     path = finding.located(registry.SEGMENTATION, "segmentation of speakers", folder)
-    return session(str(path))
+    return session(str(path), arena=False)
 
 
 def samples_of(hop_seconds: float) -> int:

@@ -23,7 +23,7 @@ import scipy.fft
 import scipy.signal
 from numpy.typing import NDArray
 
-from tasks.enhance import _onnx
+from tasks.weights import onnx_session
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -49,7 +49,7 @@ def sessions(archive: Path) -> tuple[onnxruntime.InferenceSession, ...]:
     with tarfile.open(archive) as tar:
         found = {Path(member.name).stem: tar.extractfile(member) for member in tar}
         models = [handle.read() for name in GRAPHS if (handle := found[name]) is not None]
-    return tuple(map(_onnx.session, models))
+    return tuple(map(onnx_session.session, models))
 
 
 class Stream:

@@ -16,10 +16,10 @@ import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
-from tasks.enhance import Enhancer, _onnx
+from tasks.enhance import Enhancer
 from tasks.enhance._settings import EnhancerSettings
 from tasks.settings import Transient
-from tasks.weights import entries, finding, registry
+from tasks.weights import entries, finding, onnx_session, registry
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -57,7 +57,7 @@ def check_weights(settings: Settings) -> None:
 
 @lru_cache(maxsize=2)
 def _session(path: Path) -> onnxruntime.InferenceSession:
-    return _onnx.session(path.read_bytes())
+    return onnx_session.session(path.read_bytes())
 
 
 class Stream:

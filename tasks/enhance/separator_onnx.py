@@ -18,11 +18,11 @@ import scipy.fft
 from numpy.typing import NDArray
 from pydantic import Field
 
-from tasks.enhance import Enhancer, _onnx
+from tasks.enhance import Enhancer
 from tasks.enhance._settings import EnhancerSettings
 from tasks.errors import ConfigError
 from tasks.settings import Threshold, Transient
-from tasks.weights import entries, finding
+from tasks.weights import entries, finding, onnx_session
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -88,7 +88,7 @@ def _graph(settings: Settings) -> Path:
 @lru_cache(maxsize=2)
 def _session(path: Path) -> onnxruntime.InferenceSession:
     try:
-        return _onnx.session(path.read_bytes())
+        return onnx_session.session(path.read_bytes())
     except Exception as error:  # its errors have no base class of their own
         raise ConfigError(f"{ASKED_BY}: {path} is not an ONNX graph: {error}") from error
 

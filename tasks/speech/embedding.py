@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.speech.fbank import BINS
-from tasks.speech.onnx_session import session
 from tasks.weights import finding, registry
+from tasks.weights.onnx_session import session
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -33,7 +33,9 @@ def check(asked_by: str, folder: str | None) -> None:
 @lru_cache(maxsize=2)
 def _session(folder: str | None) -> onnxruntime.InferenceSession:
     """One session per process; threads may share it."""
-    return session(str(finding.located(registry.CAMPPLUS, "an embedding of speakers", folder)))
+    return session(
+        str(finding.located(registry.CAMPPLUS, "an embedding of speakers", folder)), arena=False
+    )
 
 
 def embed(features: Floats, folder: str | None = None) -> Floats:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audio.channels import mean
-from tasks.speech.onnx_session import session
 from tasks.weights import finding, registry, silero
+from tasks.weights.onnx_session import session
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -39,7 +39,7 @@ def weights() -> Path:
 @lru_cache(maxsize=1)
 def _session() -> onnxruntime.InferenceSession:
     """One session per process; threads may share it."""
-    return session(silero.build(weights().read_bytes()))
+    return session(silero.build(weights().read_bytes()), arena=False)
 
 
 def fresh_probabilities(windows: Floats) -> Floats:

@@ -1,0 +1,41 @@
+"""Sessions of ONNX Runtime: one thread, because workers are processes and one thread gives equal
+bytes; errors are raised, not printed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+CPU = "CPUExecutionProvider"
+
+
+def options(threads: int = 1) -> onnxruntime.SessionOptions:
+    """`threads`: those within an operator."""
+    import onnxruntime
+
+    found = onnxruntime.SessionOptions()
+    found.intra_op_num_threads = threads
+    found.inter_op_num_threads = 1
+    found.log_severity_level = 4
+    return found
+
+
+def session(
+    model: str | bytes,
+    threads: int = 1,
+    *,
+    arena: bool = True,
+    patterns: bool = True,
+    provider: str = CPU,
+) -> onnxruntime.InferenceSession:
+    """A session of a graph, by its path or its bytes, which gives the same numbers for the same
+    batch. `arena`: keep the memory of the largest batch for the next; `patterns`: allocate it in
+    one block."""
+    import onnxruntime
+
+    chosen = options(threads)
+    chosen.enable_cpu_mem_arena = arena
+    chosen.enable_mem_pattern = patterns
+    return onnxruntime.InferenceSession(model, sess_options=chosen, providers=[provider])

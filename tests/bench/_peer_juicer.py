@@ -36,8 +36,8 @@ def recipe(source: Path, home: Path) -> Path:
     rows = [{"text": "", "audios": [str(path)]} for path in sorted(source.iterdir())]
     listed = home / "clips.jsonl"
     listed.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    two = {"cpu_required": 0.9}
-    filters = {
+    two: dict[str, float | str] = {"cpu_required": 0.9}
+    filters: dict[str, dict[str, float | str]] = {
         "audio_duration_filter": {"min_duration": SHORTEST_S, "max_duration": LONGEST_S},
         "audio_size_filter": {
             "min_size": SMALLEST.replace("i", ""),

@@ -96,10 +96,11 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
 def _lacking(cut: cuts.Cut, job: Job) -> tuple[tuple[Span, tuple[Plugin, ...]], ...]:
     """Utterances of a known cut that lack measures, with the filters that they lack."""
     found = []
+    asked = cuts.asked(job.filter.filters)
     for s in cut.spans:
         if s["kind"] == "utterance" and s["end"] > s["start"]:
             key = s["start"], s["end"], s["given"]
-            if missing := cut.lacks(key, job.filter.filters, job.filter.measure_all):
+            if missing := cut.lacks(key, asked, job.filter.measure_all):
                 span = Span(s["start"], s["end"], "utterance", s["given"], match=s.get("match"))
                 found.append((span, missing))
     return tuple(found)

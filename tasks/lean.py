@@ -1,4 +1,4 @@
-"""Keeps a process lean: without pandas, and without searches for garbage while modules load."""
+"""Keeps a process lean: without pandas, and without searches for garbage that is not there."""
 
 from __future__ import annotations
 
@@ -29,12 +29,22 @@ def importing() -> Iterator[None]:
 
     A Prefect server starts with 0.7 s less CPU of 3.6 that way, a flow with 0.2 s of 1.9.
     """
+    with uncollected():
+        try:
+            yield
+        finally:
+            gc.freeze()
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """The garbage collector does not run meanwhile. For many objects without cycles, such as rows:
+    it would scan them all again and again as they become more, for an eighth of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()
         if was_on:
             gc.enable()
 

@@ -133,7 +133,6 @@ def no_recipe_kept() -> Iterator[None]:
     kept = (
         recipe.of_plugin,
         recipe.of_cut,
-        recipe.of_audio,
         recipe._audio_head,
         recipe._transcript_head,
         stage._weights,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +23,22 @@ TURNS = "turns"  # kind of the row of a recording's turns
 Key = tuple[int, int, int | None]  # start, end, index of the source's segment
 
 
+class Asked(NamedTuple):
+    """What the chosen filters store for an utterance. Worked out once for all utterances."""
+
+    filters: tuple[Plugin, ...]
+    columns: tuple[frozenset[str], ...]  # of each
+    every: frozenset[str]  # columns of all
+    printed: frozenset[str]  # filters with fingerprints
+
+
+def asked(filters: Sequence[Plugin]) -> Asked:
+    modules = {plugin.use: plugins.load("filters", plugin.use) for plugin in filters}
+    columns = tuple(frozenset(modules[plugin.use].COLUMNS) for plugin in filters)
+    printed = frozenset(use for use, m in modules.items() if m.fingerprint is not None)
+    return Asked(tuple(filters), columns, frozenset().union(*columns), printed)
+
+
 @dataclass(slots=True)
 class Cut:
     """One recording after the filter stage. `decoded` is its length in samples at `rate` Hz."""
@@ -38,20 +54,18 @@ class Cut:
     measures: dict[Key, dict[str, float | None]] = field(default_factory=dict)
     fingerprints: dict[Key, dict[str, bytes]] = field(default_factory=dict)
 
-    def lacks(self, key: Key, filters: Iterable[Plugin], measure_all: bool) -> tuple[Plugin, ...]:
+    def lacks(self, key: Key, filters: Asked, measure_all: bool) -> tuple[Plugin, ...]:
         """Filters that still have to measure the utterance. Once a cheap one rejects it, costly
         ones are skipped, unless `measure_all`."""
-        chosen = tuple(filters)
-        taken, every, printed = _taken(chosen)
+        chosen, columns, every, printed = filters
         known = self.measures.get(key, {})
         fingerprints = self.fingerprints.get(key, {})
         if every <= known.keys() and printed <= fingerprints.keys():  # of most utterances
             return ()
         missing = [
             plugin
-            for plugin, columns in zip(chosen, taken, strict=True)
-            if not columns <= known.keys()
-            or (plugin.use in printed and plugin.use not in fingerprints)
+            for plugin, own in zip(chosen, columns, strict=True)
+            if not own <= known.keys() or (plugin.use in printed and plugin.use not in fingerprints)
         ]
         if (
             measure_all
@@ -60,18 +74,6 @@ class Cut:
         ):
             return tuple(missing)
         return tuple(plugin for plugin in missing if not costly(plugin))
-
-
-@lru_cache(maxsize=8)  # asked for with each utterance
-def _taken(
-    chosen: tuple[Plugin, ...],
-) -> tuple[tuple[frozenset[str], ...], frozenset[str], frozenset[str]]:
-    """What filters store for an utterance: the columns of each, those of all, and the filters with
-    fingerprints."""
-    modules = {plugin.use: plugins.load("filters", plugin.use) for plugin in chosen}
-    columns = tuple(frozenset(modules[plugin.use].COLUMNS) for plugin in chosen)
-    printed = frozenset(use for use, m in modules.items() if m.fingerprint is not None)
-    return columns, frozenset().union(*columns), printed
 
 
 def segments_of(recording: Row) -> tuple[Segment, ...] | None:

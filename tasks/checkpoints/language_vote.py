@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from tasks.schema import Row
 
@@ -19,14 +20,14 @@ SURE_PROBABILITY = 0.9
 SURE_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Vote:
     """Certainty of each language of a recording: its mean probability over the seconds, where clips
     in other languages count as 0. The sum is 1 if every clip is certain, and small for music."""
 
     shares: Mapping[str, float]
 
-    @property
+    @cached_property
     def language(self) -> str | None:
         """The language of the recording; None if no language has `LEAST_SHARE`."""
         best = max(self.shares, key=lambda code: (self.shares[code], code))

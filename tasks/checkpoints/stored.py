@@ -5,7 +5,7 @@ Nothing here computes more than a hash.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from tasks import recipe
@@ -117,11 +117,19 @@ class StoredShard:
                 found.setdefault(row["transcript"], row)  # the first text of a recipe stands
         return found
 
+    @cached_property
+    def audio_recipe(self) -> Callable[[str, int, int], str]:
+        """Recipe of the PCM of a span: (content, start, end)."""
+        return recipe.audio_recipes(self.job.resample)
+
+    @cached_property
+    def _transcript_recipes(self) -> Callable[[str, str | None, Sequence[str]], str]:
+        return recipe.transcript_recipes(self.job.transcribe, self.weights.partition("\n")[0])
+
     def transcript_recipe(self, utterance: Utterance) -> str:
         company = utterance.company.audio if utterance.company else ()
-        weights = self.weights.partition("\n")[0]
         audio = utterance.hears or utterance.audio
-        return recipe.of_transcript(self.job.transcribe, weights, audio, utterance.forced, company)
+        return self._transcript_recipes(audio, utterance.forced, company)
 
     def further_recipes(self, utterance: Utterance) -> tuple[str, ...]:
         """Recipes of the utterance's transcripts by further recognisers, if any are configured."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from tasks import plugins
 from tasks.checkpoints import hypotheses
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.plugins.contracts import TextVerdict
 from tasks.plugins.contracts.text import Heard, words
 from tasks.scoring.normalisers import base
-from tasks.settings import Plugin, StageSettings
+from tasks.settings import Plugin
 
 
 def final_text(job: Job, utterance: Utterance) -> tuple[str, str]:
@@ -39,52 +36,55 @@ def text_columns(verdicts: tuple[Plugin, ...]) -> dict[str, tuple[str, str]]:
     }
 
 
-def listens(job: Job) -> bool:
-    """Whether the recogniser's text depends on the audio."""
-    return plugins.load("asr", job.transcribe.backend.use).LISTENS
-
-
-def text_values(
-    job: Job, utterance: Utterance, measures: Iterable[tuple[TextVerdict, StageSettings]]
-) -> JsonObject:
+class TextValues:
     """The values that text verdicts judge: the transcript's columns, those derived from them, and
-    what the plug-ins of `measures` compute with their settings."""
-    assert utterance.heard is not None
-    row = utterance.heard
-    text, source = final_text(job, utterance)
-    wer = _rate(row["word_errors"], row["words"])
-    cer = _rate(row["char_errors"], row["chars"])
-    probability = _language_probability(utterance)
-    heard = Heard(
-        text,
-        source,
-        utterance.seconds,
-        row["text"],
-        utterance.reference,
-        row["normalised"],
-        row["reference_normalised"],
-        row["language"],
-        probability,
-        row["avg_logprob"],
-        row["no_speech_probability"],
-        row["compression_ratio"],
-        wer,
-        cer,
-        tuple(hypotheses.texts(utterance)) if utterance.others else (),
-        listens(job) and row["text"] is not None,
-    )
-    values = {
-        **row,
-        "text": text,
-        "text_chars": len(text.strip()),
-        "wer": wer,
-        "cer": cer,
-        "language_probability": probability,
-        **_derived(utterance),
-    }
-    for module, settings in measures:
-        values.update(module.measure(heard, settings))
-    return values
+    what the chosen verdicts measure. Plug-ins are looked up once for all utterances."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        #: Whether the recogniser's text depends on the audio.
+        self._listens = plugins.load("asr", job.transcribe.backend.use).LISTENS
+        found = (plugins.resolve("text", plugin) for plugin in job.transcribe.verdicts)
+        self._measures = [(module.measure, own) for module, own in found if module.COLUMNS]
+
+    def of(self, utterance: Utterance) -> JsonObject:
+        """By column."""
+        assert utterance.heard is not None
+        row = utterance.heard
+        text, source = final_text(self._job, utterance)
+        wer = _rate(row["word_errors"], row["words"])
+        cer = _rate(row["char_errors"], row["chars"])
+        probability = _language_probability(utterance)
+        heard = Heard(
+            text,
+            source,
+            utterance.seconds,
+            row["text"],
+            utterance.reference,
+            row["normalised"],
+            row["reference_normalised"],
+            row["language"],
+            probability,
+            row["avg_logprob"],
+            row["no_speech_probability"],
+            row["compression_ratio"],
+            wer,
+            cer,
+            tuple(hypotheses.texts(utterance)) if utterance.others else (),
+            self._listens and row["text"] is not None,
+        )
+        values = {
+            **row,
+            "text": text,
+            "text_chars": len(text.strip()),
+            "wer": wer,
+            "cer": cer,
+            "language_probability": probability,
+            **_derived(utterance),
+        }
+        for measure, settings in self._measures:
+            values.update(measure(heard, settings))
+        return values
 
 
 #: Numeric columns derived from a transcript and from the others of its recording.

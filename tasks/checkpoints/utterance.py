@@ -62,7 +62,7 @@ class Utterance:
     unwritten: bool = False  # one is asked, and has not answered
     voted: str | None = None  # the recording's language, if it overrules the detected one
     vote: Vote | None = None  # of its recording
-    texts: dict[str, Any] = field(default_factory=dict)  # `text_values` of its transcript
+    texts: dict[str, Any] = field(default_factory=dict)  # `TextValues` of its transcript
     voice: str | None = None  # name of the diarizer's speaker
     person: Decision | None = None  # a person's decision on it
 

@@ -11,21 +11,19 @@ from functools import cached_property, partial
 from itertools import groupby
 
 from tasks import plugins, recipe
-from tasks.checkpoints import enhanced, hypotheses, sharing, transcripts, written
+from tasks.checkpoints import cuts, enhanced, hypotheses, sharing, transcripts, written
 from tasks.checkpoints.cuts import Cut, segments_of
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.sharing import Company
 from tasks.checkpoints.stored import StoredShard
-from tasks.checkpoints.texts import text_values
+from tasks.checkpoints.texts import TextValues
 from tasks.checkpoints.utterance import Outcome, Utterance, failed
 from tasks.checkpoints.verdicts import filter_rules, rules_of
-from tasks.plugins.contracts import TextVerdict
 from tasks.plugins.rules import Rule, judge
 from tasks.recording import Segment, faults
 from tasks.recording.said import PartTexts
 from tasks.reviews import applied
 from tasks.reviews.log import Decision
-from tasks.settings import StageSettings
 
 PERSON = "person"  # reason of utterances that a person dropped
 MOST_DETAIL = 500  # characters of a text that was not said
@@ -38,6 +36,10 @@ class ShardView(StoredShard):
     def people(self) -> Mapping[str, Decision]:
         """Decisions by people, by utterance id."""
         return applied.of(self.job)
+
+    @cached_property
+    def _asked(self) -> cuts.Asked:
+        return cuts.asked(self.job.filter.filters)
 
     def _transcript(self, utterance: Utterance) -> Row | None:
         return self.transcripts.get(self.transcript_recipe(utterance))
@@ -83,7 +85,7 @@ class ShardView(StoredShard):
             for span in spans
             if span["given"] is None and span.get("turn") is None and span.get("text") is None
         ]
-        audio = partial(recipe.of_audio, self.job.resample, recording["content"])
+        audio = partial(self.audio_recipe, recording["content"])
         return sharing.companies(free, cut.rate, self._shared_seconds, audio)
 
     def _utterance(
@@ -103,7 +105,7 @@ class ShardView(StoredShard):
             cut.rate,
             index,
             cut.measures.get((start, end, index), {}),
-            recipe.of_audio(self.job.resample, recording["content"], start, end),
+            self.audio_recipe(recording["content"], start, end),
             Outcome("pending", "resample"),
             _segment(span, cut.rate, given),
             given[part_of] if given is not None and part_of is not None else None,
@@ -129,7 +131,6 @@ class ShardView(StoredShard):
 
     def _filter_outcome(self, utterance: Utterance, cut: Cut, rules: tuple[Rule, ...]) -> Outcome:
         start, end = utterance.start, utterance.end
-        chosen = self.job.filter
         if start >= end and utterance.given is None:  # of a text
             lost = utterance.segment.text if utterance.segment else None
             return Outcome("dropped", "filter", "not_in_audio", detail=(lost or "")[:MOST_DETAIL])
@@ -140,7 +141,7 @@ class ShardView(StoredShard):
             if no.reason == "damaged":
                 detail = faults.words(cut.faults, start, end, cut.rate)
             return Outcome("dropped", "filter", no.reason, no.value, no.threshold, detail)
-        if cut.lacks((start, end, utterance.given), chosen.filters, chosen.measure_all):
+        if cut.lacks((start, end, utterance.given), self._asked, self.job.filter.measure_all):
             return Outcome("pending", "filter")
         return Outcome("pending", "resample")
 
@@ -170,10 +171,8 @@ class ShardView(StoredShard):
                 yield utterance
 
     @cached_property
-    def text_measures(self) -> tuple[tuple[TextVerdict, StageSettings], ...]:
-        """The text verdicts that compute columns of their own, with their settings."""
-        found = (plugins.resolve("text", plugin) for plugin in self.job.transcribe.verdicts)
-        return tuple((module, settings) for module, settings in found if module.COLUMNS)
+    def _text_values(self) -> TextValues:
+        return TextValues(self.job)
 
     def decided(self) -> Iterator[Utterance]:
         """`resampled` with transcripts, verdicts on text and, last, people's decisions; utterances
@@ -208,7 +207,7 @@ class ShardView(StoredShard):
         return bool(utterance.missing)
 
     def _verdict_on_text(self, utterance: Utterance, rules: tuple[Rule, ...]) -> Outcome:
-        utterance.texts = text_values(self.job, utterance, self.text_measures)
+        utterance.texts = self._text_values.of(utterance)
         person = utterance.person
         no = None if utterance.spared else judge(utterance.texts, rules)
         if no:

@@ -11,7 +11,7 @@ it, and it is ignored once the manifests have changed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -48,10 +48,12 @@ FIXED = pa.schema(
         pa.field("reason", pa.string()),
         pa.field("heard", pa.bool_()),  # it has a transcript
         pa.field(SPARED, pa.bool_()),  # a person keeps it, whatever verdicts say
+        # From here on, columns of `Utterance.texts` and `Utterance.measures`.
         pa.field("words", pa.int64()),  # of the reference
         pa.field("word_errors", pa.int64()),  # of the recogniser's text
     ]
 )
+TOLD = FIXED.names.index("words")  # columns that `_told` gives
 
 
 def schema_of(job: Job) -> pa.Schema:
@@ -66,28 +68,32 @@ def schema_of(job: Job) -> pa.Schema:
     return pa.schema([*FIXED, *((name, pa.float64()) for name in names)])
 
 
-def rows(job: Job, utterances: Iterable[Utterance]) -> list[Row]:
+def of_utterances(job: Job, utterances: Sequence[Utterance]) -> pa.Table:
     """One row for each decided utterance."""
-    found = []
-    for u in utterances:
-        heard = u.heard is not None and not u.heard["error_code"]
-        found.append(
-            {
-                **u.measures,
-                **u.texts,
-                "id": u.id,
-                "dataset": u.recording["dataset"],
-                "recording": u.recording["recording"],
-                "language": u.heard["language"] if heard and u.heard else u.language,
-                "seconds": u.seconds,
-                "outcome": u.outcome.outcome,
-                "stage": u.outcome.stage,
-                "reason": u.outcome.reason,
-                "heard": heard,
-                SPARED: u.spared,
-            }
-        )
-    return found
+    schema = schema_of(job)
+    told = pa.Table.from_pylist(list(map(_told, utterances)), schema=pa.schema(list(schema)[:TOLD]))
+    judged = [(u.texts, u.measures) for u in utterances]
+    values = (
+        pa.array([texts[n] if n in texts else measures.get(n) for texts, measures in judged], kind)
+        for n, kind in zip(schema.names[TOLD:], schema.types[TOLD:], strict=True)
+    )
+    return pa.table([*told.columns, *values], schema=schema)
+
+
+def _told(u: Utterance) -> Row:
+    heard = u.heard is not None and not u.heard["error_code"]
+    return {
+        "id": u.id,
+        "dataset": u.recording["dataset"],
+        "recording": u.recording["recording"],
+        "language": u.heard["language"] if heard and u.heard else u.language,
+        "seconds": u.seconds,
+        "outcome": u.outcome.outcome,
+        "stage": u.outcome.stage,
+        "reason": u.outcome.reason,
+        "heard": heard,
+        SPARED: u.spared,
+    }
 
 
 def _state(job: Job, manifests: str | None = None) -> dict[str, str]:

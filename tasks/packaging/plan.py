@@ -148,12 +148,11 @@ def _save(path: Path, table: pa.Table, counts: Sequence[int]) -> None:
     Chunks are combined once for the whole table: for each of many batches it takes most of the
     time.
     """
-    table = table.combine_chunks()
+    whole = table.combine_chunks().to_batches()
     ends = np.cumsum(counts).tolist()
     with tables.writing(path, table.schema) as out:
         for low, high in zip([0, *ends[:-1]], ends, strict=True):
-            [batch] = table.slice(low, high - low).combine_chunks().to_batches()
-            out.write_batch(batch)
+            out.write_batch(whole[0].slice(low, high - low))
 
 
 def _load(path: Path, number: int) -> pa.RecordBatch:
@@ -188,7 +187,8 @@ def parts(staging: Path) -> list[int]:
 def shards_of(staging: Path, part: int) -> list[OutputShard]:
     """The output shards of one part, in order."""
     with tables.arrow(staging / PLAN / part_name(part) / "shards.arrow") as file:
-        return [from_row(row) for row in pa.ipc.open_file(file).read_all().to_pylist()]
+        table = pa.ipc.open_file(file).read_all().combine_chunks()  # of a batch for each shard
+        return [from_row(row) for row in table.to_pylist()]
 
 
 def numbered(staging: Path) -> dict[int, OutputShard]:

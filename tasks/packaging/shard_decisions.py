@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tasks import corpuswide, plugins, recipe, scoring, storage
+from tasks import corpuswide, lean, plugins, recipe, scoring, storage
 from tasks.accounting import ledger
 from tasks.checkpoints import enhanced, hypotheses, texts, written
 from tasks.checkpoints.manifest import Row
@@ -41,6 +41,7 @@ class ShardDecisions(NamedTuple):
     voices: pa.Table  # what speakers over all recordings are based on; `voices.VOICES`
 
 
+@lean.uncollected()
 def of_shard(
     job: Job, shard: str, verdicts: corpuswide.Verdicts | None = None, strict: bool = False
 ) -> ShardDecisions:
@@ -65,7 +66,7 @@ def of_shard(
     return ShardDecisions(
         pa.Table.from_pylist(rows, schema=row_schema(job)),
         pa.Table.from_pylist(ledger.of_shard(known, utterances), schema=LEDGER),
-        pa.Table.from_pylist(decisions.rows(job, utterances), schema=decisions.schema_of(job)),
+        decisions.of_utterances(job, utterances),
         pa.Table.from_pylist(heard, schema=corpuswide.ROW),
         pa.Table.from_pylist(spoken, schema=voices.VOICES),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from tasks import plugins
@@ -64,7 +64,7 @@ def _head(*parts: object) -> str:
     return _canonical(parts)[:-1]
 
 
-KEPT = 4096  # recipes: more than a shard of short clips has, and each is asked for several times
+KEPT = 4096  # recipes of cuts: more than a shard has recordings, and each is asked for twice
 
 
 @lru_cache(maxsize=256)  # asked for with each utterance
@@ -141,10 +141,20 @@ def of_cut(
     return digest("cut", FILTER_VERSION, DECODE_VERSION, shelf, *what)
 
 
-@lru_cache(maxsize=KEPT)
 def of_audio(settings: ResampleSettings, content: str, start: int, end: int) -> str:
     """Recipe of an utterance's PCM: the span of the content, and how it was converted."""
-    return _digest_of(_audio_head(settings), _quoted(content), str(start), str(end))
+    return audio_recipes(settings)(content, start, end)
+
+
+def audio_recipes(settings: ResampleSettings) -> Callable[[str, int, int], str]:
+    """`of_audio` with these settings, for many utterances: settings take longer to compare than
+    a recipe to hash."""
+    head = _audio_head(settings)
+
+    def of(content: str, start: int, end: int) -> str:
+        return _digest_of(head, _quoted(content), str(start), str(end))
+
+    return of
 
 
 @lru_cache(maxsize=16)
@@ -169,10 +179,21 @@ def of_transcript(
 ) -> str:
     """Recipe of a transcript: backend, model weights, the PCM, a forced language, and the PCM of
     all utterances in its window, if it shares one."""
-    stated = "null" if language is None else _quoted(language)
-    shared = [_canonical(list(company))] if company else []
-    head = _transcript_head(settings.backend)
-    return _digest_of(head, _quoted(weights), _quoted(audio), stated, *shared)
+    return transcript_recipes(settings, weights)(audio, language, company)
+
+
+def transcript_recipes(
+    settings: TranscribeSettings, weights: str
+) -> Callable[[str, str | None, Sequence[str]], str]:
+    """`of_transcript` with these settings and weights, for many utterances."""
+    head, model = _transcript_head(settings.backend), _quoted(weights)
+
+    def of(audio: str, language: str | None, company: Sequence[str]) -> str:
+        stated = "null" if language is None else _quoted(language)
+        shared = [_canonical(list(company))] if company else []
+        return _digest_of(head, model, _quoted(audio), stated, *shared)
+
+    return of
 
 
 @lru_cache(maxsize=16)

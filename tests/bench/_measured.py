@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tasks import lean
 from tasks.callers import Here
 from tasks.job import Job
 from tests import memory
@@ -47,7 +48,7 @@ class Measured(Here):
 
     def __init__(self, workers: int, scratch: Path) -> None:
         context = multiprocessing.get_context("spawn")
-        self.pool = ProcessPoolExecutor(workers, context)
+        self.pool = ProcessPoolExecutor(workers, context, lean.without_pandas)  # as workers do
         self.scratch = scratch
         self.spent: dict[str, Spent] = {}
 

@@ -24,7 +24,7 @@ from flows.run import body, grouping
 from flows.run.caller import ClusterCaller
 from flows.run.group_runs import Groups, label
 from flows.run.observer import Shown
-from flows.server import api, pace, posting, run_names
+from flows.server import api, pace, posting, run_names, run_notes
 from flows.server import history as records
 from flows.server.board_posting import Boards
 from flows.settings import History, PrepareSettings
@@ -91,7 +91,10 @@ def prepare(
     with body.opened(settings) as run:
         record(run.job, "prepare", run.run.place)
         with posting.LiveArtifact(run.job.out) as live:
-            return run.work(TaskRuns, live)
+            result = run.work(TaskRuns, live)
+    if body.current.get() is None:  # else the command waits for Prefect's records first
+        run_notes.close(run.run.place)
+    return result
 
 
 def record(job: Job, kind: str, place: Path) -> None:

@@ -353,7 +353,7 @@ def test_no_orphan_however_the_flow_ends(ending: signal.Signals, tmp_path: Path)
                 os.killpg(flow.pid, ending)
             else:
                 flow.send_signal(ending)
-            flow.wait(timeout=15)
+            flow.wait(timeout=60)
             assert len(pids) == 2
             assert soon(lambda: all(map(gone, pids)))
         finally:

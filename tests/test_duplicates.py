@@ -298,7 +298,7 @@ def test_a_print_does_not_depend_on_the_blocks(sizes: list[int], rate: int) -> N
     assert cut == print_of(samples, rate)
 
 
-@fuzz.cases(25)
+@fuzz.cases(12)
 @given(st.randoms(use_true_random=False), st.data())
 def test_nothing_depends_on_the_order_of_rows(chance: Any, data: st.DataObject) -> None:
     prints = _mixed()

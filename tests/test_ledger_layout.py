@@ -95,7 +95,7 @@ def test_many_nights_leave_few_parts(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 16)
     written = 0
     before: dict[int, str] = {}
-    for night in range(24):
+    for night in range(16):
         corpus.add(tmp_path / "in", 16 + night)
         version = corpus.run(job(tmp_path, package={"keep": 2}))[0].path
         now = inodes(version)
@@ -104,7 +104,7 @@ def test_many_nights_leave_few_parts(tmp_path: Path) -> None:
         )
         before = now
     rows = ledger(version).num_rows
-    assert rows == 40
+    assert rows == 32
     assert len(before) <= 7 + rows // 8, "seven small ones, and full ones"
     assert written < 4 * rows, "each row is written a few times"
     assert len(versions.all_of(tmp_path / "out")) == 2

@@ -289,7 +289,7 @@ def test_dnsmos_counts_the_windows_that_the_reference_loses(
 
 
 @on_corpus
-@pytest.mark.parametrize("count", [5, NIGHTLY(12)])
+@pytest.mark.parametrize("count", [3, NIGHTLY(12)])
 def test_dnsmos_of_real_clips_is_the_references(reference: Any, count: int) -> None:
     worst = 0.0
     clips = [(samples, rate) for _, samples, rate in real(0.5, 16, count)]
@@ -351,7 +351,9 @@ def test_channels_that_are_left_out_change_nothing(
 def test_dnsmos_in_integers_is_nearly_the_same(voices: list[Floats]) -> None:
     pytest.importorskip("speechmos")
     exact, whole = dnsmos.Settings(), dnsmos.Settings(precision="int8")
-    clips = [Clip.of(noisy(voice, snr), RATE) for snr in (0, 20, 60) for voice in voices[:2]]
+    clips = [
+        Clip.of(noisy(voice, snr), RATE) for snr, voice in zip((0, 20, 60), voices, strict=False)
+    ]
     apart = [
         abs((dnsmos.measure(c, exact)[k] or 0) - (dnsmos.measure(c, whole)[k] or 0))
         for c in clips

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from flows import settings
 from tasks import plugins
 from tasks.settings import Plugin
+from tests.bench import _peer_juicer, peers
 
 RECIPES = sorted((Path(__file__).parents[1] / "infra/recipes").glob("*.yaml"))
 
@@ -38,3 +40,20 @@ def test_a_recipe_is_accepted(path: Path) -> None:
         plugins.resolve_source(source)
     for plugin in read.package.formats:
         plugins.resolve("formats", plugin)
+
+
+def test_the_benchmark_gives_data_juicer_and_us_the_same_limits(tmp_path: Path) -> None:
+    read = settings.read(None, ["in"], "out", [*peers.PLAIN, *_peer_juicer.OURS])
+    duration, size, ratio = (
+        plugins.resolve("filters", plugin)[1].model_dump() for plugin in read.filter.filters
+    )
+    (tmp_path / "clips").mkdir()
+    recipe = yaml.safe_load(_peer_juicer.recipe(tmp_path / "clips", tmp_path / "home").read_text())
+    theirs = {name: limits for each in recipe["process"] for name, limits in each.items()}
+    assert theirs["audio_duration_filter"].items() >= {
+        ("min_duration", duration["min"]),
+        ("max_duration", duration["max"]),
+    }
+    assert theirs["audio_nmf_snr_filter"]["min_snr"] == ratio["min"]
+    assert theirs["audio_size_filter"].items() >= {("min_size", "1KB"), ("max_size", "1TB")}
+    assert (size["min"], size["max"]) == (2**10, 2**40)

@@ -28,6 +28,7 @@ from tests import fuzz
 MEMORY_LIMIT, MAX_ITEMS = 32 << 20, 10_000
 
 FUZZ = fuzz.cases(300)
+OBJECTS_FUZZ = fuzz.cases(150)  # each takes twice as long as others, and four tests draw them
 
 
 def check(kind: str, files: dict[str, bytes], path: str, **options: Any) -> None:
@@ -102,25 +103,25 @@ OBJECTS = st.dictionaries(KEYS, VALUES, max_size=6).map(lambda v: json.dumps(v).
 JSONL = st.lists(OBJECTS | st.binary(max_size=30), max_size=12).map(b"\n".join)
 
 
-@FUZZ
+@OBJECTS_FUZZ
 @given(JSONL)
 def test_jsonl(data: bytes) -> None:
     check("jsonl", {"list": data}, "list")
 
 
-@FUZZ
+@OBJECTS_FUZZ
 @given(JSONL, st.dictionaries(st.sampled_from(ROLES), KEYS, max_size=6), KEYS)
 def test_jsonl_with_columns(data: bytes, columns: dict[str, str], audio: str) -> None:
     check("jsonl", {"list": data}, "list", columns={**columns, "audio": audio})
 
 
-@FUZZ
+@OBJECTS_FUZZ
 @given(JSONL, KEYS, KEYS)
 def test_datajuicer_with_keys(data: bytes, text: str, audio: str) -> None:
     check("datajuicer", {"list": data}, "list", text_key=text, audio_key=audio)
 
 
-@FUZZ
+@OBJECTS_FUZZ
 @given(JSONL)
 def test_datajuicer(data: bytes) -> None:
     check("datajuicer", {"list": data}, "list")

@@ -13,7 +13,7 @@ import pytest
 from flows import settings
 from flows.cluster.cluster import Cluster, ClusterSettings
 from flows.run import launch, runs
-from flows.server import server
+from flows.server import run_notes, server
 from tasks.errors import ConfigError
 from tasks.plugins import engines
 from tests import corpus
@@ -205,6 +205,11 @@ def test_a_killed_run_is_told_from_one_that_failed(tmp_path: Path) -> None:
     with runs.record(tmp_path / "out", chosen) as run:
         write_atomic(run.folder / "summary.json", b"{}")
     assert not runs.was_killed(tmp_path / "out")
+    run_notes.write(run.place, "of Prefect", "1@here@0.00")  # killed before Prefect knew its end
+    assert runs.was_killed(tmp_path / "out")
+    run_notes.close(run.place)
+    assert not runs.was_killed(tmp_path / "out")
+    assert run_notes.last(tmp_path / "out") == {"of Prefect": "1@here@0.00"}
 
 
 #: Makes more cycles than set the collector off, within `importing` and after it.

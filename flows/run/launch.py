@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flows.checks import check
 from flows.progress import waiting
 from flows.run import body, disk
+from flows.server import run_notes
 from flows.settings import History, PrepareSettings
 from tasks.errors import ConfigError, RunError
 from tasks.lean import importing
@@ -62,7 +63,9 @@ def _with_workers(settings: PrepareSettings, opened: body.Body, early: bool) -> 
     with _recorded(settings.history, opened if early else None) as server:
         token = body.current.set(opened)
         try:
-            return _flow(settings, server, "prepare", {})
+            result = _flow(settings, server, "prepare", {})
+            run_notes.close(opened.run.place)
+            return result
         finally:
             body.current.reset(token)
 

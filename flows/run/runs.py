@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from flows.server import run_notes
 from flows.settings import PrepareSettings, parse
 from tasks import masking, storage
 from tasks.errors import ConfigError, MillError
@@ -158,10 +159,13 @@ def newest(out: Path, ended_well: bool = False) -> Path:
 
 
 def was_killed(out: Path) -> bool:
-    """Whether OUT's newest run ended without a trace, as after `kill -9`. Call it before
-    `record`."""
+    """Whether OUT's newest run ended without a trace, as after `kill -9`, or before Prefect had
+    recorded its end. Call it before `record`."""
     last = next(having(out, "settings.json"), None)
-    return last is not None and not any(storage.exists(last / name) for name in (SUMMARY, ERROR))
+    if last is None:
+        return False
+    ended = any(storage.exists(last / name) for name in (SUMMARY, ERROR))
+    return not ended or run_notes.is_open(last)
 
 
 def having(out: Path, name: str) -> Iterator[Path]:

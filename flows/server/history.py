@@ -6,11 +6,10 @@ OUT, which then holds OUT's lock, closes the records of runs whose process died.
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,13 +22,11 @@ from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.states import Completed, Crashed
 
+from flows.server import run_notes
 from flows.server.replaced import replaced
-from tasks import storage
 from tasks.json_types import JsonObject
 
 OPEN_STATES = [state.value for state in StateType if state not in TERMINAL_STATES]
-NOTE = "prefect.json"
-LAST_RUNS = 50  # of an OUT that are checked for records they left open
 #: A flow run in these states has a process; scheduled, pending and paused ones wait for theirs.
 RUNNING_STATES = [StateType.RUNNING.value, StateType.CANCELLING.value]
 #: Whether a process on another host lives is unknown: its run is closed at this age. (Containers
@@ -60,19 +57,7 @@ def is_alive(owner: str) -> bool | None:
 
 def note_run(flow_run_id: UUID, place: Path) -> None:
     """Write the flow run and its process into the run's folder, OUT/runs/<id>."""
-    told = {"flow_run": str(flow_run_id), "owner": owner()}
-    storage.write_atomic(place / NOTE, json.dumps(told).encode())
-
-
-def noted(out: Path) -> dict[str, str]:
-    """The last flow runs of OUT, newest first, with the process of each: of a retry, its own."""
-    names = storage.of(out).tree(out / "runs")
-    found: dict[str, str] = {}
-    for name in [name for name in names if name.endswith(f"/{NOTE}")][: -LAST_RUNS - 1 : -1]:
-        with suppress(OSError, ValueError, KeyError):  # a folder that is being removed
-            told = json.loads(storage.read(out / "runs" / name))
-            found.setdefault(told["flow_run"], told["owner"])
-    return found
+    run_notes.write(place, str(flow_run_id), owner())
 
 
 def rename(flow_run_id: UUID, name: str) -> None:
@@ -87,7 +72,7 @@ def close_dead_runs(out: Path, me: UUID | None = None) -> tuple[int, int]:
     it stays open, but task runs that its dead former attempt left open are closed.
     """
     # Only the last runs, and only their open children: a history grows for ever.
-    owners = noted(out)
+    owners = run_notes.last(out)
     if not owners:
         return 0, 0
     with get_client(sync_client=True) as client:

@@ -17,13 +17,17 @@ STOP_SECONDS = 15.0
 #: Only the settings of Prefect that a run's own server needs; the user's other settings stay.
 #: By default the recorder writes one task run per transaction (22/s on SQLite), so that history
 #: is late or lost; in batches it keeps up. Prefect 3.8 truncates the flush interval to whole
-#: seconds, so 1 is the minimum. Scheduling is the business of the user's own server.
+#: seconds, so 1 is the minimum. Scheduling is the business of the user's own server, as are pauses,
+#: and work pools that lost their workers; looking for them took a quarter of an idle server's CPU.
 ENVIRONMENT = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
     "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED": "false",
     "PREFECT_SERVER_SERVICES_LATE_RUNS_ENABLED": "false",
+    "PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_ENABLED": "false",
+    "PREFECT_SERVER_SERVICES_CLEANUP_RECONCILER_ENABLED": "false",
+    "PREFECT_SERVER_SERVICES_FOREMAN_ENABLED": "false",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "50",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "50",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
@@ -33,6 +37,9 @@ ENVIRONMENT = {
 SCHEDULING = {
     "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED": "true",
     "PREFECT_SERVER_SERVICES_LATE_RUNS_ENABLED": "true",
+    "PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_ENABLED": "true",
+    "PREFECT_SERVER_SERVICES_CLEANUP_RECONCILER_ENABLED": "true",
+    "PREFECT_SERVER_SERVICES_FOREMAN_ENABLED": "true",
 }
 
 

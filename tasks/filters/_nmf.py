@@ -3,8 +3,8 @@
 The same numbers as librosa's `decompose` (scikit-learn's NMF: coordinate descent, squared error,
 random start from seed 0, no shuffle) and librosa's `istft`, with less work:
 
-- A coordinate's update needs only its own row. So a block of frames is updated, and used for the
-  other factor's update, while it is in the cache; nothing is checked between the rounds.
+- A coordinate's update needs only its own row. So one compiled pass takes a frame, updates its two
+  activations and adds them to what the spectra's update needs, while the frame is in the cache.
 - A component is one spectrum times one activation per frame. With phase zero, its signal is one
   waveform of 2048 samples, added every 512 with the activations as weights. So one inverse FFT is
   enough, and the power is a quadratic form of four weights at a time.
@@ -25,8 +25,8 @@ FFT, HOP = 2048, 512  # samples: librosa's defaults
 BINS = FFT // 2 + 1
 PARTS = FFT // HOP  # frames that contain each sample
 ITERATIONS, TOLERANCE = 500, 1e-4
+FLUSH = 256  # frames summed in float32 before they join the total, which keeps its rounding small
 FRAMES = 64  # per FFT call: half a megabyte
-BLOCK = 256  # frames updated at once: 1 MB, which fits the cache of one core
 
 
 @lru_cache(maxsize=1)
@@ -76,56 +76,82 @@ def factors(spectrogram: Floats) -> tuple[Floats, Floats]:
     level = np.sqrt(spectrogram.mean() / 2)
     draw = np.random.RandomState(0).standard_normal
     spectra = np.abs(level * draw(size=(2, bins)).astype(np.float32))
-    drawn = np.abs(level * draw(size=(frames, 2)).astype(np.float32))
-    starts = range(0, frames, BLOCK)
-    rows = [spectrogram[at : at + BLOCK] for at in starts]
-    parts = [np.ascontiguousarray(drawn[at : at + BLOCK].T) for at in starts]
-    first = 0.0
+    activations = np.abs(level * draw(size=(frames, 2)).astype(np.float32))
+    sums, first = np.empty((4, bins), np.float32), 0.0
     for turn in range(ITERATIONS):
-        violation = 0.0
-        gram, products = spectra @ spectra.T, np.zeros((2, 2), np.float32)
-        projected = np.zeros((2, bins), np.float32)
-        for row, part in zip(rows, parts, strict=True):
-            violation += descend(part, gram, spectra @ row.T)
-            projected += part @ row
-            products += part @ part.T
-        violation += descend(spectra, products, projected)
+        violation = descend(spectrogram, activations, spectra, sums)
         if turn == 0:
             first = violation
         if first == 0 or violation / first <= TOLERANCE:
             break
-    return np.concatenate(parts, axis=1), spectra
+    return np.ascontiguousarray(activations.T), spectra
 
 
 @lru_cache(maxsize=1)
-def _compiled() -> Callable[[Floats, Floats, Floats], float]:
+def _compiled() -> Callable[[Floats, Floats, Floats, Floats], float]:
     """`_descend` compiled by Numba: half a second, once per process."""
     from numba import njit
 
     fast = {"reassoc", "contract", "nsz"}  # sums in any order; NaN stays NaN
-    compiled: Callable[[Floats, Floats, Floats], float] = njit(
+    compiled: Callable[[Floats, Floats, Floats, Floats], float] = njit(
         nogil=True, fastmath=fast, error_model="numpy"
     )(_descend)
     return compiled
 
 
-def _descend(factor: Floats, gram: Floats, projected: Floats) -> float:
-    """One coordinate step of each value of `factor` [2, n], in place; returns the violation of the
-    optimality conditions. With V the spectrogram and G the other factor, `gram` is GᵀG and
-    `projected` GᵀV."""
+def _descend(spectrogram: Floats, activations: Floats, spectra: Floats, sums: Floats) -> float:
+    """One coordinate step of each activation [frames, 2], then of each value of the spectra
+    [2, 1025], in place; returns the violation of the optimality conditions. `sums` [4, 1025] is
+    scratch.
+
+    Plain loops over single values for two components: Numba makes vector instructions of them, and
+    compiles array expressions for longer than they would save. A value of zero that cannot decrease
+    violates nothing.
+    """
     zero = np.float32(0)
-    violation = 0.0
-    for this in range(2):
-        first, second, slope = gram[this, 0], gram[this, 1], gram[this, this]
-        distance = zero
-        for i in range(factor.shape[1]):
-            value = factor[this, i]
-            gradient = first * factor[0, i] + second * factor[1, i] - projected[this, i]
-            if value != 0 or gradient < 0:  # a zero cannot decrease
-                distance += abs(gradient)
-            if slope != 0:
-                factor[this, i] = max(value - gradient / slope, zero)
-        violation += float(distance)
+    frames, bins = spectrogram.shape
+    first, mixed, second = zero, zero, zero  # the spectra's products
+    for k in range(bins):
+        one, two = spectra[0, k], spectra[1, k]
+        first += one * one
+        mixed += one * two
+        second += two * two
+        for i in range(4):
+            sums[i, k] = zero
+    # Sums over frames: of the activations' products; in `sums`, of the frames that they weight.
+    aa, ab, bb, violation = 0.0, 0.0, 0.0, 0.0
+    for t in range(frames):
+        to_one, to_two = zero, zero
+        for k in range(bins):
+            to_one += spectrogram[t, k] * spectra[0, k]
+            to_two += spectrogram[t, k] * spectra[1, k]
+        a, b = activations[t, 0], activations[t, 1]
+        gradient = first * a + mixed * b - to_one
+        violation += float(abs(gradient)) if a != 0 or gradient < 0 else 0.0
+        a = max(a - gradient / first, zero) if first != 0 else a
+        gradient = mixed * a + second * b - to_two
+        violation += float(abs(gradient)) if b != 0 or gradient < 0 else 0.0
+        b = max(b - gradient / second, zero) if second != 0 else b
+        activations[t, 0], activations[t, 1] = a, b
+        aa, ab, bb = aa + a * a, ab + a * b, bb + b * b
+        for k in range(bins):
+            sums[0, k] += a * spectrogram[t, k]
+            sums[1, k] += b * spectrogram[t, k]
+        if t % FLUSH == FLUSH - 1 or t == frames - 1:
+            for k in range(bins):
+                sums[2, k] += sums[0, k]
+                sums[3, k] += sums[1, k]
+                sums[0, k] = sums[1, k] = zero
+    first, mixed, second = np.float32(aa), np.float32(ab), np.float32(bb)
+    for k in range(bins):
+        one, two = spectra[0, k], spectra[1, k]
+        gradient = first * one + mixed * two - sums[2, k]
+        violation += float(abs(gradient)) if one != 0 or gradient < 0 else 0.0
+        one = max(one - gradient / first, zero) if first != 0 else one
+        gradient = mixed * one + second * two - sums[3, k]
+        violation += float(abs(gradient)) if two != 0 or gradient < 0 else 0.0
+        two = max(two - gradient / second, zero) if second != 0 else two
+        spectra[0, k], spectra[1, k] = one, two
     return violation
 
 

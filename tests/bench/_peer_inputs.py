@@ -23,6 +23,7 @@ KINDS = (
 )
 HOUR_FILES, HOUR_SECONDS = 240, 15.0
 SHORT_FILES, SHORT_SECONDS = 3000, 4.0
+JUICER_FILES = 1000
 LONG_SECONDS = 3 * 3600.0
 APPLIO_FILES, APPLIO_SECONDS = 96, (6.0, 40.0)
 BLOCK = 1152 * 100  # samples a time
@@ -92,13 +93,16 @@ def hour(files: int = HOUR_FILES) -> Callable[[Path], None]:
     return make
 
 
-def short(home: Path) -> None:
-    """3,000 clips of 4 s, FLAC at 16 kHz."""
-    tape = Tape(2)
-    for number in range(SHORT_FILES):
-        _write(
-            home / f"c{number:05d}.flac", tape.take(int(SHORT_SECONDS * RATE)), RATE, 1, "PCM_16"
-        )
+def short(files: int = SHORT_FILES) -> Callable[[Path], None]:
+    """`files` clips of 4 s, FLAC at 16 kHz."""
+
+    def make(home: Path) -> None:
+        tape = Tape(2)
+        for number in range(files):
+            mono = tape.take(int(SHORT_SECONDS * RATE))
+            _write(home / f"c{number:05d}.flac", mono, RATE, 1, "PCM_16")
+
+    return make
 
 
 def long(home: Path) -> None:

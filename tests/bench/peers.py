@@ -1,7 +1,7 @@
 """Ours beside the peers: the same inputs, CPU of all processes, wall time, memory, what is kept.
 
     python -m tests.bench.peers [FOLDER] [--json] [--only ROW …] [--rounds N] [--python PEERS]
-                                [--wenet DIR] [--applio DIR]
+                                [--wenet DIR] [--applio DIR] [--juicer COMMAND]
 
 Inputs are made once in FOLDER from the corpus that `UTTERMILL_CORPUS` names. Each row runs ours and
 its peers in turn, with two processes each, `--rounds` times; the medians count. Ours is the command
@@ -9,7 +9,7 @@ its peers in turn, with two processes each, `--rounds` times; the medians count.
 lhotse, HF datasets and FFmpeg (through PyAV) run in the interpreter PEERS (this one). WeNet's
 `tools/make_shard_list.py` and Applio's preprocessing are run from checkouts that the user names, in
 PEERS, which then needs their packages: torch and torchaudio (see `_peer_wenet`); noisereduce, wget
-and transformers.
+and transformers. COMMAND is Data-Juicer's `dj-process` (see `_peer_juicer`).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 import soundfile as sf
 
 from tests.bench import _peer_inputs as inputs
+from tests.bench import _peer_juicer
 from tests.bench._peer_measure import Cost, measured
 
 #: No recogniser, no waiting for files to settle, two workers.
@@ -105,6 +106,8 @@ class Bench:
             return self._wenet(row, source, out, **more)
         if who == "applio":
             return self._applio(row, source, out, **more)
+        if who == "Data-Juicer":
+            return self._juicer(row, source, out, **more)
         loop = [self.args.python, "-m", "tests.bench._peer_loops", who, str(source), str(out)]
         cost = measured(loop, {"HF_DATASETS_CACHE": str(out.parent / "hf-cache")}, **more)
         told = _last_json(cost.said)
@@ -134,6 +137,11 @@ class Bench:
         script += ["40000", "2", "Automatic", "True", "False", "0.5", "3.0", "0.3", "none"]
         cost = measured(script, folder=Path(self.args.applio), **more)
         return Result(row, "applio", cost, len([*out.glob("sliced_audios/*.wav")]), None)
+
+    def _juicer(self, row: str, source: Path, out: Path, **more: Any) -> Result:
+        command = [self.args.juicer, "--config", str(_peer_juicer.recipe(source, out))]
+        cost = measured(command, _peer_juicer.ENVIRONMENT, folder=out, **more)
+        return Result(row, "Data-Juicer", cost, len(_peer_juicer.kept(out)), None)
 
 
 def _members(tar: Path) -> int:
@@ -183,7 +191,7 @@ def without_m4a(bench: Bench, scratch: Path) -> None:
 
 def short(bench: Bench, scratch: Path) -> None:
     """3,000 clips of 4 s, FLAC at 16 kHz."""
-    source = inputs.made(bench.home, "short", inputs.short)
+    source = inputs.made(bench.home, "short", inputs.short())
     bench.ours("short", "ours", source, scratch / "ours", ())
     bench.ours("short", "ours, no history", source, scratch / "plain", ("history=none",))
     for who in ("lhotse", *(["wenet"] if bench.args.wenet else [])):
@@ -228,6 +236,17 @@ def _same_slices(result: Result, source: Path, ours: Path, theirs: Path) -> Resu
     return replace(result, who="slices of the same length", kept=same)
 
 
+def juicer(bench: Bench, scratch: Path) -> None:
+    """Short clips by Data-Juicer's three audio filters: 16 kHz audio from us, a list from it."""
+    source = inputs.made(bench.home, "juicer", inputs.short(inputs.JUICER_FILES))
+    ours, theirs = scratch / "ours", scratch / "juicer"
+    bench.ours("Data-Juicer's filters", "ours, no history", source, ours, _peer_juicer.OURS)
+    if bench.args.juicer:
+        bench.peer("Data-Juicer's filters", "Data-Juicer", source, theirs)
+        both = _peer_juicer.kept(theirs) & _peer_juicer.kept_by_ours(ours)
+        bench.results.append(replace(bench.results[-1], who="kept by both", kept=len(both)))
+
+
 def broken(bench: Bench, scratch: Path) -> None:
     """40 files, one of them corrupt: who keeps how many, with which exit code."""
     source = inputs.made(bench.home, "broken", inputs.broken)
@@ -256,6 +275,7 @@ ROWS: Mapping[str, Callable[[Bench, Path], None]] = {
     "short": short,
     "long": long,
     "applio": applio,
+    "juicer": juicer,
     "broken": broken,
     "killed": killed,
 }
@@ -291,6 +311,7 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--wenet")
     parser.add_argument("--applio")
+    parser.add_argument("--juicer")
     bench = Bench(parser.parse_args())
     with tempfile.TemporaryDirectory(dir=bench.home) as warm:
         few = inputs.made(bench.home, "few", inputs.hour(5))

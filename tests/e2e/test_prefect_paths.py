@@ -114,7 +114,7 @@ def complete(run: UUID) -> None:
         ended = sorted(t.name for t in tasks if t.state and t.state.is_completed())
         return set(ended) == {"shard", *names, "package"} and not service.still_open(run)
 
-    assert soon(recorded, 20, every=POLL), service.task_runs(run)
+    assert soon(recorded, every=POLL), service.task_runs(run)
     # Each one has its stage as a tag, to be filtered by.
     for task in service.task_runs(run).values():
         assert not (task.state and task.state.is_completed()) or task.tags == [stage_of(task.name)]
@@ -130,7 +130,7 @@ def stage_of(name: str) -> str:
 
 def summary(run: UUID, *words: str) -> None:
     """What the run left where it did not end well; Prefect may still be writing it."""
-    assert soon(lambda: words[0] in service.artifact(run), 20, every=POLL), service.artifact(run)
+    assert soon(lambda: words[0] in service.artifact(run), every=POLL), service.artifact(run)
     text = service.artifact(run)
     for word in (*words, "**Retry**", "### Where it stood", "| filter |"):
         assert word in text
@@ -138,7 +138,7 @@ def summary(run: UUID, *words: str) -> None:
 
 def retried(site: Site, run: UUID, reference: Path) -> None:
     """Retry goes on where the first attempt of the same flow run stopped, and ends it well."""
-    assert soon(lambda: len(service.task_runs(run)) == 1 + 3 * SHARDS, 20, every=POLL)
+    assert soon(lambda: len(service.task_runs(run)) == 1 + 3 * SHARDS, every=POLL)
     first, done = service.task_runs(run), done_before(run)
     assert len(done) == 3 * SHARDS
     assert not service.reused(first)
@@ -199,7 +199,7 @@ def test_retry_of_a_failed_run_through_a_work_pool(
     failed = service.end_of(run)
     assert failed.is_failed()
     assert "the recogniser's licence has run out" in str(failed.message)
-    assert soon(lambda: not service.still_open(run), 20, every=POLL)
+    assert soon(lambda: not service.still_open(run), every=POLL)
     summary(run, "## The run failed", "> the recogniser's licence has run out", "Fix the cause")
     fault.unlink()
     retried(site, run, reference)
@@ -218,7 +218,7 @@ def test_retry_of_a_killed_run_through_serve(site: Site, reference: Path) -> Non
         held(site, run)
         service.owner(run).kill()
         assert service.end_of(run).is_crashed()
-        assert soon(lambda: not serving.runs(), 15), serving.runs()
+        assert soon(lambda: not serving.runs()), serving.runs()
         assert len(service.still_open(run)) == 1
         hold.unlink()
         retried(site, run, reference)
@@ -240,12 +240,12 @@ def test_cancel(site: Site, worker: Service, reference: Path) -> None:
     service.cancel(run)
     ended = service.end_of(run)
     assert ended.is_cancelled(), ended
-    assert soon(lambda: not worker.runs(), 5), worker.runs()
+    assert soon(lambda: not worker.runs()), worker.runs()
     assert not any(site.temp.glob("uttermill-run-*"))
     with lock.hold(out):
         pass
     assert not (out / "datasets").exists()
-    assert soon(lambda: not service.still_open(run), 20, every=POLL), service.still_open(run)
+    assert soon(lambda: not service.still_open(run), every=POLL), service.still_open(run)
     done = done_before(run)
     assert len(done) == 3 * SHARDS
     summary(run, "## The run was cancelled")
@@ -267,7 +267,7 @@ def test_a_second_run_waits_or_refuses(site: Site, worker: Service, reference: P
     first = service.start(nightly, settings(site, "two"))
     held(site, first)
     with service.schedule(nightly, settings(site, "two")) as second:
-        assert soon(lambda: service.state(second).name == "AwaitingConcurrencySlot", 30, every=POLL)
+        assert soon(lambda: service.state(second).name == "AwaitingConcurrencySlot", every=POLL)
 
         # Control: what waits above is the deployment, not the worker.
         other = service.start(service.deployed("prepare-manual"), settings(site, "two"))
@@ -313,11 +313,11 @@ def test_a_killed_flow_process(site: Site, worker: Service, reference: Path) -> 
     held(site, run)
     service.owner(run).kill()
     assert service.end_of(run).is_crashed()
-    assert soon(lambda: not worker.runs(), 15), worker.runs()
+    assert soon(lambda: not worker.runs()), worker.runs()
     (left,) = service.still_open(run)
     assert left.startswith("transcribe")
     assert left.endswith("Running")
-    assert soon(lambda: "## The run crashed" in service.artifact(run), 20, every=POLL)
+    assert soon(lambda: "## The run crashed" in service.artifact(run), every=POLL)
     done = done_before(run)
     assert len(done) == 3 * SHARDS
 

@@ -24,7 +24,7 @@ import psutil
 import pyarrow.parquet as pq
 import yaml
 
-from flows.server.history import noted
+from flows.server import run_notes
 from tasks.checkpoints.manifest import Row
 from tests import corpus, signals
 from tests.plugins import gate
@@ -279,7 +279,7 @@ def _pages(api: str, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]
 
 def flow_runs(api: str, out: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """(flow runs of an OUT, their child flow runs)."""
-    of_out = {"flow_runs": {"id": {"any_": [*noted(out)]}}}
+    of_out = {"flow_runs": {"id": {"any_": [*run_notes.last(out)]}}}
     roots = list(_pages(api, "/flow_runs/filter", of_out))
     of_roots = {"parent_flow_run_id": {"any_": [r["id"] for r in roots]}}
     return roots, list(_pages(api, "/flow_runs/filter", {"flow_runs": of_roots}))

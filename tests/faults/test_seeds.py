@@ -28,7 +28,7 @@ from tests.faults import seeds
 ROOT = Path(__file__).parents[2]
 NIGHTLY = partial(pytest.param, marks=pytest.mark.nightly)
 ROUNDS = 2  # calls of each resampler a thread
-ATTEMPTS = 25  # processes until the race is seen: six of nine showed it on idle cores
+ATTEMPTS = 25  # processes until the race is seen: five of five showed it at once
 
 #: CPython #114763: `LazyLoader` is not safe for threads before these.
 PYTHON = sys.version_info[:3]

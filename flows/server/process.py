@@ -17,8 +17,8 @@ STOP_SECONDS = 15.0
 #: Only the settings of Prefect that a run's own server needs; the user's other settings stay.
 #: By default the recorder writes one task run per transaction (22/s on SQLite), so that history
 #: is late or lost; in batches it keeps up. Prefect 3.8 truncates the flush interval to whole
-#: seconds, so 1 is the minimum. Scheduling is the business of the user's own server, as are pauses,
-#: and work pools that lost their workers; looking for them took a quarter of an idle server's CPU.
+#: seconds, so 1 is the minimum. Schedules, pauses and work pools are the business of the user's own
+#: server.
 ENVIRONMENT = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",

@@ -218,7 +218,7 @@ def test_retry_of_a_killed_run_through_serve(site: Site, reference: Path) -> Non
         held(site, run)
         service.owner(run).kill()
         assert service.end_of(run).is_crashed()
-        assert soon(lambda: not serving.runs()), serving.runs()
+        assert soon(lambda: not serving.runs(), 30), serving.runs()
         assert len(service.still_open(run)) == 1
         hold.unlink()
         retried(site, run, reference)
@@ -240,7 +240,7 @@ def test_cancel(site: Site, worker: Service, reference: Path) -> None:
     service.cancel(run)
     ended = service.end_of(run)
     assert ended.is_cancelled(), ended
-    assert soon(lambda: not worker.runs()), worker.runs()
+    assert soon(lambda: not worker.runs(), 30), worker.runs()
     assert not any(site.temp.glob("uttermill-run-*"))
     with lock.hold(out):
         pass
@@ -313,7 +313,7 @@ def test_a_killed_flow_process(site: Site, worker: Service, reference: Path) -> 
     held(site, run)
     service.owner(run).kill()
     assert service.end_of(run).is_crashed()
-    assert soon(lambda: not worker.runs()), worker.runs()
+    assert soon(lambda: not worker.runs(), 30), worker.runs()
     (left,) = service.still_open(run)
     assert left.startswith("transcribe")
     assert left.endswith("Running")

@@ -5,7 +5,7 @@ four frames one by one.
     h, c [1, 1, 128]    state of the LSTM
     -> speech_probs [n, 1], hn, cn
 
-A window costs 13 us instead of 37 on one core, for the same weights; probabilities differ by 3e-6
+A window costs 13 µs instead of 37 on one core, for the same weights; probabilities differ by 3e-6
 at most, and are the same bits for any number of windows in a run.
 """
 

@@ -148,11 +148,16 @@ def _save(path: Path, table: pa.Table, counts: Sequence[int]) -> None:
     Chunks are combined once for the whole table: for each of many batches it takes most of the
     time.
     """
-    whole = table.combine_chunks().to_batches()
+    table = table.combine_chunks()
+    whole = table.to_batches()
     ends = np.cumsum(counts).tolist()
     with tables.writing(path, table.schema) as out:
         for low, high in zip([0, *ends[:-1]], ends, strict=True):
-            out.write_batch(whole[0].slice(low, high - low))
+            if len(whole) > 1:  # its texts are too long for one
+                [batch] = table.slice(low, high - low).combine_chunks().to_batches()
+            else:
+                batch = whole[0].slice(low, high - low)
+            out.write_batch(batch)
 
 
 def _load(path: Path, number: int) -> pa.RecordBatch:

@@ -532,10 +532,9 @@ def test_weights_drop_by_a_draw_that_the_ledger_names(tmp_path: Path) -> None:
 
     def foreseen(weight: float) -> tuple[int, int]:
         job = corpus.job(tmp_path, package={"weights": {"c": weight}})
-        known = decisions.load(job)
-        assert known is not None
+        assert decisions.where(job) is not None
         return (
-            what_if.of_table(job, known)["items"],
+            what_if.kept(job, job)[0]["items"],
             what_if.of_shards(job)["items"],
         )
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tasks import plugins, storage
 from tasks.checkpoints import enhanced
@@ -151,19 +150,6 @@ def seal(job: Job, names: Iterable[str], manifests: str | None = None) -> None:
     storage.write_atomic(_seal(job.out), json.dumps(told).encode())
 
 
-def save(job: Job, table: pa.Table) -> None:
-    """Save the table in one part; the caller holds OUT's lock."""
-    home = place(job.out)
-    unseal(job.out)
-    storage.of(home).remove_tree(home)
-    if storage.exists(home):  # what an older release left: one file
-        storage.remove(home)
-    with storage.of(home).staged(home) as (handle, publish):
-        pq.write_table(table, handle, compression="zstd")
-        publish(lambda _: "all.parquet")
-    seal(job, ["all.parquet"])
-
-
 def where(job: Job) -> Path | None:
     """The folder of the table if it is valid for these settings, apart from thresholds; else
     None."""
@@ -178,15 +164,6 @@ def where(job: Job) -> Path | None:
     there = [path.name for path in storage.names(home, ".parquet")]
     state = {**_state(job), "parts": there}
     return home if whole and known == state else None
-
-
-def load(job: Job, columns: set[str] | None = None) -> pa.Table | None:
-    """The table, or these columns, if `where` finds it and it can be read; else None."""
-    path = where(job)
-    try:
-        return None if path is None else tables.read(path, columns=columns and sorted(columns))
-    except (OSError, pa.ArrowException):
-        return None
 
 
 def parts(job: Job, columns: set[str]) -> Iterator[pa.Table]:

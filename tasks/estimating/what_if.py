@@ -41,7 +41,10 @@ def kept(now: Job, then: Job) -> tuple[JsonObject, JsonObject]:
         columns |= decisions.columns_asked(now) | decisions.columns_asked(then)
         columns |= {"id"} if now.package.weights or then.package.weights else set()
         try:
-            parts = [_both(now, then, part) for part in decisions.parts(now, columns)]
+            parts = [
+                (_of_part(now, part), _of_part(then, part))
+                for part in decisions.parts(now, columns)
+            ]
         except (OSError, pa.ArrowException):  # damaged: the manifests tell
             return of_shards(now), of_shards(then)
         before, after = ([each[side] for each in parts] for side in (0, 1))
@@ -61,18 +64,9 @@ NOT_IN_AUDIO = "not_in_audio"
 Sums = tuple[int, float, int, float]  # items and seconds kept; those of them not yet transcribed
 
 
-def _both(now: Job, then: Job, table: pa.Table) -> tuple[Sums, Sums]:
-    return _of_part(now, table), _of_part(then, table)
-
-
 def _summed(parts: Sequence[Sums]) -> JsonObject:
     items, seconds, waiting, waiting_seconds = zip(*parts, strict=True) if parts else [()] * 4
     return _counted(sum(items), math.fsum(seconds), sum(waiting), math.fsum(waiting_seconds), 0)
-
-
-def of_table(job: Job, table: pa.Table) -> JsonObject:
-    """Items and hours under a job's limits, from the table of decisions."""
-    return _summed([_of_part(job, table)])
 
 
 def _of_part(job: Job, table: pa.Table) -> Sums:

@@ -39,7 +39,6 @@ class Survey:
     left: LeftAsides = field(default_factory=LeftAsides)
     used_scratch: bool = False
     reused: int = 0
-    unusable: int = 0  # of `fresh`: those that the listing shows to be unusable
     gone: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))  # rows of `known`
     failed: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))  # still being written
 
@@ -167,7 +166,6 @@ class _Looking:
         return True
 
     def _add(self, rows: pa.Table, place: NDArray[np.int32]) -> None:
-        self.found.unusable += len(rows) - rows["error_code"].null_count
         self.found.fresh.add(rows, place)
 
     def at_young(self) -> None:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from tasks.packaging.canonical import mixed
 from tasks.storage.sorted_keys import first_of_runs
 
-Ints = NDArray[np.int64]
 Numbers = NDArray[np.int32]
 Codes = NDArray[np.uint64]
 

@@ -6,7 +6,7 @@ int16 source at the target rate comes through bit for bit. Full scale is clamped
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -53,20 +53,12 @@ def to_mono(samples: Float, rule: Literal["mean", "first"] | int) -> Float:
 
 
 def to_int16(samples: Float) -> Int16:
-    """Clamp to full scale, round halves to even. The samples are finite: `convert` saw to it."""
+    """Clamp to full scale, round halves to even. The samples have to be finite."""
     scaled = np.multiply(samples, np.float32(32768))
     np.rint(scaled, out=scaled)
     np.clip(scaled, -32768, 32767, out=scaled)
     result: Int16 = scaled.astype(np.int16)
     return result
-
-
-def convert(samples: Float, src_hz: int, settings: ResampleSettings) -> Int16:
-    """float [n, ch] at `src_hz` to int16 [resampled_length(n)] at `settings.rate`.
-
-    Raises what `of_clip` raises.
-    """
-    return _convert([samples], len(samples), src_hz, settings)
 
 
 def of_clip(clip: Clip, settings: ResampleSettings) -> Int16:
@@ -75,7 +67,18 @@ def of_clip(clip: Clip, settings: ResampleSettings) -> Int16:
     ItemError `non_finite` when a sample is NaN or infinite, `unsupported` when the channel that
     the settings ask for is not there.
     """
-    return _convert(clip.blocks(), clip.num_samples, clip.rate, settings)
+    n, src_hz = clip.num_samples, clip.rate
+    length = resampled_length(n, src_hz, settings.rate)
+    if length == 0:
+        return np.zeros(0, np.int16)
+    monos = (to_mono(block, settings.mono) for block in clip.blocks())
+    if settings.levels:
+        return to_int16(_levelled(monos, n, length, src_hz, settings))
+    if src_hz == settings.rate:
+        return to_int16(finite(_joined(list(monos))))
+    result = np.zeros(length, np.int16)
+    _fill(result, monos, n, src_hz, settings, to_int16)
+    return result
 
 
 def streamed(clip: Clip, settings: ResampleSettings) -> Iterator[Int16] | None:
@@ -92,21 +95,6 @@ def streamed(clip: Clip, settings: ResampleSettings) -> Iterator[Int16] | None:
     sound = (finite(block) for block in evenly(monos))
     made = plugin.stream(sound, clip.rate, settings.rate, options)
     return (to_int16(finite(block)) for block in made)
-
-
-def _convert(blocks: Iterable[Float], n: int, src_hz: int, settings: ResampleSettings) -> Int16:
-    """Blocks of n samples in all to int16 [resampled_length(n)]."""
-    length = resampled_length(n, src_hz, settings.rate)
-    if length == 0:
-        return np.zeros(0, np.int16)
-    monos = (to_mono(block, settings.mono) for block in blocks)
-    if settings.levels:
-        return to_int16(_levelled(monos, n, length, src_hz, settings))
-    if src_hz == settings.rate:
-        return to_int16(finite(_joined(list(monos))))
-    result = np.zeros(length, np.int16)
-    _fill(result, monos, n, src_hz, settings, to_int16)
-    return result
 
 
 def _levelled(

@@ -92,14 +92,14 @@ def _of_part(job: Job, table: pa.Table) -> Sums:
 def of_shards(job: Job) -> JsonObject:
     """The same from the manifests; `unmeasured` recordings lack a measure that the job needs."""
     items, seconds, waiting, waiting_seconds, unmeasured = 0, 0.0, 0, 0.0, 0
-    verdicts = contents.corpus_verdicts(job, manifest.shards(job.out))
+    rejected = contents.rejected_ids(job, manifest.shards(job.out))
     clips = Clips(job)
     for each in manifest.shards(job.out):
         view = view_of(job, each)
         clips.shard(view)
         unmeasured += sum(not unit.spared for unit in cuts_lacking(view)[0])
         for utterance in view.decided():
-            if utterance.id in verdicts:
+            if utterance.id in rejected:
                 continue
             outcome = utterance.outcome.outcome
             if outcome == "packaged" and not weights.keeps(

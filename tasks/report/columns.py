@@ -124,8 +124,8 @@ class Columns:
             draw, weight = weights.draws(self.job.package, t)
             return np.asarray(draw >= weight, bool)
 
-        settled = lambda t: flags_of(decisions.settled(t))
-        found = self._flags(settled, "outcome", "stage", "reason")
+        columns = ("outcome", "stage", "reason")
+        found = self._flags(lambda t: flags_of(decisions.settled(t)), *columns)
         if any(weight < 1 for weight in self.job.package.weights.values()):
             found |= self._flags(drawn, "id", "dataset") & self.heard
         return found

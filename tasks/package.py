@@ -142,6 +142,7 @@ def gather(
         "layout": parts.rule(job.package),
         "frozen": chosen["frozen"],
         "split_lists": chosen["split_lists"],
+        "firsts": chosen["firsts"],
     }
 
 
@@ -214,7 +215,8 @@ def publish(job: Job, gathered: JsonObject) -> Path:
         staged = {*hashes, *known, splits.FILE, speakers.FILE}
         version = versions.publish(job.out, staging, gathered["version"], home, staged)
     seal = versions.described(version)[datacard.SEAL]
-    published.save(job.out, told, gathered["ledger"], seal, job.package.seed)
+    ledger, firsts = gathered["ledger"], gathered["firsts"]
+    published.save(job.out, told, ledger, firsts, seal, job.package.seed)
     published.save_guards(job.out, version)
     return version
 

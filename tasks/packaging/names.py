@@ -11,6 +11,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks.packaging.canonical import mixed
@@ -44,10 +45,10 @@ class Names(ExitStack):
 
     def add(self, names: pa.Array | pa.ChunkedArray) -> None:
         """Append the names of the next rows, null for a row without one."""
-        texts = names.cast(pa.large_binary()).to_pylist()
-        self._text.write(b"".join(text or b"" for text in texts))
-        self._lengths.append(np.array([len(text or b"") for text in texts], np.uint32))
-        for file, column in zip(self._codes, codes_of(texts), strict=True):
+        length, data = _bytes_of(names)
+        self._text.write(data.data)
+        self._lengths.append(length.astype(np.uint32))
+        for file, column in zip(self._codes, codes_of(names), strict=True):
             file.write(column.data)
 
     def finish(self) -> None:
@@ -118,19 +119,33 @@ def _read(file: IO[bytes], first: int, end: int) -> Codes:
     return np.frombuffer(file.read(8 * max(end - first, 0)), np.uint64)
 
 
-def codes_of(texts: list[bytes | None]) -> tuple[Codes, Codes]:
-    """The codes of texts; 0 and 0 for none."""
-    there = np.array([text is not None for text in texts], bool)
-    whole = np.array([text or b"" for text in texts], np.bytes_)
-    width = -(-max(whole.itemsize, 1) // 8)
-    cuts = whole.astype(f"S{8 * width}").view("<u8").reshape(len(whole), width)
-    length = np.array([len(text or b"") for text in texts], np.uint64)
+def codes_of(names: pa.Array | pa.ChunkedArray) -> tuple[Codes, Codes]:
+    """The codes of names; 0 and 0 for none."""
+    there = names.is_valid().to_numpy(zero_copy_only=False)
+    length, data = _bytes_of(names)
+    width = -(-max(int(length.max(initial=0)), 1) // 8)
+    padded = np.zeros((len(length), 8 * width), np.uint8)
+    padded[np.arange(8 * width) < length[:, None]] = data
+    words = padded.view("<u8")
     found = []
     for start in (1, 2):
         state = mixed(length * np.uint64(4) + np.uint64(start))
         for place in range(width):
-            more = cuts[:, place].astype(np.uint64)
+            more = words[:, place].astype(np.uint64)
             # Only as far as the text goes: it must not depend on its neighbours.
             state = np.where(length > 8 * place, mixed(state ^ more), state)
-        found.append(np.where(there, state, 0))
+        found.append(np.where(there, state, np.uint64(0)))
     return found[0], found[1]
+
+
+def _bytes_of(names: pa.Array | pa.ChunkedArray) -> tuple[Codes, NDArray[np.uint8]]:
+    """Bytes of each name, 0 for none, and all of them one after another."""
+    whole = pc.fill_null(names.cast(pa.large_binary()), b"")
+    if isinstance(whole, pa.ChunkedArray):
+        whole = whole.combine_chunks()
+    _, offsets, data = whole.buffers()
+    edges = np.frombuffer(offsets, np.int64, len(whole) + 1, 8 * whole.offset)
+    length = np.diff(edges).astype(np.uint64)
+    if data is None:
+        return length, np.zeros(0, np.uint8)
+    return length, np.frombuffer(data, np.uint8, int(edges[-1] - edges[0]), int(edges[0]))

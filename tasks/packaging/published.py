@@ -87,6 +87,17 @@ def load(out: Path, newest: Path, described: JsonObject, seed: int) -> Published
     return _assembled(found)
 
 
+def firsts(out: Path, described: JsonObject) -> dict[str, str]:
+    """The first id of each split of the newest version, in the order of ids; empty if nothing
+    tells."""
+    try:
+        known = json.loads(storage.read(home(out) / "version.json"))
+    except (OSError, ValueError):
+        return {}
+    found: dict[str, str] = known.get("firsts", {})
+    return found if known.get("sealed") == described[datacard.SEAL] else {}
+
+
 def _assembled(parts: Iterable[tuple[str, str, pa.Table]]) -> Published:
     at, found = 0, []
     columns: dict[str, list[Codes]] = {name: [] for name in DIGESTS.names}
@@ -212,18 +223,19 @@ def save(
     out: Path,
     parts: Sequence[tuple[str, str | bytes]],
     ledger: Sequence[tuple[str, str]],
+    firsts: Mapping[str, str],
     seal: str,
     seed: int,
 ) -> None:
     """Note the newest version: (name, file or its bytes) of each part, (name, file) of each of the
-    ledger. Only while holding OUT's lock."""
+    ledger, the first id of each split. Only while holding OUT's lock."""
     names = []
     for name, file in parts:
         if isinstance(file, bytes):
             data, file = file, f"{hashlib.sha256(file).hexdigest()[:16]}.arrow"
             storage.write_atomic(home(out) / file, data)
         names.append([name, file])
-    noted = {"sealed": seal, "seed": seed, "parts": names, "ledger": ledger}
+    noted = {"sealed": seal, "seed": seed, "parts": names, "ledger": ledger, "firsts": firsts}
     storage.write_atomic(home(out) / "version.json", json.dumps(noted).encode())
     kept = {file for _, file in (*names, *ledger)}
     for path in storage.names(home(out), ".arrow"):

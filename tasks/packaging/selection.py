@@ -6,7 +6,7 @@ First the dataset weights, then the hours per speaker, then the split assignment
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,8 +49,10 @@ def selects(job: Job) -> bool:
     return bool(package.splits or package.weights) or package.max_hours_per_speaker is not None
 
 
-def select(job: Job, clips: Clips, newest: Path | None) -> Selection:
-    """Select among clips, which must be open."""
+def select(
+    job: Job, clips: Clips, newest: Path | None, staying: Mapping[str, int] | None = None
+) -> Selection:
+    """Select among clips, which must be open; `staying`: µs of others that stay in each split."""
     package = job.package
     rows = clips.order
     rejected = [clips.rejected]
@@ -73,7 +75,7 @@ def select(job: Job, clips: Clips, newest: Path | None) -> Selection:
         split = np.zeros(len(rows), np.int16)
         return Selection(clips.number[rows], split, [REST], pa.concat_tables(rejected), None, {})
     before = splits.published(None if package.resplit else newest)
-    assigned = splits.assign(package, clips, rows, before)
+    assigned = splits.assign(package, clips, rows, before, staying)
     for note in assigned.notes:
         log.warning("%s", note)
     no = clips.number[rows[assigned.joining]]

@@ -26,7 +26,7 @@ The result does not depend on the order of the rows; memory and time grow with n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,10 +81,14 @@ def stored(path: Path, opened: tables.Opened = tables.arrow) -> Published:
 
 
 def assign(
-    settings: PackageSettings, clips: Clips, rows: Numbers, before: Published
+    settings: PackageSettings,
+    clips: Clips,
+    rows: Numbers,
+    before: Published,
+    staying: Mapping[str, int] | None = None,
 ) -> SplitAssignment:
     """Assign clips of these numbers, in the order of ids. `before`: the `splits.parquet` to
-    continue.
+    continue; `staying`: µs of other clips that stay in each split (`staying.py`).
 
     RunError if two lists name clips that belong together, or leave nothing for train.
     """
@@ -125,7 +129,10 @@ def assign(
     sizes = sizes[new]
     del fresh
     train = names.index(REST)
-    targets = split_allocation.targets(settings, names, int(length[kept].sum()))
+    others = np.array([(staying or {}).get(name, 0) for name in names], np.int64)
+    hours += others
+    total = int(length[kept].sum() + others.sum())
+    targets = split_allocation.targets(settings, names, total)
     order = split_allocation.order(settings.seed, nodes, component, free)
     of_component[new[order]] = split_allocation.allocate(
         sizes[order], targets - hours, hours, train
@@ -138,7 +145,8 @@ def assign(
             "package.splits: the lists name a clip of every component, so nothing is left for "
             "train: clips of a speaker or of a recording are never separated"
         )
-    notes = matches.notes + _notes(settings, names, split, length, matches.split, targets)
+    has = others + _summed(split, length, len(names))
+    notes = matches.notes + _notes(settings, names, split, has, matches.split, targets)
     out = np.flatnonzero(~kept)
     direct = np.stack([_side(nodes, of_node, kind)[out] for kind in range(len(KINDS))])
     joins = _joins(direct, joining[out], names)
@@ -203,10 +211,11 @@ def _notes(
     settings: PackageSettings,
     names: list[str],
     split: Sides,
-    length: Ints,
+    has: Ints,
     listed: Sides,
     targets: Ints,
 ) -> list[str]:
+    """What to tell of the splits; `has`: µs of each."""
     notes = []
     elsewhere = (listed >= 0) & (split >= 0) & (split != listed)
     for number in np.unique(listed[elsewhere]).tolist():
@@ -215,7 +224,6 @@ def _notes(
             f"package.splits.{names[number]}.list: {count} of the clips it names are in another "
             "split since an earlier version, and stay there; package.resplit assigns them anew"
         )
-    has = _summed(split, length, len(names))
     for number, name in enumerate(names):
         share = settings.splits.get(name)
         if name == REST or share is None or (isinstance(share, Split) and share.list is not None):

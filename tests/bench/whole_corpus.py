@@ -119,7 +119,10 @@ def gather(job: Job, scratch: Path, chosen: dict[str, Any], digest: str) -> dict
     noted = Written(name, ("", 0), ledger_notes.save(job.out, table), [])
     ledger_notes.note(scratch, 0, [noted])
     found = package.gather(job, scratch, scratch.parent / "staging", chosen, digest)
-    return {name: found[name] for name in ("fingerprint", "parts", "needed", "balance", "ledger")}
+    return {
+        name: found[name]
+        for name in ("fingerprint", "parts", "needed", "balance", "ledger", "firsts")
+    }
 
 
 def publish(job: Job, scratch: Path, gathered: dict[str, Any], frozen: dict[str, Any]) -> None:
@@ -149,7 +152,8 @@ def publish(job: Job, scratch: Path, gathered: dict[str, Any], frozen: dict[str,
     }
     (version / "dataset.json").write_bytes(datacard.sealed(described))
     seal = json.loads((version / "dataset.json").read_text())[datacard.SEAL]
-    published.save(job.out, told, gathered["ledger"], seal, job.package.seed)
+    ledger, firsts = gathered["ledger"], gathered["firsts"]
+    published.save(job.out, told, ledger, firsts, seal, job.package.seed)
 
 
 def steps(job: Job, scratch: Path, clips: int) -> Iterator[tuple[str, int, float, int]]:

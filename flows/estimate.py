@@ -25,7 +25,7 @@ from flows.run import disk, metrics, runs
 from flows.run.caller import ClusterCaller, opened
 from flows.server import artifacts, posting
 from flows.settings import History, PrepareSettings
-from tasks import pipeline, shard_chain
+from tasks import pipeline, shard_chain, storage
 from tasks.callers import Caller, Observer
 from tasks.estimating import sample, trial
 from tasks.estimating.forecast import Costs, Forecast
@@ -148,7 +148,7 @@ def line(
         "sample": sampled,
         "peak_memory_bytes": pc.max(caller.metrics.table()["rss_peak"]).as_py(),
         **told,
-        "free_bytes": disk.free(job.out),
+        "free_bytes": storage.of(job.out).free(job.out),
         "used_bytes": disk.used(job.out),
         "ignored": found.ignored,
         "task_runs": observer.task_runs,

@@ -6,7 +6,6 @@ publishes the same bytes. The estimate itself publishes nothing.
 
 # No postponed annotations here, for the reason given in flows/prepare.py.
 
-import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -45,8 +44,6 @@ from tasks.settings import (
 )
 from tasks.stages.stage import PER_SHARD
 from tasks.storage import lock
-
-log = logging.getLogger("uttermill")
 
 FRACTION, LEAST = 0.005, 50  # of the recordings; recordings
 AT_ONCE = 16  # shards whose results one call returns

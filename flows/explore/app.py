@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
@@ -27,8 +26,6 @@ from flows.explore.gate import Gate
 from flows.explore.loading import Column
 from tasks.audio import write_wav_bytes
 from tasks.errors import ConfigError
-
-log = logging.getLogger("uttermill")
 
 KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 BODY = 16_000_000  # bytes of a request, at most

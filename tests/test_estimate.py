@@ -167,7 +167,7 @@ def told(workers: int = 2, load: float = 0.0, start: float = 0.0) -> Forecast:
     seen = {f"r{n}": SampleResult(kept=8.0, pcm=320_000) for n in range(4)}
     laps = {f"r{n}": [spent(f"r{n}", 10.0, 50.0 if n == 0 else 1.0, n == 0)] for n in range(4)}
     costs = Costs(
-        laps={"filter": laps}, overhead={"filter": 0.5}, load=load, lanes={"filter": "CPU"},
+        laps={"filter": laps}, overhead={"filter": 0.5}, load=load, kinds={"filter": "CPU"},
         workers={"CPU": workers}, start=start, package=0.01, gather=0.02,
     )  # fmt: skip
     return Forecast(
@@ -195,11 +195,11 @@ def test_a_forecast_is_the_sample_in_the_proportion_of_the_rest() -> None:
     assert facts["datasets"]["d"]["kept"] == facts["hours"]["kept"]
 
 
-def test_lanes_work_beside_each_other() -> None:
+def test_kinds_of_workers_work_beside_each_other() -> None:
     cast = told(workers=2)
     laps = {f"r{n}": [spent(f"r{n}", 8.0, 4.0)] for n in range(4)}
     cast.spent.laps["transcribe"] = laps
-    cast.spent.lanes["transcribe"] = "GPU"
+    cast.spent.kinds["transcribe"] = "GPU"
     cast.spent.workers["GPU"] = 1
     wall = cast.wall()
     assert wall is not None

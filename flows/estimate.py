@@ -6,7 +6,6 @@ publishes the same bytes. The estimate itself publishes nothing.
 
 # No postponed annotations here, for the reason given in flows/prepare.py.
 
-import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +24,7 @@ from flows.run import disk, metrics, runs
 from flows.run.caller import ClusterCaller, opened
 from flows.server import artifacts, posting
 from flows.settings import History, PrepareSettings
-from tasks import pipeline, shard_chain
+from tasks import pipeline, shard_chain, storage
 from tasks.callers import Caller, Observer
 from tasks.estimating import sample, trial
 from tasks.estimating.forecast import Costs, Forecast
@@ -45,8 +44,6 @@ from tasks.settings import (
 )
 from tasks.stages.stage import PER_SHARD
 from tasks.storage import lock
-
-log = logging.getLogger("uttermill")
 
 FRACTION, LEAST = 0.005, 50  # of the recordings; recordings
 AT_ONCE = 16  # shards whose results one call returns
@@ -148,7 +145,7 @@ def line(
         "sample": sampled,
         "peak_memory_bytes": pc.max(caller.metrics.table()["rss_peak"]).as_py(),
         **told,
-        "free_bytes": disk.free(job.out),
+        "free_bytes": storage.of(job.out).free(job.out),
         "used_bytes": disk.used(job.out),
         "ignored": found.ignored,
         "task_runs": observer.task_runs,

@@ -21,6 +21,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -164,7 +165,7 @@ def _compared(
             first = firsts[group.split, group.before]
             then = before.content[first : first + len(group.rows)]
             if np.array_equal(content[group.rows], then):
-                group = layout.replaced(group, same=True)
+                group = replace(group, same=True)
         found.append(group)
     return found
 

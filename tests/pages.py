@@ -75,8 +75,10 @@ def _default(field: FieldInfo) -> str:
             return "required"
         return f"`{field.default_factory()}`"  # type: ignore[call-arg]
     value = field.default.value if isinstance(field.default, Enum) else field.default
-    if value is None or value == ():
-        return "none"
+    if value is None:
+        return "not set"
+    if value == ():
+        return "empty"
     return f"`{value}`"
 
 

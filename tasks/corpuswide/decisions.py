@@ -35,6 +35,7 @@ from tasks.storage import tables
 from tasks.text import SHARED_COLUMNS
 
 SPARED = "spared"
+NOT_IN_AUDIO = "not_in_audio"  # the reason of a text that was never said
 FIXED = pa.schema(
     [
         pa.field("id", pa.string()),
@@ -183,6 +184,16 @@ def rules_asked(job: Job) -> tuple[Rule, ...]:
 def measured_rules(job: Job) -> tuple[Rule, ...]:
     """The rules on measures taken before transcription."""
     return (*rules_of("filters", job.filter.filters), *enhanced.rules(job))
+
+
+def settled(table: pa.Table) -> pa.ChunkedArray:
+    """Rows that no limit lets in: failed ones, texts that were never said, and what corpus-wide
+    verdicts (copies, outliers, splits) reject, which stay as they are; Boolean [rows]. From the
+    columns outcome, stage and reason."""
+    across = pc.and_(pc.equal(table["outcome"], "dropped"), pc.equal(table["stage"], "package"))
+    across = pc.and_(across, pc.not_equal(table["reason"], "weight"))
+    found = pc.or_(pc.equal(table["outcome"], "failed"), across)
+    return pc.or_(found, pc.fill_null(pc.equal(table["reason"], NOT_IN_AUDIO), False))
 
 
 def passes(table: pa.Table, asked: Iterable[Rule]) -> pa.ChunkedArray:

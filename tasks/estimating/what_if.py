@@ -58,9 +58,6 @@ def _by_speaker(now: Job, then: Job) -> bool:
     return capped or recipe.across_recordings(now) != recipe.across_recordings(then)
 
 
-#: The reason of a text that was never said: no limit lets it in.
-NOT_IN_AUDIO = "not_in_audio"
-
 Sums = tuple[int, float, int, float]  # items and seconds kept; those of them not yet transcribed
 
 
@@ -70,14 +67,9 @@ def _summed(parts: Sequence[Sums]) -> JsonObject:
 
 
 def _of_part(job: Job, table: pa.Table) -> Sums:
-    # Corpus-wide verdicts (copies, outliers) stay as they are.
-    across = pc.and_(pc.equal(table["outcome"], "dropped"), pc.equal(table["stage"], "package"))
-    across = pc.and_(across, pc.not_equal(table["reason"], "weight"))
-    failed = pc.or_(pc.equal(table["outcome"], "failed"), across)
-    failed = pc.or_(failed, pc.fill_null(pc.equal(table["reason"], NOT_IN_AUDIO), False))
     draw, weight = weights.draws(job.package, table)
     good = decisions.passes(table, decisions.measured_rules(job))
-    good = pc.and_(good, pc.invert(failed))
+    good = pc.and_(good, pc.invert(decisions.settled(table)))
     waiting = pc.and_(good, pc.invert(table["heard"]))
     texts = decisions.passes(table, rules_of("text", job.transcribe.verdicts))
     packaged = pc.and_(pc.and_(good, pa.array(~(draw >= weight))), pc.and_(table["heard"], texts))
@@ -92,14 +84,14 @@ def _of_part(job: Job, table: pa.Table) -> Sums:
 def of_shards(job: Job) -> JsonObject:
     """The same from the manifests; `unmeasured` recordings lack a measure that the job needs."""
     items, seconds, waiting, waiting_seconds, unmeasured = 0, 0.0, 0, 0.0, 0
-    verdicts = contents.corpus_verdicts(job, manifest.shards(job.out))
+    rejected = contents.rejected_ids(job, manifest.shards(job.out))
     clips = Clips(job)
     for each in manifest.shards(job.out):
         view = view_of(job, each)
         clips.shard(view)
         unmeasured += sum(not unit.spared for unit in cuts_lacking(view)[0])
         for utterance in view.decided():
-            if utterance.id in verdicts:
+            if utterance.id in rejected:
                 continue
             outcome = utterance.outcome.outcome
             if outcome == "packaged" and not weights.keeps(

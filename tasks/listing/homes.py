@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from tasks.checkpoints import manifest
 from tasks.job import Job
-from tasks.listing import fingerprints, known, parts, survey
+from tasks.listing import fingerprints, known, survey
 from tasks.listing.balance import Numbers, assigned, least
 from tasks.listing.known import Known
 from tasks.listing.parts import PLACE
 from tasks.listing.survey import Survey
-from tasks.storage import long_columns
+from tasks.storage import long_columns, tables
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class _News:
 def incoming(found: Survey, results: Sequence[Path]) -> Iterator[tuple[pa.Table, bool]]:
     """All rows that go to a shard, with whether they were probed, in a stable order."""
     for path in results:
-        yield parts.read(path), True
+        yield tables.read(path), True
     for table in found.told.tables():
         yield table, False
 

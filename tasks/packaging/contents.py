@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,15 +12,20 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks import corpuswide
-from tasks.checkpoints.utterance import Outcome
-from tasks.corpuswide import Verdicts, decisions, judging, outcomes
+from tasks.corpuswide import decisions, judging, outcomes
 from tasks.dataset import versions
 from tasks.dataset.proved import Proved
 from tasks.errors import RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import seeded, selecting, selection, shard_decisions, speakers
-from tasks.packaging.shard_decisions import ShardDecisions
+from tasks.packaging import (
+    ledger_rows,
+    seeded,
+    selecting,
+    selection,
+    shard_decisions,
+    speakers,
+)
 from tasks.schema import LEDGER
 from tasks.storage import long_columns, tables
 
@@ -35,34 +40,25 @@ class Contents(NamedTuple):
 
 def decide(job: Job, shards: Sequence[str]) -> Contents:
     """Decide all utterances of the shards. RunError if two utterances have one id."""
-    decided = {shard: shard_decisions.of_shard(job, shard) for shard in shards}
-    verdicts = _corpus_wide(job, [each.heard for each in decided.values()])
-    passed = _stacked(shard_decisions.row_schema(job), [each.rows for each in decided.values()])
+    decided = [shard_decisions.of_shard(job, shard) for shard in shards]
+    rejected = _corpus_wide(job, [each.heard for each in decided])
+    passed = _stacked(shard_decisions.row_schema(job), [each.rows for each in decided])
     passed = long_columns.take(passed, pc.sort_indices(passed["id"]).to_numpy())
     _check_ids(passed)
     newest = versions.newest(job.out)
-    passed = speakers.in_rows(job, passed, [each.voices for each in decided.values()], newest)
-    rest = passed.filter(pc.invert(_among(passed["id"], verdicts)))
-    chosen, more = _selected(job, rest, newest)
-    verdicts = {**verdicts, **more}
-    rejected = passed.filter(_among(passed["id"], verdicts))
-    overlapping = outcomes.overlapping(_ledger(decided))
-    again = rejected["work_shard"].filter(pc.is_in(rejected["recording"], overlapping))
-    for shard in pc.unique(again).to_pylist():
-        decided[shard] = shard_decisions.of_shard(job, shard, verdicts)
-    ledger = outcomes.enter(_ledger(decided), "utterance", verdicts)
+    passed = speakers.in_rows(job, passed, [each.voices for each in decided], newest)
+    rest = passed.filter(pc.invert(pc.is_in(passed["id"], rejected["id"])))
+    rows, not_selected = _selected(job, rest, newest)
+    verdicts = pa.concat_tables([rejected, not_selected])
+    ledger = ledger_rows.judged(_stacked(LEDGER, [each.ledger for each in decided]), verdicts)
     by = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
     ledger = long_columns.take(ledger, pc.sort_indices(ledger, sort_keys=by).to_numpy())
-    utterances = [each.utterances for each in decided.values()]
-    return Contents(
-        chosen,
-        ledger,
-        outcomes.enter(_stacked(decisions.schema_of(job), utterances), "id", verdicts),
-    )
+    utterances = _stacked(decisions.schema_of(job), [each.utterances for each in decided])
+    return Contents(rows, ledger, outcomes.entered(utterances, "id", verdicts))
 
 
-def _selected(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Table, Verdicts]:
-    """The rows to package, with their splits, and verdicts on the others."""
+def _selected(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Table, pa.Table]:
+    """The rows to package, with their splits, and verdicts (`outcomes.SCHEMA`) on the others."""
     with selecting.Clips(job.package) as clips:
         keys = seeded.keys(str(job.package.seed), rows["id"].to_pylist())
         clips.add(rows, selection.Known(job, newest).among(keys))
@@ -75,28 +71,24 @@ def _selected(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Table, 
     return chosen, _verdicts(rows, found.rejected)
 
 
-def _verdicts(rows: pa.Table, rejected: pa.Table) -> Verdicts:
-    """Rejections (REJECTED) by id."""
-    ids = long_columns.take(rows.select(["id"]), rejected["at"].to_numpy())["id"].to_pylist()
-    told = zip(ids, rejected.drop_columns(["at"]).to_pylist(), strict=True)
-    return {
-        key: Outcome("dropped", "package", **{**why, "detail": why["detail"] or ""})
-        for key, why in told
-    }
+def _verdicts(rows: pa.Table, rejected: pa.Table) -> pa.Table:
+    """Rejections (`judging.REJECTED`) by id: `outcomes.SCHEMA`."""
+    ids = long_columns.take(rows.select(["id"]), rejected["at"].to_numpy())["id"]
+    return outcomes.of_rejected(ids, rejected)
 
 
-def corpus_verdicts(job: Job, shards: Sequence[str]) -> Verdicts:
-    """The corpus-wide verdicts alone, by id."""
+def rejected_ids(job: Job, shards: Sequence[str]) -> set[str]:
+    """Ids of utterances that corpus-wide verdicts reject."""
     if not corpuswide.takes_part(job):
-        return {}
+        return set()
     heard = [shard_decisions.of_shard(job, shard).heard for shard in shards]
-    return _corpus_wide(job, heard)
+    return set(_corpus_wide(job, heard)["id"].to_pylist())
 
 
-def _corpus_wide(job: Job, heard: Sequence[pa.Table]) -> Verdicts:
-    """Corpus-wide verdicts by id."""
+def _corpus_wide(job: Job, heard: Sequence[pa.Table]) -> pa.Table:
+    """Corpus-wide verdicts: `outcomes.SCHEMA`."""
     if not corpuswide.takes_part(job):
-        return {}
+        return outcomes.SCHEMA.empty_table()
     newest = versions.newest(job.out)
     frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
     known = pa.chunked_array([], pa.string())
@@ -117,14 +109,6 @@ def _corpus_wide(job: Job, heard: Sequence[pa.Table]) -> Verdicts:
 
 def _stacked(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), *tables])
-
-
-def _ledger(decided: dict[str, ShardDecisions]) -> pa.Table:
-    return _stacked(LEDGER, [each.ledger for each in decided.values()])
-
-
-def _among(ids: pa.ChunkedArray, chosen: Iterable[str]) -> pa.ChunkedArray:
-    return pc.is_in(ids, pa.array(list(chosen), pa.string()))
 
 
 def _check_ids(rows: pa.Table) -> None:

@@ -8,7 +8,7 @@ again. A full layout distributes all clips anew.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -40,10 +40,6 @@ class Group:
     before: int | None = None  # its number in the previous version, if it was there
     whole: bool = False  # no clip has left it since
     same: bool = False  # and each has the same row
-
-
-def replaced(group: Group, same: bool) -> Group:
-    return replace(group, same=same)
 
 
 class Clips(NamedTuple):

@@ -88,7 +88,7 @@ def link(
         storage.of(staging).detach(staging / name)
         sha256, size = files[name]["sha256"], files[name]["bytes"]
         guard = published.guard(job.out, newest, name)
-        if not versions.link(newest / name, staging / name, sha256, size, guard):
+        if not storage.of(newest).link(newest / name, staging / name, sha256, size, guard):
             raise RunError(proved.differs(newest, name))
         written.append(Written(name, (sha256, size), told, []))
     ledger_notes.note(scratch, 900_000 + number, written)

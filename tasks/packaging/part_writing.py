@@ -103,7 +103,7 @@ def _link(
     files = versions.files(newest)
     entry = files.get(part.name)
     guard = published.guard(job.out, newest, part.name)
-    if entry is None or not versions.link(
+    if entry is None or not storage.of(newest).link(
         newest / part.name, staging / part.name, entry["sha256"], entry["bytes"], guard
     ):
         return Damaged((part.name,))

@@ -17,6 +17,7 @@ import io
 import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -169,19 +170,13 @@ def tell(
     """The bytes of a part's file. `groups`: (split, generation, rows) of each."""
     told = {
         "groups": json.dumps([list(group) for group in groups]),
-        "shards": json.dumps([plan.to_row(_bare(shard)) for shard in shards]),
+        "shards": json.dumps([plan.to_row(replace(shard, unchanged=())) for shard in shards]),
     }
     target = io.BytesIO()
     table = digests.replace_schema_metadata(told).combine_chunks()
     with pa.ipc.new_file(target, table.schema) as out:
         out.write_table(table)
     return target.getvalue()
-
-
-def _bare(shard: OutputShard) -> OutputShard:
-    return OutputShard(
-        shard.format, shard.split, shard.number, shard.group, shard.clips, shard.files
-    )
 
 
 def guards(out: Path, version: Path) -> Mapping[str, str]:

@@ -32,10 +32,8 @@ class ShardDecisions(NamedTuple):
 
 
 @lean.uncollected()
-def of_shard(
-    job: Job, shard: str, verdicts: corpuswide.Verdicts | None = None, strict: bool = False
-) -> ShardDecisions:
-    """Decide one shard; `verdicts` are the corpus-wide ones, which come last.
+def of_shard(job: Job, shard: str, strict: bool = False) -> ShardDecisions:
+    """Decide one shard.
 
     `strict` is for versions: a damaged manifest raises CorruptManifest, so that its content is
     computed again, instead of counting as changed.
@@ -45,8 +43,6 @@ def of_shard(
     for utterance in known.decided():
         if utterance.outcome.outcome == "pending":  # its file changed during the run
             utterance.outcome = Outcome("failed", utterance.outcome.stage, "changed")
-        elif verdicts and utterance.outcome.outcome == "packaged":
-            utterance.outcome = verdicts.get(utterance.id, utterance.outcome)
         utterances.append(utterance)
     computed = (*texts.DERIVED, *texts.text_columns(job.transcribe.verdicts))
     packaged = (u for u in utterances if u.outcome.outcome == "packaged")

@@ -46,7 +46,9 @@ def _linked(
         name = old.path.removeprefix(f"{newest}/")
         again = published.read_again(name, versions.number(newest))
         guard = "" if again else known.get(name, "")
-        if not versions.link(storage.place(old.path), staging / new, old.sha256, old.size, guard):
+        if not storage.of(staging).link(
+            storage.place(old.path), staging / new, old.sha256, old.size, guard
+        ):
             break
     else:
         return True

@@ -134,6 +134,6 @@ class Shelf:
 
 @cache
 def _forms() -> dict[str, list[JsonObject]]:
-    """What `tasks.plugins.forms` gave: loading all plug-ins takes a second, and a run needs few."""
+    """The plug-ins' forms, written beforehand: loading all takes a second, and a run needs few."""
     found: dict[str, list[JsonObject]] = json.loads(FORMS.read_text("utf-8"))
     return found

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tasks import plugins
 from tasks.audio import Clip
+from tasks.audio.blocks import regroup
 from tasks.audio.channels import mean
 from tasks.errors import ItemError
 from tasks.plugins.contracts import Resampler
@@ -165,17 +166,7 @@ def _resampled(
 
 def evenly(monos: Iterator[Float]) -> Iterator[Float]:
     """The same samples in blocks of exactly BLOCK, the last one shorter."""
-    held: list[Float] = []
-    count = 0
-    for mono in monos:
-        while count + len(mono) >= BLOCK:
-            cut = BLOCK - count
-            yield _joined([*held, mono[:cut]])
-            mono, held, count = mono[cut:], [], 0
-        held.append(mono)
-        count += len(mono)
-    if count:
-        yield _joined(held)
+    return regroup(monos, BLOCK)
 
 
 def _joined(pieces: list[Float]) -> Float:

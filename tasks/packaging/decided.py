@@ -187,9 +187,8 @@ def forget(out: Path, kept: Sequence[Group], changed: Collection[str]) -> None:
             store.remove_tree(home(out) / name)
 
 
-_ALONE = pa.ipc.IpcReadOptions(
-    use_threads=False
-)  # threads cost more than they save on small streams
+#: For small streams, on which threads cost more than they save.
+_ALONE = pa.ipc.IpcReadOptions(use_threads=False)
 FAST = pa.ipc.IpcWriteOptions(compression="lz4")
 
 

@@ -103,8 +103,8 @@ class Writer:
 
 
 def judged(asked: str, answer: str, language: str) -> Written:
-    """The answer's text, if it differs from `asked` in punctuation and case only: both have the same
-    words in the form of `text_form: normalised`."""
+    """The answer's text, if it changed nothing but punctuation and case: in the form of
+    `text_form: normalised`, both texts have the same words."""
     text = _bare(answer, asked)
     if not text:
         return Written(answer, None, "empty_answer")

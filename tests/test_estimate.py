@@ -23,6 +23,7 @@ from tasks.estimating.sample import Member
 from tasks.estimating.trial import SampleResult
 from tasks.job import Done, Spent
 from tasks.stages import stage
+from tasks.storage import local
 from tests import corpus
 
 
@@ -279,7 +280,7 @@ def test_a_run_that_does_not_fit_is_refused(
     chosen = prepared(tmp_path)
     job, cluster = chosen.job(), chosen.cluster
     disk.check(job, cluster)  # no estimate, no refusal
-    monkeypatch.setattr(disk, "free", lambda out: 3 * 10**9)
+    monkeypatch.setattr(local.Local, "free", lambda _store, out: 3 * 10**9)
     left(chosen, 2 * 10**9)
     disk.check(job, cluster)
     left(chosen, 5 * 10**9, name="20260102T000000.000000Z")

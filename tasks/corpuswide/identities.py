@@ -6,10 +6,10 @@ published speakers merge if they have come nearer than the threshold. With anoth
 diarizer, and on `package.refit`, all voices are linked again.
 
 A name is `spk_` and a hash of the voice that speaks longest when the speaker is first seen. A group
-that holds published voices keeps their name, of several that of the longest; if a speaker was
-split, the largest part keeps the name. Voices whose recordings are gone stay in the table, so that
-they get their names back when they return. Equal recordings have the same voices. Nothing depends
-on the order of voices.
+with published voices keeps their name; if they have several names, that of the longest. If a
+speaker was split, the largest part keeps the name. Voices whose recordings are gone stay in the
+table, so that they get their names back when they return. Equal recordings have the same voices.
+Nothing depends on the order of voices.
 
 Some 60 bytes of each voice are in memory; embeddings and names of recordings lie in temporary
 files.
@@ -49,9 +49,9 @@ class Before(NamedTuple):
 
 
 def link(parts: Parts, before: Parts, least: float, recipe: str, refit: bool) -> Iterator[pa.Table]:
-    """The voices of all parts with their speakers, and those of `before`, the newest version's
-    table, that are not there now: in tables (SPEAKERS) by recording and number. `least`: mean
-    cosine of voices of one speaker."""
+    """Tables (SPEAKERS), sorted by recording and number: the voices of all parts with their
+    speakers, and the voices of `before` (the newest version's table) whose recordings are gone.
+    `least`: mean cosine of voices of one speaker."""
     how = json.dumps([least, recipe]).encode()
     hashes, number, first, seconds, sample = _voices(parts)
     told = _before(before, hashes)
@@ -84,8 +84,8 @@ def _hashes(table: pa.Table) -> tuple[Codes, Codes]:
 
 
 def _voices(parts: Parts) -> tuple[tuple[Codes, Codes], Small, Small, Reals, list[str]]:
-    """The hashes of the voices in their order, of each row its voice, of each voice a row, the
-    first, and its seconds; and names of some recordings."""
+    """The sorted hashes of the voices, the voice of each row, the first row and the seconds of each
+    voice; and a sample of names of recordings."""
     highs, lows, lengths = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)], [np.zeros(0)]
     sample = []
     for part in parts():

@@ -55,8 +55,8 @@ class Amount:
 
 @dataclass(slots=True)
 class Plan:
-    """`clips`: packaged in the newest version, and by a run, as far as that is known. `unread`:
-    bytes of new recordings whose headers were not read, and which only the first two stages count.
+    """`clips`: packaged in the newest version, and by a run, as far as known. `unread`: bytes of
+    new recordings whose headers were not read; only the first two stages count those.
     """
 
     stages: dict[str, Amount]
@@ -65,7 +65,7 @@ class Plan:
     ignored: dict[str, int]  # files left aside, by reason
     shards: int
     clips: tuple[int, int]
-    other_settings: bool  # than those of the newest version, or there is none
+    other_settings: bool  # settings differ from the newest version's, or there is no version
     unread: int
 
     @property
@@ -92,7 +92,7 @@ def plan(job: Job, before: Job | None, headers: bool = True) -> Plan:
     state = UpToDate(job, shards, index)
     fresh = {row["recording"] for row in listed.fresh}
     for each in shards:
-        # Who has too many hours is known only of all clips together.
+        # Which speakers exceed the cap is known only once all clips are.
         known = state.items(each) if each in listed.unchanged and not capped else None
         if known is not None:
             for name, items in known.items():
@@ -221,7 +221,7 @@ class _Walk:
                 self.coming.pop(clip["id"], None)
 
     def _was_converted(self, view: ShardView, utterance: Utterance) -> bool:
-        """Whether the newest run's settings made the PCM of it."""
+        """Whether its PCM was made under the newest run's settings."""
         if self.before is None or not self.causes.pcm:
             return False
         old = utterance.recording["content"], utterance.start, utterance.end

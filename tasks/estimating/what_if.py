@@ -53,7 +53,7 @@ def kept(now: Job, then: Job) -> tuple[JsonObject, JsonObject]:
 
 
 def _by_speaker(now: Job, then: Job) -> bool:
-    """Whether one of them depends on speakers, or they differ in how speakers are linked."""
+    """Whether a job depends on speakers, or the two jobs link speakers differently."""
     capped = any(job.package.max_hours_per_speaker is not None for job in (now, then))
     return capped or recipe.across_recordings(now) != recipe.across_recordings(then)
 
@@ -82,7 +82,7 @@ def _of_part(job: Job, table: pa.Table) -> Sums:
 
 
 def of_shards(job: Job) -> JsonObject:
-    """The same from the manifests; `unmeasured` recordings lack a measure that the job needs."""
+    """The same as `kept`, from the manifests; `unmeasured` recordings lack a measure."""
     items, seconds, waiting, waiting_seconds, unmeasured = 0, 0.0, 0, 0.0, 0
     rejected = contents.rejected_ids(job, manifest.shards(job.out))
     clips = Clips(job)

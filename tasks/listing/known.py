@@ -2,8 +2,8 @@
 
     OUT/manifests/known/<sha256[:16]>.parquet    them, with the parts that they were read from
 
-The shards' own parts are the truth. This cache saves reading unchanged ones (same name and guard);
-without it, all are read. It is written only if that takes long.
+The shards' parts are the truth. With this cache, parts that did not change (same name and guard)
+need not be read. It is written only if reading all of them would take long.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tasks.listing import entries, fingerprints
 log = logging.getLogger("uttermill")
 
 PRESENT, MAY_BE_TRIED = 1, 2  # bits of `flags`
-LEAST = 20_000  # recordings; fewer are read again in the time that noting them takes
+LEAST = 20_000  # recordings; reading fewer takes no longer than writing the cache
 BYTES_A_SECOND = 16000  # of a recording whose header does not tell its length: 128 kbit/s
 FORMAT = 1
 ROOT = "manifests/shard"

@@ -35,7 +35,7 @@ class Survey:
 
     known: Known
     fresh: Parts  # new and changed recordings, to be probed
-    told: Parts  # unchanged bytes with a new description, or that are back
+    told: Parts  # unchanged bytes with a new description, or that have come back
     left: LeftAsides = field(default_factory=LeftAsides)
     used_scratch: bool = False
     reused: int = 0
@@ -51,8 +51,9 @@ class Survey:
 def survey(
     job: Job, index: Index, home: Path | None = None, run: apart.Map | None = None
 ) -> Survey:
-    """`home`: a scratch folder for the rows that workers will probe; None: only count them. `run`:
-    sends calls to workers, which list large sources; without it everything is listed here."""
+    """List all sources. `home`: a scratch folder for the rows that workers will probe; None: only
+    count them. `run`: sends calls to workers, which list large sources; without it everything is
+    listed here."""
     had = known.of(job.out, index)
     found = Survey(had, Parts(home, "listing"), Parts(home, "told"))
     looking = _Looking(job, found)
@@ -91,7 +92,7 @@ def _listed(
 
 
 class _Looking:
-    """Compares batch by batch."""
+    """Compares listed recordings with known ones, batch by batch."""
 
     def __init__(self, job: Job, found: Survey) -> None:
         self.found = found
@@ -174,7 +175,7 @@ class _Looking:
             still = np.fromiter(map(_changed, rows.select(_LOOK).to_pylist()), bool, len(rows))
             for left in rows.filter(pa.array(still)).select(_LOOK).to_pylist():
                 self.found.left.append(still_written(left))
-            # What was known of it no longer holds.
+            # What was known about it no longer holds.
             failed = row[still & (place >= 0)]
             self.found.failed = np.concatenate([self.found.failed, failed])
             self.found.fresh.add(rows.filter(pa.array(~still)), place[~still])

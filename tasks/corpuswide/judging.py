@@ -30,10 +30,10 @@ REJECTED = pa.schema(
 AT_ONCE = 1 << 16  # rejections that are Python's at once
 
 Flags = NDArray[np.bool_]
-Parts = Callable[[Sequence[str]], Iterable[pa.Table]]  # of these columns of ROW
+RowTables = Callable[[Sequence[str]], Iterable[pa.Table]]  # of these columns of ROW
 
 
-class Heard:
+class TranscribedRows:
     """Rows of the contract: three bytes of each are in memory.
 
     `published` says which of some ids are in the newest version; it gets each id once, in the order
@@ -42,7 +42,7 @@ class Heard:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: RowTables,
         published: Callable[[pa.ChunkedArray], Flags],
         spared: Collection[str] = (),
     ) -> None:
@@ -120,12 +120,12 @@ def rejected(
 
 
 def judge(
-    job: Job, parts: Parts, published: Callable[[pa.ChunkedArray], Flags], frozen: JsonObject
+    job: Job, parts: RowTables, published: Callable[[pa.ChunkedArray], Flags], frozen: JsonObject
 ) -> tuple[pa.Table, JsonObject]:
     """Rejections (REJECTED) of rows of `parts`, and the frozen state of each plug-in, by
     `shelf.name`."""
     spared = [key for key, decision in applied.of(job).items() if decision.keeps]
-    rows = Heard(parts, published, spared)
+    rows = TranscribedRows(parts, published, spared)
     found = [REJECTED.empty_table()]
     # Also of plug-ins that are not used now.
     kept_frozen = {} if job.package.refit else dict(frozen)

@@ -20,10 +20,10 @@ from tasks.recording import ids
 Small = NDArray[np.int32]
 Codes = NDArray[np.uint64]
 Reals = NDArray[np.float64]
-Parts = Callable[[], Iterable[pa.Table]]  # VOICES, or SPEAKERS
+VoiceTables = Callable[[], Iterable[pa.Table]]  # VOICES, or SPEAKERS
 
 
-class Known(NamedTuple):
+class KnownVoices(NamedTuple):
     """Distinct voices in the order of their hashes, with their known facts."""
 
     hashes: Codes  # of content and number
@@ -43,7 +43,7 @@ def keys(table: pa.Table) -> list[str]:
 
 
 def named(
-    parts: Parts, known: Known, group: Small, taken: set[str]
+    parts: VoiceTables, known: KnownVoices, group: Small, taken: set[str]
 ) -> tuple[list[str], dict[str, str]]:
     """The name of each group, and new names for published names. `taken`: names of voices that are
     gone."""
@@ -88,7 +88,7 @@ def _name(code: int) -> str:
     return ids.speaker_over_all(f"{code:016x}")
 
 
-def _keys_of(parts: Parts, rows: dict[int, np.int32]) -> dict[int, str]:
+def _keys_of(parts: VoiceTables, rows: dict[int, np.int32]) -> dict[int, str]:
     """The keys of some rows."""
     found, at = {}, 0
     for part in parts():

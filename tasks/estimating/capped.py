@@ -33,7 +33,7 @@ class Within(NamedTuple):
     over: list[JsonObject]
 
 
-class Clips:
+class PassingClips:
     """Collects the clips of all shards that pass the verdicts, or may pass once transcribed."""
 
     def __init__(self, job: Job) -> None:

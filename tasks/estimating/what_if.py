@@ -13,7 +13,7 @@ from tasks import corpuswide, recipe
 from tasks.checkpoints import manifest
 from tasks.checkpoints.verdicts import rules_of
 from tasks.corpuswide import decisions
-from tasks.estimating.capped import Clips
+from tasks.estimating.capped import PassingClips
 from tasks.filter import todo as cuts_lacking
 from tasks.job import Job
 from tasks.json_types import JsonObject
@@ -85,7 +85,7 @@ def of_shards(job: Job) -> JsonObject:
     """The same as `kept`, from the manifests; `unmeasured` recordings lack a measure."""
     items, seconds, waiting, waiting_seconds, unmeasured = 0, 0.0, 0, 0.0, 0
     rejected = contents.rejected_ids(job, manifest.shards(job.out))
-    clips = Clips(job)
+    clips = PassingClips(job)
     for each in manifest.shards(job.out):
         view = view_of(job, each)
         clips.shard(view)

@@ -65,7 +65,7 @@ Counts = dict[str, tuple[int, int]]
 
 
 @dataclass(slots=True)
-class Known:
+class KnownRecordings:
     """All recordings, sorted by key."""
 
     shards: list[str]
@@ -98,13 +98,13 @@ def home(out: Path) -> Path:
     return out / "manifests" / "known"
 
 
-def of(out: Path, index: Index) -> Known:
+def of(out: Path, index: Index) -> KnownRecordings:
     """The recordings that an OUT knows, from the newest part of each shard."""
     names = manifest.shards(out)
     newest = _newest(index)
     noted = _noted(out)
     shards, parts = names, [newest.get(name, ("", "")) for name in names]
-    known = Known(shards, parts, [0.0] * len(names), [{} for _ in names], _empty())
+    known = KnownRecordings(shards, parts, [0.0] * len(names), [{} for _ in names], _empty())
     places = {name: number for number, name in enumerate(names)}
     moved = np.full(len(noted.shards) if noted else 0, -1, np.int32)
     for old, name in enumerate(noted.shards if noted else ()):
@@ -127,7 +127,7 @@ def of(out: Path, index: Index) -> Known:
     return known
 
 
-def note(known: Known, number: int, table: pa.Table) -> Columns:
+def note(known: KnownRecordings, number: int, table: pa.Table) -> Columns:
     """The columns of a shard's rows; notes their audio and count."""
     present = table["present"].to_numpy()
     known.seconds[number] = float(seconds_of(table)[present].sum())
@@ -150,7 +150,7 @@ def seconds_of(table: pa.Table) -> NDArray[np.float64]:
     return found
 
 
-def save(out: Path, known: Known, index: Index) -> None:
+def save(out: Path, known: KnownRecordings, index: Index) -> None:
     """Save the cache for the next run; only while holding OUT's lock."""
     if len(known.columns.keys) < LEAST:
         return
@@ -175,7 +175,7 @@ def save(out: Path, known: Known, index: Index) -> None:
             storage.remove(old)
 
 
-def _noted(out: Path) -> Known | None:
+def _noted(out: Path) -> KnownRecordings | None:
     """The last run's cache; None if it is missing or damaged."""
     for path in storage.names(home(out), ".parquet"):
         data = storage.read(path)
@@ -191,7 +191,7 @@ def _noted(out: Path) -> Known | None:
         parts = [(name, guard) for name, guard in told["parts"]]
         columns = Columns(keys, *others)
         counts = [{name: (n, bad) for name, (n, bad) in each.items()} for each in told["counts"]]
-        return Known(told["shards"], parts, told["seconds"], counts, columns)
+        return KnownRecordings(told["shards"], parts, told["seconds"], counts, columns)
     return None
 
 

@@ -18,9 +18,9 @@ from tasks.checkpoints.index import Index
 from tasks.job import Job
 from tasks.listing import apart, entries, fingerprints, known, rttm
 from tasks.listing.entries import Batch
-from tasks.listing.known import MAY_BE_TRIED, PRESENT, Known
+from tasks.listing.known import MAY_BE_TRIED, PRESENT, KnownRecordings
 from tasks.listing.left_aside import LeftAside, LeftAsides
-from tasks.listing.parts import Parts
+from tasks.listing.parts import RowFiles
 from tasks.recording import Locator
 from tasks.recording.guard import current_guard
 
@@ -33,9 +33,9 @@ Numbers = NDArray[np.int64]
 class Survey:
     """The sources' contents now, compared with the known recordings."""
 
-    known: Known
-    fresh: Parts  # new and changed recordings, to be probed
-    told: Parts  # unchanged bytes with a new description, or that have come back
+    known: KnownRecordings
+    fresh: RowFiles  # new and changed recordings, to be probed
+    told: RowFiles  # unchanged bytes with a new description, or that have come back
     left: LeftAsides = field(default_factory=LeftAsides)
     used_scratch: bool = False
     reused: int = 0
@@ -55,7 +55,7 @@ def survey(
     count them. `run`: sends calls to workers, which list large sources; without it everything is
     listed here."""
     had = known.of(job.out, index)
-    found = Survey(had, Parts(home, "listing"), Parts(home, "told"))
+    found = Survey(had, RowFiles(home, "listing"), RowFiles(home, "told"))
     looking = _Looking(job, found)
     for number, dataset in enumerate(plugins.datasets(job.sources)):
         for batch in _listed(job, number, dataset, found, home, run):

@@ -1,4 +1,4 @@
-"""Filter and resample of a shard in one call: results, errors and isolation stay each stage's own."""
+"""Filter and resample of a shard in one call: each keeps its own results, errors and isolation."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_resample_alone_and_enhancement_have_calls_of_their_own(job: Job) -> Non
 
 
 def test_an_error_of_resample_is_met_at_resample(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    fault = CorruptManifest(Path("x.parquet"), "cut short")
+    fault = CorruptManifest("x.parquet is cut short")
     real = stage.run
 
     def run(name: str, *args: Any) -> Done:

@@ -17,7 +17,7 @@ from tasks.callers import Here
 from tasks.checkpoints import manifest
 from tasks.errors import CorruptManifest, RunError
 from tasks.job import Done, Job
-from tasks.settings import Plugin
+from tasks.settings import Plugin, TranscribeSettings
 from tasks.stages import stage
 from tests import corpus
 
@@ -109,6 +109,15 @@ def test_resample_alone_and_enhancement_have_calls_of_their_own(job: Job) -> Non
     caller.stage("resample", job, SHARD, 9.0)
     caller.stage("filter", replace(job, enhance=Plugin(use="gtcrn")), SHARD, 9.0)
     assert [args[0] for args in workers.calls] == [("resample",), ("filter",)]
+
+
+def test_transcribe_joins_them_where_it_asks_no_model(job: Job) -> None:
+    silent = replace(job, transcribe=TranscribeSettings(backend=Plugin(use="none")))
+    workers = Local()
+    caller = caller_of(workers)
+    dones = [caller.stage(name, silent, SHARD, 9.0) for name in (*BOTH, "transcribe")]
+    assert [done.stage for done in dones] == [*BOTH, "transcribe"]
+    assert [args[0] for args in workers.calls] == [(*BOTH, "transcribe")]
 
 
 def test_an_error_of_resample_is_met_at_resample(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,9 +59,14 @@ def together(name: str, job: Job) -> tuple[str, ...]:
     """The stages to run in one call that begins with `name`.
 
     Filter and resample: resampling alone takes little, and finds the PCM that filter has left in
-    memory. Enhancement takes long, and gets a call and a deadline of its own.
+    memory. Enhancement takes long, and so does transcribe where it asks a model: they get calls and
+    deadlines of their own.
     """
-    return ("filter", "resample") if name == "filter" and job.enhance.use == "none" else (name,)
+    if name != "filter" or job.enhance.use != "none":
+        return (name,)
+    asr = job.transcribe
+    asks = asr.llm_text is not None or any(each.use != "none" for each in asr.recognisers)
+    return ("filter", "resample") if asks else ("filter", "resample", "transcribe")
 
 
 class ClusterCaller:

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from distributed.scheduler import KilledWorker
 
 from flows.cluster import worker
 from flows.cluster.cluster import ClusterSettings
 from flows.run.caller import ClusterCaller
 from tasks import pipeline
 from tasks.callers import Here
-from tasks.checkpoints import manifest
 from tasks.errors import CorruptManifest, RunError
 from tasks.job import Done, Job
 from tasks.settings import Plugin, TranscribeSettings
@@ -154,14 +154,21 @@ def test_an_error_of_filter_is_its_own(job: Job, monkeypatch: pytest.MonkeyPatch
         caller_of(Local()).stage("filter", job, SHARD, 9.0)
 
 
-def test_isolation_ends_behind_the_first_stage_that_computed(job: Job) -> None:
-    """So that only the suspect pays for a process an item, and resample is isolated where it is
-    the one that kills."""
-    (first,) = worker.run_stages(BOTH, job, SHARD, True)
-    assert isinstance(first, Done)
-    assert (first.stage, first.computed) == ("filter", 3)
-    nothing, second = worker.run_stages(BOTH, job, SHARD, True)
-    assert isinstance(nothing, Done)
-    assert isinstance(second, Done)
-    assert (nothing.computed, second.stage, second.computed) == (0, "resample", 3)
-    assert list(manifest.read(job.out, "resample", SHARD))
+def test_after_a_death_each_stage_has_calls_of_its_own(job: Job) -> None:
+    class Dying(Local):
+        def submit(self, function: Any, *args: Any, kind: str) -> Any:
+            if not self.calls:
+                self.calls.append(args)
+                return Ended(died, ())
+            return super().submit(function, *args, kind=kind)
+
+    def died() -> None:
+        nobody: Any = None
+        raise KilledWorker("task", nobody, 0)
+
+    workers = Dying()
+    caller = caller_of(workers)
+    assert caller.stage("filter", job, SHARD, 9.0).computed == 3
+    assert caller.stage("resample", job, SHARD, 9.0).computed == 3
+    assert [args[0] for args in workers.calls] == [BOTH, ("filter",), ("resample",)]
+    assert caller.dispatcher.losses.deaths == 1

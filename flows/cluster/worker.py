@@ -33,8 +33,7 @@ def run_stages(
     """Run stages for a shard on this worker, one after the other; see `tasks.stages.stage.run`.
 
     A stage behind the first one that fails gives its error and ends the list, so that the caller
-    meets it where it asks for that stage. With `isolate` the list ends behind the first stage that
-    computed anything: that was the one to isolate, and the next is called without.
+    meets it where it asks for that stage.
     """
     worker = get_worker()
     job = adapted(job, worker)
@@ -48,8 +47,6 @@ def run_stages(
                     raise
                 return [*ended, error]
             ended.append(done)
-            if isolate and done.computed:
-                break
     return ended
 
 

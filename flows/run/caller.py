@@ -138,16 +138,19 @@ class ClusterCaller:
         kind: str,
         trace: Trace,
     ) -> Done | Exception:
-        """How the first of the stages ended; the others' results are kept until asked for."""
+        """How the first of the stages ended; the others' results are kept until asked for.
+
+        After a death the first stage runs alone, so that each stage has its own deaths."""
         first, *later = self.dispatcher.run(
             worker.run_stages,
             names,
             job,
             shard,
             seconds_of_audio=seconds,
-            name=f"{' and '.join(names)} of {shard}",
+            name=f"{names[0]} of {shard}",
             kind=kind,
             trace=trace,
+            again=(names[:1], job, shard),
         )
         for name, ended in zip(names[1:], later, strict=False):
             self._ahead[name, shard] = ended

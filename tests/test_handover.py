@@ -170,7 +170,7 @@ def test_in_one_call_pcm_stays_in_memory_as_far_as_there_is_room(
     job = corpus.job(tmp_path, scratch=tmp_path / "scratch", resample={"rate": 11025})
     pipeline.run_shard_stage(job, Here(), tmp_path / "listing")
     monkeypatch.setattr(handover, "MOST_IN_MEMORY", room)
-    with handover.in_memory():
+    with handover.in_memory(job):
         stage.run("filter", job, SHARD)
         in_files = len(entries(job))
         memory = handover._memory.get()
@@ -192,17 +192,31 @@ def test_what_memory_held_is_lost_with_the_call(tmp_path: Path, decodes: Decodes
     (tmp_path / "out").mkdir()
     job = corpus.job(tmp_path, scratch=tmp_path / "scratch", resample={"rate": 11025})
     pipeline.run_shard_stage(job, Here(), tmp_path / "listing")
-    with handover.in_memory():
+    with handover.in_memory(job):
         stage.run("filter", job, SHARD)
+    assert entries(job) == []
     before = decodes()
     rows = resampled(job)
     assert decodes() == before + 6
     assert rows == without(job, tmp_path)
 
 
+def test_without_a_cache_nothing_is_held(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 3)
+    (tmp_path / "out").mkdir()
+    job = corpus.job(tmp_path, scratch=tmp_path / "scratch", cache_bytes=0)
+    pipeline.run_shard_stage(job, Here(), tmp_path / "listing")
+    with handover.in_memory(job):
+        stage.run("filter", job, SHARD)
+        memory = handover._memory.get()
+        assert memory is not None
+        assert (memory.held, memory.room) == ({}, 0)
+    assert entries(job) == []
+
+
 def test_memory_gives_back_what_is_dropped_discarded_or_there_twice(filtered: Job) -> None:
     clip = Clip.of(np.zeros((1000, 1), np.float32), 11_025)
-    with handover.in_memory():
+    with handover.in_memory(filtered):
         memory = handover._memory.get()
         assert memory is not None
         one = handover.Writer(filtered, "one")

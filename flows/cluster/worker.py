@@ -38,7 +38,7 @@ def run_stages(
     worker = get_worker()
     job = adapted(job, worker)
     ended: list[Done | Exception] = []
-    with handover.in_memory():
+    with handover.in_memory(job):
         for name in names:
             try:
                 done = _run_stage(name, job, shard, isolate, worker)

@@ -44,18 +44,18 @@ MOST_IN_MEMORY = 64 << 20  # bytes: half an hour at 16 kHz
 class _Memory:
     """PCM by recipe that the same call takes again; `room` in bytes."""
 
+    room: int
     held: dict[str, blobs.Pcm] = field(default_factory=dict)
-    room: int = field(default_factory=lambda: MOST_IN_MEMORY)
 
 
 _memory: ContextVar[_Memory | None] = ContextVar("handover", default=None)
 
 
 @contextmanager
-def in_memory() -> Iterator[None]:
-    """While this lasts, this thread's entries stay in memory, up to MOST_IN_MEMORY at once. Those
-    that nobody has taken are lost at its end."""
-    token = _memory.set(_Memory())
+def in_memory(job: Job) -> Iterator[None]:
+    """While this lasts, this thread's entries stay in memory, up to MOST_IN_MEMORY at once, and no
+    more than the cache may hold. Those that nobody has taken are lost at its end."""
+    token = _memory.set(_Memory(min(MOST_IN_MEMORY, job.cache_bytes)))
     try:
         yield
     finally:

@@ -7,6 +7,7 @@ from flows.settings import PrepareSettings
 from tasks import plugins, storage
 from tasks.errors import ConfigError
 from tasks.job import Job
+from tasks.plugins import engines
 from tasks.recording.names import display_text, is_utf8
 
 
@@ -33,23 +34,10 @@ def check_wishes(settings: PrepareSettings) -> Job:
     names = [p.use for p in settings.filter.filters]
     if len(set(names)) != len(names):
         raise ConfigError("filter.filters names a filter twice; give each its limits in one entry")
-    for plugin in settings.transcribe.verdicts:
-        plugins.resolve("text", plugin)
-    for plugin in settings.package.formats:
-        plugins.resolve("formats", plugin)
-    chosen = {
-        "diarizers": [settings.speakers],
-        "segmenters": [settings.filter.segmenter],
-        "filters": settings.filter.filters,
-        "enhance": [settings.enhance],
-        "resamplers": [settings.resample.resampler],
-        "levels": settings.resample.levels,
-    }
-    for shelf, some in chosen.items():
-        for plugin in some:
-            recipe.of_plugin(shelf, plugin)  # also looks for its model
-            module, own = plugins.resolve(shelf, plugin)
-            module.check_weights(own)
+    for shelf, plugin in engines.chosen(job):
+        recipe.of_plugin(shelf, plugin)  # also looks for its model
+        module, own = plugins.resolve(shelf, plugin)
+        module.check_weights(own)
     enhanced.check(job)
     places.check(job)
     selection.check(job)

@@ -20,7 +20,7 @@ def shared_console(console: Console, stream: TextIO) -> Iterator[None]:
     console; plain handlers write to the stream.
     """
     with ExitStack() as restore:
-        for handler in _handlers():
+        for handler in handlers():
             own = getattr(handler, "console", None)
             if isinstance(own, Console) and own.file in (stream, sys.stderr):
                 restore.callback(setattr, handler, "console", own)
@@ -31,7 +31,8 @@ def shared_console(console: Console, stream: TextIO) -> Iterator[None]:
         yield
 
 
-def _handlers() -> list[logging.Handler]:
+def handlers() -> list[logging.Handler]:
+    """Of all loggers, each once."""
     loggers = [logging.getLogger(), *logging.root.manager.loggerDict.values()]
     # One handler may serve several loggers; placeholders in the list have none.
     found = {id(h): h for log in loggers if isinstance(log, logging.Logger) for h in log.handlers}

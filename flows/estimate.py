@@ -6,8 +6,8 @@ publishes the same bytes. The estimate itself publishes nothing.
 
 # No postponed annotations here, for the reason given in flows/prepare.py.
 
-import logging
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -24,8 +24,8 @@ from flows.run import disk, metrics, runs
 from flows.run.caller import ClusterCaller, opened
 from flows.server import artifacts, posting
 from flows.settings import History, PrepareSettings
-from tasks import pipeline, shard_chain
-from tasks.callers import Observer
+from tasks import pipeline, shard_chain, storage
+from tasks.callers import Caller, Observer
 from tasks.estimating import sample, trial
 from tasks.estimating.forecast import Costs, Forecast
 from tasks.estimating.sample import Member
@@ -45,9 +45,8 @@ from tasks.settings import (
 from tasks.stages.stage import PER_SHARD
 from tasks.storage import lock
 
-log = logging.getLogger("uttermill")
-
 FRACTION, LEAST = 0.005, 50  # of the recordings; recordings
+AT_ONCE = 16  # shards whose results one call returns
 
 
 @flow(
@@ -123,7 +122,7 @@ def line(
     drawn = sample.draw(members, wanted, job.package.seed)
     chosen = [m for some in drawn.values() for m in some]
     dones = _sampled(job, chosen, caller, observer)
-    seen = trial.known(job, found.shards)
+    seen = known(job, found.shards, chosen, caller)
     costs = sample_costs.of(job, dones, caller)
     sizes = sample_costs.packaged(job, members, chosen, seen, caller, costs)
     found.index.refresh()
@@ -146,12 +145,29 @@ def line(
         "sample": sampled,
         "peak_memory_bytes": pc.max(caller.metrics.table()["rss_peak"]).as_py(),
         **told,
-        "free_bytes": disk.free(job.out),
+        "free_bytes": storage.of(job.out).free(job.out),
         "used_bytes": disk.used(job.out),
         "ignored": found.ignored,
         "task_runs": observer.task_runs,
     }
     return result, costs
+
+
+def known(
+    job: Job, shards: Sequence[str], chosen: list[Member], caller: Caller
+) -> dict[str, trial.SampleResult]:
+    """Every recording whose work is done; the workers look."""
+    of: dict[str, list[str]] = {}
+    for m in chosen:
+        of.setdefault(m.shard, []).append(m.recording)
+    calls = []
+    for low in range(0, len(shards), AT_ONCE):
+        some = shards[low : low + AT_ONCE]
+        calls.append((job, some, frozenset(name for each in some for name in of.get(each, ()))))
+    seen: dict[str, trial.SampleResult] = {}
+    for each in caller.map(trial.known, calls):
+        seen.update(each)
+    return seen
 
 
 def _sampled(

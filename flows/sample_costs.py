@@ -24,8 +24,8 @@ from tasks.storage import write_atomic
 def of(job: Job, dones: list[list[Done]], caller: ClusterCaller) -> Costs:
     """Costs of the sample: of this run, and of earlier runs whose results are reused."""
     costs = forecast.costs([done for each in dones for done in each])
-    costs.lanes = {stage: caller.kind(stage, job) for stage in PER_SHARD}
-    costs.workers = {kind: caller.cluster.count(kind) for kind in sorted(set(costs.lanes.values()))}
+    costs.kinds = {stage: caller.kind(stage, job) for stage in PER_SHARD}
+    costs.workers = {kind: caller.cluster.count(kind) for kind in sorted(set(costs.kinds.values()))}
     first = caller.metrics.first()
     costs.start = first["queue_seconds"] if first else 0.0
     costs.gap = caller.metrics.gap()

@@ -84,7 +84,7 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
         if cut.error_code:
             reused += 1
             continue
-        if spans := _lacking(cut, shard.job):
+        if spans := _lacking(cut, shard):
             units.append(
                 Unit(recording, name, spans, frozenset(), cut.decoded, cut.faults, *speaks)
             )
@@ -93,14 +93,13 @@ def todo(shard: view.ShardView) -> tuple[list[Unit], int]:
     return units, reused
 
 
-def _lacking(cut: cuts.Cut, job: Job) -> tuple[tuple[Span, tuple[Plugin, ...]], ...]:
+def _lacking(cut: cuts.Cut, shard: view.ShardView) -> tuple[tuple[Span, tuple[Plugin, ...]], ...]:
     """Utterances of a known cut that lack measures, with the filters that they lack."""
     found = []
-    asked = cuts.asked(job.filter.filters)
     for s in cut.spans:
         if s["kind"] == "utterance" and s["end"] > s["start"]:
             key = s["start"], s["end"], s["given"]
-            if missing := cut.lacks(key, asked, job.filter.measure_all):
+            if missing := cut.lacks(key, shard.asked, shard.job.filter.measure_all):
                 span = Span(s["start"], s["end"], "utterance", s["given"], match=s.get("match"))
                 found.append((span, missing))
     return tuple(found)

@@ -21,6 +21,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -142,6 +143,7 @@ def gather(
         "layout": parts.rule(job.package),
         "frozen": chosen["frozen"],
         "split_lists": chosen["split_lists"],
+        "firsts": chosen["firsts"],
     }
 
 
@@ -163,7 +165,7 @@ def _compared(
             first = firsts[group.split, group.before]
             then = before.content[first : first + len(group.rows)]
             if np.array_equal(content[group.rows], then):
-                group = layout.replaced(group, same=True)
+                group = replace(group, same=True)
         found.append(group)
     return found
 
@@ -214,7 +216,8 @@ def publish(job: Job, gathered: JsonObject) -> Path:
         staged = {*hashes, *known, splits.FILE, speakers.FILE}
         version = versions.publish(job.out, staging, gathered["version"], home, staged)
     seal = versions.described(version)[datacard.SEAL]
-    published.save(job.out, told, gathered["ledger"], seal, job.package.seed)
+    ledger, firsts = gathered["ledger"], gathered["firsts"]
+    published.save(job.out, told, ledger, firsts, seal, job.package.seed)
     published.save_guards(job.out, version)
     return version
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from tasks import package, storage
 from tasks.callers import Caller
 from tasks.checkpoints import manifest
-from tasks.dataset import versions
+from tasks.dataset import publication, versions
 from tasks.errors import CorruptManifest, MillError
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
@@ -164,7 +164,7 @@ def _remove_old(out: Path, keep: int) -> None:
     """Remove versions older than the newest `keep`."""
     for version in versions.beyond(out, keep):
         log.info("%s is older than the newest %d versions (package.keep)", version.name, keep)
-        versions.withdraw([version])
+        publication.of(out).withdraw([version])
 
 
 @contextmanager

@@ -23,7 +23,6 @@ from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.errors import ItemError
 from tasks.job import Job
-from tasks.json_types import JsonObject
 from tasks.recording import Locator
 from tasks.schema import AUDIO, ENHANCED
 from tasks.segmenters import Span
@@ -55,10 +54,6 @@ class Unit(OfRecording):
     @property
     def seconds(self) -> float:
         return 0.0 if self.beside else sum(e - s for s, e, _ in self.spans) / self.rate
-
-
-def meta(job: Job) -> JsonObject:
-    return {}
 
 
 def schema_of(rows: Sequence[Row]) -> pa.Schema:

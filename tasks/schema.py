@@ -13,6 +13,12 @@ def _field(name: str, kind: pa.DataType, doc: str, unit: str = "") -> pa.Field:
     return pa.field(name, kind, metadata={"doc": doc, "unit": unit})
 
 
+def about(field: pa.Field) -> tuple[str, str]:
+    """(unit, meaning) of a column."""
+    told = field.metadata or {}
+    return told.get(b"unit", b"").decode(), told.get(b"doc", b"").decode()
+
+
 S, I64, F64 = pa.string(), pa.int64(), pa.float64()
 
 #: When a word is said by the source, in seconds of the recording.

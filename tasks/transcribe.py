@@ -17,7 +17,6 @@ from tasks.checkpoints import view, written
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
-from tasks.json_types import JsonObject
 from tasks.plugins import backends
 from tasks.plugins.contracts.asr import Backend
 from tasks.schema import TRANSCRIPTS
@@ -33,10 +32,6 @@ SCHEMA = TRANSCRIPTS
 ROUNDS = 4
 BATCHED = True
 FAR = 1 << 30  # in the order of recognisers, a language model's place
-
-
-def meta(job: Job) -> JsonObject:
-    return {}
 
 
 def todo(shard: view.ShardView) -> tuple[list[Unit], int]:

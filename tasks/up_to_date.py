@@ -167,4 +167,4 @@ def _plugins(job: Job) -> list[str]:
 
 
 def _own(job: Job) -> list[tuple[str, str]]:
-    return [(shelf, use) for shelf, use in engines.chosen(job) if "." in use]
+    return [(shelf, plugin.use) for shelf, plugin in engines.chosen(job) if "." in plugin.use]

@@ -24,9 +24,9 @@ from pydantic_core import PydanticUndefined
 from flows import cli
 from flows.cli.exit_codes import Exit
 from tasks import plugins, shelves
-from tasks.plugins import forms
 from tasks.settings.base import FORMS
 from tasks.settings.servers import LlmText
+from tests import forms
 
 ROOT = Path(__file__).parents[1]
 PART = re.compile(r"<!-- made from the code: (\S+) ?(\S*) -->\n.*?<!-- end -->", re.DOTALL)
@@ -75,8 +75,10 @@ def _default(field: FieldInfo) -> str:
             return "required"
         return f"`{field.default_factory()}`"  # type: ignore[call-arg]
     value = field.default.value if isinstance(field.default, Enum) else field.default
-    if value is None or value == ():
-        return "none"
+    if value is None:
+        return "not set"
+    if value == ():
+        return "empty"
     return f"`{value}`"
 
 

@@ -49,10 +49,10 @@ def test_only_what_cheap_filters_keep_is_measured(
     assert measured() == [], "what was spared was taken for missing"
 
     # Let in two more: only they are measured, converted and heard, all in one run.
-    table = decisions.load(job(tmp_path, 1.3))
-    assert table is not None
-    kept = what_if.of_table(job(tmp_path, 1.3), table)
-    assert kept == what_if.of_shards(job(tmp_path, 1.3))
+    wide = job(tmp_path, 1.3)
+    assert decisions.where(wide) is not None, "answered from the table"
+    kept, _ = what_if.kept(wide, wide)
+    assert kept == what_if.of_shards(wide)
     assert (kept["items"], kept["not_yet_transcribed"]["items"]) == (5, 2)
     wider, counts = corpus.run(job(tmp_path, 1.3))
     assert measured() == [1.0, 1.2]

@@ -16,7 +16,7 @@ import pytest
 from tasks import audio
 from tasks.errors import ItemError
 from tasks.recording import Locator
-from tasks.recording.faults import Fault, bridged, merged, touching
+from tasks.recording.faults import Fault, merged, touching
 from tests.sounding import HZ, SECONDS, ogg_pages, sound, whole
 
 FRAMES = round(HZ * SECONDS)
@@ -246,7 +246,7 @@ def test_a_file_of_which_nothing_can_be_decoded_is_unreadable(tmp_path: Path) ->
 
 
 def test_faults_close_to_each_other_are_one() -> None:
-    found = bridged([Fault(0, 10, "a"), Fault(15, 20, "b"), Fault(40, 50, "c", shifts=True)], 5)
+    found = merged([Fault(0, 10, "a"), Fault(15, 20, "b"), Fault(40, 50, "c", shifts=True)], 5)
     assert found == [Fault(0, 20, "a"), Fault(40, 50, "c", shifts=True)]
 
 

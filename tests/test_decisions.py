@@ -48,9 +48,8 @@ def test_the_table_says_what_the_manifests_say(
     chosen = job(
         base, filter=corpus.filters(min=low, max=high), transcribe={"verdicts": verdicts}
     )  # fmt: skip
-    table = decisions.load(chosen)
-    assert table is not None
-    assert what_if.of_table(chosen, table) == what_if.of_shards(chosen)
+    assert decisions.where(chosen) is not None
+    assert what_if.kept(chosen, chosen)[0] == what_if.of_shards(chosen)
 
 
 @pytest.mark.parametrize(
@@ -64,19 +63,19 @@ def test_the_table_says_what_the_manifests_say(
     ],
 )
 def test_it_is_not_used_for_what_it_does_not_hold(base: Path, change: dict[str, Any]) -> None:
-    assert decisions.load(job(base)) is not None
-    assert decisions.load(job(base, **change)) is None
+    assert decisions.where(job(base)) is not None
+    assert decisions.where(job(base, **change)) is None
 
 
 def test_it_is_not_used_when_manifests_changed(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 3)
     chosen = corpus.job(tmp_path)
     corpus.run(chosen)
-    assert decisions.load(chosen) is not None
+    assert decisions.where(chosen) is not None
     storage.remove(next((tmp_path / "out/manifests/transcribe").rglob("*.parquet")))
-    assert decisions.load(chosen) is None
+    assert decisions.where(chosen) is None
     corpus.run(chosen)
-    assert decisions.load(chosen) is not None
+    assert decisions.where(chosen) is not None
 
 
 def test_rules_over_columns_are_those_over_rows() -> None:

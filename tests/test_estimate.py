@@ -23,6 +23,7 @@ from tasks.estimating.sample import Member
 from tasks.estimating.trial import SampleResult
 from tasks.job import Done, Spent
 from tasks.stages import stage
+from tasks.storage import local
 from tests import corpus
 
 
@@ -166,7 +167,7 @@ def told(workers: int = 2, load: float = 0.0, start: float = 0.0) -> Forecast:
     seen = {f"r{n}": SampleResult(kept=8.0, pcm=320_000) for n in range(4)}
     laps = {f"r{n}": [spent(f"r{n}", 10.0, 50.0 if n == 0 else 1.0, n == 0)] for n in range(4)}
     costs = Costs(
-        laps={"filter": laps}, overhead={"filter": 0.5}, load=load, lanes={"filter": "CPU"},
+        laps={"filter": laps}, overhead={"filter": 0.5}, load=load, kinds={"filter": "CPU"},
         workers={"CPU": workers}, start=start, package=0.01, gather=0.02,
     )  # fmt: skip
     return Forecast(
@@ -194,11 +195,11 @@ def test_a_forecast_is_the_sample_in_the_proportion_of_the_rest() -> None:
     assert facts["datasets"]["d"]["kept"] == facts["hours"]["kept"]
 
 
-def test_lanes_work_beside_each_other() -> None:
+def test_kinds_of_workers_work_beside_each_other() -> None:
     cast = told(workers=2)
     laps = {f"r{n}": [spent(f"r{n}", 8.0, 4.0)] for n in range(4)}
     cast.spent.laps["transcribe"] = laps
-    cast.spent.lanes["transcribe"] = "GPU"
+    cast.spent.kinds["transcribe"] = "GPU"
     cast.spent.workers["GPU"] = 1
     wall = cast.wall()
     assert wall is not None
@@ -279,7 +280,7 @@ def test_a_run_that_does_not_fit_is_refused(
     chosen = prepared(tmp_path)
     job, cluster = chosen.job(), chosen.cluster
     disk.check(job, cluster)  # no estimate, no refusal
-    monkeypatch.setattr(disk, "free", lambda out: 3 * 10**9)
+    monkeypatch.setattr(local.Local, "free", lambda _store, out: 3 * 10**9)
     left(chosen, 2 * 10**9)
     disk.check(job, cluster)
     left(chosen, 5 * 10**9, name="20260102T000000.000000Z")

@@ -13,7 +13,7 @@ from prefect.utilities.schema_tools.validation import is_valid_schema, validate
 from flows.estimate import estimate
 from flows.prepare import prepare
 from tasks import plugins, shelves
-from tasks.plugins import forms
+from tests import forms
 
 SCHEMA: dict[str, Any] = parameter_schema(prepare).model_dump(mode="json")
 MODELS: dict[str, Any] = SCHEMA["definitions"]

@@ -239,7 +239,7 @@ def test_memory_gives_back_what_is_dropped_discarded_or_there_twice(filtered: Jo
 def test_a_clip_in_pieces_gives_the_same_pcm(filtered: Job) -> None:
     samples = np.random.default_rng(0).standard_normal((50_000, 2), np.float32) / np.float32(4)
     pieces = [samples[:1], samples[1:30_000], samples[30_000:]]
-    whole = pcm.convert(samples, 44_100, filtered.resample)
+    whole = pcm.of_clip(Clip.of(samples, 44_100), filtered.resample)
     clip = Clip.of_pieces(pieces, 44_100)
     assert np.array_equal(pcm.of_clip(clip, filtered.resample), whole)
     assert np.array_equal(clip.samples(), samples)

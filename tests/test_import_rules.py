@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterator
@@ -174,7 +175,78 @@ def imports_of(module: str, source: str, known: Collection[str]) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             named = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= (named & {*known}) or {node.module}
+    for argument in loaded_by_name(source):
+        if (module, ast.unparse(argument)) not in BY_NAME:
+            found |= nameable(argument, known) or set()
     return (found & {*known}) - {module}
+
+
+#: Calls of `import_module` that lead upwards, or to a module that only the caller knows; why each
+#: may: by module and argument.
+BY_NAME = {
+    ("tasks.plugins.loading", "use if dotted else f'tasks.{shelf}.{use}'"): (
+        "plug-ins use `tasks.plugins`, which finds them by the names that settings give"
+    ),
+    ("tasks.scoring.normalisers", "name"): "by language: a module of the same folder",
+    ("tasks.stages.contract", "f'tasks.{stage}'"): (
+        "stages use `tasks.stages`, which finds them by name as `tasks.plugins` finds plug-ins"
+    ),
+    ("tasks.stages.contract", "'tasks.stages.probe' if name == 'probe' else f'tasks.{name}'"): (
+        "the same, for what runs isolated"
+    ),
+    ("tasks.preload", "name"): "the modules that `tasks.plugins.engines` lists for a job",
+    ("flows.cluster.classes", "module"): "a cluster class of a library, which settings name",
+    ("flows.run.launch", "'flows.prepare'"): (
+        "flows use `flows.run`, which starts the one that a command names"
+    ),
+    ("flows.run.launch", "f'flows.{name}'"): "the same",
+}
+
+
+def loaded_by_name(source: str) -> Iterator[ast.expr]:
+    """The argument of each call of `import_module` or `__import__` in a file."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call):
+            function = ast.unparse(node.func).rpartition(".")[2]
+            if function in ("import_module", "__import__"):
+                yield node.args[0]
+
+
+def nameable(argument: ast.expr, known: Collection[str]) -> set[str] | None:
+    """Our modules that such an argument can name; None if the code does not tell."""
+    if isinstance(argument, ast.Constant):
+        return {str(argument.value)} & {*known}
+    if isinstance(argument, ast.IfExp):
+        either = [nameable(branch, known) for branch in (argument.body, argument.orelse)]
+        return None if None in either else set[str]().union(*(names or () for names in either))
+    if not isinstance(argument, ast.JoinedStr):
+        return None
+    parts = [
+        re.escape(str(each.value)) if isinstance(each, ast.Constant) else "[a-z][a-z0-9_]*"
+        for each in argument.values
+    ]
+    return {name for name in known if re.fullmatch("".join(parts), name)}
+
+
+def circles(edges: Collection[tuple[str, str]]) -> set[frozenset[str]]:
+    """Groups of modules that import each other, directly or by way of others."""
+    onwards: dict[str, set[str]] = {}
+    for module, imported in edges:
+        onwards.setdefault(module, set()).add(imported)
+    reached: dict[str, set[str]] = {}
+    for module in onwards:
+        seen: set[str] = set()
+        left = [*onwards[module]]
+        while left:
+            if (at := left.pop()) not in seen:
+                seen.add(at)
+                left += onwards.get(at, ())
+        reached[module] = seen
+    return {
+        frozenset({other for other in there if module in reached.get(other, ())})
+        for module, there in reached.items()
+        if module in there
+    }
 
 
 def climbs(module: str, imported: str) -> bool:
@@ -210,6 +282,22 @@ def test_no_import_climbs(edges: set[tuple[str, str]]) -> None:
     assert {edge for edge in edges - {("tasks", "tasks.environment")} if climbs(*edge)} == set()
 
 
+def test_exceptions_are_those_of_the_code() -> None:
+    """Each call by a name that climbs, or that the code does not tell, has its reason; no other."""
+    sources = {dotted(p): p.read_text() for top in ("tasks", "flows") for p in modules(top)}
+    found = set()
+    for module, source in sources.items():
+        for argument in loaded_by_name(source):
+            names = nameable(argument, sources.keys())
+            if names is None or any(climbs(module, name) for name in names):
+                found.add((module, ast.unparse(argument)))
+    assert found == BY_NAME.keys()
+
+
+def test_no_circle_of_modules(edges: set[tuple[str, str]]) -> None:
+    assert circles(edges) == set()
+
+
 def test_private_modules_are_imported_by_their_own_folder(edges: set[tuple[str, str]]) -> None:
     assert {edge for edge in edges if trespasses(*edge)} == set()
 
@@ -221,6 +309,14 @@ def test_controls_of_the_layers() -> None:
         "tasks.package",
         "tasks.storage",
         "tasks.levels.peak",
+    }
+    named = 'def f():\n    import_module("tasks.package")\n    m.import_module(f"tasks.{x}.peak")\n'
+    assert imports_of("tasks.job", named, {*known, "tasks.levels.peak"}) == {
+        "tasks.package",
+        "tasks.levels.peak",
+    }
+    assert circles({("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("e", "a")}) == {
+        frozenset("abc")
     }
     assert climbs("tasks.storage.copies", "tasks.package")
     assert climbs("tasks.filters.rms", "tasks.levels.peak")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.accounting import summary
@@ -20,7 +22,7 @@ def test_references_are_packaged_and_the_rest_has_no_text(tmp_path: Path) -> Non
     published, _ = corpus.run(corpus.job(tmp_path, sources=source, transcribe=NONE))
     rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
     assert {(row["hypothesis"], row["words"]) for row in rows} == {(None, None)}
-    assert summary.errors(pq.read_table(published.path / "utterances.parquet"))["scored"] == 0
+    assert summary.errors_of(published.path)["scored"] == 0
     assert {(row["text"], row["text_source"]) for row in rows} == {
         (f"reference number {n}", "reference") for n in (0, 1, 3)
     }
@@ -31,10 +33,12 @@ def test_references_are_packaged_and_the_rest_has_no_text(tmp_path: Path) -> Non
 
 
 def test_shards_are_larger_where_nobody_listens(tmp_path: Path) -> None:
-    rows = [{"header_seconds": 60.0, "recording": f"r{n:02d}"} for n in range(40)]
+    seconds = np.full(40, 60.0)
+    names = pa.array([f"r{n:02d}" for n in range(40)])
     counts = {}
     for use in ("none", "fake"):
         job = corpus.job(tmp_path, transcribe={"backend": {"use": use}})
-        counts[use] = len(balance.grouped(rows, None, balance.least(job)))
-        assert len(balance.grouped(rows, 600 / 3600, balance.least(job))) == 4, "a setting decides"
+        smallest = balance.least(job)
+        counts[use] = balance.assigned(seconds, names, None, smallest)[1]
+        assert balance.assigned(seconds, names, 600 / 3600, smallest)[1] == 4, "a setting decides"
     assert counts == {"none": 3, "fake": 40}

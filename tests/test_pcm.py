@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.audio import channels
+from tasks.audio import Clip, channels
 from tasks.errors import ItemError
 from tasks.settings import ResampleSettings
 from tasks.stages import pcm
@@ -35,7 +35,7 @@ def test_a_half_goes_up() -> None:
 def test_every_int16_survives_an_equal_rate() -> None:
     every = np.arange(-32768, 32768, dtype=np.int32).astype(np.int16)
     floats = (every / 32768).astype(np.float32)[:, None]
-    assert np.array_equal(pcm.convert(floats, 16000, settings()), every)
+    assert np.array_equal(pcm.of_clip(Clip.of(floats, 16000), settings()), every)
 
 
 @pytest.mark.parametrize(
@@ -90,12 +90,12 @@ def test_not_finite(value: float, rate: int) -> None:
     samples = np.zeros((2000, 2), np.float32)
     samples[700, 1] = value
     with pytest.raises(ItemError) as caught:
-        pcm.convert(samples, rate, settings())
+        pcm.of_clip(Clip.of(samples, rate), settings())
     assert caught.value.code == "non_finite"
 
 
 def test_nothing_in_nothing_out() -> None:
-    got = pcm.convert(np.zeros((0, 2), np.float32), 44100, settings())
+    got = pcm.of_clip(Clip.of(np.zeros((0, 2), np.float32), 44100), settings())
     assert (got.dtype, len(got)) == (np.dtype(np.int16), 0)
 
 
@@ -106,10 +106,10 @@ def test_a_long_clip_is_streamed_to_the_same_length_and_wave(
     rate, n = 22050, 121 * 22050 + 17
     sine = (0.5 * np.sin(2 * np.pi * 300 * np.arange(n) / rate)).astype(np.float32)[:, None]
     wanted = settings(resampler={"use": use})
-    streamed = pcm.convert(sine, rate, wanted)
-    assert np.array_equal(streamed, pcm.convert(sine, rate, wanted))
+    streamed = pcm.of_clip(Clip.of(sine, rate), wanted)
+    assert np.array_equal(streamed, pcm.of_clip(Clip.of(sine, rate), wanted))
     monkeypatch.setattr(pcm, "STREAM_ABOVE_S", 10**6)
-    whole = pcm.convert(sine, rate, wanted)
+    whole = pcm.of_clip(Clip.of(sine, rate), wanted)
     assert len(streamed) == len(whole) == pcm.resampled_length(n, rate, 16000)
     assert np.abs(streamed.astype(int) - whole).max() <= 1
 
@@ -119,4 +119,4 @@ def test_a_plug_in_of_the_wrong_length_is_a_bug(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(soxr_hq, "resample", lambda x, src, dst, s: x)
     with pytest.raises(AssertionError, match="soxr_hq gave 4410 samples where 1600 are due"):
-        pcm.convert(np.zeros((4410, 1), np.float32), 44100, settings())
+        pcm.of_clip(Clip.of(np.zeros((4410, 1), np.float32), 44100), settings())

@@ -117,7 +117,7 @@ def test_logs_and_bars_do_not_garble_each_other(kind: str) -> None:
 
 @pytest.mark.usefixtures("columns")
 def test_control_without_the_shared_console_logs_do_garble(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console_logs, "_handlers", list)
+    monkeypatch.setattr(console_logs, "handlers", list)
     log = logging.getLogger("uttermill.test_progress.control")
     log.propagate = False
 

@@ -273,9 +273,9 @@ def test_old_runs_go_on_request_only(out: Path) -> None:
 
 def test_what_if_still_answers_from_its_table(base: Path, out: Path) -> None:
     last = job(base / "in", out, **HISTORY[-1])
-    assert decisions.load(last) is not None
+    assert decisions.where(last) is not None
     assert pruning.prune(out, 1, yes=True)["kinds"]["manifests"]["items"]
-    assert decisions.load(last) is not None
+    assert decisions.where(last) is not None
 
 
 def test_the_command(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tasks import plugins, shelves
+from tasks.audio import Clip
 from tasks.resamplers.librosa import Settings as LibrosaSettings
 from tasks.settings import Plugin, ResampleSettings
 from tasks.stages import pcm
@@ -33,7 +34,7 @@ def tone(hz: float, rate: int, seconds: float = 0.5) -> NDArray[np.float32]:
 
 def convert(samples: NDArray[np.float32], src: int, dst: int, plugin: Plugin) -> NDArray[np.int16]:
     wanted = ResampleSettings.model_validate({"rate": dst, "resampler": plugin})
-    return pcm.convert(samples[:, None], src, wanted)
+    return pcm.of_clip(Clip.of(samples, src), wanted)
 
 
 @pytest.mark.parametrize("plugin", PLUGINS, ids=label)

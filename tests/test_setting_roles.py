@@ -56,7 +56,6 @@ STAGES: dict[str, Entry] = {
     "transcribe.text": Entry(THRESHOLD, "asr"),
     "transcribe.close_wer": Entry(THRESHOLD, 0.2),
     "package.formats": Entry(THRESHOLD, ["wenet_raw"]),
-    "package.compression": Entry(THRESHOLD),
     "package.text_form": Entry(THRESHOLD, "normalised"),
     "package.seed": Entry(THRESHOLD, 1),
     "package.splits": Entry(THRESHOLD, {"dev": 0.3}),

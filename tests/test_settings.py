@@ -97,7 +97,6 @@ def test_a_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
         ("package.formats=[wenet, wenet]", ["package.formats", "twice"]),
         ("filter.segmnter.use=vad", ["filter.segmnter", "segmenter", "filters"]),
         ("resample.rate=fast", ["resample.rate must be a whole number"]),
-        ("package.compression=bz2", ["compression", "bz2", "starves"]),
         ("cluster.kind=cloud", ["cluster.kind", "local"]),
         ("nonsense", ["key.key=value"]),
     ],

@@ -351,7 +351,7 @@ def test_lists_that_cannot_hold_are_refused(tmp_path: Path) -> None:
     one, two = listed(tmp_path, "u1", name="1"), listed(tmp_path, "u2", name="2")
     with pytest.raises(RunError, match="nothing is left for train"):
         sides(clips, splits={"test": {"list": one}})
-    with pytest.raises(RunError, match="never separated"):
+    with pytest.raises(RunError, match="must be in one split"):
         sides(clips, splits={"test": {"list": one}, "dev": {"list": two}})
     with pytest.raises(ConfigError, match="in the list of dev as well"):
         sides(clips, splits={"test": {"list": one}, "dev": {"list": one}})
@@ -532,10 +532,9 @@ def test_weights_drop_by_a_draw_that_the_ledger_names(tmp_path: Path) -> None:
 
     def foreseen(weight: float) -> tuple[int, int]:
         job = corpus.job(tmp_path, package={"weights": {"c": weight}})
-        known = decisions.load(job)
-        assert known is not None
+        assert decisions.where(job) is not None
         return (
-            what_if.of_table(job, known)["items"],
+            what_if.kept(job, job)[0]["items"],
             what_if.of_shards(job)["items"],
         )
 

@@ -332,29 +332,6 @@ def test_what_died_is_tried_again_when_asked(home: Path, looks: Looks) -> None:
     assert len(looks.shards) == 1
 
 
-def test_an_out_of_an_older_release_goes_on(
-    home: Path, looks: Looks, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its inventory is read, its other notes are not; all is looked at, and nothing is computed."""
-    note(home).unlink()
-    inventory, old = home / "out" / index.INVENTORY, home / "out" / index.SETTLED
-    parts = corpus.parts(home / "out", *index.ROOTS)
-    names = [path.relative_to(home / "out").as_posix() for path in parts]
-    gone = "manifests/filter/shard-000000/000001-x.parquet"
-    inventory.write_text("".join(f"{name}\n" for name in [*names, gone]))
-    old.write_text('{"format": 1}')
-    published, counts = corpus.run(asked(home))
-    assert not published.new
-    assert {computed for computed, _ in counts.values()} == {0}
-    assert f"1 checkpoint files are gone since the last run ({gone})" in caplog.text
-    assert looks.shards == set(manifest.shards(home / "out"))
-    assert not inventory.exists()
-    assert not old.exists()
-    looks.forget()
-    corpus.run(asked(home))
-    assert (looks.shards, looks.gathered) == (set(), 0)
-
-
 def test_a_new_shard_is_counted_without_working_out_what_it_would_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

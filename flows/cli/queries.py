@@ -161,25 +161,19 @@ def _is_list(name: str, use: str) -> bool:
 
 def columns() -> dict[str, Any]:
     found = {
-        name: [
-            {
-                "column": f.name,
-                "type": str(f.type),
-                "unit": (f.metadata or {}).get(b"unit", b"").decode(),
-                "meaning": (f.metadata or {}).get(b"doc", b"").decode(),
-            }
-            for f in table
-        ]
+        name: [_column(field.name, str(field.type), *schema.about(field)) for field in table]
         for name, table in schema.TABLES.items()
     }
-    found["measures"] = [
-        {"column": column, "type": "double", "unit": unit, "meaning": text}
-        for shelf in plugins.MEASURING
-        for name in shelves.names(shelf)
-        for column, (unit, text) in plugins.columns(shelf, name).items()
+    measures = [
+        plugins.columns(shelf, name) for shelf in plugins.MEASURING for name in shelves.names(shelf)
     ]
-    found["measures"] += [
-        {"column": column, "type": "double", "unit": unit, "meaning": text}
-        for column, (unit, text) in enhanced.after_columns().items()
+    found["measures"] = [
+        _column(column, "double", unit, text)
+        for some in (*measures, enhanced.after_columns())
+        for column, (unit, text) in some.items()
     ]
     return found
+
+
+def _column(name: str, kind: str, unit: str, meaning: str) -> dict[str, str]:
+    return {"column": name, "type": kind, "unit": unit, "meaning": meaning}

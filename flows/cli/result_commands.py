@@ -10,14 +10,11 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flows.cli.exit_codes import Exit
 from flows.cli.printing import print_answer
 from tasks.errors import ConfigError
-
-if TYPE_CHECKING:
-    pass
 
 
 def status(args: argparse.Namespace) -> Exit:

@@ -6,14 +6,10 @@ Modules are imported by the command that needs them, so that a command starts qu
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from flows.cli.exit_codes import Exit
 from flows.cli.printing import print_answer
 from tasks.errors import ConfigError
-
-if TYPE_CHECKING:
-    pass
 
 
 def doctor(args: argparse.Namespace) -> Exit:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import logging
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,9 @@ from flows.explore.answers import HANDLERS, answer, asked
 from flows.explore.clip import Shards
 from flows.explore.corpus import Corpus, Gone, Items
 from flows.explore.gate import Gate
+from flows.explore.loading import Column
+from tasks.audio import write_wav_bytes
 from tasks.errors import ConfigError
-
-log = logging.getLogger("uttermill")
 
 KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 BODY = 16_000_000  # bytes of a request, at most
@@ -64,14 +64,8 @@ class Explorer:
                 "version": items.number,
                 "versions": self.corpus.versions(),
                 "against": self.against,
-                "columns": [
-                    {"name": n, "kind": c.kind, "unit": c.unit, "doc": c.doc}
-                    for n, c in items.columns.items()
-                ],
-                "recording_columns": [
-                    {"name": n, "kind": c.kind, "unit": c.unit, "doc": c.doc}
-                    for n, c in query.RECORDINGS.items()
-                ],
+                "columns": _columns(items.columns),
+                "recording_columns": _columns(query.RECORDINGS),
                 "facets": overview.facets(self.corpus, items),
                 "limits": charts.limits(self.corpus.job()),
                 "utterances": described["utterances"],
@@ -141,7 +135,7 @@ class Explorer:
         else:
             more = clip.NEIGHBOURS if single.get("around") == "1" else 0.0
             pcm = clip.audio_of(self.corpus, self.shards, items, item, more)
-        data, status, headers = sound.part(sound.wav(*pcm), request.headers.get("range"))
+        data, status, headers = sound.part(write_wav_bytes(*pcm), request.headers.get("range"))
         return Response(data, status, headers, media_type="audio/wav")
 
     def export(self, request: Request) -> Response:
@@ -205,6 +199,10 @@ class Explorer:
 
     def _items(self, request: Request) -> Items:
         return self.corpus.items(query.integer(dict(asked(request)), "version"))
+
+
+def _columns(columns: Mapping[str, Column]) -> list[dict[str, str]]:
+    return [{"name": name, **asdict(column)} for name, column in columns.items()]
 
 
 def make(explorer: Explorer) -> Gate:

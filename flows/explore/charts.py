@@ -27,7 +27,6 @@ GROUPS = ("outcome", "dataset", "language", "split")
 def histogram(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     """Counts of a measure in equal bins over all of its values, by `by`; the tails beyond the
     0.1 % and 99.9 % quantiles are counted in the outermost bins."""
-    asked = list(asked)
     single = dict(asked)
     name = single.get("column", "seconds")
     column = query.quoted(items.columns, name)
@@ -61,7 +60,6 @@ def histogram(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
 
 def scatter(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     """Points of two measures, POINTS at most."""
-    asked = list(asked)
     single = dict(asked)
     x = query.quoted(items.columns, single.get("x", ""))
     y = query.quoted(items.columns, single.get("y", ""))
@@ -127,7 +125,6 @@ def kept(corpus: Corpus, items: Items, asked: Parameters, known: list[JsonObject
     all given limits. Approximate if a rule spares rows or several reject one: `uttermill what-if`
     says it exactly.
     """
-    asked = list(asked)
     single = dict(asked)
     try:
         wanted: list[Mapping[str, Any]] = json.loads(single.get("limits") or "[]")

@@ -17,7 +17,6 @@ from tasks.checkpoints.utterance import Utterance
 from tasks.json_types import JsonObject
 from tasks.recording import Locator
 from tasks.stages.stage import view_of
-from tasks.storage import tables
 
 HELD = 8  # shards whose utterances stay in memory
 NEIGHBOURS = 3.0  # s before and after a clip that can be heard with it
@@ -49,15 +48,12 @@ class Shards:
             return self._shard_of.get(recording)
 
     def _look(self) -> dict[str, str]:
-        found = {}
         out = self.corpus.out
-        for shard in manifest.shards(out):
-            parts = storage.names(manifest.folder(out, "shard", shard), ".parquet")
-            newest = max(parts, key=manifest.number_of, default=None)
-            if newest is not None:
-                names = tables.read(newest, columns=["recording"])["recording"].to_pylist()
-                found.update(dict.fromkeys(names, shard))
-        return found
+        return {
+            name: shard
+            for shard in manifest.shards(out)
+            for name in manifest.recordings(out, shard)
+        }
 
     def locator(self, recording: str) -> Locator | None:
         """Where a recording's bytes lie; None if no checkpoint says it."""

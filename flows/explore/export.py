@@ -8,10 +8,11 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from flows.explore import clip, query, sound
+from flows.explore import clip, query
 from flows.explore.clip import Shards
 from flows.explore.corpus import Corpus, Gone, Items
 from flows.explore.query import Choice, Parameters
+from tasks.audio import write_wav_bytes
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 
@@ -22,7 +23,6 @@ CLIPS = 2000  # of a zip, at most
 
 def chosen(items: Items, asked: Parameters) -> tuple[Choice, str]:
     """The items and their order; `item=` chooses single ones."""
-    asked = list(asked)
     single = [query.integer({"item": value}, "item") for key, value in asked if key == "item"]
     picked = query.choice(items.columns, asked)
     if single:
@@ -82,7 +82,7 @@ def archive(corpus: Corpus, shards: Shards, items: Items, asked: Parameters, pat
             item = row.pop("item")
             name = f"{row['id'] or f'item-{item}'}.wav"
             try:
-                whole.writestr(name, sound.wav(*clip.audio_of(corpus, shards, items, item)))
+                whole.writestr(name, write_wav_bytes(*clip.audio_of(corpus, shards, items, item)))
                 row["audio"] = name
             except Gone as error:
                 row["audio_missing"] = str(error)

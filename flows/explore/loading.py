@@ -171,7 +171,5 @@ def meanings() -> dict[str, tuple[str, str]]:
         for use in shelves.names(shelf):
             found.update(plugins.columns(shelf, use))
     for table in (schema.LEDGER, schema.UTTERANCES):
-        for field in table:
-            of = field.metadata or {}
-            found[field.name] = (of.get(b"unit", b"").decode(), of.get(b"doc", b"").decode())
+        found.update({field.name: schema.about(field) for field in table})
     return found

@@ -18,7 +18,6 @@ CHANGES = ("came", "went", "outcome", "text")
 def table(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     """One of the tables: `what` is words, characters, or a column of GROUPS; `rare=1` gives the
     rare ones first."""
-    asked = list(asked)
     single = dict(asked)
     what = single.get("what") or "dataset"
     chosen = query.choice(items.columns, asked)

@@ -10,7 +10,7 @@ sort=-snr         by a column, `-` largest first
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,11 @@ from flows.explore import ordering
 from flows.explore.corpus import Corpus, Items
 from flows.explore.loading import Column
 from flows.explore.ordering import Places
+from tasks.accounting.ledger import PRECEDENCE
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 
-Parameters = Iterable[tuple[str, str]]
+Parameters = Sequence[tuple[str, str]]
 MOST = 1000  # rows of an answer
 UTTERANCES = "outcome IN ('packaged', 'dropped', 'failed')"
 
@@ -38,7 +39,6 @@ class Choice:
 
 def choice(columns: Mapping[str, Column], asked: Parameters) -> Choice:
     """The items that the parameters choose; ConfigError if one makes no sense."""
-    asked = list(asked)
     single = dict(asked)
     parts: list[str] = [] if single.get("spans") == "1" else [UTTERANCES]
     values: list[Any] = []
@@ -114,7 +114,6 @@ def page(asked: Mapping[str, str]) -> str:
 
 def rows(corpus: Corpus, items: Items, asked: Parameters) -> dict[str, Any]:
     """Rows of a page, with the number and the hours of all."""
-    asked = list(asked)
     single = dict(asked)
     chosen = choice(items.columns, asked)
     members = items.selection.members(chosen.sql, chosen.values)
@@ -150,7 +149,6 @@ def _places(
     return [row["item"] for row in found]
 
 
-OUTCOMES = ("packaged", "dropped", "failed", "non_speech", "unsegmented")
 RECORDINGS = {
     "recording": Column("text"),
     "dataset": Column("text"),
@@ -159,14 +157,14 @@ RECORDINGS = {
     "language": Column("text"),
     "utterances": Column("number"),
     "seconds": Column("number", "s"),
-    **{outcome: Column("number", "s") for outcome in OUTCOMES},
+    **{outcome: Column("number", "s") for outcome in PRECEDENCE},
     "kept": Column("number", "1", "share of its seconds that is packaged"),
     "reasons": Column("text", "", "why the rest is not packaged"),
 }
 
 
 _SUMS = {
-    outcome: f"coalesce(sum(seconds) FILTER (outcome = '{outcome}'), 0)" for outcome in OUTCOMES
+    outcome: f"coalesce(sum(seconds) FILTER (outcome = '{outcome}'), 0)" for outcome in PRECEDENCE
 }
 #: How each column of RECORDINGS but the first follows from the items.
 _SUMMED = {

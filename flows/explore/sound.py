@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from flows.explore.corpus import Gone
 from tasks import audio, storage
-from tasks.audio.encoding import decode_int16, write_wav_bytes
+from tasks.audio import decode_int16
 from tasks.checkpoints import blobs
 from tasks.errors import CorruptManifest, ItemError
 from tasks.json_types import JsonObject
@@ -64,10 +64,6 @@ def of_source(locator: Locator, start: float, end: float, rate: int) -> tuple[Pc
         raise Gone(f"its source cannot be read: {error}") from None
     mono = found.mean(axis=1, dtype=np.float32)
     return (mono * 32767).round().clip(-32768, 32767).astype(np.int16), rate
-
-
-def wav(pcm: Pcm, rate: int) -> bytes:
-    return write_wav_bytes(pcm, rate)
 
 
 def part(data: bytes, asked: str | None) -> tuple[bytes, int, dict[str, str]]:

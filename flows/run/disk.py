@@ -41,11 +41,6 @@ def newest(job: Job) -> JsonObject | None:
     return None
 
 
-def free(out: Path) -> int | None:
-    """Bytes free on OUT's disk; None if that is unknown (an object store)."""
-    return storage.of(out).free(out)
-
-
 def used(out: Path) -> int:
     """Bytes that runs keep in OUT; a file with several names counts once."""
     store = storage.of(out)
@@ -59,7 +54,7 @@ def lacking(found: JsonObject, out: Path) -> tuple[int, int] | None:
     The forecast's upper bound counts, because a run that fills the disk has wasted hours. Bytes
     added to OUT since the estimate are subtracted, so that a run killed half-way may continue.
     """
-    room = free(out)
+    room = storage.of(out).free(out)
     need = round(found["disk_bytes"]["high"])
     if room is None or need <= room:
         return None

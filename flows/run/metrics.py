@@ -37,6 +37,7 @@ STEPS = {
     "tasks.packaging.shards.link": ("package", "link"),
     "tasks.packaging.shards.write": ("package", "write"),
     "tasks.packaging.shards.check": ("package", "check"),
+    "tasks.estimating.trial.known": ("package", "known"),
     "tasks.estimating.trial.plan": ("package", "plan"),
 }
 

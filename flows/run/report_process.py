@@ -13,7 +13,7 @@ import yaml
 from tasks import masking, storage
 from tasks.dataset import versions
 from tasks.job import Job
-from tasks.storage import tables, write_atomic
+from tasks.storage import write_atomic
 
 NAME = "report.html"  # in the run's folder
 
@@ -30,7 +30,7 @@ def request(job: Job, folder: Path) -> Any:
     settings = masking.value(json.loads((folder / "settings.json").read_text()))
     shown = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
     costs = folder / metrics.NAME
-    measured = tables.local(costs) if storage.exists(costs) else None
+    measured = storage.of(costs).local(costs) if storage.exists(costs) else None
     version = versions.newest(job.out)
     if version is not None and facts:
         described = versions.described(version)

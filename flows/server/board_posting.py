@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from typing import Protocol, Self
 from uuid import UUID
 
-from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.context import FlowRunContext
-from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from flows.server.posting import CLIENT, EVERY_SECONDS, FIRST_SECONDS, post
+from flows.server.posting import EVERY_SECONDS, FIRST_SECONDS, one_try, post
 
 log = logging.getLogger("uttermill")
 
@@ -70,10 +69,7 @@ class Boards:
     def _keep(self) -> None:
         wait = FIRST_SECONDS
         try:
-            with (
-                temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
-                get_client(httpx_settings=CLIENT, sync_client=True) as client,
-            ):
+            with one_try() as client:
                 while not (last := self._over.wait(wait)):
                     wait = EVERY_SECONDS
                     self._round(client, MOST)

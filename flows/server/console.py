@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from flows import console_logs
 from tasks.errors import MillError
 
 OURS = ("uttermill", "prefect.flow_runs", "prefect.task_runs")
@@ -32,10 +33,7 @@ def quiet() -> Iterator[None]:
 
     twice = _NotTwice()
     with ExitStack() as restore:
-        # One handler may serve several loggers; placeholders in the list have none.
-        loggers = [logging.getLogger(), *logging.root.manager.loggerDict.values()]
-        real = [logger for logger in loggers if isinstance(logger, logging.Logger)]
-        for handler in {id(h): h for logger in real for h in logger.handlers}.values():
+        for handler in console_logs.handlers():
             if isinstance(handler, PrefectConsoleHandler):
                 restore.callback(handler.setLevel, handler.level)
                 restore.callback(handler.removeFilter, twice)

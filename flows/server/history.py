@@ -191,33 +191,24 @@ def _ids(runs: Iterable[FlowRun]) -> list[str]:
 
 def _flow_runs(client: SyncPrefectClient, which: JsonObject) -> list[FlowRun]:
     """All flow runs that match a filter."""
-    found: list[FlowRun] = []
-    while True:
-        rows = _post(
-            client,
-            "/flow_runs/filter",
-            flow_runs=which,
-            sort="ID_DESC",
-            limit=PAGE,
-            offset=len(found),
-        )
-        found += [FlowRun.model_validate(row) for row in rows]
-        if len(rows) < PAGE:
-            return found
+    rows = _all(client, "/flow_runs/filter", flow_runs=which)
+    return [FlowRun.model_validate(row) for row in rows]
 
 
 def _open_task_runs(client: SyncPrefectClient, flow_runs: list[str]) -> list[JsonObject]:
+    return _all(
+        client,
+        "/task_runs/filter",
+        flow_runs={"id": {"any_": flow_runs}},
+        task_runs={"state": {"type": {"any_": OPEN_STATES}}},
+    )
+
+
+def _all(client: SyncPrefectClient, path: Any, **which: Any) -> list[JsonObject]:
+    """All rows of an answer that comes in pages."""
     found: list[JsonObject] = []
     while True:
-        rows = _post(
-            client,
-            "/task_runs/filter",
-            flow_runs={"id": {"any_": flow_runs}},
-            task_runs={"state": {"type": {"any_": OPEN_STATES}}},
-            sort="ID_DESC",
-            limit=PAGE,
-            offset=len(found),
-        )
+        rows = _post(client, path, **which, sort="ID_DESC", limit=PAGE, offset=len(found))
         found += rows
         if len(rows) < PAGE:
             return found

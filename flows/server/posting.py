@@ -11,7 +11,8 @@ import contextvars
 import logging
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 from uuid import UUID
@@ -90,16 +91,12 @@ class LiveArtifact:
         known: UUID | None = None
         wait = FIRST_SECONDS
         with ExitStack() as stack:
-            # No retries: the next update comes in ten seconds.
-            stack.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
             client: SyncPrefectClient | None = None
             while not (over := self._over.wait(wait)) or self._progress is not None:
                 wait = EVERY_SECONDS
                 try:
                     if client is None:
-                        client = stack.enter_context(
-                            get_client(httpx_settings=CLIENT, sync_client=True)
-                        )
+                        client = stack.enter_context(one_try())
                     if known is None and self._run.run_count > 1:  # an earlier attempt made one
                         known = _id(_found(client, self._run.id))
                     known = post(client, self._run.id, known, self._text())
@@ -109,6 +106,16 @@ class LiveArtifact:
                     self._failed = True
                 if over:
                     return
+
+
+@contextmanager
+def one_try() -> Iterator[SyncPrefectClient]:
+    """A client whose requests are not tried again."""
+    with (
+        temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
+        get_client(httpx_settings=CLIENT, sync_client=True) as client,
+    ):
+        yield client
 
 
 def post(
@@ -150,10 +157,7 @@ def note(text: str) -> None:
     if not context or not context.flow_run:
         return
     try:
-        with (
-            temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
-            get_client(httpx_settings=CLIENT, sync_client=True) as client,
-        ):
+        with one_try() as client:
             run = context.flow_run.id
             post(client, run, _id(_found(client, run)), text)
     except Exception as error:  # whatever it is, the run did its work
@@ -172,10 +176,7 @@ def summarise(flow: Flow[..., object], flow_run: FlowRun, state: PrefectState[ob
         else ("crashed" if state.is_crashed() else "failed")
     )
     try:
-        with (
-            temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
-            get_client(httpx_settings=CLIENT, sync_client=True) as client,
-        ):
+        with one_try() as client:
             found = _found(client, flow_run.id)
             before = str(found.data) if found else ""
             if what == "was cancelled" and before.startswith(DONE):

@@ -166,19 +166,11 @@ def _total(column: pa.Array | pa.ChunkedArray) -> int:
     return int(pc.sum(column).as_py() or 0)
 
 
-def errors(utterances: pa.Table) -> dict[str, Any]:
-    """Word and character error rates over all packaged utterances with a reference."""
-    return _rates(utterances.select(list(SCORES)).to_batches())
-
-
 def errors_of(version: Path) -> dict[str, Any]:
-    """Error rates of a published version, some rows at a time."""
-    return _rates(tables.batches(version / "utterances.parquet", SCORES))
-
-
-def _rates(batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
+    """Word and character error rates over all clips of a published version with a reference, some
+    rows at a time."""
     totals = dict.fromkeys(("scored", *SCORES), 0)
-    for batch in batches:
+    for batch in tables.batches(version / "utterances.parquet", SCORES):
         scored = batch.filter(pc.is_valid(batch["words"]))
         totals["scored"] += scored.num_rows
         for name in SCORES:

@@ -90,6 +90,11 @@ def _shared(
     return found, smooth
 
 
+def said(error: Exception) -> str:
+    """Why an engine refused a clip, as its transcript tells it."""
+    return f"{type(error).__name__}: {error}"[:500]
+
+
 def out_of_memory(error: Exception) -> bool:
     """Whether an engine ran out of memory, on the machine or on a GPU."""
     return isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))

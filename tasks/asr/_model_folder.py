@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from pathlib import Path
 
 import yaml
 
 from tasks.errors import ConfigError
+from tasks.weights import finding
 
 _HEADER = re.compile(r"\A---\s*\n(.*?)\n---\s*\n", re.S)
 
@@ -35,25 +35,17 @@ def folder(model: str | None, recogniser: str, example: str) -> Path:
 def identity(files: Iterable[Path]) -> str:
     """sha256 over names and contents of files, sorted by name. Includes weights that a graph keeps
     in separate files (`model.onnx.data`, `model.onnx_data`)."""
-    whole = {beside for file in files for beside in (file, *_data_of(file))}
-    stamps = ((path, path.stat()) for path in whole)
-    return _hashed(tuple(sorted((str(p), s.st_size, s.st_mtime_ns) for p, s in stamps)))
+    found = {beside for file in files for beside in (file, *_data_of(file))}
+    whole = hashlib.sha256()
+    for path in sorted(found, key=lambda path: (path.name, str(path))):
+        whole.update(f"{path.name} {finding.sha256(path)}\n".encode())
+    return whole.hexdigest()
 
 
 def _data_of(file: Path) -> list[Path]:
     if file.suffix != ".onnx":
         return []
     return sorted(p for p in file.parent.glob(f"{file.stem}.onnx?data*") if p.is_file())
-
-
-@lru_cache(maxsize=16)
-def _hashed(files: tuple[tuple[str, int, int], ...]) -> str:
-    whole = hashlib.sha256()
-    for name, _, _ in sorted(files, key=lambda each: Path(each[0]).name):
-        with open(name, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        whole.update(f"{Path(name).name} {digest}\n".encode())
-    return whole.hexdigest()
 
 
 def card(model: str | None) -> tuple[str | None, tuple[str, ...] | None]:

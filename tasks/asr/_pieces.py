@@ -82,7 +82,7 @@ class Engine:
             seconds = [len(pieces[i][0]) / RATE for i in own]
             for batch in _batching.batches(seconds, budget=inf, most=self.most):
                 asked = [pieces[own[i]] for i in batch]
-                shared = _batching.shared(asked, self.hear, _failed, self.limit)
+                shared = _batching.shared(asked, self.hear, failed, self.limit)
                 found.update(zip((own[i] for i in batch), shared, strict=True))
         return [found[i] for i in range(len(pieces))]
 
@@ -114,8 +114,8 @@ def _shifted(pieces: list[tuple[Word, ...]], lengths: list[float]) -> tuple[Word
     return tuple(found)
 
 
-def _failed(error: Exception) -> Heard:
-    return Heard("", error=f"{type(error).__name__}: {error}"[:500])
+def failed(error: Exception) -> Heard:
+    return Heard("", error=_batching.said(error))
 
 
 def fault(clip: SpeechClip) -> str:

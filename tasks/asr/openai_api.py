@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks import masking
-from tasks.asr import SpeechClip, Transcript, _openai_answer
+from tasks.asr import SpeechClip, Transcript, _openai_answer, _pieces
 from tasks.asr._openai_settings import WHERE, Settings, key, weights
 from tasks.served.asking import Client, Failed
 from tasks.served.http import Body, Server, Service
@@ -46,8 +46,8 @@ class Backend:
 
     def _hear(self, server: Server, clip: SpeechClip) -> Transcript:
         language = clip.language or self._settings.language
-        if not np.isfinite(clip.samples).all():
-            return Transcript("", error="samples are NaN or infinite")
+        if refused := _pieces.fault(clip):
+            return Transcript("", error=refused)
         if not len(clip.samples):
             return Transcript("", language, no_speech_probability=1.0)
         silence = partial(self._silence, len(clip.samples))

@@ -58,20 +58,9 @@ class Clip:
         return cls(rate, pieces[0].shape[1], sum(map(len, pieces)), pieces=tuple(pieces))
 
     @classmethod
-    def lazy(
-        cls,
-        locator: Locator,
-        start: int,
-        stop: int,
-        rate: int,
-        channels: int,
-        header_seconds: float | None = None,
-        recording_bytes: int = 0,
-    ) -> Clip:
+    def lazy(cls, locator: Locator, start: int, stop: int, rate: int, channels: int) -> Clip:
         """A clip that is decoded from the recording each time it is read."""
-        count = stop - start
-        where = (locator, start, stop)
-        return cls(rate, channels, count, header_seconds, recording_bytes, source=where)
+        return cls(rate, channels, stop - start, source=(locator, start, stop))
 
     def of_recording(self, header_seconds: float | None, recording_bytes: int) -> Clip:
         """The same clip with facts about its recording."""

@@ -12,7 +12,7 @@ import av
 from tasks.audio import timestamps
 from tasks.audio.kinds import Header
 from tasks.audio.packets import Gap
-from tasks.recording.faults import Fault, bridged
+from tasks.recording.faults import Fault, merged
 
 #: Most silence filled in, of one recording, s: damaged timestamps could ask for years.
 MOST_FILLED = 3600.0
@@ -108,4 +108,4 @@ class Timeline:
         right = promised is not None and abs(self.at - promised) < self.longest
         if self.guessed and right:
             self.faults[:] = [replace(fault, shifts=False) for fault in self.faults]
-        self.faults[:] = bridged(self.faults, round(_NEAR * self.header.rate))
+        self.faults[:] = merged(self.faults, round(_NEAR * self.header.rate))

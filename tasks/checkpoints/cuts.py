@@ -96,8 +96,6 @@ def _segment(stored: Row) -> Segment:
 
 def merge_turns(found: dict[str, tuple[Turn, ...]], table: pa.Table) -> None:
     """Add the turns of one part to those known so far; the first of a recipe stand."""
-    if "turns" not in table.column_names:  # written by an older release
-        return
     rows = table.filter(pc.equal(table["kind"], TURNS)).select(["cut", "turns"])
     for row in rows.to_pylist():
         found.setdefault(row["cut"], tuple(Turn(**turn) for turn in row["turns"]))

@@ -26,8 +26,6 @@ log = logging.getLogger("uttermill")
 FORMAT = 1  # of the file
 STAGES = ("shard", "filter", "resample", "transcribe")
 ROOTS = (*(f"manifests/{name}" for name in STAGES), "audio")
-#: Files of the releases before `index.json`; the first is still read.
-INVENTORY, SETTLED = "manifests/inventory.txt", "manifests/package/settled.json"
 NAMED = 5  # files that a message names
 OF_A_REQUEST = 1000  # objects that an object store names in one answer
 
@@ -43,7 +41,7 @@ class Index:
     def __init__(self, out: Path) -> None:
         self.out = out
         self.files: dict[str, str] = {}  # guard of each file, by its name relative to OUT
-        self._noted, self._old = _read(out)
+        self._noted = _read(out)
         self._files_of: Counter[str] | None = None
         self.temporaries: list[str] = []  # files that were being written when a run died
         self.refresh()
@@ -141,22 +139,18 @@ class Index:
         return set(self._noted["files"])
 
     def _write(self, noted: Notes) -> None:
-        if noted == self._noted and not self._old:
+        if noted == self._noted:
             return
         text = json.dumps({"format": FORMAT, **noted}, sort_keys=True)
         storage.write_atomic(
             _path(self.out), f'{text[:-1]}, "sha256": "{_digest(text)}"}}'.encode()
         )
         self._noted = noted
-        if self._old:
-            for name in (INVENTORY, SETTLED):
-                storage.remove(self.out / name)
-            self._old = False
 
 
 def is_there(out: Path) -> bool:
     """Whether any run has left an index in this OUT."""
-    return any(storage.exists(path) for path in (_path(out), out / INVENTORY))
+    return storage.exists(_path(out))
 
 
 def digest(*parts: Any) -> str:
@@ -172,24 +166,14 @@ def _path(out: Path) -> Path:
     return out / "manifests" / "index.json"
 
 
-def _read(out: Path) -> tuple[Notes, bool]:
-    """The stored notes, and whether they come from an older release's files."""
+def _read(out: Path) -> Notes:
+    """The stored notes; none if there are none, or if they are damaged."""
     try:
         noted = json.loads(storage.read(_path(out)))
-    except FileNotFoundError:
-        return {"files": _inventory(out), "shards": {}}, True
     except (OSError, ValueError):
         noted = {}
-    if not isinstance(noted, dict) or noted.pop("sha256", None) != digest(noted):
-        return {"files": [], "shards": {}}, False
-    return (noted, False) if noted.pop("format") == FORMAT else ({"files": [], "shards": {}}, False)
-
-
-def _inventory(out: Path) -> list[str]:
-    try:
-        return sorted(storage.read(out / INVENTORY).decode().splitlines())
-    except (OSError, UnicodeDecodeError):
-        return []
+    sound = isinstance(noted, dict) and noted.pop("sha256", None) == digest(noted)
+    return noted if sound and noted.pop("format") == FORMAT else {"files": [], "shards": {}}
 
 
 def _shard(name: str) -> str:

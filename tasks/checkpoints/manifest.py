@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 from tasks import storage
 from tasks.errors import CorruptManifest
 from tasks.schema import Row as Row
+from tasks.storage import tables
 
 log = logging.getLogger("uttermill")
 
@@ -155,6 +156,16 @@ def snapshot(out: Path, shard: str, name: str) -> Part | None:
     except CorruptManifest:
         parts = read(out, "shard", shard)
         return parts[-1] if parts else None
+
+
+def recordings(out: Path, shard: str) -> list[str]:
+    """Names of a shard's recordings; nothing else is read."""
+    parts = storage.names(folder(out, "shard", shard), ".parquet")
+    newest = max(parts, key=number_of, default=None)
+    if newest is None:
+        return []
+    names: list[str] = tables.read(newest, columns=["recording"])["recording"].to_pylist()
+    return names
 
 
 def supersede(out: Path, stage: str, shard: str, path: Path) -> None:

@@ -38,7 +38,8 @@ class ShardView(StoredShard):
         return applied.of(self.job)
 
     @cached_property
-    def _asked(self) -> cuts.Asked:
+    def asked(self) -> cuts.Asked:
+        """What the chosen filters store for an utterance."""
         return cuts.asked(self.job.filter.filters)
 
     def _transcript(self, utterance: Utterance) -> Row | None:
@@ -141,7 +142,7 @@ class ShardView(StoredShard):
             if no.reason == "damaged":
                 detail = faults.words(cut.faults, start, end, cut.rate)
             return Outcome("dropped", "filter", no.reason, no.value, no.threshold, detail)
-        if cut.lacks((start, end, utterance.given), self._asked, self.job.filter.measure_all):
+        if cut.lacks((start, end, utterance.given), self.asked, self.job.filter.measure_all):
             return Outcome("pending", "filter")
         return Outcome("pending", "resample")
 

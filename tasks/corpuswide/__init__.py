@@ -20,7 +20,7 @@ import pyarrow as pa
 from tasks import plugins
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.texts import final_text
-from tasks.checkpoints.utterance import Outcome, Utterance
+from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
 from tasks.plugins.contracts import Measuring
 from tasks.settings import Plugin
@@ -41,8 +41,6 @@ ROW = pa.schema(
         pa.field("published", pa.bool_()),  # in the newest version
     ]
 )
-
-Verdicts = dict[str, Outcome]  # by id
 
 
 def rows(job: Job, shard: str, utterances: Iterable[Utterance]) -> list[Row]:

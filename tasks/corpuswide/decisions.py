@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tasks import plugins, storage
 from tasks.checkpoints import enhanced
@@ -36,6 +35,7 @@ from tasks.storage import tables
 from tasks.text import SHARED_COLUMNS
 
 SPARED = "spared"
+NOT_IN_AUDIO = "not_in_audio"  # the reason of a text that was never said
 FIXED = pa.schema(
     [
         pa.field("id", pa.string()),
@@ -151,19 +151,6 @@ def seal(job: Job, names: Iterable[str], manifests: str | None = None) -> None:
     storage.write_atomic(_seal(job.out), json.dumps(told).encode())
 
 
-def save(job: Job, table: pa.Table) -> None:
-    """Save the table in one part; the caller holds OUT's lock."""
-    home = place(job.out)
-    unseal(job.out)
-    storage.of(home).remove_tree(home)
-    if storage.exists(home):  # what an older release left: one file
-        storage.remove(home)
-    with storage.of(home).staged(home) as (handle, publish):
-        pq.write_table(table, handle, compression="zstd")
-        publish(lambda _: "all.parquet")
-    seal(job, ["all.parquet"])
-
-
 def where(job: Job) -> Path | None:
     """The folder of the table if it is valid for these settings, apart from thresholds; else
     None."""
@@ -178,15 +165,6 @@ def where(job: Job) -> Path | None:
     there = [path.name for path in storage.names(home, ".parquet")]
     state = {**_state(job), "parts": there}
     return home if whole and known == state else None
-
-
-def load(job: Job, columns: set[str] | None = None) -> pa.Table | None:
-    """The table, or these columns, if `where` finds it and it can be read; else None."""
-    path = where(job)
-    try:
-        return None if path is None else tables.read(path, columns=columns and sorted(columns))
-    except (OSError, pa.ArrowException):
-        return None
 
 
 def parts(job: Job, columns: set[str]) -> Iterator[pa.Table]:
@@ -206,6 +184,16 @@ def rules_asked(job: Job) -> tuple[Rule, ...]:
 def measured_rules(job: Job) -> tuple[Rule, ...]:
     """The rules on measures taken before transcription."""
     return (*rules_of("filters", job.filter.filters), *enhanced.rules(job))
+
+
+def settled(table: pa.Table) -> pa.ChunkedArray:
+    """Rows that no limit lets in: failed ones, texts that were never said, and what corpus-wide
+    verdicts (copies, outliers, splits) reject, which stay as they are; Boolean [rows]. From the
+    columns outcome, stage and reason."""
+    across = pc.and_(pc.equal(table["outcome"], "dropped"), pc.equal(table["stage"], "package"))
+    across = pc.and_(across, pc.not_equal(table["reason"], "weight"))
+    found = pc.or_(pc.equal(table["outcome"], "failed"), across)
+    return pc.or_(found, pc.fill_null(pc.equal(table["reason"], NOT_IN_AUDIO), False))
 
 
 def passes(table: pa.Table, asked: Iterable[Rule]) -> pa.ChunkedArray:

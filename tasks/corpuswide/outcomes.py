@@ -6,20 +6,10 @@ recording's spans do not overlap, a verdict on one changes only its own row.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.corpuswide import Verdicts
-
 COLUMNS = ("outcome", "stage", "reason", "value", "threshold", "detail")  # of an Outcome
-
-
-def enter(table: pa.Table, key: str, verdicts: Verdicts) -> pa.Table:
-    """The table with the outcomes of those rows that were packaged so far; `key` names the column
-    of ids."""
-    return entered(table, key, as_table(verdicts)) if verdicts else table
 
 
 #: Verdicts as a table: whose they are, and COLUMNS.
@@ -33,15 +23,6 @@ SCHEMA = pa.schema(
 )
 
 
-def as_table(verdicts: Verdicts) -> pa.Table:
-    """Verdicts in columns."""
-    columns: dict[str, Any] = {"id": list(verdicts)}
-    for name in COLUMNS:
-        columns[name] = [getattr(verdict, name) for verdict in verdicts.values()]
-    columns["detail"] = [text or None for text in columns["detail"]]
-    return pa.table(columns, schema=SCHEMA)
-
-
 def of_rejected(ids: pa.Array | pa.ChunkedArray, rejected: pa.Table) -> pa.Table:
     """Verdicts of `package` in columns: rejections (`judging.REJECTED`) of these ids."""
     columns = {name: rejected[name] for name in ("reason", "value", "threshold", "detail")}
@@ -51,7 +32,8 @@ def of_rejected(ids: pa.Array | pa.ChunkedArray, rejected: pa.Table) -> pa.Table
 
 
 def entered(table: pa.Table, key: str, verdicts: pa.Table) -> pa.Table:
-    """`enter` for verdicts in columns."""
+    """The table with the outcomes of those rows that were packaged so far; `key` names the column
+    of ids."""
     if not verdicts.num_rows or not table.num_rows:
         return table
     at = pc.index_in(table[key], verdicts["id"])

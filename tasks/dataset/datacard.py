@@ -49,11 +49,11 @@ def formats_of(described: JsonObject) -> dict[str, Plugin]:
     return {entry["use"]: Plugin.model_validate(entry) for entry in entries}
 
 
-_version = cache(version)  # it parses all that the package says of itself
-
-
+@cache
 def libraries() -> dict[str, str]:
-    return {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}}
+    """Versions of Python and LIBRARIES; looked up once, as each reads all that a package says of
+    itself."""
+    return {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
 
 
 def write(

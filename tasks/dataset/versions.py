@@ -119,19 +119,7 @@ def clean(out: Path) -> None:
     publication.of(out).clean(home(out))
 
 
-def link(old: Path, new: Path, sha256: str, size: int, guard: str = "") -> bool:
-    """Make `new` the file `old` of a published version; False when that file has changed. It is not
-    read if it has the `guard` it was published with."""
-    return storage.of(old).link(old, new, sha256, size, guard)
-
-
 def beyond(out: Path, keep: int) -> list[Path]:
     """Published versions older than the newest `keep`; never what `latest` names."""
     named = latest(out)
     return [path for path in all_of(out)[:-keep] if named is None or path.name != named.name]
-
-
-def withdraw(folders: Iterable[Path]) -> None:
-    """Remove versions, each at once; only while holding OUT's lock."""
-    for folder in folders:
-        publication.of(folder).withdraw([folder])

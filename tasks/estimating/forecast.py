@@ -29,13 +29,13 @@ LEFT_OUT = (
 
 @dataclass(slots=True)
 class Costs:
-    """Times of the sample's calls, s. A lane is a kind of worker."""
+    """Times of the sample's calls, s."""
 
     laps: dict[str, dict[str, list[Spent]]] = field(default_factory=dict)  # stage, recording
     overhead: dict[str, float] = field(default_factory=dict)  # of one call, by stage
     load: float = 0.0  # of a model, on one worker
-    lanes: dict[str, str] = field(default_factory=dict)  # lane of each stage
-    workers: dict[str, int] = field(default_factory=dict)  # of each lane
+    kinds: dict[str, str] = field(default_factory=dict)  # of the workers of each stage: CPU, GPU
+    workers: dict[str, int] = field(default_factory=dict)  # of each kind
     start: float = 0.0  # until the first worker worked
     gap: float = 0.0  # between two calls of a worker: Prefect, the scheduler
     package: float = 0.0  # write and check, per second kept
@@ -148,18 +148,18 @@ class Forecast:
         return estimate.total(strata)
 
     def wall(self) -> Interval | None:
-        """Duration of a run, s; lanes work in parallel."""
+        """Duration of a run, s; kinds of workers work in parallel."""
         shards = len({m.shard for m in self.rest})
-        lanes = []
-        for lane, count in self.spent.workers.items():
-            stages = [s for s, at in self.spent.lanes.items() if at == lane]
+        times = []
+        for kind, count in self.spent.workers.items():
+            stages = [s for s, on in self.spent.kinds.items() if on == kind]
             work = self.work(stages, "wall")
             if work is None:
                 return None
             beside = [self.spent.overhead.get(stage, 0.0) + self.spent.gap for stage in stages]
             calls = shards * sum(beside)
-            lanes.append(work.times(1 / count, calls / count))
-        longest = max(lanes, key=lambda lane: lane.expected)
+            times.append(work.times(1 / count, calls / count))
+        longest = max(times, key=lambda each: each.expected)
         kept = self.kept().expected
         new = max(0.0, kept - self.sizes.published)
         package = self.spent.package * new / max(self.spent.workers.get("CPU", 1), 1)
@@ -199,7 +199,7 @@ class Forecast:
         hours = 1 / 3600
         names = sorted({m.dataset for m in self.members})
         wall, disk, kept = self.wall(), self.disk(), self.kept()
-        cpu = self.work(list(self.spent.lanes), "cpu")
+        cpu = self.work(list(self.spent.kinds), "cpu")
         audio = self.audio()
         later = max(0.0, kept.expected - self.sizes.published)
         return {
@@ -217,7 +217,7 @@ class Forecast:
                 }
                 for name in names
             },
-            "stages": {stage: self._stage(stage) for stage in self.spent.lanes},
+            "stages": {stage: self._stage(stage) for stage in self.spent.kinds},
             "workers": dict(self.spent.workers),
             "wall_seconds": wall.as_dict(3) if wall else None,
             "cpu_seconds": cpu.as_dict(3) if cpu else None,

@@ -115,7 +115,7 @@ def plan(job: Job, before: Job | None, headers: bool = True) -> Plan:
             walk.stages["filter"].add(1, 0.0, [SOURCES], again=False)
     walk.add_expected()
     if walk.walked and corpuswide.takes_part(job):
-        for name in contents.corpus_verdicts(job, shards):
+        for name in contents.rejected_ids(job, shards):
             walk.stay.pop(name, None)
     walk.leave_out_over_hours()
     gone = listed.removed()

@@ -6,7 +6,7 @@ is then removed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
@@ -65,12 +65,19 @@ def frame(out: Path, shards: Iterable[str]) -> tuple[list[Member], int]:
     return members, failed
 
 
-def known(job: Job, shards: Iterable[str]) -> dict[str, SampleResult]:
-    """Every recording whose work is done, in the sample or before."""
+def known(
+    job: Job, shards: Iterable[str], sampled: Collection[str] | None = None
+) -> dict[str, SampleResult]:
+    """Every recording whose work is done, in the sample or before. Of those that are not `sampled`
+    (None: all are), only what is kept."""
     found: dict[str, SampleResult] = {}
+    nothing: dict[str, tuple[int, float]] = {}  # one for all: there may be millions
     for shard in shards:
-        found.update(_known(job, shard))
-    return {name: seen for name, seen in found.items() if not seen.pending}
+        for name, seen in _known(job, shard):
+            if not seen.pending:
+                bare = sampled is not None and name not in sampled
+                found[name] = SampleResult(seen.kept, lost=nothing) if bare else seen
+    return found
 
 
 def _known(job: Job, shard: str) -> Iterator[tuple[str, SampleResult]]:

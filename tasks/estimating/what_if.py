@@ -41,7 +41,10 @@ def kept(now: Job, then: Job) -> tuple[JsonObject, JsonObject]:
         columns |= decisions.columns_asked(now) | decisions.columns_asked(then)
         columns |= {"id"} if now.package.weights or then.package.weights else set()
         try:
-            parts = [_both(now, then, part) for part in decisions.parts(now, columns)]
+            parts = [
+                (_of_part(now, part), _of_part(then, part))
+                for part in decisions.parts(now, columns)
+            ]
         except (OSError, pa.ArrowException):  # damaged: the manifests tell
             return of_shards(now), of_shards(then)
         before, after = ([each[side] for each in parts] for side in (0, 1))
@@ -55,14 +58,7 @@ def _by_speaker(now: Job, then: Job) -> bool:
     return capped or recipe.across_recordings(now) != recipe.across_recordings(then)
 
 
-#: The reason of a text that was never said: no limit lets it in.
-NOT_IN_AUDIO = "not_in_audio"
-
 Sums = tuple[int, float, int, float]  # items and seconds kept; those of them not yet transcribed
-
-
-def _both(now: Job, then: Job, table: pa.Table) -> tuple[Sums, Sums]:
-    return _of_part(now, table), _of_part(then, table)
 
 
 def _summed(parts: Sequence[Sums]) -> JsonObject:
@@ -70,20 +66,10 @@ def _summed(parts: Sequence[Sums]) -> JsonObject:
     return _counted(sum(items), math.fsum(seconds), sum(waiting), math.fsum(waiting_seconds), 0)
 
 
-def of_table(job: Job, table: pa.Table) -> JsonObject:
-    """Items and hours under a job's limits, from the table of decisions."""
-    return _summed([_of_part(job, table)])
-
-
 def _of_part(job: Job, table: pa.Table) -> Sums:
-    # Corpus-wide verdicts (copies, outliers) stay as they are.
-    across = pc.and_(pc.equal(table["outcome"], "dropped"), pc.equal(table["stage"], "package"))
-    across = pc.and_(across, pc.not_equal(table["reason"], "weight"))
-    failed = pc.or_(pc.equal(table["outcome"], "failed"), across)
-    failed = pc.or_(failed, pc.fill_null(pc.equal(table["reason"], NOT_IN_AUDIO), False))
     draw, weight = weights.draws(job.package, table)
     good = decisions.passes(table, decisions.measured_rules(job))
-    good = pc.and_(good, pc.invert(failed))
+    good = pc.and_(good, pc.invert(decisions.settled(table)))
     waiting = pc.and_(good, pc.invert(table["heard"]))
     texts = decisions.passes(table, rules_of("text", job.transcribe.verdicts))
     packaged = pc.and_(pc.and_(good, pa.array(~(draw >= weight))), pc.and_(table["heard"], texts))
@@ -98,14 +84,14 @@ def _of_part(job: Job, table: pa.Table) -> Sums:
 def of_shards(job: Job) -> JsonObject:
     """The same from the manifests; `unmeasured` recordings lack a measure that the job needs."""
     items, seconds, waiting, waiting_seconds, unmeasured = 0, 0.0, 0, 0.0, 0
-    verdicts = contents.corpus_verdicts(job, manifest.shards(job.out))
+    rejected = contents.rejected_ids(job, manifest.shards(job.out))
     clips = Clips(job)
     for each in manifest.shards(job.out):
         view = view_of(job, each)
         clips.shard(view)
         unmeasured += sum(not unit.spared for unit in cuts_lacking(view)[0])
         for utterance in view.decided():
-            if utterance.id in verdicts:
+            if utterance.id in rejected:
                 continue
             outcome = utterance.outcome.outcome
             if outcome == "packaged" and not weights.keeps(

@@ -7,13 +7,14 @@ the block size, to the last bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audio import BLOCK_FRAMES, BLOCK_VALUES, Clip
+from tasks.audio.blocks import regroup
 from tasks.filters import _derived as derived
 
 Floats = NDArray[np.float32]
@@ -67,24 +68,6 @@ def chunks(clip: Clip, step: int = 1) -> Iterator[Floats]:
     """float32 [n, channels], all of one length, a multiple of `step`, except the last."""
     frames = min(BLOCK_FRAMES, BLOCK_VALUES // max(clip.channels, 1))
     return regroup(clip.blocks(), step * max(frames // step, 1))
-
-
-def regroup(blocks: Iterable[Floats], size: int) -> Iterator[Floats]:
-    """The same samples in pieces of `size`; the last one may be shorter."""
-    held: list[Floats] = []
-    count = 0
-    for block in blocks:
-        at = 0
-        while count + len(block) - at >= size:
-            piece = block[at : at + size - count]
-            at += len(piece)
-            yield np.concatenate([*held, piece]) if held else piece
-            held, count = [], 0
-        if at < len(block):
-            held.append(block[at:])
-            count += len(block) - at
-    if held:
-        yield np.concatenate(held)
 
 
 def decibels(power: float) -> float | None:

@@ -23,8 +23,9 @@ import numpy as np
 from scipy import fft
 
 from tasks.audio import Clip
+from tasks.audio.blocks import regroup
 from tasks.filters import _derived as derived
-from tasks.filters._levels import Wide, regroup
+from tasks.filters._levels import Wide
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 

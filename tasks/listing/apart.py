@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -62,11 +61,9 @@ def list_parts(job: Job, number: int, parts: Sequence[Any], home: Path, at: int)
             if found is None:
                 return False
             for batch in entries.batches(name, settings, found, left, turns):
-                columns = (batch.keys, batch.states, batch.heads)
-                raw = pa.py_buffer(np.ascontiguousarray(batch.keys))
-                keys = pa.Array.from_buffers(pa.binary(16), len(batch.keys), [None, raw])
-                table = batch.rows.append_column("_key", keys)
-                for title, column in zip(LISTED.names[-2:], columns[1:], strict=True):
+                table = batch.rows.append_column("_key", fingerprints.stored(batch.keys))
+                hashes = (batch.states, batch.heads)
+                for title, column in zip(LISTED.names[-2:], hashes, strict=True):
                     table = table.append_column(title, pa.array(column))
                 writer.write_table(table.cast(LISTED))
     rows, aside = _files(home, number, at)
@@ -88,8 +85,7 @@ def _read(home: Path, number: int, count: int, left: LeftAsides) -> Iterator[Bat
 
 def _batch(table: pa.Table) -> Batch:
     table = table.combine_chunks()
-    chunk = table["_key"].chunk(0)
-    keys = np.frombuffer(chunk.buffers()[1], fingerprints.KEY, len(chunk), chunk.offset * 16)
+    keys = fingerprints.loaded(table["_key"].chunk(0))
     numbers = (table[name].to_numpy() for name in LISTED.names[-2:])
     return Batch(table.select(RECORDINGS.names), keys, *numbers)
 

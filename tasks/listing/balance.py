@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from heapq import heapify, heapreplace
 
 import numpy as np
@@ -31,19 +30,6 @@ def least(job: Job) -> float:
     return LEAST if recogniser.Backend.RATE else LEAST_UNHEARD
 
 
-def grouped(rows: Sequence[Row], hours: float | None, smallest: float = LEAST) -> list[list[Row]]:
-    """Groups of about equal duration by header: longest first, each to the lightest group."""
-    seconds = np.array([seconds_of(row) for row in rows], float)
-    names = pa.array([row["recording"] for row in rows], pa.string())
-    numbers, count = assigned(seconds, names, hours, smallest)
-    groups: list[list[Row]] = [[] for _ in range(count)]
-    for row, number in zip(rows, numbers, strict=True):
-        groups[number].append(row)
-    for group in groups:
-        group.sort(key=lambda r: r["recording"])
-    return groups
-
-
 def assigned(
     seconds: NDArray[np.float64],
     names: pa.Array | pa.ChunkedArray,
@@ -51,8 +37,9 @@ def assigned(
     smallest: float = LEAST,
     known: float = 0.0,
 ) -> tuple[Numbers, int]:
-    """The group of each recording, and how many groups there are; see `grouped`. `known`: audio
-    that the corpus already has, s."""
+    """The group of each recording, and how many groups there are, of about equal duration by
+    header: longest first, each to the lightest group. `known`: audio that the corpus already has,
+    s."""
     total = float(seconds.sum())
     largest = max(HOUR, (known + total) / MOST_OF_AN_HOUR)
     size = hours * HOUR if hours else min(max(total / 64, smallest), largest)

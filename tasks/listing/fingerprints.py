@@ -105,3 +105,14 @@ def index_in(ordered: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.int64]:
 
 def texts(table: pa.Table, column: str) -> list[Any]:
     return table[column].to_pylist()  # type: ignore[no-any-return]
+
+
+def stored(keys: NDArray[np.bytes_]) -> pa.Array:
+    """Keys as a column of 16 bytes."""
+    raw = pa.py_buffer(np.ascontiguousarray(keys))
+    return pa.Array.from_buffers(pa.binary(16), len(keys), [None, raw])
+
+
+def loaded(column: pa.Array) -> NDArray[np.bytes_]:
+    """Keys of a column that `stored` made; not copied."""
+    return np.frombuffer(column.buffers()[1], KEY, len(column), 16 * column.offset)

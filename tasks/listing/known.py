@@ -14,7 +14,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -47,8 +47,7 @@ SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(NamedTuple):
     """Columns of the recordings of one or more shards, in this order."""
 
     keys: NDArray[np.bytes_]
@@ -58,10 +57,7 @@ class Columns:
     flags: NDArray[np.uint8]
 
     def where(self, chosen: NDArray[Any]) -> Columns:
-        return Columns(*(column[chosen] for column in self.all()))
-
-    def all(self) -> tuple[NDArray[Any], ...]:
-        return self.keys, self.states, self.heads, self.shard, self.flags
+        return Columns(*(column[chosen] for column in self))
 
 
 #: By dataset: recordings that are present, and those of them that are known to be broken.
@@ -120,9 +116,7 @@ def of(out: Path, index: Index) -> Known:
     found = []
     if noted is not None:
         shard = moved[noted.columns.shard]
-        still = noted.columns
-        still = Columns(still.keys, still.states, still.heads, shard, still.flags)
-        found.append(still.where(shard >= 0))
+        found.append(noted.columns._replace(shard=shard).where(shard >= 0))
     lacking = sorted(set(range(len(names))) - set(moved.tolist()))
     known.stale = bool(lacking)
     for number in lacking:
@@ -169,10 +163,9 @@ def save(out: Path, known: Known, index: Index) -> None:
         "seconds": known.seconds,
         "counts": known.counts,
     }
-    keys, *others = known.columns.all()
-    raw = pa.Array.from_buffers(pa.binary(16), len(keys), [None, pa.py_buffer(keys)])
+    keys, *others = known.columns
     schema = SCHEMA.with_metadata({b"uttermill": json.dumps(told).encode()})
-    table = pa.Table.from_arrays([raw, *map(pa.array, others)], schema=schema)
+    table = pa.Table.from_arrays([fingerprints.stored(keys), *map(pa.array, others)], schema=schema)
     before = storage.names(home(out), ".parquet")
     with storage.of(out).staged(home(out)) as (handle, publish):
         pq.write_table(table, handle, compression="lz4", use_dictionary=False)
@@ -193,8 +186,7 @@ def _noted(out: Path) -> Known | None:
         told = json.loads((table.schema.metadata or {})[b"uttermill"])
         if told["format"] != FORMAT:
             continue
-        chunk = table["key"].chunk(0)
-        keys = np.frombuffer(chunk.buffers()[1], fingerprints.KEY, len(chunk), chunk.offset * 16)
+        keys = fingerprints.loaded(table["key"].chunk(0))
         others = (table[name].to_numpy() for name in SCHEMA.names[1:])
         parts = [(name, guard) for name, guard in told["parts"]]
         columns = Columns(keys, *others)
@@ -218,7 +210,7 @@ def _newest(index: Index) -> dict[str, tuple[str, str]]:
 def _sorted(found: list[Columns]) -> Columns:
     if not found:
         return _empty()
-    whole = Columns(*map(np.concatenate, zip(*(each.all() for each in found), strict=True)))
+    whole = Columns(*map(np.concatenate, zip(*found, strict=True)))
     return whole.where(np.argsort(whole.keys, kind="stable"))
 
 

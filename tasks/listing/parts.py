@@ -45,7 +45,7 @@ class Parts:
     def tables(self) -> Iterator[pa.Table]:
         """The added rows, in order; after `close`."""
         for path, _ in self.files:
-            yield read(path)
+            yield tables.read(path)
 
     def _flush(self, least: int) -> None:
         while sum(map(len, self._waiting)) >= least:
@@ -63,7 +63,3 @@ def save(rows: pa.Table, path: Path) -> None:
     written = io.BytesIO()
     pq.write_table(rows.cast(LISTED), written, compression="lz4")
     storage.of(path).write(path, written.getvalue())
-
-
-def read(path: Path) -> pa.Table:
-    return tables.read(path)

@@ -39,7 +39,6 @@ class Survey:
     left: LeftAsides = field(default_factory=LeftAsides)
     used_scratch: bool = False
     reused: int = 0
-    unusable: int = 0  # of `fresh`: those that the listing shows to be unusable
     gone: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))  # rows of `known`
     failed: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))  # still being written
 
@@ -154,7 +153,7 @@ class _Looking:
         if young.any():
             self._young.append((rows.filter(pa.array(young)), place[young], row[young]))
             rows, place = rows.filter(pa.array(~young)), place[~young]
-        self._add(rows, place)
+        self.found.fresh.add(rows, place)
 
     def _is_young(self, guard: str, now: float) -> bool:
         """Whether a local file changed so recently that it may still be written. Objects in a store
@@ -165,10 +164,6 @@ class _Looking:
             return False
         self._youngest = max(self._youngest, changed)
         return True
-
-    def _add(self, rows: pa.Table, place: NDArray[np.int32]) -> None:
-        self.found.unusable += len(rows) - rows["error_code"].null_count
-        self.found.fresh.add(rows, place)
 
     def at_young(self) -> None:
         """Wait, and leave files that are still being written for the next run."""
@@ -182,7 +177,7 @@ class _Looking:
             # What was known of it no longer holds.
             failed = row[still & (place >= 0)]
             self.found.failed = np.concatenate([self.found.failed, failed])
-            self._add(rows.filter(pa.array(~still)), place[~still])
+            self.found.fresh.add(rows.filter(pa.array(~still)), place[~still])
 
 
 _LOOK = ["dataset", "source_path", "locator", "guard", "error_code"]

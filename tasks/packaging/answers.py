@@ -21,39 +21,39 @@ NAME = "decisions.parquet"
 
 
 def note(job: Job, scratch: Path, judged: Sequence[int], manifests: str | None = None) -> None:
-    """Bring the table up to the run's groups; `judged`: numbers of those with corpus-wide verdicts.
-    Parts whose names exist already stay. `manifests`: the hash of the names of all checkpoints, if
-    the run has listed them."""
-    home, groups = decisions.place(job.out), decided.listed(job, scratch)
+    """Update the table to the run's groups; `judged`: numbers of the groups with corpus-wide
+    verdicts. Parts whose names exist already stay. `manifests`: the hash of the names of all
+    checkpoints, if the run has listed them."""
+    home = decisions.place(job.out)
     at = {number: place for place, number in enumerate(judged)}
+    decisions.unseal(job.out)
+    there = {path.name for path in storage.names(home, ".parquet")}
+    names = []
     with tables.arrow(scratch / judgements.FILE) as file:
         verdicts = pa.ipc.open_file(file)
-        wanted: dict[str, tuple[Group, int | None]] = {}
-        for number, group in enumerate(groups):
-            name = group.home.name
+        for number, group in enumerate(decided.listed(job, scratch)):
+            name, own = group.home.name, None
             if number in at:
-                told = repr(_of_group(verdicts, at[number]).to_pylist()).encode()
+                own = _of_group(verdicts, at[number])
+                told = repr(own.to_pylist()).encode()
                 name = f"{name}-{hashlib.sha256(told).hexdigest()[:16]}"
-            wanted[f"{name}.parquet"] = group, at.get(number)
-        decisions.unseal(job.out)
-        if storage.exists(home):  # what an older release left: one file
-            storage.remove(home)
-        for path in storage.names(home, ".parquet"):
-            if path.name in wanted:
-                del wanted[path.name]
-            else:
-                storage.remove(path)
-        kept = [path.name for path in storage.names(home, ".parquet")]
-        for name, (group, place) in wanted.items():
-            data = group.data(NAME)
-            if place is not None:
-                target = io.BytesIO()
-                table = pq.read_table(pa.BufferReader(data))
-                own = _of_group(verdicts, place)
-                pq.write_table(outcomes.entered(table, "id", own), target, compression="zstd")
-                data = target.getvalue()
-            storage.write_atomic(home / name, data)
-    decisions.seal(job, [*kept, *wanted], manifests)
+            names.append(f"{name}.parquet")
+            if names[-1] not in there:
+                storage.write_atomic(home / names[-1], _part(group, own))
+    for name in there.difference(names):
+        storage.remove(home / name)
+    decisions.seal(job, names, manifests)
+
+
+def _part(group: Group, verdicts: pa.Table | None) -> bytes:
+    """The decisions on a group, with its corpus-wide verdicts, as Parquet."""
+    data = group.data(NAME)
+    if verdicts is None:
+        return data
+    table = outcomes.entered(pq.read_table(pa.BufferReader(data)), "id", verdicts)
+    target = io.BytesIO()
+    pq.write_table(table, target, compression="zstd")
+    return target.getvalue()
 
 
 def _of_group(verdicts: pa.ipc.RecordBatchFileReader, place: int) -> pa.Table:

@@ -18,9 +18,19 @@ from tasks import storage
 from tasks.dataset import versions
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import decided, judgements, selecting, selection, speakers, splits
+from tasks.packaging import (
+    decided,
+    judgements,
+    selecting,
+    selection,
+    speakers,
+    splits,
+    staying,
+)
 from tasks.packaging.decided import VOICE, Group
+from tasks.packaging.selection import Selection
 from tasks.packaging.speakers import Speakers
+from tasks.packaging.staying import Staying
 from tasks.packaging.whole import BATCH, CHOSEN, Clips, Ints, load
 from tasks.settings.portions import REST
 from tasks.storage import tables
@@ -29,8 +39,9 @@ from tasks.storage import tables
 def choose(job: Job, scratch: Path) -> JsonObject:
     """Save the tables of the packaged clips and of the corpus-wide verdicts in `scratch`.
 
-    Returns `{"frozen", "split_lists", "judged", "changed"}`: bounds and lists for dataset.json,
-    groups with a verdict by their numbers, and shards with recordings that changed during the run.
+    Returns `{"frozen", "split_lists", "firsts", "judged", "changed"}`: bounds and lists for
+    dataset.json, the first id of each split, groups with a verdict by their numbers, and shards
+    with recordings that changed during the run.
     """
     groups = decided.listed(job, scratch)
     newest = versions.newest(job.out)
@@ -44,21 +55,23 @@ def choose(job: Job, scratch: Path) -> JsonObject:
     firsts = judgements.firsts(groups)
     split = np.zeros(firsts[-1], np.int16)  # of all rows, group by group; -1: not packaged
     split[rejected["at"].to_numpy()] = -1
-    names, lists = [REST], dict[str, Any]()
+    names, lists, first_ids = [REST], dict[str, Any](), dict[str, str]()
     if selection.selects(job):
+        stay = staying.of(job, groups, newest, split >= 0, linked is not None)
+        among = (split >= 0) & (stay.split < 0)
         with selecting.Clips(job.package) as passed:
-            _add_left(job, passed, groups, split >= 0, linked, newest)
-            selected = selection.select(job, passed, newest)
-            names, lists = selected.names, selected.lists
+            _add_left(job, passed, groups, among, linked, newest)
+            selected = selection.select(job, passed, newest, stay.lengths)
             if selected.splits is not None:
                 _save(scratch, splits.FILE, selected.splits())
-            left = np.flatnonzero(split >= 0)
-            split[:] = -1
-            split[left[selected.rows]] = selected.split
-            more = selected.rejected
-            at = pa.array(left[more["at"].to_numpy()])
-            rejected = pa.concat_tables([rejected, more.set_column(0, "at", at)])
-        del left, passed, selected, more, at
+        left = np.flatnonzero(among)
+        first_ids = _first_ids(groups, firsts, left, selected, stay)
+        names, lists = [*first_ids] or [REST], selected.lists
+        split = staying.renumbered(stay.split, stay.names, names)
+        split[left[selected.rows]] = staying.renumbered(selected.split, selected.names, names)
+        at = pa.array(left[selected.rejected["at"].to_numpy()])
+        rejected = pa.concat_tables([rejected, selected.rejected.set_column(0, "at", at)])
+        del among, left, passed, selected, stay, at
     else:
         selection.warn_of_lost_splits(newest)
     judged = judgements.save(scratch, groups, rejected)
@@ -68,9 +81,24 @@ def choose(job: Job, scratch: Path) -> JsonObject:
     return {
         "frozen": frozen,
         "split_lists": lists,
+        "firsts": first_ids,
         "judged": judged,
         "changed": [shard for each in groups for shard in each.facts["changed"]],
     }
+
+
+def _first_ids(
+    groups: Sequence[Group], firsts: Ints, left: Ints, selected: Selection, stay: Staying
+) -> dict[str, str]:
+    """The first id of each split in use, in their order: that of the splits."""
+    found = dict(stay.firsts)
+    for number, at in zip(*np.unique(selected.split, return_index=True), strict=True):
+        row = left[selected.rows[at]]
+        group = int(np.searchsorted(firsts, row, "right")) - 1
+        name = selected.names[number]
+        own = groups[group].table("rows.arrow", ("id",))["id"][row - firsts[group]].as_py()
+        found[name] = min(own, found.get(name, own), key=str.encode)
+    return dict(sorted(found.items(), key=lambda item: item[1].encode()))
 
 
 def _add_left(
@@ -81,7 +109,7 @@ def _add_left(
     linked: Speakers | None,
     newest: Path | None,
 ) -> None:
-    """Add the clips that pass the corpus-wide verdicts, with their speakers."""
+    """Add the clips of the rows that are still `left`, with their speakers."""
     capped = job.package.max_hours_per_speaker is not None
     known = selection.Known(job, newest if capped else None)
     spoken = pa.array(linked.names if linked else [], pa.string())
@@ -89,6 +117,8 @@ def _add_left(
     for group in groups:
         some = left[at : at + group.facts["rows"]]
         at += len(some)
+        if not some.any():
+            continue
         rows = group.table("rows.arrow", selecting.COLUMNS).filter(pa.array(some))
         columns = ("high", "low", *([VOICE] if linked else []))
         digests = group.table("digests.arrow", columns).filter(pa.array(some))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tasks.packaging.names import Names, codes_of
 from tasks.recording import ids
-from tasks.storage import long_columns, sorted_keys
+from tasks.storage import sorted_keys
 
 KINDS = ("speaker", "recording", "pcm")
 AT_ONCE = 1 << 21  # nodes that are looked up together
@@ -44,11 +44,11 @@ class Nodes(NamedTuple):
 
     names: tuple[Names, ...]  # of rows, by kind
     kind: NDArray[np.int8]  # [nodes], index of KINDS
-    first: Numbers  # [nodes]: which of `names` is theirs
+    first: Numbers  # [nodes]: index of the node's name in `names`
     of_row: Numbers  # [3, rows]; -1: there is none
 
     def called(self, nodes: Ints) -> pa.LargeStringArray:
-        """The names of some nodes of one kind."""
+        """The names of some nodes, all of one kind."""
         return self.names[self.kind[nodes[0]]].take(self.first[nodes])
 
 
@@ -67,43 +67,38 @@ def nodes_of(names: tuple[Names, ...], rows: Numbers) -> Nodes:
 
 
 def published_splits(nodes: Nodes, published: Published, names: list[str]) -> Sides:
-    """The split of each node by `splits.parquet`, as an index of `names`; -1: it has none yet."""
+    """Each node's split in `splits.parquet`, as an index of `names`; -1: none yet."""
     split = np.full(len(nodes.kind), -1, np.int16)
-    for number, kind in enumerate(KINDS):
-        high, low, side = _of_kind(published, kind, names)
-        if not len(high):
-            continue
-        for begin in range(0, len(split), AT_ONCE):
-            some = begin + np.flatnonzero(nodes.kind[begin : begin + AT_ONCE] == number)
-            own_high, own_low = nodes.names[number].codes(nodes.first[some])
-            at = sorted_keys.places_of(own_high, own_low, high, low)
-            split[some] = np.where(at >= 0, side[at], -1)
+    known = [_sorted_codes(nodes, number) for number in range(len(KINDS))]
+    for table in published(["kind", "name", "split"]):
+        side = pc.index_in(table["split"], pa.array(names, pa.string()))
+        sides = side.fill_null(-1).to_numpy().astype(np.int16)
+        for kind, (high, low, node) in zip(KINDS, known, strict=True):
+            own = pc.equal(table["kind"], kind)
+            if len(high) and pc.any(own).as_py():
+                at = sorted_keys.places_of(*codes_of(table["name"].filter(own)), high, low)
+                split[node[at[at >= 0]]] = sides[own.to_numpy()][at >= 0]
     return split
 
 
-def _of_kind(
-    published: Published, kind: str, names: list[str]
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Sides]:
-    """The codes of the published nodes of a kind, sorted, and their splits."""
-    highs, lows = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
-    sides = [np.zeros(0, np.int16)]
-    for table in published(["kind", "name", "split"]):
-        own = table.filter(pc.equal(table["kind"], kind))
-        high, low = codes_of(own["name"].cast(pa.large_binary()).to_pylist())
-        side = pc.index_in(own["split"], pa.array(names, pa.string()))
-        highs.append(high)
-        lows.append(low)
-        sides.append(side.fill_null(-1).to_numpy().astype(np.int16))
-    high = long_columns.joined(highs)
+def _sorted_codes(
+    nodes: Nodes, kind: int
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Numbers]:
+    """The codes of the nodes of a kind, sorted, and the node of each."""
+    node = np.flatnonzero(nodes.kind == kind).astype(np.int32)
+    high, low = np.empty((2, len(node)), np.uint64)
+    for at in range(0, len(node), AT_ONCE):
+        some = slice(at, at + AT_ONCE)
+        high[some], low[some] = nodes.names[kind].codes(nodes.first[node[some]])
     order = np.argsort(high).astype(np.int32)  # a stable sort takes more memory
-    high = high[order]
-    low = long_columns.joined(lows)
-    return high, low[order], np.concatenate(sides)[order]
+    for column in (high, low, node):
+        column[:] = column[order]
+    return high, low, node
 
 
 def components_of(nodes: Nodes, split: Sides, kept: Bools) -> Numbers:
-    """The component of each row: rows that share a node without a split are in one; -1: all of a
-    row's nodes have a split."""
+    """The component of each row; rows that share a node without a split share a component. -1 if
+    every node of the row has a split."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -137,7 +132,7 @@ def components_of(nodes: Nodes, split: Sides, kept: Bools) -> Numbers:
 
 
 def agreed(component: Numbers, split: Sides, count: int) -> tuple[Sides, Bools]:
-    """The split that the rows of each component have (-1: none), and whether they differ."""
+    """The split of each component's rows (-1: none), and whether its rows are in several."""
     has = (component >= 0) & (split >= 0)
     most, least = np.full(count + 1, -1, np.int16), np.full(count + 1, np.iinfo(np.int16).max)
     np.maximum.at(most, component[has], split[has])

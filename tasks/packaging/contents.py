@@ -1,8 +1,8 @@
-"""The contents of the next version, decided in this process over the whole corpus."""
+"""The contents of the next version, computed in one process over the whole corpus."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,15 +12,20 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks import corpuswide
-from tasks.checkpoints.utterance import Outcome
-from tasks.corpuswide import Verdicts, decisions, judging, outcomes
+from tasks.corpuswide import decisions, judging, outcomes
 from tasks.dataset import versions
 from tasks.dataset.proved import Proved
 from tasks.errors import RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import seeded, selecting, selection, shard_decisions, speakers
-from tasks.packaging.shard_decisions import ShardDecisions
+from tasks.packaging import (
+    ledger_rows,
+    seeded,
+    selecting,
+    selection,
+    shard_decisions,
+    speakers,
+)
 from tasks.schema import LEDGER
 from tasks.storage import long_columns, tables
 
@@ -31,93 +36,61 @@ class Contents(NamedTuple):
     rows: pa.Table  # to package, by id; `shard_decisions.row_schema`
     ledger: pa.Table  # of all recordings, in the order of names
     utterances: pa.Table  # all, with their measures; `decisions.schema_of`
-    frozen: JsonObject  # bounds of corpus-wide verdicts
-    splits: pa.Table | None  # `splits.parquet`, if splits are asked for
-    split_lists: JsonObject  # of dataset.json
-    changed: list[str]  # shards with recordings that changed during the run
 
 
-def decide(
-    job: Job, shards: Sequence[str], scratch: Path | None = None, strict: bool = False
-) -> Contents:
-    """Decide all utterances of the shards. `scratch` holds what workers decided, if they did; for
-    `strict` see `shard_decisions.of_shard`. RunError if two utterances have one id."""
-    decided: dict[str, ShardDecisions] = {}
-    for home, some in shard_decisions.batches(shards, scratch) if scratch else []:
-        decided |= shard_decisions.load(some, home)
-    if not decided:
-        decided = {shard: shard_decisions.of_shard(job, shard, strict=strict) for shard in shards}
-    verdicts, frozen = _corpus_wide(job, [each.heard for each in decided.values()])
-    passed = _stacked(shard_decisions.row_schema(job), [each.rows for each in decided.values()])
+def decide(job: Job, shards: Sequence[str]) -> Contents:
+    """Decide all utterances of the shards. RunError if two utterances have one id."""
+    decided = [shard_decisions.of_shard(job, shard) for shard in shards]
+    rejected = _corpus_wide(job, [each.heard for each in decided])
+    passed = _stacked(shard_decisions.row_schema(job), [each.rows for each in decided])
     passed = long_columns.take(passed, pc.sort_indices(passed["id"]).to_numpy())
     _check_ids(passed)
     newest = versions.newest(job.out)
-    passed = speakers.in_rows(job, passed, [each.voices for each in decided.values()], newest)
-    rest = passed.filter(pc.invert(_among(passed["id"], verdicts)))
-    chosen, selected, more, split_table = _selected(job, rest, newest)
-    verdicts = {**verdicts, **more}
-    rejected = passed.filter(_among(passed["id"], verdicts))
-    overlapping = outcomes.overlapping(_ledger(decided))
-    again = rejected["work_shard"].filter(pc.is_in(rejected["recording"], overlapping))
-    for shard in pc.unique(again).to_pylist():
-        decided[shard] = shard_decisions.of_shard(job, shard, verdicts, strict)
-    ledger = outcomes.enter(_ledger(decided), "utterance", verdicts)
+    passed = speakers.in_rows(job, passed, [each.voices for each in decided], newest)
+    rest = passed.filter(pc.invert(pc.is_in(passed["id"], rejected["id"])))
+    rows, not_selected = _selected(job, rest, newest)
+    verdicts = pa.concat_tables([rejected, not_selected])
+    ledger = ledger_rows.judged(_stacked(LEDGER, [each.ledger for each in decided]), verdicts)
     by = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
     ledger = long_columns.take(ledger, pc.sort_indices(ledger, sort_keys=by).to_numpy())
-    utterances = [each.utterances for each in decided.values()]
-    return Contents(
-        chosen,
-        ledger,
-        outcomes.enter(_stacked(decisions.schema_of(job), utterances), "id", verdicts),
-        frozen,
-        split_table,
-        selected.lists,
-        [shard for shard, each in decided.items() if _has_changed(each.ledger)],
-    )
+    utterances = _stacked(decisions.schema_of(job), [each.utterances for each in decided])
+    return Contents(rows, ledger, outcomes.entered(utterances, "id", verdicts))
 
 
-def _selected(
-    job: Job, rows: pa.Table, newest: Path | None
-) -> tuple[pa.Table, selection.Selection, Verdicts, pa.Table | None]:
-    """The rows to package, with their splits; verdicts on the others; and `splits.parquet`."""
+def _selected(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Table, pa.Table]:
+    """The rows to package, with their splits, and verdicts (`outcomes.SCHEMA`) on the others."""
     with selecting.Clips(job.package) as clips:
         keys = seeded.keys(str(job.package.seed), rows["id"].to_pylist())
         clips.add(rows, selection.Known(job, newest).among(keys))
         clips.finish()
         found = selection.select(job, clips, newest)
-        parts = None if found.splits is None else [*found.splits()]
     chosen = long_columns.take(rows, found.rows)
     split = pa.array(found.names).take(pa.array(found.split))
     at = rows.column_names.index("split")
     chosen = chosen.set_column(at, rows.schema.field("split"), split)
-    verdicts = _verdicts(rows, found.rejected)
-    return chosen, found, verdicts, None if parts is None else pa.concat_tables(parts)
+    return chosen, _verdicts(rows, found.rejected)
 
 
-def _verdicts(rows: pa.Table, rejected: pa.Table) -> Verdicts:
-    """Rejections (REJECTED) by id."""
-    ids = long_columns.take(rows.select(["id"]), rejected["at"].to_numpy())["id"].to_pylist()
-    told = zip(ids, rejected.drop_columns(["at"]).to_pylist(), strict=True)
-    return {
-        key: Outcome("dropped", "package", **{**why, "detail": why["detail"] or ""})
-        for key, why in told
-    }
+def _verdicts(rows: pa.Table, rejected: pa.Table) -> pa.Table:
+    """Rejections (`judging.REJECTED`) by id: `outcomes.SCHEMA`."""
+    ids = long_columns.take(rows.select(["id"]), rejected["at"].to_numpy())["id"]
+    return outcomes.of_rejected(ids, rejected)
 
 
-def corpus_verdicts(job: Job, shards: Sequence[str]) -> Verdicts:
-    """The corpus-wide verdicts alone, by id."""
+def rejected_ids(job: Job, shards: Sequence[str]) -> set[str]:
+    """Ids of utterances that corpus-wide verdicts reject."""
     if not corpuswide.takes_part(job):
-        return {}
+        return set()
     heard = [shard_decisions.of_shard(job, shard).heard for shard in shards]
-    return _corpus_wide(job, heard)[0]
+    return set(_corpus_wide(job, heard)["id"].to_pylist())
 
 
-def _corpus_wide(job: Job, heard: Sequence[pa.Table]) -> tuple[Verdicts, JsonObject]:
-    """Verdicts by id, and the bounds that are frozen with the next version."""
+def _corpus_wide(job: Job, heard: Sequence[pa.Table]) -> pa.Table:
+    """Corpus-wide verdicts: `outcomes.SCHEMA`."""
+    if not corpuswide.takes_part(job):
+        return outcomes.SCHEMA.empty_table()
     newest = versions.newest(job.out)
     frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
-    if not corpuswide.takes_part(job):
-        return {}, frozen
     known = pa.chunked_array([], pa.string())
     if newest:
         place = newest / "utterances.parquet"
@@ -130,24 +103,12 @@ def _corpus_wide(job: Job, heard: Sequence[pa.Table]) -> tuple[Verdicts, JsonObj
     def parts(names: Sequence[str]) -> Iterator[pa.Table]:
         return (each.select(names) for each in heard)
 
-    found, frozen = judging.judge(job, parts, published, frozen)
-    return _verdicts(_stacked(corpuswide.ROW, heard), found), frozen
+    found, _ = judging.judge(job, parts, published, frozen)
+    return _verdicts(_stacked(corpuswide.ROW, heard), found)
 
 
 def _stacked(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), *tables])
-
-
-def _ledger(decided: dict[str, ShardDecisions]) -> pa.Table:
-    return _stacked(LEDGER, [each.ledger for each in decided.values()])
-
-
-def _among(ids: pa.ChunkedArray, chosen: Iterable[str]) -> pa.ChunkedArray:
-    return pc.is_in(ids, pa.array(list(chosen), pa.string()))
-
-
-def _has_changed(ledger: pa.Table) -> bool:
-    return bool(pc.any(pc.equal(ledger["reason"], "changed")).as_py())
 
 
 def _check_ids(rows: pa.Table) -> None:

@@ -1,4 +1,4 @@
-"""More names than fit in memory: they lie in a temporary file, with four bytes of each in memory.
+"""Holds more names than fit in memory: in a temporary file, with four bytes of each in memory.
 
 Names are compared by hashes of 16 bytes, which lie in two more files.
 """
@@ -11,12 +11,12 @@ from typing import IO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks.packaging.canonical import mixed
 from tasks.storage.sorted_keys import first_of_runs
 
-Ints = NDArray[np.int64]
 Numbers = NDArray[np.int32]
 Codes = NDArray[np.uint64]
 
@@ -31,7 +31,7 @@ class Numbered(NamedTuple):
 
 
 class Names(ExitStack):
-    """One name a row, or none; added some rows at a time."""
+    """The name of each row, or none; rows are added in batches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,10 +45,10 @@ class Names(ExitStack):
 
     def add(self, names: pa.Array | pa.ChunkedArray) -> None:
         """Append the names of the next rows, null for a row without one."""
-        texts = names.cast(pa.large_binary()).to_pylist()
-        self._text.write(b"".join(text or b"" for text in texts))
-        self._lengths.append(np.array([len(text or b"") for text in texts], np.uint32))
-        for file, column in zip(self._codes, codes_of(texts), strict=True):
+        length, data = _bytes_of(names)
+        self._text.write(data.data)
+        self._lengths.append(length.astype(np.uint32))
+        for file, column in zip(self._codes, codes_of(names), strict=True):
             file.write(column.data)
 
     def finish(self) -> None:
@@ -62,8 +62,8 @@ class Names(ExitStack):
         return len(self._lengths[0])
 
     def codes(self, rows: NDArray[np.integer]) -> tuple[Codes, Codes]:
-        """The two halves of the code of each of these rows; 0 and 0 for no name. Fast for rows near
-        each other: everything between them is read."""
+        """The two halves of each row's code; 0 and 0 without a name. Reads everything from the
+        first to the last row, so the rows should be close together."""
         first = int(rows.min(initial=len(self)))
         high, low = (
             _read(file, first, int(rows.max(initial=-1)) + 1)[rows - first] for file in self._codes
@@ -71,7 +71,7 @@ class Names(ExitStack):
         return high, low
 
     def numbered(self, rows: Numbers) -> Numbered:
-        """The names of some rows, in the order in which these come first."""
+        """The distinct names of some rows, in the order of their first rows."""
         high, low = self.codes(rows)
         order = np.lexsort((low, high)).astype(np.int32)
         for column in (high, low):
@@ -119,19 +119,33 @@ def _read(file: IO[bytes], first: int, end: int) -> Codes:
     return np.frombuffer(file.read(8 * max(end - first, 0)), np.uint64)
 
 
-def codes_of(texts: list[bytes | None]) -> tuple[Codes, Codes]:
-    """The codes of texts; 0 and 0 for none."""
-    there = np.array([text is not None for text in texts], bool)
-    whole = np.array([text or b"" for text in texts], np.bytes_)
-    width = -(-max(whole.itemsize, 1) // 8)
-    cuts = whole.astype(f"S{8 * width}").view("<u8").reshape(len(whole), width)
-    length = np.array([len(text or b"") for text in texts], np.uint64)
+def codes_of(names: pa.Array | pa.ChunkedArray) -> tuple[Codes, Codes]:
+    """The codes of names; 0 and 0 for none."""
+    there = names.is_valid().to_numpy(zero_copy_only=False)
+    length, data = _bytes_of(names)
+    width = -(-max(int(length.max(initial=0)), 1) // 8)
+    padded = np.zeros((len(length), 8 * width), np.uint8)
+    padded[np.arange(8 * width) < length[:, None]] = data
+    words = padded.view("<u8")
     found = []
     for start in (1, 2):
         state = mixed(length * np.uint64(4) + np.uint64(start))
         for place in range(width):
-            more = cuts[:, place].astype(np.uint64)
+            more = words[:, place].astype(np.uint64)
             # Only as far as the text goes: it must not depend on its neighbours.
             state = np.where(length > 8 * place, mixed(state ^ more), state)
-        found.append(np.where(there, state, 0))
+        found.append(np.where(there, state, np.uint64(0)))
     return found[0], found[1]
+
+
+def _bytes_of(names: pa.Array | pa.ChunkedArray) -> tuple[Codes, NDArray[np.uint8]]:
+    """The length of each name in bytes (0: none), and all names joined."""
+    whole = pc.fill_null(names.cast(pa.large_binary()), b"")
+    if isinstance(whole, pa.ChunkedArray):
+        whole = whole.combine_chunks()
+    _, offsets, data = whole.buffers()
+    edges = np.frombuffer(offsets, np.int64, len(whole) + 1, 8 * whole.offset)
+    length = np.diff(edges).astype(np.uint64)
+    if data is None:
+        return length, np.zeros(0, np.uint8)
+    return length, np.frombuffer(data, np.uint8, int(edges[-1] - edges[0]), int(edges[0]))

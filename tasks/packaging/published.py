@@ -1,4 +1,4 @@
-"""The groups of the newest version in some tens of bytes a clip, so that the next need not read it.
+"""Notes on the newest version, some tens of bytes a clip, so that the next run need not read it.
 
     OUT/manifests/package/published/version.json     which version, and its parts in order
     OUT/manifests/package/published/guards.json      size, time and inode of its files
@@ -17,6 +17,7 @@ import io
 import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,7 +50,7 @@ class Part(NamedTuple):
     """A part of `utterances.parquet` as it was published."""
 
     name: str  # of its file in the version
-    file: str  # that tells of it; empty: none does
+    file: str  # with the note on it; empty: there is none
     groups: list[PublishedGroup]  # their first rows count from the version's
 
 
@@ -87,6 +88,17 @@ def load(out: Path, newest: Path, described: JsonObject, seed: int) -> Published
     return _assembled(found)
 
 
+def firsts(out: Path, described: JsonObject) -> dict[str, str]:
+    """The first id of each split of the newest version, in the order of ids; empty if the notes are
+    gone."""
+    try:
+        known = json.loads(storage.read(home(out) / "version.json"))
+    except (OSError, ValueError):
+        return {}
+    found: dict[str, str] = known.get("firsts", {})
+    return found if known.get("sealed") == described[datacard.SEAL] else {}
+
+
 def _assembled(parts: Iterable[tuple[str, str, pa.Table]]) -> Published:
     at, found = 0, []
     columns: dict[str, list[Codes]] = {name: [] for name in DIGESTS.names}
@@ -119,7 +131,7 @@ def shards(out: Path, file: str) -> list[OutputShard]:
 
 
 def _made(part: Path, seed: int, proved: Proved) -> pa.Table:
-    """The same from the part itself, a batch at a time; without its output shards."""
+    """The same as `read`, from the part itself in batches; without its output shards."""
     digests, groups, last = [], list[list[Any]](), None
     for table in tables.row_groups(part, opened=proved):
         for batch in (table.slice(at, BATCH) for at in range(0, table.num_rows, BATCH)):
@@ -140,7 +152,7 @@ def _places(table: pa.Table) -> list[str]:
 
 
 def _runs(table: pa.Table) -> list[tuple[str, str, int, int]]:
-    """(shard, split, generation, rows) of neighbours in one shard."""
+    """(shard, split, generation, rows) of each run of rows in one shard."""
     shard = table["shard"].combine_chunks()
     changes = pc.not_equal(shard[1:], shard[:-1]).to_numpy(zero_copy_only=False)
     firsts = [0, *(np.flatnonzero(changes) + 1).tolist()]
@@ -158,7 +170,7 @@ def tell(
     """The bytes of a part's file. `groups`: (split, generation, rows) of each."""
     told = {
         "groups": json.dumps([list(group) for group in groups]),
-        "shards": json.dumps([plan.to_row(_bare(shard)) for shard in shards]),
+        "shards": json.dumps([plan.to_row(replace(shard, unchanged=())) for shard in shards]),
     }
     target = io.BytesIO()
     table = digests.replace_schema_metadata(told).combine_chunks()
@@ -167,15 +179,9 @@ def tell(
     return target.getvalue()
 
 
-def _bare(shard: OutputShard) -> OutputShard:
-    return OutputShard(
-        shard.format, shard.split, shard.number, shard.group, shard.clips, shard.files
-    )
-
-
 def guards(out: Path, version: Path) -> Mapping[str, str]:
-    """Guards of the version's files, by their names in it, as they were when it was published. Not
-    to be changed: a process parses them once."""
+    """Guards of the version's files, by name, as of its publication. Do not change the result: it
+    is parsed once a process."""
     try:
         told = _parsed(storage.read(home(out) / GUARDS))
     except (OSError, ValueError):
@@ -212,18 +218,19 @@ def save(
     out: Path,
     parts: Sequence[tuple[str, str | bytes]],
     ledger: Sequence[tuple[str, str]],
+    firsts: Mapping[str, str],
     seal: str,
     seed: int,
 ) -> None:
     """Note the newest version: (name, file or its bytes) of each part, (name, file) of each of the
-    ledger. Only while holding OUT's lock."""
+    ledger, the first id of each split. Only while holding OUT's lock."""
     names = []
     for name, file in parts:
         if isinstance(file, bytes):
             data, file = file, f"{hashlib.sha256(file).hexdigest()[:16]}.arrow"
             storage.write_atomic(home(out) / file, data)
         names.append([name, file])
-    noted = {"sealed": seal, "seed": seed, "parts": names, "ledger": ledger}
+    noted = {"sealed": seal, "seed": seed, "parts": names, "ledger": ledger, "firsts": firsts}
     storage.write_atomic(home(out) / "version.json", json.dumps(noted).encode())
     kept = {file for _, file in (*names, *ledger)}
     for path in storage.names(home(out), ".arrow"):

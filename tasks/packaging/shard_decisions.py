@@ -1,21 +1,13 @@
-"""The decisions on the utterances of one work shard, which depend on that shard alone.
-
-A million utterances take two minutes of Python, so the workers decide larger corpora, several
-shards a call. Their results lie in the run's scratch folder, a record batch for each shard:
-
-    <n>/rows.arrow, ledger.arrow, utterances.arrow, heard.arrow
-"""
+"""The decisions on the utterances of one work shard, which depend on that shard alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from tasks import corpuswide, lean, plugins, recipe, scoring, storage
+from tasks import corpuswide, lean, plugins, recipe, scoring
 from tasks.accounting import ledger
 from tasks.checkpoints import enhanced, hypotheses, texts, written
 from tasks.checkpoints.manifest import Row
@@ -25,9 +17,7 @@ from tasks.job import Job
 from tasks.packaging import plan
 from tasks.schema import LEDGER, UTTERANCES
 from tasks.stages.stage import view_of
-from tasks.storage import tables
 
-AT_ONCE = 16  # shards of a worker call
 VERSION = 1  # raise it when the same checkpoints are decided otherwise
 
 
@@ -42,10 +32,8 @@ class ShardDecisions(NamedTuple):
 
 
 @lean.uncollected()
-def of_shard(
-    job: Job, shard: str, verdicts: corpuswide.Verdicts | None = None, strict: bool = False
-) -> ShardDecisions:
-    """Decide one shard; `verdicts` are the corpus-wide ones, which come last.
+def of_shard(job: Job, shard: str, strict: bool = False) -> ShardDecisions:
+    """Decide one shard.
 
     `strict` is for versions: a damaged manifest raises CorruptManifest, so that its content is
     computed again, instead of counting as changed.
@@ -55,8 +43,6 @@ def of_shard(
     for utterance in known.decided():
         if utterance.outcome.outcome == "pending":  # its file changed during the run
             utterance.outcome = Outcome("failed", utterance.outcome.stage, "changed")
-        elif verdicts and utterance.outcome.outcome == "packaged":
-            utterance.outcome = verdicts.get(utterance.id, utterance.outcome)
         utterances.append(utterance)
     computed = (*texts.DERIVED, *texts.text_columns(job.transcribe.verdicts))
     packaged = (u for u in utterances if u.outcome.outcome == "packaged")
@@ -70,52 +56,6 @@ def of_shard(
         pa.Table.from_pylist(heard, schema=corpuswide.ROW),
         pa.Table.from_pylist(spoken, schema=voices.VOICES),
     )
-
-
-def batches(shards: Sequence[str], scratch: Path) -> list[tuple[Path, Sequence[str]]]:
-    """(folder for `save`, shards) of each worker call; empty if one call would be enough."""
-    starts = range(0, len(shards), AT_ONCE)
-    found = [(scratch / f"decided-{low:06d}", shards[low : low + AT_ONCE]) for low in starts]
-    return found if len(found) > 1 else []
-
-
-def save(job: Job, shards: Sequence[str], home: Path) -> None:
-    """On a worker: decide these shards, one by one, into the folder `home`."""
-    with storage.of(home).writing(home) as folder, ExitStack() as stack:
-        writers = {
-            name: stack.enter_context(tables.writing(folder / f"{name}.arrow", schema))
-            for name, schema in _schemas(job).items()
-        }
-        for shard in shards:
-            for name, table in of_shard(job, shard, strict=True)._asdict().items():
-                [batch] = table.combine_chunks().to_batches() or [_empty(table.schema)]
-                writers[name].write_batch(batch)
-
-
-def load(shards: Sequence[str], home: Path) -> dict[str, ShardDecisions]:
-    """What `save` wrote, by shard."""
-    found: dict[str, list[pa.Table]] = {}
-    for name in ShardDecisions._fields:
-        with tables.arrow(home / f"{name}.arrow") as file:
-            held = pa.ipc.open_file(file)
-            batches = [held.get_batch(at) for at in range(held.num_record_batches)]
-        found[name] = [pa.Table.from_batches([batch]) for batch in batches]
-    parts = zip(*found.values(), strict=True)
-    return {shard: ShardDecisions(*part) for shard, part in zip(shards, parts, strict=True)}
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], schema=schema)
-
-
-def _schemas(job: Job) -> dict[str, pa.Schema]:
-    return {
-        "rows": row_schema(job),
-        "ledger": LEDGER,
-        "utterances": decisions.schema_of(job),
-        "heard": corpuswide.ROW,
-        "voices": voices.VOICES,
-    }
 
 
 #: Columns of a packaged row that are those of its transcript.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tasks.corpuswide.ordering import Order
 from tasks.packaging import seeded
@@ -18,9 +19,13 @@ BATCH = 1 << 18  # names that are looked at together
 
 
 def microseconds(rows: pa.Table) -> Ints:
-    samples = rows["num_samples"].to_numpy().astype(np.float64)
-    lengths: Ints = np.rint(samples * 1e6 / rows["sample_rate"].to_numpy()).astype(np.int64)
-    return lengths
+    return lengths_of(rows["num_samples"].to_numpy(), rows["sample_rate"].to_numpy())
+
+
+def lengths_of(samples: NDArray[np.integer], rates: NDArray[np.integer]) -> Ints:
+    """µs of each clip."""
+    found: Ints = np.rint(samples.astype(np.float64) * 1e6 / rates).astype(np.int64)
+    return found
 
 
 def targets(settings: PackageSettings, names: list[str], total: int) -> Ints:

@@ -15,7 +15,7 @@ to it; a published clip only if its source now names another speaker. Other frac
 that is published; `package.resplit` assigns everything anew, as does the first version with splits.
 
 **New components** are allocated in the order of a seeded hash of their names, each to the split
-that lacks the most hours among those with room for all of it. Then a split takes the smallest
+that lacks the most hours and has room for the whole component. Then a split takes the smallest
 remaining component if that brings it nearer to its hours, or if it would otherwise be empty. So
 with enough new audio, the hours of a split are within one component of what was asked, whatever its
 size. Train never gives a component larger than what it keeps; and if splits ask for hours instead
@@ -26,7 +26,7 @@ The result does not depend on the order of the rows; memory and time grow with n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,10 +81,14 @@ def stored(path: Path, opened: tables.Opened = tables.arrow) -> Published:
 
 
 def assign(
-    settings: PackageSettings, clips: Clips, rows: Numbers, before: Published
+    settings: PackageSettings,
+    clips: Clips,
+    rows: Numbers,
+    before: Published,
+    staying: Mapping[str, int] | None = None,
 ) -> SplitAssignment:
-    """Assign clips of these numbers, in the order of ids. `before`: the `splits.parquet` to
-    continue.
+    """Assign the clips whose numbers are `rows`, in the order of their ids. `before`: the
+    `splits.parquet` to continue; `staying`: µs that other clips fill in each split (`staying.py`).
 
     RunError if two lists name clips that belong together, or leave nothing for train.
     """
@@ -125,7 +129,10 @@ def assign(
     sizes = sizes[new]
     del fresh
     train = names.index(REST)
-    targets = split_allocation.targets(settings, names, int(length[kept].sum()))
+    others = np.array([(staying or {}).get(name, 0) for name in names], np.int64)
+    hours += others
+    total = int(length[kept].sum() + others.sum())
+    targets = split_allocation.targets(settings, names, total)
     order = split_allocation.order(settings.seed, nodes, component, free)
     of_component[new[order]] = split_allocation.allocate(
         sizes[order], targets - hours, hours, train
@@ -138,7 +145,8 @@ def assign(
             "package.splits: the lists name a clip of every component, so nothing is left for "
             "train: clips of a speaker or of a recording are never separated"
         )
-    notes = matches.notes + _notes(settings, names, split, length, matches.split, targets)
+    has = others + _summed(split, length, len(names))
+    notes = matches.notes + _notes(settings, names, split, has, matches.split, targets)
     out = np.flatnonzero(~kept)
     direct = np.stack([_side(nodes, of_node, kind)[out] for kind in range(len(KINDS))])
     joins = _joins(direct, joining[out], names)
@@ -150,14 +158,14 @@ def assign(
 
 
 def _side(nodes: components.Nodes, of_node: Sides, kind: int) -> Sides:
-    """The split that the node of a kind has, of each clip; -1: none."""
+    """For each clip, the split of its recording, speaker or samples (`kind`); -1: none."""
     node = nodes.of_row[kind]
     found: Sides = np.where(node >= 0, np.append(of_node, np.int16(-1))[node], np.int16(-1))
     return found
 
 
 def _summed(group: Sides | Numbers, length: Ints, count: int) -> Ints:
-    """µs of each group, some clips at a time; those of -1 belong to none."""
+    """µs of each group; clips of group -1 do not count. Takes some clips at a time."""
     found = np.zeros(count, np.int64)
     for at in range(0, len(group), AT_ONCE):
         some, lengths = group[at : at + AT_ONCE], length[at : at + AT_ONCE]
@@ -187,7 +195,7 @@ def _table(
 
 
 def _joins(direct: Sides, joining: Bools, names: list[str]) -> pa.DictionaryArray:
-    """What each of some clips would join, in words."""
+    """What each of these clips would join, in words."""
     kinds, at = np.unique(direct, axis=1, return_inverse=True)
     words = [*(_joined(column, names) for column in kinds.T), "joins clips of two splits"]
     codes = np.where(joining, at.reshape(-1), len(words) - 1)
@@ -203,10 +211,11 @@ def _notes(
     settings: PackageSettings,
     names: list[str],
     split: Sides,
-    length: Ints,
+    has: Ints,
     listed: Sides,
     targets: Ints,
 ) -> list[str]:
+    """Sentences about splits that differ from what was asked; `has`: µs of each split."""
     notes = []
     elsewhere = (listed >= 0) & (split >= 0) & (split != listed)
     for number in np.unique(listed[elsewhere]).tolist():
@@ -215,7 +224,6 @@ def _notes(
             f"package.splits.{names[number]}.list: {count} of the clips it names are in another "
             "split since an earlier version, and stay there; package.resplit assigns them anew"
         )
-    has = _summed(split, length, len(names))
     for number, name in enumerate(names):
         share = settings.splits.get(name)
         if name == REST or share is None or (isinstance(share, Split) and share.list is not None):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tasks import storage
 from tasks.errors import RunError
-from tasks.packaging import decided, speakers, splits
+from tasks.packaging import speakers, splits
 from tasks.packaging.decided import VOICE, Group
 from tasks.packaging.speakers import Numbers, Speakers
 from tasks.schema import UTTERANCES
@@ -26,14 +26,14 @@ BATCH = 1 << 20  # clips handled at a time, where whole columns are not copied
 
 
 class Clips(NamedTuple):
-    """All clips that passed the verdicts of their own shards, by the hash of their ids."""
+    """All clips that passed the verdicts of their own shards, sorted by the hash of their ids."""
 
     high: Codes
     low: Codes
     content: Codes  # digest of the row
     seconds: NDArray[np.float64]
-    group: NDArray[np.int32]  # which holds the row
-    row: NDArray[np.int32]  # and where
+    group: NDArray[np.int32]  # that holds its row
+    row: NDArray[np.int32]  # number in that group
     speaker: Numbers  # index of the names of speakers over all recordings; -1: as its row says
 
     def take(self, which: Any) -> Clips:
@@ -114,19 +114,16 @@ def chosen(scratch: Path) -> Chosen:
     return Chosen(Clips(**columns), split, names, spoken if spoken != [""] else [])
 
 
-def rows_of(
-    groups: Sequence[Group], clips: Clips, columns: Sequence[str], name: str = "rows.arrow"
-) -> pa.Table:
-    """These columns of the rows of some clips, in their order; of the table `name`."""
+def rows_of(groups: Sequence[Group], clips: Clips, columns: Sequence[str]) -> pa.Table:
+    """These columns of the rows of some clips, in their order."""
     order = np.argsort(clips.group, kind="stable")
     found = []
     edges = np.searchsorted(clips.group[order], np.arange(len(groups) + 1))
     for number in np.unique(clips.group).tolist():
         rows = clips.row[order[edges[number] : edges[number + 1]]]
-        found.append(groups[number].table(name, columns).select(columns).take(rows))
+        found.append(groups[number].table("rows.arrow", columns).select(columns).take(rows))
     if not found:
-        schema = UTTERANCES if name == "rows.arrow" else decided.DIGESTS
-        return pa.schema([schema.field(name) for name in columns]).empty_table()
+        return pa.schema([UTTERANCES.field(name) for name in columns]).empty_table()
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     return long_columns.take(pa.concat_tables(found), back)

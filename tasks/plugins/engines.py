@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from tasks.job import Job
 from tasks.plugins.loading import load, module
+from tasks.settings import Plugin
 
 
-def chosen(job: Job) -> Iterator[tuple[str, str]]:
-    """(shelf, name) of every plug-in that a stage of the job uses."""
+def chosen(job: Job) -> Iterator[tuple[str, Plugin]]:
+    """(shelf, plug-in) of all that a stage of the job uses."""
     shelves = {
         "diarizers": (job.speakers,),
         "segmenters": (job.filter.segmenter,),
@@ -21,15 +22,15 @@ def chosen(job: Job) -> Iterator[tuple[str, str]]:
         "text": job.transcribe.verdicts,
         "formats": job.package.formats,
     }
-    return ((shelf, plugin.use) for shelf, some in shelves.items() for plugin in some)
+    return ((shelf, plugin) for shelf, some in shelves.items() for plugin in some)
 
 
 def of(job: Job) -> dict[str, str]:
     """Modules that the job's stages reach, each with an attribute whose reading loads it: our
     plug-ins, and the libraries that plug-ins import when they are first used."""
     found: dict[str, str] = {}
-    for shelf, use in chosen(job):
-        found |= load(shelf, use).ENGINES
-        if "." not in use:  # a user's module reports itself what it lacks
-            found[module(shelf, use).__name__] = "Settings"
+    for shelf, plugin in chosen(job):
+        found |= load(shelf, plugin.use).ENGINES
+        if "." not in plugin.use:  # a user's module reports itself what it lacks
+            found[module(shelf, plugin.use).__name__] = "Settings"
     return found

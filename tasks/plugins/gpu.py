@@ -7,17 +7,25 @@ it runs on CPUs. The setting `device: cuda` means that it must not run on a CPU.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from tasks import environment, plugins
 from tasks.job import Job
+from tasks.plugins import engines
 from tasks.plugins.contracts import LoadedPlugin
-from tasks.settings import Plugin, StageSettings
+from tasks.settings import StageSettings
 
 CUBLAS = "libcublas.so.12"  # PyPI's CTranslate2 opens it at its first matrix product
+#: The stage of each shelf whose plug-ins may want a GPU.
+STAGES = {
+    "segmenters": "filter",
+    "filters": "filter",
+    "resamplers": "resample",
+    "levels": "resample",
+    "asr": "transcribe",
+}
 INSTALL = "pip install 'uttermill[gpu]'"
 
 
@@ -43,28 +51,17 @@ class GpuRequest:
 def requests(job: Job) -> list[GpuRequest]:
     """All plug-ins of a run's stages that want a GPU."""
     found = []
-    for stage, shelf, chosen in _chosen(job):
-        plugin, settings = plugins.resolve(shelf, chosen)
-        if plugin.wants_gpu(settings):
-            found.append(GpuRequest(stage, f"{shelf}.{chosen.use}", plugin, settings))
+    for shelf, chosen in engines.chosen(job):
+        if stage := STAGES.get(shelf):
+            plugin, settings = plugins.resolve(shelf, chosen)
+            if plugin.wants_gpu(settings):
+                found.append(GpuRequest(stage, f"{shelf}.{chosen.use}", plugin, settings))
     return found
 
 
 def stages(job: Job) -> frozenset[str]:
     """Stages whose work goes to workers with a GPU, if there are any."""
     return frozenset(request.stage for request in requests(job))
-
-
-def _chosen(job: Job) -> Iterator[tuple[str, str, Plugin]]:
-    """(stage, shelf, plug-in) of the stages that run shard by shard."""
-    yield "filter", "segmenters", job.filter.segmenter
-    for plugin in job.filter.filters:
-        yield "filter", "filters", plugin
-    yield "resample", "resamplers", job.resample.resampler
-    for plugin in job.resample.levels:
-        yield "resample", "levels", plugin
-    for plugin in job.transcribe.recognisers:
-        yield "transcribe", "asr", plugin
 
 
 def ctranslate2_fault() -> str | None:

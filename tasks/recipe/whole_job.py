@@ -98,6 +98,7 @@ def settings_of(job: Job) -> JsonObject:
         },
         "package": {
             **_asked(package),
+            "compression": "none",  # of tars: a compressed one cannot be read in parts
             "formats": _all("formats", job.package.formats),
             "splits": _without_paths(package["splits"]),
         },

@@ -15,7 +15,6 @@ from tasks.recording import Locator
 from tasks.storage import urls
 
 DIGEST_BLOCK = 1 << 20
-STREAMING_SLACK = 4096  # a streamed header holds the largest possible size, less its own length
 TO_THE_END = 1 << 62  # a length beyond any file's
 
 

@@ -42,13 +42,9 @@ def _near(faults: Iterable[Fault], start: int, end: int) -> list[Fault]:
     return [f for f in faults if f.start <= end and (f.shifts or start <= f.end)]
 
 
-def merged(faults: Iterable[Fault]) -> list[Fault]:
-    """Sorted by start, touching faults joined, so that counts do not depend on the decoder."""
-    return bridged(faults, 0)
-
-
-def bridged(faults: Iterable[Fault], gap: int) -> list[Fault]:
-    """Sorted by start; faults that are at most `gap` samples apart are joined."""
+def merged(faults: Iterable[Fault], gap: int = 0) -> list[Fault]:
+    """Sorted by start; faults that are at most `gap` samples apart are joined, so that counts do
+    not depend on the decoder."""
     joined: list[Fault] = []
     for fault in sorted(faults, key=lambda f: (f.start, f.end)):
         if joined and fault.start <= joined[-1].end + gap:

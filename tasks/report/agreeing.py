@@ -52,8 +52,6 @@ def of(columns: Columns) -> JsonObject | None:
 
 def _errors(columns: Columns, rows: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     """Word errors of the first recogniser, and words of the reference; 0 without one."""
-    if not {"words", "word_errors"} <= {*columns.names}:  # of an earlier release
-        return np.zeros(int(rows.sum())), np.zeros(int(rows.sum()))
     errors, words = (columns.values(name)[rows] for name in ("word_errors", "words"))
     return np.nan_to_num(errors), np.nan_to_num(words)
 

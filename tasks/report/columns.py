@@ -50,13 +50,7 @@ def asked_of(job: Job) -> list[Asked]:
 
 def units(job: Job) -> dict[str, tuple[str, str]]:
     """(unit, meaning) of every measure."""
-    found = {
-        f.name: (
-            (f.metadata or {}).get(b"unit", b"").decode(),
-            (f.metadata or {}).get(b"doc", b"").decode(),
-        )
-        for f in schema.TRANSCRIPTS
-    }
+    found = {field.name: schema.about(field) for field in schema.TRANSCRIPTS}
     found["text_chars"] = ("characters", "length of the text")
     found["wer"] = ("", "word errors / words of the reference")
     found["cer"] = ("", "character errors / characters of the reference")
@@ -123,19 +117,15 @@ class Columns:
 
     @cached_property
     def blocked(self) -> Flags:
-        """Rows that no other limit would keep: failed ones, those rejected by corpus-wide verdicts
-        (copies, outliers, splits), and those not drawn by their dataset's weight."""
-
-        def blocked(t: pa.Table) -> Flags:
-            across = pc.and_(pc.equal(t["outcome"], "dropped"), pc.equal(t["stage"], "package"))
-            across = pc.and_(across, pc.not_equal(t["reason"], "weight"))
-            return flags_of(pc.or_(pc.equal(t["outcome"], "failed"), across))
+        """Rows that no other limit would keep: `decisions.settled`, and those not drawn by their
+        dataset's weight."""
 
         def drawn(t: pa.Table) -> Flags:
             draw, weight = weights.draws(self.job.package, t)
             return np.asarray(draw >= weight, bool)
 
-        found = self._flags(blocked, "outcome", "stage", "reason")
+        columns = ("outcome", "stage", "reason")
+        found = self._flags(lambda t: flags_of(decisions.settled(t)), *columns)
         if any(weight < 1 for weight in self.job.package.weights.values()):
             found |= self._flags(drawn, "id", "dataset") & self.heard
         return found

@@ -20,7 +20,6 @@ from tasks.report.columns import Columns
 from tasks.report.doubtful import Why
 from tasks.report.facts import Ledger
 from tasks.stages.stage import view_of
-from tasks.storage import tables
 
 #: Shards, at most, in which recordings are looked up. One takes 1 ms in a folder, and a request in
 #: an object store.
@@ -113,13 +112,7 @@ def _shards_of(job: Job, recordings: set[str]) -> dict[str, set[str]]:
     for shard in shards:
         if not left:
             break
-        parts = storage.names(manifest.folder(job.out, "shard", shard), ".parquet")
-        newest = max(parts, key=manifest.number_of, default=None)
-        if newest is None:
-            continue
-        names = tables.read(newest, columns=["recording"])["recording"].to_pylist()
-        here = left.intersection(names)
-        if here:
+        if here := left.intersection(manifest.recordings(job.out, shard)):
             found[shard] = here
             left -= here
     return found

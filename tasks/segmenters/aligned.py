@@ -19,6 +19,7 @@ from pydantic import Field
 from tasks import plugins, recipe
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
+from tasks.plugins.contracts.asr import EmittingBackendClass
 from tasks.plugins.contracts.segmenters import Heard
 from tasks.recording import Segment
 from tasks.segmenters import Segmenter, Span, _forced, _spoken
@@ -59,7 +60,7 @@ def identity(settings: Settings) -> str:
 def check_weights(settings: Settings) -> None:
     """ConfigError when the recogniser cannot do what the engine asks for."""
     recogniser, _ = plugins.resolve("asr", settings.backend)
-    if settings.engine == "ctc" and not hasattr(recogniser.Backend, "emissions"):
+    if settings.engine == "ctc" and not isinstance(recogniser.Backend, EmittingBackendClass):
         raise ConfigError(
             "filter.segmenter.engine ctc needs the backend ctc, with a folder of a CTC model; "
             f"{settings.backend.use} emits no scores of tokens"

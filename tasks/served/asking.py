@@ -91,19 +91,7 @@ class Client:
             httpx.Client(headers=headers, verify=self._tls, limits=limits) as http,
             ThreadPoolExecutor(settings.parallel, "server") as pool,
         ):
-            server = Server(
-                http=http,
-                service=self._service,
-                url=settings.url or "",
-                model=settings.model or "",
-                key=self._key,
-                timeout=settings.timeout,
-                retries=settings.retries,
-                backoff=settings.backoff,
-                patience=settings.patience,
-                stop=stop,
-                pace=self.pace,
-            )
+            server = Server(http, self._service, settings, self._key, stop, self.pace)
             waiting = [pool.submit(work, server, item) for item in items]
             try:
                 for each in waiting:
@@ -127,7 +115,7 @@ class Client:
             raise Failed(f"the {self._service.noun}: {fault}") from None
         except Unanswered as fault:
             if fault.busy:
-                raise RunError(self._down(server, str(fault))) from None
+                raise RunError(self._down(str(fault))) from None
             self._prove(server, control(True), str(fault), hint)
             raise Failed(f"the {self._service.noun}: {fault}") from None
         self._proven = True
@@ -139,17 +127,17 @@ class Client:
             server.ask(control, retries=0)
         except Refused:
             raise RunError(
-                f"the {self._service.noun} {server.url} takes no {self._service.items[:-1]} with "
-                f"these settings: {fault}; check {hint}"
+                f"the {self._service.noun} {self._settings.url} takes no "
+                f"{self._service.items[:-1]} with these settings: {fault}; check {hint}"
             ) from None
         except Unanswered:
-            raise RunError(self._down(server, fault)) from None
+            raise RunError(self._down(fault)) from None
         self._proven = True
 
-    def _down(self, server: Server, fault: str) -> str:
+    def _down(self, fault: str) -> str:
         where = self._service.where
         return (
-            f"the {self._service.noun} {server.url} cannot be used now: {fault}; what it has "
-            f"answered is kept, run it again to go on ({where}.timeout, .retries and .parallel say "
-            "how long and how hard it is asked)"
+            f"the {self._service.noun} {self._settings.url} cannot be used now: {fault}; what it "
+            f"has answered is kept, run it again to go on ({where}.timeout, .retries and .parallel "
+            "say how long and how hard it is asked)"
         )

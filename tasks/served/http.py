@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from tasks.errors import RunError
 from tasks.json_types import JsonObject
 from tasks.served.pace import Pace
+from tasks.settings.servers import ServerSettings
 
 if TYPE_CHECKING:
     import httpx
@@ -67,27 +68,22 @@ class Server:
 
     http: httpx.Client = field(repr=False)
     service: Service
-    url: str
-    model: str
+    settings: ServerSettings
     key: str = field(repr=False)
-    timeout: float  # s, one try
-    retries: int
-    backoff: float  # s before the second try
-    patience: float  # s, all tries
     stop: threading.Event
     pace: Pace
 
     def ask(self, sent: Body, retries: int | None = None) -> JsonObject:
         """The answer to an item. Patience begins when it is first sent."""
         until = None
-        most = self.retries if retries is None else retries
+        most = self.settings.retries if retries is None else retries
         for attempt in range(most + 1):
             fault, pause, busy = "", None, False
             with self.pace.slot(self.stop.is_set) as going:
                 if not going:
                     raise Stopped
                 began = time.monotonic()
-                until = until or began + self.patience
+                until = until or began + self.settings.patience
                 status, headers, body = self._post(sent, until)
                 if status == 200:
                     self.pace.answered()
@@ -113,7 +109,8 @@ class Server:
                 pause, busy = retry_after(headers), status in BUSY
             asked = f", and asks to wait {pause:.0f} s" if pause else ""
             if pause is None:
-                pause = min(self.backoff * 2**attempt, LONGEST_PAUSE) * random.uniform(0.5, 1)
+                pause = min(self.settings.backoff * 2**attempt, LONGEST_PAUSE)
+                pause *= random.uniform(0.5, 1)
             if attempt == most or time.monotonic() + pause > until:
                 raise Unanswered(f"{fault}{asked}, after {attempt + 1} tries", busy)
             if self.stop.wait(pause):
@@ -124,11 +121,11 @@ class Server:
         """(status, headers, body); without an answer, status 0 and the fault as the body."""
         import httpx
 
-        seconds = max(min(self.timeout, until - time.monotonic()), 0.001)
+        seconds = max(min(self.settings.timeout, until - time.monotonic()), 0.001)
         end = time.monotonic() + seconds
         body = bytearray()
         try:
-            address = self.url + self.service.path
+            address = f"{self.settings.url}{self.service.path}"
             with self.http.stream("POST", address, timeout=seconds, **sent) as response:
                 for block in response.iter_bytes():
                     body += block
@@ -152,13 +149,17 @@ class Server:
             cure = f"give a valid key by {where}.api_key_env (the name of a variable)"
         elif status == 404:
             cure = (
-                f"check {where}.model ({self.model!r}), and {where}.url, which ends in /v1 mostly"
+                f"check {where}.model ({self.settings.model!r}), and {where}.url, which ends in "
+                "/v1 mostly"
             )
         elif status < 400:
             cure = f"redirects are not followed: give the final address as {where}.url"
         else:
             cure = f"check {where}.url and the account"
-        return f"the {self.service.noun} {self.url} takes no {self.service.items}: {fault}; {cure}"
+        return (
+            f"the {self.service.noun} {self.settings.url} takes no {self.service.items}: {fault}; "
+            f"{cure}"
+        )
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, field_validator, model_validator
+from pydantic import BeforeValidator, field_validator
 
 from tasks.settings import portions
 from tasks.settings.base import Plugin, Shelf, StageSettings, Threshold, Transient, named
@@ -29,9 +29,6 @@ class PackageSettings(StageSettings):
         "enhanced",
         "Which audio of a clip is packaged: what the step enhance gave, where it is "
         "on; the original; or both, as two fields of formats that can hold them.",
-    )
-    compression: Literal["none"] = Threshold(
-        "none", "Of tars: none; a compressed one cannot be read in parts."
     )
     text_form: Literal["as_is", "normalised", "llm_text"] = Threshold(
         "as_is",
@@ -100,14 +97,3 @@ class PackageSettings(StageSettings):
 
     _splits = field_validator("splits", mode="before")(portions.check_splits)
     _weights = field_validator("weights", mode="before")(portions.check_weights)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_compression(cls, data: object) -> object:
-        wanted = data.get("compression", "none") if isinstance(data, dict) else "none"
-        if wanted != "none":
-            raise ValueError(
-                f"compression {wanted!r} is refused: a compressed tar cannot be read in parts, so "
-                "it starves readers and hangs multi-GPU training; leave package.compression out"
-            )
-        return data

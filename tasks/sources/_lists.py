@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Iterator
 
+from tasks.errors import ItemError
 from tasks.recording import Locator, Recording, TimedWord
 from tasks.recording.names import display_text, is_utf8, recording_name
 from tasks.storage import urls
@@ -49,10 +50,14 @@ def failed(path: str, source_path: str, file: str, code: str, detail: str) -> Re
     return Recording(path, source_path, Locator(file), 0, "", error=(code, detail))
 
 
-def bad_line(file: str, number: int, detail: str, code: str = "unreadable") -> Recording:
+def bad_line(
+    file: str, number: int, why: str | ItemError | ValueError, code: str = "unreadable"
+) -> Recording:
     """An unusable line as a failed recording named `<list>:<line>`."""
+    if isinstance(why, ItemError):
+        code, why = why.code, why.detail
     place = line_name(file, number)
-    return failed(place, f"{display_text(file)}:{number}", file, code, detail)
+    return failed(place, f"{display_text(file)}:{number}", file, code, str(why))
 
 
 def line_name(file: str, number: int) -> str:

@@ -43,10 +43,8 @@ def grouped(
     """
     groups: dict[str, _Group] = {}
     for number, parsed in lines:
-        if isinstance(parsed, ItemError):
-            yield bad_line(path, number, parsed.detail, parsed.code)
-        elif isinstance(parsed, ValueError):
-            yield bad_line(path, number, str(parsed))
+        if isinstance(parsed, ItemError | ValueError):
+            yield bad_line(path, number, parsed)
         else:
             group = groups.get(parsed.path)
             if group is None:

@@ -49,7 +49,7 @@ def _list(path: str, root: str, settings: Settings) -> Iterator[Recording | Igno
             audios, text = _audios(sample.get(settings.audio_key)), _text(sample, settings)
             source_id = text_field(sample.get("id"))
         except ValueError as error:
-            yield bad_line(path, number, str(error))
+            yield bad_line(path, number, error)
             continue
         if not audios:
             yield Ignored(line_name(path, number), "no_audio")
@@ -85,10 +85,8 @@ def _one(
 ) -> Recording | Ignored:
     try:
         path = resolve(root, audio)
-    except ItemError as error:
-        return replace(bad_line(file, number, error.detail, error.code), path=place)
-    except ValueError as error:
-        return replace(bad_line(file, number, str(error)), path=place)
+    except (ItemError, ValueError) as error:
+        return replace(bad_line(file, number, error), path=place)
     name = listed_name(path, str(audio), root)
     if name in seen:
         return Ignored(place, "duplicate_line")

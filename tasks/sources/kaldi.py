@@ -102,7 +102,7 @@ def _table(path: str, into: dict[str, str | None]) -> Listed:
         try:
             into[key] = text_field(rest)
         except ValueError as error:
-            yield bad_line(path, number, str(error))
+            yield bad_line(path, number, error)
 
 
 def _entry(path: str, key: str, number: int | None = None) -> str:
@@ -127,7 +127,7 @@ def _segments(path: str, tables: _Tables) -> Listed:
         try:
             begin, finish = checked_span(seconds_field(start), seconds_field(end))
         except ValueError as error:
-            yield bad_line(path, number, str(error))
+            yield bad_line(path, number, error)
             continue
         tables.utterances.add(utterance)
         segment = Segment(

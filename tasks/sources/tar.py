@@ -84,11 +84,8 @@ def _listed(list_path: str, root: str) -> Listed:
             if line is None or "\0" in line:
                 raise ValueError("not a path: the line is binary or too long")
             path = resolve(root, line.strip())
-        except ItemError as error:
-            yield bad_line(list_path, number, error.detail, error.code)
-            continue
-        except ValueError as error:
-            yield bad_line(list_path, number, str(error))
+        except (ItemError, ValueError) as error:
+            yield bad_line(list_path, number, error)
             continue
         name = listed_name(path, line.strip(), root)
         if name in seen:

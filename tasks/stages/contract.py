@@ -86,15 +86,16 @@ class StageModule(Worker[U], Protocol[U]):
     def todo(self, shard: ShardView) -> tuple[list[U], int]:
         """The units that the shard lacks, and how many items it has."""
 
-    def meta(self, job: Job) -> JsonObject:
-        """What the footer of a part says beside stage and shard; JSON."""
-
 
 class Stage(StageModule[U], Protocol[U]):
     #: How often `todo` is asked at most: results may show that more is missing.
     ROUNDS: int = 1
     #: Units are computed together: the time of a single one cannot be measured.
     BATCHED: bool = False
+
+    def meta(self, job: Job) -> JsonObject:
+        """What the footer of a part says beside stage and shard; JSON."""
+        return {}
 
     def schema_of(self, rows: Sequence[Row]) -> pa.Schema:
         """The schema of these rows, if some need extra columns."""

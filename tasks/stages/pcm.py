@@ -6,7 +6,7 @@ int16 source at the target rate comes through bit for bit. Full scale is clamped
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tasks import plugins
 from tasks.audio import Clip
+from tasks.audio.blocks import regroup
 from tasks.audio.channels import mean
 from tasks.errors import ItemError
 from tasks.plugins.contracts import Resampler
@@ -53,20 +54,12 @@ def to_mono(samples: Float, rule: Literal["mean", "first"] | int) -> Float:
 
 
 def to_int16(samples: Float) -> Int16:
-    """Clamp to full scale, round halves to even. The samples are finite: `convert` saw to it."""
+    """Clamp to full scale, round halves to even. The samples have to be finite."""
     scaled = np.multiply(samples, np.float32(32768))
     np.rint(scaled, out=scaled)
     np.clip(scaled, -32768, 32767, out=scaled)
     result: Int16 = scaled.astype(np.int16)
     return result
-
-
-def convert(samples: Float, src_hz: int, settings: ResampleSettings) -> Int16:
-    """float [n, ch] at `src_hz` to int16 [resampled_length(n)] at `settings.rate`.
-
-    Raises what `of_clip` raises.
-    """
-    return _convert([samples], len(samples), src_hz, settings)
 
 
 def of_clip(clip: Clip, settings: ResampleSettings) -> Int16:
@@ -75,7 +68,18 @@ def of_clip(clip: Clip, settings: ResampleSettings) -> Int16:
     ItemError `non_finite` when a sample is NaN or infinite, `unsupported` when the channel that
     the settings ask for is not there.
     """
-    return _convert(clip.blocks(), clip.num_samples, clip.rate, settings)
+    n, src_hz = clip.num_samples, clip.rate
+    length = resampled_length(n, src_hz, settings.rate)
+    if length == 0:
+        return np.zeros(0, np.int16)
+    monos = (to_mono(block, settings.mono) for block in clip.blocks())
+    if settings.levels:
+        return to_int16(_levelled(monos, n, length, src_hz, settings))
+    if src_hz == settings.rate:
+        return to_int16(finite(_joined(list(monos))))
+    result = np.zeros(length, np.int16)
+    _fill(result, monos, n, src_hz, settings, to_int16)
+    return result
 
 
 def streamed(clip: Clip, settings: ResampleSettings) -> Iterator[Int16] | None:
@@ -92,21 +96,6 @@ def streamed(clip: Clip, settings: ResampleSettings) -> Iterator[Int16] | None:
     sound = (finite(block) for block in evenly(monos))
     made = plugin.stream(sound, clip.rate, settings.rate, options)
     return (to_int16(finite(block)) for block in made)
-
-
-def _convert(blocks: Iterable[Float], n: int, src_hz: int, settings: ResampleSettings) -> Int16:
-    """Blocks of n samples in all to int16 [resampled_length(n)]."""
-    length = resampled_length(n, src_hz, settings.rate)
-    if length == 0:
-        return np.zeros(0, np.int16)
-    monos = (to_mono(block, settings.mono) for block in blocks)
-    if settings.levels:
-        return to_int16(_levelled(monos, n, length, src_hz, settings))
-    if src_hz == settings.rate:
-        return to_int16(finite(_joined(list(monos))))
-    result = np.zeros(length, np.int16)
-    _fill(result, monos, n, src_hz, settings, to_int16)
-    return result
 
 
 def _levelled(
@@ -177,17 +166,7 @@ def _resampled(
 
 def evenly(monos: Iterator[Float]) -> Iterator[Float]:
     """The same samples in blocks of exactly BLOCK, the last one shorter."""
-    held: list[Float] = []
-    count = 0
-    for mono in monos:
-        while count + len(mono) >= BLOCK:
-            cut = BLOCK - count
-            yield _joined([*held, mono[:cut]])
-            mono, held, count = mono[cut:], [], 0
-        held.append(mono)
-        count += len(mono)
-    if count:
-        yield _joined(held)
+    return regroup(monos, BLOCK)
 
 
 def _joined(pieces: list[Float]) -> Float:

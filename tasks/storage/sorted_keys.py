@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Keys = NDArray[np.uint64]
 BATCH = 1 << 20  # keys that are looked up together
+CACHED = 1 << 16  # keys among which lookups are fast in any order
 
 
 def places_of(high: Keys, low: Keys, among_high: Keys, among_low: Keys) -> NDArray[np.int64]:
@@ -19,9 +20,19 @@ def places_of(high: Keys, low: Keys, among_high: Keys, among_low: Keys) -> NDArr
         return found
     for low_end in range(0, len(high), BATCH):
         some = slice(low_end, low_end + BATCH)
-        at = np.minimum(np.searchsorted(among_high, high[some]), len(among_high) - 1)
+        at = np.minimum(_searched(among_high, high[some]), len(among_high) - 1)
         good = (among_high[at] == high[some]) & (among_low[at] == low[some])
         found[some] = np.where(good, at, -1)
+    return found
+
+
+def _searched(among: Keys, keys: Keys) -> NDArray[np.int64]:
+    """`np.searchsorted`: looks keys up in their order, so that memory is read from end to end."""
+    if len(among) < CACHED:
+        return np.searchsorted(among, keys)
+    order = np.argsort(keys)
+    found = np.empty(len(keys), np.int64)
+    found[order] = np.searchsorted(among, keys[order])
     return found
 
 

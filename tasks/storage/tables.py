@@ -136,9 +136,3 @@ class Slices:
             with arrow(self.files[number]) as file:
                 self._held = number, pq.read_table(file, columns=self.columns)
         return self._held[1]
-
-
-def local(path: Path) -> Path:
-    """A path for readers that need one; for a remote object, a copy that lasts as long as the
-    process."""
-    return storage.of(path).local(path)

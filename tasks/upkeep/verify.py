@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tasks import storage
 from tasks.accounting import summary
+from tasks.accounting.ledger import PRECEDENCE
 from tasks.dataset import datacard, versions
 from tasks.errors import RunError
 from tasks.json_types import JsonObject, PublishedEntry
@@ -93,8 +94,7 @@ def _tables(version: Path, described: Described) -> list[str]:
     for name, value in counts.items():
         if described[name] != value:
             faults.append(f"dataset.json's {name} are not those of the ledger")
-    outcomes = ("packaged", "dropped", "failed", "non_speech", "unsegmented")
-    if abs(sum(counts["seconds"][name] for name in outcomes) - counts["seconds"]["in"]) > 1e-3:
+    if abs(sum(counts["seconds"][name] for name in PRECEDENCE) - counts["seconds"]["in"]) > 1e-3:
         faults.append("the ledger's outcomes do not add up to what came in")
     ids = _keys(tables.row_groups(version / "utterances.parquet", ["id"]))
     packaged = _keys(

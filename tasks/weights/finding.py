@@ -13,7 +13,6 @@ from tasks.errors import ConfigError
 from tasks.weights.entries import File, Model
 
 State = Literal["ok", "missing", "damaged"]
-_BLOCK = 4 << 20
 
 
 def cache() -> Path:
@@ -55,11 +54,8 @@ def sha256(path: Path) -> str:
 
 @lru_cache(maxsize=64)
 def _hashed(path: Path, size: int, mtime_ns: int) -> str:
-    found = hashlib.sha256()
     with path.open("rb") as handle:
-        while block := handle.read(_BLOCK):
-            found.update(block)
-    return found.hexdigest()
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def located(model: Model, asked_by: str, folder: str | None = None) -> Path:

@@ -59,7 +59,7 @@ class _Net:
         graph = self.graph
         x = graph.op("Pad", [x, graph.ints([0, 0, 0, GIVEN % HOP])], mode="reflect")
         x = self.reshaped(x, [-1, FRAMES + 1, HOP])
-        x = self.side_by_side(x, 1, [(0, FRAMES), (1, FRAMES + 1)], axis=2)
+        x = self.side_by_side(x, [(0, FRAMES), (1, FRAMES + 1)], axis=2)
         basis = self.constants["encoder.feature_extractor.forward_basis_buffer"][:, 0]
         x = graph.op("MatMul", [self.reshaped(x, [-1, FRAME]), graph.floats(basis.T)])
         parts = [self.part(x, 1, 0, BINS), self.part(x, 1, BINS, 2 * BINS)]
@@ -67,27 +67,27 @@ class _Net:
         return self.reshaped(graph.op("Sqrt", [power]), [-1, FRAMES, BINS])
 
     def same(self, x: str, weight: Floats, bias: Floats) -> str:
-        """A layer over three frames, for each of the FRAMES: [n, FRAMES * channels]."""
+        """A layer with a kernel of three frames, at stride 1: [n, FRAMES * channels]."""
         graph = self.graph
         x = graph.op("Pad", [x, graph.ints([0, 1, 0, 0, 1, 0])])
-        x = self.side_by_side(x, 1, [(tap, tap + FRAMES) for tap in range(3)], axis=2)
+        x = self.side_by_side(x, [(tap, tap + FRAMES) for tap in range(3)], axis=2)
         x = self.layer(self.reshaped(x, [-1, 3 * weight.shape[1]]), weight, bias)
         return self.reshaped(x, [-1, FRAMES * weight.shape[0]])
 
     def halved(self, x: str, weight: Floats, bias: Floats) -> str:
-        """For every other of the FRAMES: [n, 2 * channels]."""
+        """A layer with a kernel of three frames, at stride 2: [n, 2 * channels]."""
         graph, width = self.graph, weight.shape[1]
         x = graph.op("Pad", [x, graph.ints([0, width, 0, 0])])
-        x = self.side_by_side(x, 1, [(0, 3 * width), (2 * width, 5 * width)], axis=1)
+        x = self.side_by_side(x, [(0, 3 * width), (2 * width, 5 * width)], axis=1)
         x = self.layer(self.reshaped(x, [-1, 3 * width]), weight, bias)
         return self.reshaped(x, [-1, 2 * weight.shape[0]])
 
     def last_two(self, x: str, weight: Floats, bias: Floats) -> str:
-        """For the first of two frames, before which there is none: [n, channels]."""
+        """The layer's first output for two frames; its first tap sees padding: [n, channels]."""
         return self.layer(x, weight[:, :, 1:], bias)
 
     def only(self, x: str, weight: Floats, bias: Floats) -> str:
-        """For the only frame: [n, channels]."""
+        """The layer's output for a single frame; only the middle tap sees it: [n, channels]."""
         return self.layer(x, weight[:, :, 1:2], bias)
 
     def layer(self, x: str, weight: Floats, bias: Floats) -> str:
@@ -117,6 +117,6 @@ class _Net:
         ints = self.graph.ints
         return self.graph.op("Slice", [x, ints([first]), ints([last]), ints([axis])])
 
-    def side_by_side(self, x: str, over: int, parts: Sequence[tuple[int, int]], axis: int) -> str:
-        """Parts of axis `over`, joined along `axis`."""
-        return self.graph.op("Concat", [self.part(x, over, *each) for each in parts], axis=axis)
+    def side_by_side(self, x: str, parts: Sequence[tuple[int, int]], axis: int) -> str:
+        """Parts of the second axis, joined along `axis`."""
+        return self.graph.op("Concat", [self.part(x, 1, *each) for each in parts], axis=axis)

@@ -102,6 +102,25 @@ def report(job: Job) -> None:
     page.build(request.request(job, run))
 
 
+def estimate(job: Job, workers: int, scratch: Path) -> dict[str, Spent]:
+    """What `estimate` does with an OUT beside the work on its sample, of which all is done here."""
+    from flows import estimate as flow
+    from tasks.estimating import sample, trial
+    from tasks.estimating.forecast import Costs, Forecast, Sizes
+
+    caller = Measured(workers, scratch)
+    shards = manifest.shards(job.out)
+    members, _ = trial.frame(job.out, shards)
+    wanted = sample.size(len(members), flow.FRACTION, flow.LEAST)
+    drawn = sample.draw(members, wanted, job.package.seed)
+    seen = flow.known(job, shards, [m for some in drawn.values() for m in some], caller)
+    costs = Costs(kinds={"filter": "CPU"}, workers={"CPU": workers})
+    told = Forecast(sample.strata(members, wanted), drawn, seen, costs, Sizes()).as_dict()
+    assert told["hours"]["kept"]["expected"] > 0
+    caller.pool.shutdown()
+    return caller.spent
+
+
 def note_run(job: Job) -> None:
     """The folder of a run that ended well: the commands look there for its settings."""
     from flows.settings import parse
@@ -147,6 +166,11 @@ def steps(options: argparse.Namespace, out: Path) -> Iterator[Line]:
         have += fresh
         yield from _packaged(f"night {night}", have, job, options.workers, scratch)
     note_run(job)
+    if options.wants("estimate"):
+        spent, cpu, rss = in_process(estimate, job, options.workers, scratch)
+        yield _line("estimate: flow", have, Spent(cpu, rss))
+        for step, each in spent.items():
+            yield _line(f"estimate: {step}", have, each)
     for work in (again, ledger, status, what_if, report, verify, prune):
         if options.wants(work.__name__):
             _, cpu, rss = in_process(work, job)

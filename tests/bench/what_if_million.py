@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tasks.corpuswide import decisions
 from tasks.estimating import what_if
@@ -44,7 +45,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         backend = TranscribeSettings(backend=Plugin(use="fake"))
         job = Job(out=Path(folder), transcribe=backend)
-        decisions.save(job, table(job))
+        decisions.place(job.out).mkdir(parents=True)
+        pq.write_table(table(job), decisions.place(job.out) / "all.parquet", compression="zstd")
+        decisions.seal(job, ["all.parquet"])
         for low in (0.1, 1.0):
             limits = {"use": "duration", "min": low, "max": 15.0}
             filters = (Plugin.model_validate(limits), *job.filter.filters[1:])

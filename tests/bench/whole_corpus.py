@@ -1,13 +1,13 @@
 """The calls of package that hold something of every clip, or recording: CPU seconds, memory.
 
-    python -m tests.bench.whole_corpus [10000000] [--select] [--json]
+    python -m tests.bench.whole_corpus [10000000] [--splits | --select] [--json]
 
 `choosing.choose`, `ledger_layout.plan` and `package.gather` of a first version, then of a night in
 which every 300th group of work shards is new, each in a process of its own. What they read is made
 here: digests of clips of 1 to 9 s and of recordings of ten clips, as workers would have decided
 them, and the notes on the version before. Nothing is published. With `--select`, clips get rows and
 texts: splits, weights and `char_duration` choose among them, and `splits.parquet` is written; the
-ledger is left out.
+ledger is left out. `--splits`: the same with splits alone.
 """
 
 from __future__ import annotations
@@ -119,7 +119,10 @@ def gather(job: Job, scratch: Path, chosen: dict[str, Any], digest: str) -> dict
     noted = Written(name, ("", 0), ledger_notes.save(job.out, table), [])
     ledger_notes.note(scratch, 0, [noted])
     found = package.gather(job, scratch, scratch.parent / "staging", chosen, digest)
-    return {name: found[name] for name in ("fingerprint", "parts", "needed", "balance", "ledger")}
+    return {
+        name: found[name]
+        for name in ("fingerprint", "parts", "needed", "balance", "ledger", "firsts")
+    }
 
 
 def publish(job: Job, scratch: Path, gathered: dict[str, Any], frozen: dict[str, Any]) -> None:
@@ -149,7 +152,8 @@ def publish(job: Job, scratch: Path, gathered: dict[str, Any], frozen: dict[str,
     }
     (version / "dataset.json").write_bytes(datacard.sealed(described))
     seal = json.loads((version / "dataset.json").read_text())[datacard.SEAL]
-    published.save(job.out, told, gathered["ledger"], seal, job.package.seed)
+    ledger, firsts = gathered["ledger"], gathered["firsts"]
+    published.save(job.out, told, ledger, firsts, seal, job.package.seed)
 
 
 def steps(job: Job, scratch: Path, clips: int) -> Iterator[tuple[str, int, float, int]]:
@@ -176,6 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("clips", type=int, nargs="?", default=10_000_000)
     parser.add_argument("--select", action="store_true")
+    parser.add_argument("--splits", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="whole-") as folder:
@@ -183,7 +188,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         scratch = home / "scratch"
         scratch.mkdir()
         job = _scale_out.job(home / "out")
-        if options.select:
+        if options.splits:
+            job = _scale_out.job(home / "out", {"splits": {"dev": 0.02, "test": 0.02}})
+        elif options.select:
             verdicts = (*job.transcribe.verdicts, Plugin(use="char_duration"))
             transcribe = job.transcribe.model_copy(update={"verdicts": verdicts})
             job = replace(job, package=plan_million.SETTINGS, transcribe=transcribe)

@@ -88,11 +88,6 @@ BAD: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
         ("/nonexistent/model",),
     ),
     (
-        "compressed format",
-        {"package": {"compression": "gz"}},
-        ("compression 'gz' is refused", "cannot be read in parts"),
-    ),
-    (
         "no number of workers",
         {"cluster": {"workers": 0}},
         ("cluster.workers",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -126,6 +126,13 @@ class EmittingBackend(Protocol):
     def emissions(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
         """Log-probabilities [T, V] of frames that part the clip, float32 [n] at the backend's RATE,
         evenly. RuntimeError if the model refuses it."""
+
+
+@runtime_checkable
+class EmittingBackendClass(Protocol):
+    """The class of an `EmittingBackend`, told from others before it loads its model."""
+
+    emissions: Callable[..., NDArray[np.float32]]
 
 
 @runtime_checkable

@@ -1,0 +1,27 @@
+"""Blocks of samples cut anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from tasks.audio.kinds import Samples
+
+
+def regroup(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
+    """The same samples in pieces of `size`; the last one may be shorter."""
+    held: list[Samples] = []
+    count = 0
+    for block in blocks:
+        at = 0
+        while count + len(block) - at >= size:
+            piece = block[at : at + size - count]
+            at += len(piece)
+            yield np.concatenate([*held, piece]) if held else piece
+            held, count = [], 0
+        if at < len(block):
+            held.append(block[at:])
+            count += len(block) - at
+    if held:
+        yield np.concatenate(held)

@@ -142,7 +142,8 @@ class ShardView(StoredShard):
             if no.reason == "damaged":
                 detail = faults.words(cut.faults, start, end, cut.rate)
             return Outcome("dropped", "filter", no.reason, no.value, no.threshold, detail)
-        if cut.lacks((start, end, utterance.given), self.filter_columns, self.job.filter.measure_all):
+        key, measure_all = (start, end, utterance.given), self.job.filter.measure_all
+        if cut.lacks(key, self.filter_columns, measure_all):
             return Outcome("pending", "filter")
         return Outcome("pending", "resample")
 

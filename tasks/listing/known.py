@@ -53,7 +53,7 @@ class Columns(NamedTuple):
     keys: NDArray[np.bytes_]
     states: fingerprints.Bits
     heads: fingerprints.Bits
-    shard: NDArray[np.int32]  # number in `Known.shards`
+    shard: NDArray[np.int32]  # number in `KnownRecordings.shards`
     flags: NDArray[np.uint8]
 
     def where(self, chosen: NDArray[Any]) -> Columns:

@@ -40,7 +40,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class Listing:
     """The contents of OUT and the sources; rows still to be probed lie in `scratch`."""
 
     scratch: Path
@@ -53,7 +53,7 @@ class Begun:
     """How far a run has come, so that it can go on with other workers: what it has listed, and
     which shards it has checked."""
 
-    listed: Listed | None = None
+    listed: Listing | None = None
     sharded: Sharded | None = None
     state: UpToDate | None = None
 
@@ -175,7 +175,7 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path, begun: Begun | None
     if begun.listed is None or begun.listed.scratch != scratch:
         begun.listed = _listed(job, scratch, caller)
     index, found = begun.listed.index, begun.listed.survey
-    step = job.shard.probe_batch
+    step = job.shard.probe_batch or probe_batch(found.fresh.count)
     batches = [
         (job, path, low, min(low + step, count))
         for path, count in found.fresh.files
@@ -196,9 +196,15 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path, begun: Begun | None
     return begun.sharded
 
 
-def _listed(job: Job, scratch: Path, caller: Caller) -> Listed:
+def probe_batch(recordings: int) -> int:
+    """Recordings that one call probes: a few calls, as each costs as much as probing thirty; but
+    so few recordings that all workers have some, and that little is done again after a death."""
+    return min(max(recordings // 16, 50), 200)
+
+
+def _listed(job: Job, scratch: Path, caller: Caller) -> Listing:
     """List OUT and the sources."""
     index = Index(job.out)
     sweeping.sweep(job.out, index)
     index.warn_of_gone()
-    return Listed(scratch, index, shard.survey(job, index, scratch, caller.map))
+    return Listing(scratch, index, shard.survey(job, index, scratch, caller.map))

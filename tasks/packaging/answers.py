@@ -14,21 +14,19 @@ from tasks import storage
 from tasks.corpuswide import decisions, outcomes
 from tasks.job import Job
 from tasks.packaging import decided, judgements
-from tasks.packaging.decided import Group
+from tasks.packaging.decided import ShardGroup
 from tasks.storage import tables
 
 NAME = "decisions.parquet"
 
 
 def note(job: Job, scratch: Path, judged: Sequence[int], manifests: str | None = None) -> None:
-    """Bring the table up to the run's groups; `judged`: numbers of those with corpus-wide verdicts.
-    Parts whose names exist already stay. `manifests`: the hash of the names of all checkpoints, if
-    the run has listed them."""
+    """Update the table to the run's groups; `judged`: numbers of the groups with corpus-wide
+    verdicts. Parts whose names exist already stay. `manifests`: the hash of the names of all
+    checkpoints, if the run has listed them."""
     home = decisions.place(job.out)
     at = {number: place for place, number in enumerate(judged)}
     decisions.unseal(job.out)
-    if storage.exists(home):  # what an older release left: one file
-        storage.remove(home)
     there = {path.name for path in storage.names(home, ".parquet")}
     names = []
     with tables.arrow(scratch / judgements.FILE) as file:
@@ -47,7 +45,7 @@ def note(job: Job, scratch: Path, judged: Sequence[int], manifests: str | None =
     decisions.seal(job, names, manifests)
 
 
-def _part(group: Group, verdicts: pa.Table | None) -> bytes:
+def _part(group: ShardGroup, verdicts: pa.Table | None) -> bytes:
     """The decisions on a group, with its corpus-wide verdicts, as Parquet."""
     data = group.data(NAME)
     if verdicts is None:

@@ -1,4 +1,4 @@
-"""Decides groups of work shards on the workers (`decided.py` reads what is decided)."""
+"""Decides groups of work shards on the workers (`decided.py` reads the results)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tasks.packaging.decided import (
     PLACES,
     SLICES,
     VOICE,
-    Group,
+    ShardGroup,
     arrow_bytes,
     slice_of,
 )
 
 
-def decide(job: Job, group: Group) -> None:
+def decide(job: Job, group: ShardGroup) -> None:
     """On a worker: decide a group of shards."""
     parts = [shard_decisions.of_shard(job, shard, strict=True) for shard in group.shards]
     rows = pa.concat_tables([each.rows for each in parts]).combine_chunks()

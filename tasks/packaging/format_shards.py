@@ -7,21 +7,21 @@ import pyarrow as pa
 from tasks import plugins
 from tasks.formats import OutputShard, PublishedFile
 from tasks.packaging import format_rows
-from tasks.packaging.layout import Group
+from tasks.packaging.layout import ClipGroup
 from tasks.packaging.previous import PreviousVersion
 from tasks.settings import Plugin
 
 
 def same_as(
-    groups: list[Group],
+    groups: list[ClipGroup],
     table: pa.Table,
     before: pa.Table | None,
     columns: tuple[str, ...],
     places: dict[tuple[str, int], tuple[int, int]],
 ) -> list[int | None]:
-    """For each group the number of the previous group with the same clips, equal in all `columns`
-    (what a format writes); None if there is none. `places`: (first row, rows) of the groups that
-    `before` holds, by split and number."""
+    """For each group, the number of the previous version's group with the same clips and the same
+    values in `columns` (what the format writes), or None. `places`: (first row, rows) of the groups
+    in `before`, by split and number."""
     if before is None or not set(columns) <= {*before.column_names} & {*table.column_names}:
         return [group.before if group.same else None for group in groups]
     now, then = table.select(columns), before.select(columns)
@@ -37,7 +37,7 @@ def same_as(
 
 def of_format(
     plugin: Plugin,
-    groups: list[Group],
+    groups: list[ClipGroup],
     published: pa.Table,
     previous: PreviousVersion | None,
     derived: dict[str, pa.Array] | None,

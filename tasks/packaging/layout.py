@@ -1,4 +1,4 @@
-"""Which clip lies in which output shard, from one version to the next.
+"""Assigns clips to output shards, and keeps them there from version to version.
 
 A shard of the previous version keeps its clips that are still packaged; new clips go into shards of
 a new generation. So a small addition writes little: a shard with unchanged clips is not written
@@ -25,12 +25,12 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 #: What a layout depends on; another value means a full layout.
 LAYOUT_SETTINGS = ("seed", "tar_hours", "readers")
-#: Tars of `tar_hours` that a split has; a larger one has larger tars, from there on.
+#: Most tars of a split; beyond that, its tars get larger than `tar_hours`.
 MOST_TARS = 40_000
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ClipGroup:
     """The clips of one output shard, which is the same in every format."""
 
     split: str
@@ -42,8 +42,8 @@ class Group:
     same: bool = False  # and each has the same row
 
 
-class Clips(NamedTuple):
-    """The clips of a version as a layout needs them: some tens of bytes each."""
+class LayoutClips(NamedTuple):
+    """What a layout needs of a version's clips: some tens of bytes each."""
 
     key: NDArray[np.uint64]  # seeded draw: their order in a group
     seconds: NDArray[np.float64]
@@ -55,7 +55,7 @@ class Before(NamedTuple):
     """The groups of the previous version, and where its clips are now."""
 
     groups: list[PublishedGroup]
-    now: NDArray[np.int64]  # of each of its clips, in its order: index in `Clips`, or -1
+    now: NDArray[np.int64]  # of each of its clips, in its order: index in `LayoutClips`, or -1
 
 
 class PublishedGroup(NamedTuple):
@@ -84,21 +84,21 @@ def groups_of(table: pa.Table) -> list[tuple[str, int, int, int]]:
     return found
 
 
-def clips_of(table: pa.Table, settings: PackageSettings) -> Clips:
+def clips_of(table: pa.Table, settings: PackageSettings) -> LayoutClips:
     """The clips of a table (columns id, split, num_samples, sample_rate)."""
     coded = long_columns.coded(table["split"])
     codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     keys = seeded.draws(str(settings.seed), table["id"].to_pylist())
-    return Clips(keys, summary.seconds_of(table), codes, coded.dictionary.to_pylist())
+    return LayoutClips(keys, summary.seconds_of(table), codes, coded.dictionary.to_pylist())
 
 
 def lay_out_clips(
-    clips: Clips,
+    clips: LayoutClips,
     settings: PackageSettings,
     generation: int,
     before: Before | None = None,
     before_settings: dict[str, Any] | None = None,
-) -> list[Group]:
+) -> list[ClipGroup]:
     """Groups of all clips, whose indices are their rows, sorted by split and number; the numbers
     have no gaps.
 
@@ -132,9 +132,11 @@ def lay_out_clips(
     return sorted(chosen, key=lambda group: (group.split, group.number))
 
 
-def _grow(clips: Clips, settings: PackageSettings, generation: int, before: Before) -> list[Group]:
+def _grow(
+    clips: LayoutClips, settings: PackageSettings, generation: int, before: Before
+) -> list[ClipGroup]:
     """The previous groups without the clips that are gone, then groups of new clips."""
-    kept: list[Group] = []
+    kept: list[ClipGroup] = []
     numbers: dict[str, int] = {}
     fresh = np.ones(len(clips.key), bool)
     codes = {name: code for code, name in enumerate(clips.names)}
@@ -148,19 +150,21 @@ def _grow(clips: Clips, settings: PackageSettings, generation: int, before: Befo
         fresh[rows] = False
         numbers[old.split] = numbers.get(old.split, -1) + 1
         whole = len(rows) == old.clips
-        kept.append(Group(old.split, numbers[old.split], old.generation, rows, old.number, whole))
+        kept.append(
+            ClipGroup(old.split, numbers[old.split], old.generation, rows, old.number, whole)
+        )
     first_numbers = {split: number + 1 for split, number in numbers.items()}
     new = _new_groups(clips, np.flatnonzero(fresh), settings, generation, first_numbers)
     return sorted([*kept, *new], key=lambda group: (group.split, group.number))
 
 
 def _new_groups(
-    clips: Clips,
+    clips: LayoutClips,
     rows: NDArray[np.int64],
     settings: PackageSettings,
     generation: int,
     first_numbers: dict[str, int],
-) -> list[Group]:
+) -> list[ClipGroup]:
     """One generation of groups of equal duration per split, from these rows."""
     splits = clips.split[rows]
     found = []
@@ -175,17 +179,17 @@ def _new_groups(
         count = balance.count(whole, hours, len(lengths), readers)
         groups = balance.distribute(lengths, _at(clips.key, chosen), count)
         for number, group in enumerate(groups, first_numbers.get(split, 0)):
-            found.append(Group(split, number, generation, chosen[group]))
+            found.append(ClipGroup(split, number, generation, chosen[group]))
     return found
 
 
 def _among(values: NDArray[Scalar], which: NDArray[np.bool_]) -> NDArray[Scalar]:
-    """Some of the values; themselves where that is all: a copy of ten million takes 80 MB."""
+    """Some of the values; not copied if that is all of them: ten million take 80 MB."""
     return values if which.all() else values[which]
 
 
 def _at(values: NDArray[Scalar], rows: NDArray[np.int64]) -> NDArray[Scalar]:
-    """The values of these rows, which are sorted; themselves where that is all."""
+    """The values of these sorted rows; not copied if that is all of them."""
     return values if len(rows) == len(values) else values[rows]
 
 
@@ -196,7 +200,7 @@ def tar_hours(settings: PackageSettings, seconds: NDArray[np.float64]) -> float:
     return max(settings.tar_hours, math.fsum(seconds) / 3600 / MOST_TARS)  # whatever the order
 
 
-def loads_of(groups: list[Group], seconds: NDArray[np.float64]) -> dict[str, list[float]]:
+def loads_of(groups: list[ClipGroup], seconds: NDArray[np.float64]) -> dict[str, list[float]]:
     """Seconds of each group, by split, in the order of their numbers."""
     loads: dict[str, list[float]] = {}
     for group in groups:
@@ -214,5 +218,5 @@ def skews(loads: dict[str, list[float]], readers: int) -> dict[str, tuple[float,
 
 
 def worst(loads: dict[str, list[float]], readers: int) -> tuple[float, float]:
-    """The same for the worst split."""
+    """`skews` of the worst split."""
     return max(skews(loads, readers).values(), default=(0.0, 0.0))

@@ -1,4 +1,4 @@
-"""Notes on the parts of a ledger: of those being written, and of the newest version's.
+"""Notes on the parts of ledgers: of the next version, and of the newest one.
 
     OUT/manifests/package/published/<sha256[:16]>.arrow
                             of a part: ACCOUNTS of its recordings, its totals, and who failed
@@ -36,7 +36,7 @@ class Written(NamedTuple):
 
     name: str  # of its file in the version
     file: tuple[str, int]  # sha256 and bytes
-    told: str  # name of the file that tells of it
+    told: str  # name of the file with its note
     gone: list[str]  # recordings that have left the sources since the version before
 
 
@@ -51,11 +51,11 @@ class Portion(NamedTuple):
     broken: dict[str, list[Broken]]  # by dataset, the first recordings that failed
 
 
-class Told(NamedTuple):
+class LedgerPart(NamedTuple):
     """A part of the newest version's ledger."""
 
     name: str
-    file: str  # that tells of it; empty: none does
+    file: str  # with the note; empty: there is none
     table: pa.Table  # ACCOUNTS
 
 
@@ -79,25 +79,25 @@ def save(out: Path, told: pa.Table) -> str:
     return name
 
 
-def of_version(out: Path, newest: Path, described: JsonObject) -> list[Told]:
+def of_version(out: Path, newest: Path, described: JsonObject) -> list[LedgerPart]:
     """The parts of the newest version's ledger, in order. RunError if a part has no note and is
     damaged."""
     try:
         known = json.loads(storage.read(published.home(out) / "version.json"))
         if known["sealed"] == described[datacard.SEAL]:
-            return [Told(n, file, published.read(out, file)) for n, file in known["ledger"]]
+            return [LedgerPart(n, file, published.read(out, file)) for n, file in known["ledger"]]
     except (OSError, ValueError, KeyError, pa.ArrowException):
         pass
     proved = Proved(newest)
     parts = tables.parts(newest / FILE)
     return [
-        Told(proved.name_of(part), "", tell(as_ledger(tables.read(part, opened=proved))))
+        LedgerPart(proved.name_of(part), "", tell(as_ledger(tables.read(part, opened=proved))))
         for part in parts
     ]
 
 
 def as_ledger(table: pa.Table) -> pa.Table:
-    """A published ledger, which another release may have written, with today's columns."""
+    """A published ledger, perhaps of another release, with the current columns."""
     columns = [
         table[field.name].cast(field.type)
         if field.name in table.column_names

@@ -16,7 +16,7 @@ from tasks import storage
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging import whole
-from tasks.packaging.layout import Group
+from tasks.packaging.layout import ClipGroup
 from tasks.packaging.parts import SPEAKER, Ints, Member, PlannedPart, write_batches
 from tasks.packaging.published import Published
 
@@ -30,7 +30,7 @@ def save(
     job: Job,
     scratch: Path,
     divided: Sequence[tuple[str, list[int]]],
-    groups: Sequence[Group],
+    groups: Sequence[ClipGroup],
     found: whole.Chosen,
     content: NDArray[np.uint64],
     more: dict[str, pa.Array],
@@ -39,9 +39,9 @@ def save(
     linkable: bool,
     damaged: Sequence[str],
 ) -> tuple[list[PlannedPart], list[int]]:
-    """Save what workers need to know of each part; returns the parts, and the numbers of the
-    files of rows that they need. `more`: columns that formats derive, `spoken`: names of
-    speakers over all recordings, of all clips. `linkable`: unchanged groups need no rows;
+    """Save what workers need to know about each part; returns the parts, and the numbers of the
+    files of rows that they need. `more`: columns that formats derive, and `spoken`: names of
+    speakers over all recordings, both for all clips. `linkable`: unchanged groups need no rows;
     `damaged`: files of the previous version that cannot be read."""
     places = {} if before is None else places_of(before)
     counts = {} if before is None else {part.name: part for part in before.parts}
@@ -113,15 +113,15 @@ def places_of(before: Published) -> Places:
     }
 
 
-def _place(places: Places, group: Group) -> tuple[str, int]:
+def _place(places: Places, group: ClipGroup) -> tuple[str, int]:
     """Where the previous version has the group; ("", 0): nowhere."""
     return ("", 0) if group.before is None else places.get((group.split, group.before), ("", 0))
 
 
 def _save_wanted(
-    home: Path, clips: whole.Clips, wanted: list[tuple[Ints, int, int]]
+    home: Path, clips: whole.CorpusClips, wanted: list[tuple[Ints, int, int]]
 ) -> dict[int, list[int]]:
-    """The rows that parts need, by the file that will hold them; returns the files of each part."""
+    """Save which rows each file has to hold for the parts; returns the files of each part."""
     if not wanted:
         return {}
     numbers = np.array([number for _, number, _ in wanted], np.int32)

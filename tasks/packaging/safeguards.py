@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tasks import plugins
 from tasks.accounting import broken, summary
-from tasks.accounting.broken import Broken, Listed
+from tasks.accounting.broken import Broken, BrokenCount
 from tasks.accounting.summary import Totals
 from tasks.checkpoints import manifest
 from tasks.dataset import versions
@@ -59,7 +59,7 @@ def _check_removed(job: Job, portions: Sequence[Portion], newest: Path) -> None:
 
 
 def _moved(job: Job, gone: set[str]) -> set[str]:
-    """Those whose content a source still has under another name."""
+    """Recordings whose content a source still has under another name."""
     present: set[str] = set()
     content_of: dict[str, str] = {}
     for shard in manifest.shards(job.out):
@@ -77,8 +77,8 @@ def exempt(job: Job) -> list[str]:
     return [d.name for d in plugins.datasets(job.sources) if d.settings.expect_broken]
 
 
-def check_listed(job: Job, listed: Listed) -> None:
-    """TooManyFailed as soon as the listing shows it: before anything is cut or heard."""
+def check_listed(job: Job, listed: BrokenCount) -> None:
+    """TooManyFailed as soon as the listing shows it, before any audio is processed."""
     _check_fraction(job, listed.recordings, listed.failed, listed.first)
 
 

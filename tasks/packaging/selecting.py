@@ -1,5 +1,5 @@
-"""The input of splits, weights and hours per speaker: some tens of bytes of each clip, and
-files."""
+"""The input of splits, weights and hours per speaker: some tens of bytes of each clip in memory,
+the rest in temporary files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tasks.corpuswide.ordering import Order
 from tasks.packaging import speaker_hours, split_allocation, split_by_list, weights
 from tasks.packaging.components import KINDS, Bools, Ints, Numbers, speakers_in
 from tasks.packaging.names import Names
-from tasks.packaging.split_by_list import Listed
+from tasks.packaging.split_by_list import MatchedList
 from tasks.settings import PackageSettings
 
 #: Columns of a row that splits and weights go by.
@@ -32,7 +32,7 @@ COLUMNS = (
 NODES = ("dataset", "recording", "speaker", "sha256")
 
 
-class Clips(ExitStack):
+class Candidates(ExitStack):
     """Clips that pass the weights: added in batches, read after `finish`."""
 
     number: Numbers  # of each among all that were added
@@ -40,12 +40,12 @@ class Clips(ExitStack):
     order: Numbers  # of ids
     turn: NDArray[np.uint64]  # draw for the hours of their speaker
     published: Bools  # in the newest version
-    rejected: pa.Table  # REJECTED, by numbers: those that weights do not leave
+    rejected: pa.Table  # REJECTED by weights, with their numbers
 
     def __init__(self, settings: PackageSettings) -> None:
         super().__init__()
         self._settings = settings
-        self.listed: list[Listed] = split_by_list.read(settings)  # before a file is opened
+        self.listed: list[MatchedList] = split_by_list.read(settings)  # before a file is opened
         self._ids = self.enter_context(Order())
         self.names = tuple(self.enter_context(Names()) for _ in KINDS)
         self._numbers, self._lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]

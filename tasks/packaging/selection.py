@@ -1,4 +1,4 @@
-"""Which of the clips that passed all verdicts are packaged, and in which split.
+"""Selects the clips to package, among those that passed all verdicts, and assigns their splits.
 
 First the dataset weights, then the hours per speaker, then the split assignment.
 """
@@ -20,7 +20,7 @@ from tasks.dataset import versions
 from tasks.job import Job
 from tasks.packaging import published, seeded, speaker_hours, split_allocation, splits, weights
 from tasks.packaging.components import Bools, Numbers, Sides, speakers_in
-from tasks.packaging.selecting import Clips
+from tasks.packaging.selecting import Candidates
 from tasks.settings import split_lists
 from tasks.settings.portions import REST
 from tasks.storage import long_columns, sorted_keys
@@ -32,7 +32,7 @@ class Selection(NamedTuple):
     rows: Numbers  # clips to package, in the order of ids
     split: Sides  # of each of them, index of `names`
     names: list[str]
-    rejected: pa.Table  # REJECTED, of the others
+    rejected: pa.Table  # REJECTED: the other clips
     splits: Callable[[], Iterator[pa.Table]] | None  # parts of `splits.parquet`, if asked for
     lists: dict[str, Any]  # `split_lists` of dataset.json
 
@@ -50,9 +50,10 @@ def selects(job: Job) -> bool:
 
 
 def select(
-    job: Job, clips: Clips, newest: Path | None, staying: Mapping[str, int] | None = None
+    job: Job, clips: Candidates, newest: Path | None, staying: Mapping[str, int] | None = None
 ) -> Selection:
-    """Select among clips, which must be open; `staying`: µs of others that stay in each split."""
+    """Select among `clips`, which must be open; `staying`: µs of other clips that fill each
+    split."""
     package = job.package
     rows = clips.order
     rejected = [clips.rejected]
@@ -104,14 +105,14 @@ def _in_use(names: list[str], split: Sides) -> tuple[list[str], Sides]:
 def within_hours(
     job: Job, rows: pa.Table, newest: Path | None
 ) -> tuple[pa.Table, list[dict[str, Any]]]:
-    """The rows that fit into the cap of their speakers, and the others with the speaker's hours up
-    to their ends, `speaker_hours`."""
+    """The rows within the cap of their speakers; and the others, rejected as `speaker_hours` with
+    the speaker's hours up to the end of each."""
     most = job.package.max_hours_per_speaker
     if most is None:
         return rows, []
     speaker = long_columns.coded(speakers_in(rows)).indices.fill_null(-1)
     ids = rows["id"].to_pylist()
-    there = Known(job, newest).among(seeded.keys(str(job.package.seed), ids))
+    there = PublishedIds(job, newest).among(seeded.keys(str(job.package.seed), ids))
     length = split_allocation.microseconds(rows)
     turns = speaker_hours.turns(job.package.seed, ids)
     out, hours = speaker_hours.over(speaker.to_numpy(), turns, length, there, most)
@@ -119,7 +120,7 @@ def within_hours(
     return rows.filter(pa.array(~out)), over.to_pylist()
 
 
-class Known:
+class PublishedIds:
     """The utterances of the newest version, by the hashes of their ids."""
 
     def __init__(self, job: Job, newest: Path | None) -> None:

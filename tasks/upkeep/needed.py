@@ -95,13 +95,13 @@ class _View(ShardView):
 
     @cached_property
     def wanted_texts(self) -> set[str]:
-        """Recipes of all their transcripts: to know them, all is decided."""
+        """Recipes of all their transcripts. Some depend on verdicts, so this takes all of them."""
         texts = set(self.first_texts)
         for utterance in self.decided():
             texts.add(self.transcript_recipe(utterance))  # in the language voted for
             if self.job.transcribe.backends:
                 texts.update(self.further_recipes(utterance))
-            answer = written.asked(self.job, utterance)
+            answer = written.request_for(self.job, utterance)
             if answer is not None:
                 texts.add(answer.recipe)
         if self.job.transcribe.backends:

@@ -102,11 +102,16 @@ def components_of(nodes: Nodes, split: Sides, kept: Bools) -> Numbers:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
+    padded = np.append(split, np.int16(0))  # of -1
+    free = np.stack([kept & (padded[row] < 0) for row in nodes.of_row])
+    has = free.any(axis=0)
+    rows = slice(None) if has.all() else np.flatnonzero(has)  # the others are in no component
+    new = np.where(free[:, rows], nodes.of_row[:, rows], np.int32(-1))
+    del padded, free, has
+
     # A node of one row connects nothing: only the others are in the graph.
     times = np.zeros(len(split), np.int32)
-    new = nodes.of_row.copy()
     for row in new:
-        row[(np.append(split, np.int16(0))[row] >= 0) | ~kept] = -1
         times += np.bincount(row[row >= 0], minlength=len(split)).astype(np.int32)
     alone = new.max(axis=0, initial=-1)
     place = np.append(np.where(times > 1, np.cumsum(times > 1, dtype=np.int32) - 1, -1), -1)
@@ -125,10 +130,12 @@ def components_of(nodes: Nodes, split: Sides, kept: Bools) -> Numbers:
     groups, component = connected_components(graph, directed=False)
     component = np.append(component, 0)  # of -1
     last = held.max(axis=0, initial=-1)
-    found: Numbers = np.where(alone >= 0, component[last], -1)
+    some = np.where(alone >= 0, component[last], -1)
     single = (last < 0) & (alone >= 0)
-    found[single] = groups + np.arange(int(single.sum()))
-    return found.astype(np.int32)
+    some[single] = groups + np.arange(int(single.sum()))
+    found: Numbers = np.full(len(kept), -1, np.int32)
+    found[rows] = some
+    return found
 
 
 def agreed(component: Numbers, split: Sides, count: int) -> tuple[Sides, Bools]:

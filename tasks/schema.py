@@ -189,6 +189,9 @@ LEDGER = pa.schema(
 )
 
 #: One row a packaged utterance; the measures follow as columns of their own.
+#: The tables of a version, each a file or a folder of parts.
+UTTERANCES_FILE, LEDGER_FILE = "utterances.parquet", "ledger.parquet"
+
 UTTERANCES = pa.schema(
     [
         _field("id", S, "unique in the version, stable across runs, [A-Za-z0-9_-]+"),

@@ -19,6 +19,7 @@ from tasks.dataset import datacard, versions
 from tasks.errors import CODES, ConfigError
 from tasks.estimating.what_if import kept, with_same_texts
 from tasks.packaging import contents, weights
+from tasks.schema import LEDGER_FILE
 from tasks.storage import tables
 
 
@@ -72,7 +73,7 @@ def _ledger(out: Path) -> tuple[Iterator[pa.Table], Path | None]:
     last = runs.newest(out)
     newest = versions.newest(out)
     if newest and storage.exists(last / "summary.json"):
-        return map(tables.read, tables.parts(newest / "ledger.parquet")), newest
+        return map(tables.read, tables.parts(newest / LEDGER_FILE)), newest
     found = contents.decide(runs.settings_of(out).job(), manifest.shards(out))
     return iter([found.ledger]), None
 

@@ -16,6 +16,7 @@ from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 from tasks.reviews import log
 from tasks.reviews.log import Decision
+from tasks.schema import LEDGER_FILE
 from tasks.storage import tables
 
 STDIN = "-"
@@ -78,7 +79,7 @@ def _unknown(out: Path, ids: Iterable[str]) -> set[str]:
     newest = versions.newest(out)
     if newest is None:
         return set()
-    column = tables.read(newest / "ledger.parquet", columns=["utterance"])["utterance"]
+    column = tables.read(newest / LEDGER_FILE, columns=["utterance"])["utterance"]
     return set(ids) - set(pc.unique(column).to_pylist())
 
 

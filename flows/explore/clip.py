@@ -16,6 +16,7 @@ from tasks.checkpoints import manifest
 from tasks.checkpoints.utterance import Utterance
 from tasks.json_types import JsonObject
 from tasks.recording import Locator
+from tasks.schema import UTTERANCES_FILE
 from tasks.stages.stage import view_of
 
 HELD = 8  # shards whose utterances stay in memory
@@ -165,7 +166,7 @@ def _tar(corpus: Corpus, items: Items, key: str) -> tuple[Pcm, int] | None:
     version = corpus.place(items.number)
     if storage.of(version).remote:
         return None
-    path = version / "utterances.parquet"
+    path = version / UTTERANCES_FILE
     pattern = str(path / "**" / "*.parquet") if path.is_dir() else str(path)
     try:
         found = corpus.rows(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tasks.accounting.ledger import PRECEDENCE
 from tasks.json_types import JsonObject
+from tasks.schema import UTTERANCES_FILE
 from tasks.storage import tables
 
 SCORES = ("words", "word_errors", "chars", "char_errors")
@@ -21,7 +22,7 @@ SCORES = ("words", "word_errors", "chars", "char_errors")
 KEYS = ("dataset", "language", "outcome", "stage", "reason", "sample_rate")
 #: What `totals` needs of a ledger.
 COLUMNS = (*KEYS, "recording", "utterance", "samples", "overlap_samples")
-REMOVED = "source_removed"
+REMOVED = "source_removed"  # the recording is in an earlier version only
 SUMS = pa.schema(
     {
         **dict.fromkeys(KEYS[:-1], pa.string()),
@@ -170,7 +171,7 @@ def errors_of(version: Path) -> dict[str, Any]:
     """Word and character error rates over all clips of a published version with a reference, some
     rows at a time."""
     totals = dict.fromkeys(("scored", *SCORES), 0)
-    for batch in tables.batches(version / "utterances.parquet", SCORES):
+    for batch in tables.batches(version / UTTERANCES_FILE, SCORES):
         scored = batch.filter(pc.is_valid(batch["words"]))
         totals["scored"] += scored.num_rows
         for name in SCORES:

@@ -26,7 +26,7 @@ from tasks.packaging import (
     shard_decisions,
     speakers,
 )
-from tasks.schema import LEDGER
+from tasks.schema import LEDGER, UTTERANCES_FILE
 from tasks.storage import long_columns, tables
 
 
@@ -93,7 +93,7 @@ def _corpus_wide(job: Job, heard: Sequence[pa.Table]) -> pa.Table:
     frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
     known = pa.chunked_array([], pa.string())
     if newest:
-        place = newest / "utterances.parquet"
+        place = newest / UTTERANCES_FILE
         known = tables.read(place, columns=["id"], opened=Proved(newest))["id"]
 
     def published(ids: pa.ChunkedArray) -> NDArray[np.bool_]:

@@ -36,6 +36,7 @@ from tasks.json_types import JsonObject
 from tasks.packaging import canonical, plan, seeded
 from tasks.packaging.decided import PLACES
 from tasks.packaging.layout import PublishedGroup
+from tasks.schema import UTTERANCES_FILE
 from tasks.storage import tables
 
 DIGESTS = pa.schema({"high": pa.uint64(), "low": pa.uint64(), "content": pa.uint64()})
@@ -80,7 +81,7 @@ def load(out: Path, newest: Path, described: JsonObject, seed: int) -> Published
             return _assembled((name, file, read(out, file)) for name, file in known["parts"])
     except (OSError, ValueError, KeyError, pa.ArrowException):
         pass
-    path = newest / "utterances.parquet"
+    path = newest / UTTERANCES_FILE
     found, proved = [], Proved(newest)
     for part in tables.parts(path):
         name = path.name if part == path else f"{path.name}/{part.name}"

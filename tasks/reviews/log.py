@@ -16,6 +16,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,11 @@ class Decision:
 
 def path(out: Path) -> Path:
     return out / NAME
+
+
+def now() -> str:
+    """The time of a decision that states none."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def checked(given: Mapping[str, Any], when: str, place: str = "") -> Decision:

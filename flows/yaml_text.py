@@ -46,7 +46,8 @@ def refuse_what_json_cannot_hold(value: object, place: str) -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str) or not is_utf8(key):
-                raise ConfigError(f"{place}: a setting is named {display_text(repr(key))}, no text")
+                shown = display_text(repr(key))
+                raise ConfigError(f"{place}: the name of a setting must be text, not {shown}")
             if key not in ("path", "out") or not isinstance(inner, str):
                 refuse_what_json_cannot_hold(inner, f"{place}.{key}")
     elif isinstance(value, list | tuple):

@@ -175,7 +175,7 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path, begun: Begun | None
     if begun.listed is None or begun.listed.scratch != scratch:
         begun.listed = _listed(job, scratch, caller)
     index, found = begun.listed.index, begun.listed.survey
-    step = job.shard.probe_batch
+    step = job.shard.probe_batch or probe_batch(found.fresh.count)
     batches = [
         (job, path, low, min(low + step, count))
         for path, count in found.fresh.files
@@ -194,6 +194,12 @@ def run_shard_stage(job: Job, caller: Caller, scratch: Path, begun: Begun | None
     made = (shards, done, index, found.ignored, found.left, seconds, listed)
     begun.sharded = Sharded(*made)
     return begun.sharded
+
+
+def probe_batch(recordings: int) -> int:
+    """Recordings that one call probes: a few calls, as each costs as much as probing thirty; but
+    so few recordings that all workers have some, and that little is done again after a death."""
+    return min(max(recordings // 16, 50), 200)
 
 
 def _listed(job: Job, scratch: Path, caller: Caller) -> Listed:

@@ -11,7 +11,7 @@ import pytest
 from flows.cluster import deadlines
 from flows.cluster.settings import ClusterSettings
 from flows.run import metrics
-from tasks import shard
+from tasks import pipeline, shard
 from tasks.checkpoints.index import Index
 from tasks.dataset import versions
 from tasks.errors import RunError
@@ -30,12 +30,17 @@ def allowed(work: Callable[..., Any], *args: Any, isolated: bool = False, **chan
 
 def test_a_probe_that_hangs_costs_little_more_than_the_timeout_of_an_item(tmp_path: Path) -> None:
     job = corpus.job(tmp_path)
-    batch = (job, tmp_path, 0, job.shard.probe_batch)
+    batch = (job, tmp_path, 0, pipeline.probe_batch(800))
     assert allowed(shard.probe, *batch) == 120.0  # and then item_timeout, 600 s, for the culprit
     assert allowed(shard.probe, job, tmp_path, 50, 51) == 22.0
     assert allowed(shard.probe, *batch, item_timeout=60.0) == 30.0
     assert allowed(shard.probe, *batch, item_timeout=8.0) == 8.0
     assert allowed(shard.probe, *batch, isolated=True) == 50 * (600.0 + isolate.START)
+
+
+def test_few_recordings_are_probed_in_small_batches_and_many_in_larger_ones() -> None:
+    counts = (1, 800, 1600, 10**7)
+    assert [pipeline.probe_batch(count) for count in counts] == [50, 50, 100, 200]
 
 
 def test_calls_have_deadlines_by_what_they_do(tmp_path: Path) -> None:

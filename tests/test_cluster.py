@@ -205,6 +205,20 @@ def test_workers_are_profiled_for_a_performance_report_only(
 
 
 @pytest.mark.cluster
+def test_the_scheduler_forgets_calls(cluster: Cluster) -> None:
+    """Each message holds the settings of the run: a thousand a worker would be gigabytes."""
+
+    def held(dask_scheduler: Any) -> list[int]:
+        streams = dask_scheduler.stream_comms.values()
+        return [len(stream.recent_message_log) for stream in streams]
+
+    for number in range(60):
+        assert cluster.submit(abs, -number).result() == number
+    counts = cluster.client.run_on_scheduler(held)
+    assert 0 < max(counts) <= 20
+
+
+@pytest.mark.cluster
 def test_events_and_records_reach_the_parent(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:

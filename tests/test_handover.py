@@ -161,6 +161,81 @@ def test_isolated_items_are_not_converted_by_filter(filtered: Job, tmp_path: Pat
     assert entries(job) == []
 
 
+@pytest.mark.parametrize("room", [64 << 20, 70_000, 0])
+def test_in_one_call_pcm_stays_in_memory_as_far_as_there_is_room(
+    tmp_path: Path, decodes: Decodes, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    corpus.make(tmp_path / "in", 6)
+    (tmp_path / "out").mkdir()
+    job = corpus.job(tmp_path, scratch=tmp_path / "scratch", resample={"rate": 11025})
+    pipeline.run_shard_stage(job, Here(), tmp_path / "listing")
+    monkeypatch.setattr(handover, "MOST_IN_MEMORY", room)
+    with handover.in_memory(job):
+        stage.run("filter", job, SHARD)
+        in_files = len(entries(job))
+        memory = handover._memory.get()
+        assert memory is not None
+        assert memory.room == room - sum(samples.nbytes for samples in memory.held.values())
+        assert len(memory.held) + in_files == 6
+        before = decodes()
+        rows = resampled(job)
+        assert (memory.held, memory.room) == ({}, room)
+    assert (in_files == 0) == (room == 64 << 20)
+    assert (in_files == 6) == (room == 0)
+    assert decodes() == before
+    assert entries(job) == []
+    assert rows == without(job, tmp_path)
+
+
+def test_what_memory_held_is_lost_with_the_call(tmp_path: Path, decodes: Decodes) -> None:
+    corpus.make(tmp_path / "in", 6)
+    (tmp_path / "out").mkdir()
+    job = corpus.job(tmp_path, scratch=tmp_path / "scratch", resample={"rate": 11025})
+    pipeline.run_shard_stage(job, Here(), tmp_path / "listing")
+    with handover.in_memory(job):
+        stage.run("filter", job, SHARD)
+    assert entries(job) == []
+    before = decodes()
+    rows = resampled(job)
+    assert decodes() == before + 6
+    assert rows == without(job, tmp_path)
+
+
+def test_without_a_cache_nothing_is_held(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 3)
+    (tmp_path / "out").mkdir()
+    job = corpus.job(tmp_path, scratch=tmp_path / "scratch", cache_bytes=0)
+    pipeline.run_shard_stage(job, Here(), tmp_path / "listing")
+    with handover.in_memory(job):
+        stage.run("filter", job, SHARD)
+        memory = handover._memory.get()
+        assert memory is not None
+        assert (memory.held, memory.room) == ({}, 0)
+    assert entries(job) == []
+
+
+def test_memory_gives_back_what_is_dropped_discarded_or_there_twice(filtered: Job) -> None:
+    clip = Clip.of(np.zeros((1000, 1), np.float32), 11_025)
+    with handover.in_memory(filtered):
+        memory = handover._memory.get()
+        assert memory is not None
+        one = handover.Writer(filtered, "one")
+        one.add(0, 1000, clip)
+        one.drop(0, 1000)
+        one.add(0, 1000, clip)
+        one.discard()
+        one.publish()
+        assert (memory.held, memory.room) == ({}, handover.MOST_IN_MEMORY)
+        for _ in range(2):  # equal recordings
+            one.add(0, 1000, clip)
+            one.publish()
+        assert memory.room == handover.MOST_IN_MEMORY - 2000
+        name = recipe.of_audio(filtered.resample, "one", 0, 1000)
+        assert handover.holds(filtered, name)
+        assert handover.take(filtered, name) is not None
+        assert (memory.held, memory.room) == ({}, handover.MOST_IN_MEMORY)
+
+
 def test_a_clip_in_pieces_gives_the_same_pcm(filtered: Job) -> None:
     samples = np.random.default_rng(0).standard_normal((50_000, 2), np.float32) / np.float32(4)
     pieces = [samples[:1], samples[1:30_000], samples[30_000:]]

@@ -241,7 +241,7 @@ def test_every_call_of_the_pipeline_is_placed() -> None:
     caller = ClusterCaller(workers, ClusterSettings())
     caller.map(shard.probe, [(Job(Path("out")), Path("list"), 0, 50)])
     caller.map(shards.write, [(None, Path("s"), 3)])
-    workers.result = Done("filter", "shard-000001", 1, 0, 9.0, 1.0, cost=cost())
+    workers.result = [Done("filter", "shard-000001", 1, 0, 9.0, 1.0, cost=cost())]
     caller.stage("filter", Job(Path("out")), "shard-000001", 9.0)
     workers.started = False
     assert caller.call(sorted, [2, 1]) == [1, 2]  # here: no worker was started

@@ -351,7 +351,7 @@ def test_lists_that_cannot_hold_are_refused(tmp_path: Path) -> None:
     one, two = listed(tmp_path, "u1", name="1"), listed(tmp_path, "u2", name="2")
     with pytest.raises(RunError, match="nothing is left for train"):
         sides(clips, splits={"test": {"list": one}})
-    with pytest.raises(RunError, match="never separated"):
+    with pytest.raises(RunError, match="must be in one split"):
         sides(clips, splits={"test": {"list": one}, "dev": {"list": two}})
     with pytest.raises(ConfigError, match="in the list of dev as well"):
         sides(clips, splits={"test": {"list": one}, "dev": {"list": one}})

@@ -46,7 +46,11 @@ def checkup(settings: ClusterSettings, folders: Sequence[str] = ()) -> list[Find
         delattr(sys, facts.SENTINEL)
         shutil.rmtree(scratch, ignore_errors=True)
     silent = [
-        Finding(address, False, f"it cannot say what it has: {answer}; install uttermill there")
+        Finding(
+            address,
+            False,
+            f"the worker did not report its installation: {answer}; install uttermill there",
+        )
         for address, answer in answers.items()
         if isinstance(answer, Exception)
     ]

@@ -9,6 +9,8 @@ from typing import Any
 
 from tasks.environment import ENGINES_VARIABLE, VERSION_VARIABLE
 
+LOG_LENGTH = "low-level-log-length"
+
 #: The same as `infra/dask.yaml`, which gives the reasons; a test keeps them equal.
 DASK_CONFIG: dict[str, Any] = {
     "distributed": {
@@ -41,7 +43,10 @@ DASK_CONFIG: dict[str, Any] = {
         },
         "deploy": {"lost-worker-timeout": "1 hour"},
         "diagnostics": {"nvml": False},
-        "admin": {"tick": {"interval": "1 second", "limit": "10 minutes"}},
+        "admin": {
+            "tick": {"interval": "1 second", "limit": "10 minutes"},
+            LOG_LENGTH: 20,
+        },
     }
 }
 
@@ -59,6 +64,8 @@ def flat(told: Mapping[str, str], profiled: bool = False) -> dict[str, Any]:
     `profiled`: Dask samples what each worker does, as its performance report shows.
     """
     config = dict(_flat(DASK_CONFIG)) | {"distributed.worker.profile.enabled": profiled}
+    if profiled:  # what was sampled is one of Dask's logs
+        del config[f"distributed.admin.{LOG_LENGTH}"]
     prefix = "distributed.nanny.pre-spawn-environ"
     return config | {f"{prefix}.{name}": value for name, value in told.items()}
 

@@ -99,8 +99,10 @@ class Dispatcher:
         name: str | None = None,
         kind: str = CPU,
         trace: Trace | None = None,
+        again: tuple[object, ...] | None = None,
     ) -> Result:
-        """Return `fn(*args)`, run on a worker of `kind`.
+        """Return `fn(*args)`, run on a worker of `kind`; `again`: its arguments after a death, if
+        others.
 
         `within(isolated)` is the call's deadline in seconds, in place of the one for its audio.
         `name` (default: the last argument) is used in messages; attempts, deaths and times are
@@ -117,6 +119,7 @@ class Dispatcher:
             try:
                 return self._attempt(trace, calls, fn, args, limit(False))
             except WorkerLost as loss:
+                args = args if again is None else again
                 # A call that hangs is not given the same time once more.
                 last = isolate_kw and (attempt == SHARED_TRIES or loss.timed_out)
                 then = "its items run one by one now" if last else "it runs again"

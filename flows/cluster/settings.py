@@ -52,8 +52,8 @@ class ClusterSettings(StageSettings):
     )
     cache_gb: float = Transient(
         1.0,
-        "GB of disk for PCM that filter leaves for resample, which otherwise decodes "
-        "again; 0: none.",
+        "GB of PCM that filter leaves for resample, in memory or on disk; without it, resample "
+        "decodes again; 0: none.",
         ge=0,
     )
     address: str | None = Transient(None, "Scheduler, such as tcp://host:8786.")

@@ -1,4 +1,4 @@
-"""Runs on a Dask worker: a stage of a shard with progress events, or another call, both measured.
+"""Runs on a Dask worker: stages of a shard with progress events, or another call, both measured.
 
 Knows no Prefect.
 """
@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from distributed import get_worker
 
 from tasks.job import Cost, Done, Job
-from tasks.stages import stage
+from tasks.stages import handover, stage
 from tasks.stages.cost import CostMeter
 
 TOPIC = "uttermill-progress"
@@ -27,10 +27,30 @@ HANDOVER = "uttermill"  # in a worker's temporary directory: PCM that filter lea
 FIRST_SECONDS, MOST_SECONDS = 0.5, 4.0
 
 
-def run_stage(name: str, job: Job, shard: str, isolate: bool = False) -> Done:
-    """Run a stage for a shard on this worker; see `tasks.stages.stage.run`."""
+def run_stages(
+    names: Sequence[str], job: Job, shard: str, isolate: bool = False
+) -> list[Done | Exception]:
+    """Run stages for a shard on this worker, one after the other; see `tasks.stages.stage.run`.
+
+    A stage behind the first one that fails gives its error and ends the list, so that the caller
+    meets it where it asks for that stage.
+    """
     worker = get_worker()
     job = adapted(job, worker)
+    ended: list[Done | Exception] = []
+    with handover.in_memory(job):
+        for name in names:
+            try:
+                done = _run_stage(name, job, shard, isolate, worker)
+            except Exception as error:
+                if not ended:
+                    raise
+                return [*ended, error]
+            ended.append(done)
+    return ended
+
+
+def _run_stage(name: str, job: Job, shard: str, isolate: bool, worker: Any) -> Done:
     events = Events(worker, name, shard)
     with CostMeter(str(worker.name)) as meter:
         done = stage.run(name, job, shard, isolate, events)

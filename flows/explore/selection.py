@@ -1,9 +1,9 @@
 """The in-memory data behind a version's pages: the items that a condition chooses, and the sort
 keys of each column.
 
-A condition is looked up in the table once; every page, sort and count of what it chooses follows
-from the numbers of the items. Numeric columns are read on first use; the places of texts, which
-need a whole sort, are found beside the answers (`ahead`), and until then DuckDB sorts.
+A condition is evaluated on the table once, into row numbers; pages, sorts and counts use those.
+Numeric columns are read on first use. Sorting by a text needs the rank of every text, which a
+background thread computes (`ahead`); until it is done, DuckDB sorts.
 """
 
 from __future__ import annotations

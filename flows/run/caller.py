@@ -55,6 +55,20 @@ def opened(
             yield ClusterCaller(cluster, settings, metrics), progress
 
 
+def together(name: str, job: Job) -> tuple[str, ...]:
+    """The stages to run in one call that begins with `name`.
+
+    Filter and resample: resampling alone takes little, and finds the PCM that filter has left in
+    memory. Enhancement takes long, and so does transcribe where it asks a model: they get calls and
+    deadlines of their own.
+    """
+    if name != "filter" or job.enhance.use != "none":
+        return (name,)
+    asr = job.transcribe
+    asks = asr.llm_text is not None or any(each.use != "none" for each in asr.recognisers)
+    return ("filter", "resample") if asks else ("filter", "resample", "transcribe")
+
+
 class ClusterCaller:
     """`tasks.pipeline.Caller` on a cluster; small calls stay in this process until workers run."""
 
@@ -65,6 +79,8 @@ class ClusterCaller:
         self.settings = settings
         self.metrics = metrics if metrics is not None else Metrics()
         self.dispatcher = Dispatcher(cluster, partial(deadlines.of_audio, settings))
+        #: Results, by stage and shard, of stages that ran in the call of the stage before them.
+        self._ahead: dict[tuple[str, str], Done | Exception] = {}
 
     @property
     def has_local_workers(self) -> bool:
@@ -100,21 +116,45 @@ class ClusterCaller:
         kind = self.kind(name, job)
         place, trace = Place(name, shard=shard, kind=kind), Trace()
         try:
-            done: Done = self.dispatcher.run(
-                worker.run_stage,
-                name,
-                job,
-                shard,
-                seconds_of_audio=seconds,
-                name=f"{name} of {shard}",
-                kind=kind,
-                trace=trace,
-            )
+            ended = self._ahead.pop((name, shard), None)
+            if ended is None:
+                ended = self._run_stages(together(name, job), job, shard, seconds, kind, trace)
+            elif isinstance(ended, Done) and ended.cost is not None:
+                trace = Trace(ended.cost.started, attempts=1)
+            if isinstance(ended, Exception):
+                raise ended
         except Exception as error:
             self.metrics.failed(place, trace, error)
             raise
-        self.metrics.stage(place, trace, done)
-        return done
+        self.metrics.stage(place, trace, ended)
+        return ended
+
+    def _run_stages(
+        self,
+        names: Sequence[str],
+        job: Job,
+        shard: str,
+        seconds: float,
+        kind: str,
+        trace: Trace,
+    ) -> Done | Exception:
+        """How the first of the stages ended; the others' results are kept until asked for.
+
+        After a death the first stage runs alone, so that each stage has its own deaths."""
+        first, *later = self.dispatcher.run(
+            worker.run_stages,
+            names,
+            job,
+            shard,
+            seconds_of_audio=seconds,
+            name=f"{names[0]} of {shard}",
+            kind=kind,
+            trace=trace,
+            again=(names[:1], job, shard),
+        )
+        for name, ended in zip(names[1:], later, strict=False):
+            self._ahead[name, shard] = ended
+        return first
 
     def map(self, work: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
         call = partial(self._on_worker, work)

@@ -1,8 +1,8 @@
-"""OUT/runs/<id>/report.html: who makes it, and when the one before serves again.
+"""Makes OUT/runs/<id>/report.html, or reuses the previous run's report.
 
-A report decodes rejected spans again, and a crash of a native library on a broken file must not
-reach the run. So a local worker of the run makes it, which has loaded most of what it takes, or a
-process of its own.
+A report decodes rejected spans again, and a native library that crashes on a broken file must not
+take the run with it. So a local worker of the run makes the report, having most libraries loaded
+already, or else a separate process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # imports Dask, which a run with nothing to do does without
 log = logging.getLogger("uttermill")
 
 TIMEOUT = 900.0  # s; a million utterances take about 20 s
-#: The program of that process; its standard input begins with this process's module search path.
+#: What the separate process runs; its standard input begins with this process's `sys.path`.
 PROGRAM = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
     "from flows.run.report_process import main; main()"
@@ -55,7 +55,9 @@ def _on_worker(job: Job, folder: Path, caller: ClusterCaller) -> bool:
         return False
     try:
         caller.dispatcher.once(report_process.make, job, folder, seconds=TIMEOUT)
-    except Exception as error:  # a fault of ours, too: the other process meets it, and says so
+    except (
+        Exception
+    ) as error:  # bugs included: the separate process meets them again and reports them
         log.info("the report was not made on a worker: %s", error)
         return False
     return True

@@ -35,7 +35,7 @@ def beside(row: Row) -> list[Row]:
 
 
 def sha256(pcm: Pcm) -> str:
-    return hashlib.sha256(np.ascontiguousarray(pcm, dtype="<i2").tobytes()).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(pcm, dtype="<i2").data).hexdigest()
 
 
 def sizes(out: Path, shard: str) -> Callable[[str], int]:

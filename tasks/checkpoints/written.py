@@ -44,7 +44,7 @@ def attach(job: Job, utterance: Utterance, lookup: Callable[[str], Row | None]) 
 
 
 def became(utterance: Utterance) -> str | None:
-    """The fate of the model's answer: `taken`, or why the text stayed; None if the model was not
-    asked."""
+    """`taken` if the model's answer replaced the text, else why it did not; None if the model was
+    not asked."""
     row = utterance.written
     return None if row is None else row["error_code"] or TAKEN

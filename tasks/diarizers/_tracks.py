@@ -90,7 +90,7 @@ def _speaking(
 
 
 def frame_of_window(number: int, hop: int) -> int:
-    """The frame of the recording that a window's first one is."""
+    """The frame of the recording at which a window begins."""
     return round(number * hop / RATE / STEP_S)
 
 

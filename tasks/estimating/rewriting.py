@@ -1,4 +1,4 @@
-"""Which clips of the newest version a run writes again: those in tars whose content changes."""
+"""How many published clips a run writes again because the content of their tars changes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ COLUMNS = ["id", "shard", "recording", "num_samples", "sample_rate"]
 
 
 class Rewriting(NamedTuple):
-    """`clips` of the newest version, those of them `staying`, and new ones that are known with
-    them; `written` of these, and their seconds."""
+    """`clips`: of the newest version; `staying`: those that the next version keeps, and known new
+    ones; `written`: how many of these are written to new tars, with `seconds` of audio."""
 
     clips: int
     staying: int
@@ -33,8 +33,9 @@ class Rewriting(NamedTuple):
 def of_version(
     job: Job, before: Job | None, stay: Mapping[str, float], walked: Set[str], gone: Set[str]
 ) -> Rewriting:
-    """`stay`: seconds of utterances that are packaged as they are, by id, of the recordings
-    `walked`; clips of other recordings stay too, unless those are `gone` or changed."""
+    """`stay`: seconds, by id, of the utterances of the recordings `walked` that are packaged
+    unchanged. Clips of other recordings stay too, unless those are in `gone` (left or
+    changed)."""
     newest = versions.newest(job.out)
     if newest is None:
         return Rewriting(0, len(stay), len(stay), sum(stay.values()))
@@ -62,7 +63,7 @@ def of_version(
 
 
 def _writes_all(job: Job, before: Job) -> bool:
-    """Whether formats, or the layout of the tars, are other ones."""
+    """Whether all tars are written again: other formats, another layout, or `rebalance: full`."""
     now, then = (whole_job.settings_of(each)["package"] for each in (job, before))
     full = job.package.rebalance == "full"
     names = ("formats", *LAYOUT_SETTINGS)

@@ -1,4 +1,4 @@
-"""Which shard each listed recording goes to: the one that has it or its bytes, else a new one."""
+"""Chooses the shard of each recording: the one that has it or its bytes, else a new one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _News:
 
 
 def incoming(found: Survey, results: Sequence[Path]) -> Iterator[tuple[pa.Table, bool]]:
-    """All rows that go to a shard, with whether they were probed, in a stable order."""
+    """Tables of all rows for shards, in a stable order; with each, whether it was probed now."""
     for path in results:
         yield tables.read(path), True
     for table in found.told.tables():
@@ -95,8 +95,9 @@ def _place(job: Job, had: Known, news: _News, home: Numbers, numbers: Numbers) -
 def _known_bytes(
     out: Path, had: Known, wanted: NDArray[np.bytes_], left: NDArray[np.bytes_]
 ) -> Numbers:
-    """The number of the shard that has these bytes under a name that is gone; -1 if none does.
-    `left`: keys of recordings that have just left."""
+    """For each content in `wanted`, the number of the shard with a recording of the same bytes that
+    is no longer in the sources (a renamed file); -1: none. `left`: keys of recordings that this
+    listing found missing."""
     home = np.full(len(wanted), -1, np.int64)
     columns = had.columns
     away = (columns.flags & known.PRESENT == 0) | (fingerprints.index_in(left, columns.keys) >= 0)

@@ -1,7 +1,7 @@
-"""The ledger in some bytes a recording, from which a new version knows what it need not rewrite.
+"""A few bytes of each recording's ledger, by which a new version knows what it need not rewrite.
 
-A recording's digest is the sum of those of its rows, so that a verdict on one clip changes it
-without the others being read.
+A recording's digest is the sum of its rows' digests, so a verdict on one clip changes it without
+reading the other rows.
 """
 
 from __future__ import annotations

@@ -20,14 +20,12 @@ NAME = "decisions.parquet"
 
 
 def note(job: Job, scratch: Path, judged: Sequence[int], manifests: str | None = None) -> None:
-    """Bring the table up to the run's groups; `judged`: numbers of those with corpus-wide verdicts.
-    Parts whose names exist already stay. `manifests`: the hash of the names of all checkpoints, if
-    the run has listed them."""
+    """Update the table to the run's groups; `judged`: numbers of the groups with corpus-wide
+    verdicts. Parts whose names exist already stay. `manifests`: the hash of the names of all
+    checkpoints, if the run has listed them."""
     home = decisions.place(job.out)
     at = {number: place for place, number in enumerate(judged)}
     decisions.unseal(job.out)
-    if storage.exists(home):  # what an older release left: one file
-        storage.remove(home)
     there = {path.name for path in storage.names(home, ".parquet")}
     names = []
     with tables.arrow(scratch / judgements.FILE) as file:

@@ -1,4 +1,5 @@
-"""Clips to tar shards: equal in duration, shuffled by seed, independent of the work shards."""
+"""Distributes clips over tar shards of equal duration, shuffled by seed, independent of work
+shards."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def distribute(
 
 
 def skew(loads: Sequence[float], readers: int) -> float:
-    """How much more than the mean the most loaded of `readers` gets, in the unit of `loads`, when
-    tar `i` goes to reader `i % readers`, as in WeNet's loader."""
+    """By how much the most loaded of `readers` exceeds the mean, in the unit of `loads`, if reader
+    `i % readers` gets tar `i`, as in WeNet's loader."""
     shares = [sum(loads[reader::readers]) for reader in range(readers)]
     return max(shares) - sum(shares) / readers

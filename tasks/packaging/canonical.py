@@ -1,4 +1,4 @@
-"""Digests over the bytes of columns: the same for equal values, however a table is chunked.
+"""Digests of rows: equal for equal values, however a table is chunked.
 
 A row of seventy columns takes some microseconds; as JSON it took a tenth of a millisecond.
 """
@@ -36,7 +36,8 @@ def of_rows(table: pa.Table) -> Codes:
 
 
 def _divided(table: pa.Table, names: list[str]) -> tuple[list[Codes], Iterator[tuple[object, ...]]]:
-    """The columns of numbers as bits, those of their nulls last; and the other values by row."""
+    """Number columns as bits, with a column of bits for nulls at the end; and other values by
+    row."""
     numbers: list[Codes] = []
     others: list[Iterable[object]] = []
     nulls = np.zeros((table.num_rows, 0), bool)

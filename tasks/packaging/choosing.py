@@ -109,7 +109,7 @@ def _add_left(
     linked: Speakers | None,
     newest: Path | None,
 ) -> None:
-    """Add the clips that are `left` of all rows, with their speakers."""
+    """Add the clips of the rows that are still `left`, with their speakers."""
     capped = job.package.max_hours_per_speaker is not None
     known = selection.Known(job, newest if capped else None)
     spoken = pa.array(linked.names if linked else [], pa.string())

@@ -44,11 +44,11 @@ class Nodes(NamedTuple):
 
     names: tuple[Names, ...]  # of rows, by kind
     kind: NDArray[np.int8]  # [nodes], index of KINDS
-    first: Numbers  # [nodes]: which of `names` is theirs
+    first: Numbers  # [nodes]: index of the node's name in `names`
     of_row: Numbers  # [3, rows]; -1: there is none
 
     def called(self, nodes: Ints) -> pa.LargeStringArray:
-        """The names of some nodes of one kind."""
+        """The names of some nodes, all of one kind."""
         return self.names[self.kind[nodes[0]]].take(self.first[nodes])
 
 
@@ -67,7 +67,7 @@ def nodes_of(names: tuple[Names, ...], rows: Numbers) -> Nodes:
 
 
 def published_splits(nodes: Nodes, published: Published, names: list[str]) -> Sides:
-    """The split of each node by `splits.parquet`, as an index of `names`; -1: it has none yet."""
+    """Each node's split in `splits.parquet`, as an index of `names`; -1: none yet."""
     split = np.full(len(nodes.kind), -1, np.int16)
     known = [_sorted_codes(nodes, number) for number in range(len(KINDS))]
     for table in published(["kind", "name", "split"]):
@@ -97,8 +97,8 @@ def _sorted_codes(
 
 
 def components_of(nodes: Nodes, split: Sides, kept: Bools) -> Numbers:
-    """The component of each row: rows that share a node without a split are in one; -1: all of a
-    row's nodes have a split."""
+    """The component of each row; rows that share a node without a split share a component. -1 if
+    every node of the row has a split."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -132,7 +132,7 @@ def components_of(nodes: Nodes, split: Sides, kept: Bools) -> Numbers:
 
 
 def agreed(component: Numbers, split: Sides, count: int) -> tuple[Sides, Bools]:
-    """The split that the rows of each component have (-1: none), and whether they differ."""
+    """The split of each component's rows (-1: none), and whether its rows are in several."""
     has = (component >= 0) & (split >= 0)
     most, least = np.full(count + 1, -1, np.int16), np.full(count + 1, np.iinfo(np.int16).max)
     np.maximum.at(most, component[has], split[has])

@@ -1,4 +1,4 @@
-"""The contents of the next version, decided in this process over the whole corpus."""
+"""The contents of the next version, computed in one process over the whole corpus."""
 
 from __future__ import annotations
 

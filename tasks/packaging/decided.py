@@ -1,17 +1,17 @@
 """Decisions on groups of work shards, kept from run to run.
 
     OUT/manifests/package/decided/<key>/
-        rows.arrow           utterances that no verdict of their own shard rejects
+        rows.arrow           utterances that pass all verdicts of their own shard
         ledger.bin           their ledger in SLICES portions by a hash of the recording
         decisions.parquet    all utterances with their measures
-        heard.arrow          what corpus-wide verdicts are based on, where any is asked for
-        voices.arrow         the voices of its recordings, where they are linked over all
-        digests.arrow        what the whole corpus is put together by: 56 bytes a row
-        accounts.arrow       the same of the ledger: 22 bytes a recording
-        facts.json           hash of each of them, and counts; written last, so it is the seal
+        heard.arrow          input of corpus-wide verdicts, if there are any
+        voices.arrow         voices of its recordings, if they are linked over the corpus
+        digests.arrow        56 bytes of each row, from which a version of the corpus is planned
+        accounts.arrow       22 bytes of each recording's ledger, likewise
+        facts.json           hash of each file, and counts; written last, so it is the seal
 
-The key is a hash of all that the decisions follow from (`tasks.up_to_date`). Once the groups are
-put together, nothing depends on how recordings were grouped into shards. `deciding.py` writes them.
+The key is a hash of everything that affects the decisions (`tasks.up_to_date`). A version does not
+depend on how recordings were grouped into shards. `deciding.py` writes the files.
 """
 
 from __future__ import annotations
@@ -66,21 +66,21 @@ Codes = NDArray[np.uint64]
 
 
 def slice_of(keys: Codes, count: int) -> NDArray[np.int64]:
-    """Which of `count` equal portions of all hashes each row falls into."""
+    """The portion, of `count` equal ones of all hashes, that each key falls into."""
     high = keys >> np.uint64(32)
     return ((high * np.uint64(count)) >> np.uint64(32)).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Some shards, and where the decisions on them lie. Small: sent to workers."""
+    """Some shards, and where the decisions on them lie. Small enough to be sent to workers."""
 
     home: Path
     shards: tuple[str, ...]
 
     @cached_property
     def facts(self) -> Mapping[str, Any]:
-        """CorruptManifest where the group was not decided, or is damaged."""
+        """CorruptManifest if the group has no decisions, or damaged ones."""
         place = self.home / "facts.json"
         try:
             found: Mapping[str, Any] = json.loads(storage.read(place))
@@ -89,11 +89,11 @@ class Group:
         return found
 
     def data(self, name: str) -> bytes:
-        """The bytes of a file; CorruptManifest where they are not those that were written."""
+        """The bytes of a file; CorruptManifest if they are not as written."""
         return _proved(self, name, storage.read(self.home / name))
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """A table, or these of its columns in the order of the file."""
+        """A table, or only these columns of it, in the file's order."""
         data = pa.py_buffer(self.data(name))
         if name.endswith(".parquet"):
             return pq.read_table(pa.BufferReader(data), columns=columns)
@@ -102,14 +102,14 @@ class Group:
             return held.read_all()
         names = held.schema.names
         fields = [at for at, each in enumerate(names) if each in set(columns)]
-        if len(data) < SMALL:  # to open it once more would take longer than to read it
+        if len(data) < SMALL:  # reading it all is faster than opening it again
             return held.read_all().select(fields)
         return pa.ipc.open_file(
             data, options=pa.ipc.IpcReadOptions(included_fields=fields)
         ).read_all()
 
     def ledger(self, slices: range) -> pa.Table:
-        """Rows (KEYED) of some of the SLICES, each recording's together."""
+        """Ledger rows (KEYED) of some of the SLICES; the rows of a recording are adjacent."""
         spans = [span for span in self.facts["slices"][slices.start : slices.stop] if span[1]]
         if not spans:
             return KEYED.empty_table()
@@ -132,7 +132,7 @@ def _proved(group: Group, name: str, data: bytes) -> bytes:
 
 
 def _damaged(group: Group, name: str) -> CorruptManifest:
-    """The seal is what goes: then the group is decided again."""
+    """Names the seal as the damaged file: once it is removed, the group is decided again."""
     return CorruptManifest(f"{group.home / name} is damaged", str(group.home / "facts.json"))
 
 
@@ -141,9 +141,9 @@ def home(out: Path) -> Path:
 
 
 def groups(job: Job, keys: Mapping[str, str]) -> list[Group]:
-    """The groups of shards, whose keys are given, in the order of names."""
+    """Groups of consecutive shards by name; `keys`: the key of each shard."""
     names = sorted(keys)
-    package = [job.package.seed, job.package.text_form]  # what the decisions follow from of it
+    package = [job.package.seed, job.package.text_form]  # those that affect decisions
     what: list[object] = [FORMAT, shard_decisions.VERSION, *package, corpuswide.takes_part(job)]
     what += ["audio", job.package.audio] if recipe.enhancing(job) else []
     what += ["voices"] if recipe.across_recordings(job) is not None else []
@@ -156,7 +156,7 @@ def groups(job: Job, keys: Mapping[str, str]) -> list[Group]:
 
 
 def missing(some: Sequence[Group], out: Path) -> list[Group]:
-    """Groups that have to be decided."""
+    """Groups without decisions."""
     there = set(storage.of(out).folders(home(out)))
     return [
         each
@@ -166,20 +166,20 @@ def missing(some: Sequence[Group], out: Path) -> list[Group]:
 
 
 def list_in(scratch: Path, some: Sequence[Group]) -> None:
-    """Write down the groups of a run: messages to workers stay small."""
+    """Write the groups of a run to a file, so that messages to workers stay small."""
     told = [(each.home.name, each.shards) for each in some]
     storage.of(scratch).write(scratch / LIST, json.dumps(told).encode())
 
 
 def listed(job: Job, scratch: Path) -> list[Group]:
-    """The groups of the run."""
+    """The groups of the run, from that file."""
     told = json.loads(storage.read(scratch / LIST))
     return [Group(home(job.out) / name, tuple(shards)) for name, shards in told]
 
 
 def forget(out: Path, kept: Sequence[Group], changed: Collection[str]) -> None:
-    """Remove the decisions on all other groups, and on those with a shard whose recordings
-    `changed` during the run; only while holding OUT's lock."""
+    """Remove the decisions on groups that are not in `kept`, or that have one of the shards
+    `changed`, whose recordings changed during the run. Call it only while holding OUT's lock."""
     store = storage.of(out)
     names = {each.home.name for each in kept if not set(each.shards) & set(changed)}
     for name in store.folders(home(out)):
@@ -187,7 +187,8 @@ def forget(out: Path, kept: Sequence[Group], changed: Collection[str]) -> None:
             store.remove_tree(home(out) / name)
 
 
-_ALONE = pa.ipc.IpcReadOptions(use_threads=False)  # for small streams, threads cost more
+#: For small streams, on which threads cost more than they save.
+_ALONE = pa.ipc.IpcReadOptions(use_threads=False)
 FAST = pa.ipc.IpcWriteOptions(compression="lz4")
 
 

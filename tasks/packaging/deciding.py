@@ -1,4 +1,4 @@
-"""Decides groups of work shards on the workers (`decided.py` reads what is decided)."""
+"""Decides groups of work shards on the workers (`decided.py` reads the results)."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ def with_derived(
     table: pa.Table,
     known: dict[str, pa.Array] | None = None,
 ) -> tuple[pa.Table, dict[str, pa.Array]]:
-    """(The table with the columns that a format derives from it, those columns alone.) `known`:
-    those columns, for a part of a version, whose rows alone do not determine them."""
+    """The table with the columns that a format derives, and the derived columns alone. `known`: the
+    derived columns of a part of a version, since its rows alone do not determine them."""
     columns = module.derived(table, settings) if known is None else known
     for name, values in columns.items():
         table = table.append_column(name, values)

@@ -19,9 +19,9 @@ def same_as(
     columns: tuple[str, ...],
     places: dict[tuple[str, int], tuple[int, int]],
 ) -> list[int | None]:
-    """For each group the number of the previous group with the same clips, equal in all `columns`
-    (what a format writes); None if there is none. `places`: (first row, rows) of the groups that
-    `before` holds, by split and number."""
+    """For each group, the number of the previous version's group with the same clips and the same
+    values in `columns` (what the format writes), or None. `places`: (first row, rows) of the groups
+    in `before`, by split and number."""
     if before is None or not set(columns) <= {*before.column_names} & {*table.column_names}:
         return [group.before if group.same else None for group in groups]
     now, then = table.select(columns), before.select(columns)

@@ -1,4 +1,4 @@
-"""Which clips are rejected over the whole corpus: by plug-ins, by weights, hours and splits.
+"""Corpus-wide rejections: by plug-ins, weights, hours per speaker and splits.
 
 Clips are known by their places among all rows, group by group. Verdicts are saved by group, so that
 they are never all in memory as Python objects.
@@ -45,8 +45,8 @@ def firsts(groups: Sequence[Group]) -> Ints:
 def corpus_wide(
     job: Job, groups: Sequence[Group], newest: Path | None
 ) -> tuple[pa.Table, JsonObject]:
-    """Rejections (REJECTED) by the places of their clips among all rows, and the bounds that are
-    frozen with the next version."""
+    """Rejections (REJECTED), each with its clip's place among all rows; and the bounds that the
+    next version freezes."""
     frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
     if not corpuswide.takes_part(job):
         return judging.REJECTED.empty_table(), frozen

@@ -1,4 +1,4 @@
-"""Which clip lies in which output shard, from one version to the next.
+"""Assigns clips to output shards, and keeps them there from version to version.
 
 A shard of the previous version keeps its clips that are still packaged; new clips go into shards of
 a new generation. So a small addition writes little: a shard with unchanged clips is not written
@@ -25,7 +25,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 #: What a layout depends on; another value means a full layout.
 LAYOUT_SETTINGS = ("seed", "tar_hours", "readers")
-#: Tars of `tar_hours` that a split has; a larger one has larger tars, from there on.
+#: Most tars of a split; beyond that, its tars get larger than `tar_hours`.
 MOST_TARS = 40_000
 
 
@@ -43,7 +43,7 @@ class Group:
 
 
 class Clips(NamedTuple):
-    """The clips of a version as a layout needs them: some tens of bytes each."""
+    """What a layout needs of a version's clips: some tens of bytes each."""
 
     key: NDArray[np.uint64]  # seeded draw: their order in a group
     seconds: NDArray[np.float64]
@@ -180,12 +180,12 @@ def _new_groups(
 
 
 def _among(values: NDArray[Scalar], which: NDArray[np.bool_]) -> NDArray[Scalar]:
-    """Some of the values; themselves where that is all: a copy of ten million takes 80 MB."""
+    """Some of the values; not copied if that is all of them: ten million take 80 MB."""
     return values if which.all() else values[which]
 
 
 def _at(values: NDArray[Scalar], rows: NDArray[np.int64]) -> NDArray[Scalar]:
-    """The values of these rows, which are sorted; themselves where that is all."""
+    """The values of these sorted rows; not copied if that is all of them."""
     return values if len(rows) == len(values) else values[rows]
 
 
@@ -214,5 +214,5 @@ def skews(loads: dict[str, list[float]], readers: int) -> dict[str, tuple[float,
 
 
 def worst(loads: dict[str, list[float]], readers: int) -> tuple[float, float]:
-    """The same for the worst split."""
+    """`skews` of the worst split."""
     return max(skews(loads, readers).values(), default=(0.0, 0.0))

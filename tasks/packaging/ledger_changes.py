@@ -91,7 +91,7 @@ def enter_verdicts(scratch: Path, groups: Sequence[Group], now: Now) -> None:
 
 
 def _overlapping(groups: Sequence[Group], numbers: Sequence[int]) -> pa.Array:
-    """Keys of recordings with overlapping spans: a verdict there moves samples between rows."""
+    """Keys of recordings with overlapping spans, where a verdict moves samples between rows."""
     found = [pa.array([], pa.uint64())]
     for number in numbers:
         table = groups[number].table("accounts.arrow", (KEY, "overlaps"))
@@ -100,7 +100,7 @@ def _overlapping(groups: Sequence[Group], numbers: Sequence[int]) -> pa.Array:
 
 
 def compare(told: Sequence[Told], now: Now) -> tuple[list[Old], Flags]:
-    """The parts with what they keep, and which of today's recordings none of them keeps."""
+    """What each old part keeps, and which of today's recordings have to be written anew."""
     fresh = np.ones(len(now.keys), bool)
     old = list[Old]()
     for part in told:
@@ -119,6 +119,6 @@ def compare(told: Sequence[Told], now: Now) -> tuple[list[Old], Flags]:
 
 
 def departed(part: Old) -> Flags:
-    """Recordings of a part that are in no source: they left now or earlier."""
+    """Which recordings of a part are in no source any more."""
     found: Flags = part.gone | (part.stays & part.told.table["removed"].to_numpy())
     return found

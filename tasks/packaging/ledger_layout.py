@@ -1,4 +1,4 @@
-"""Which part of the ledger holds the rows of which recording, from one version to the next.
+"""Assigns recordings to the parts of the ledger, and keeps them there from version to version.
 
 A ledger of up to `package.table_rows` rows is one file; a larger one is a folder of parts of whole
 recordings. The first such version divides them by hash. From then on, a part stays while none of
@@ -10,7 +10,7 @@ few times, and parts stay few. Once most rows are new, everything is divided aga
     <scratch>/ledger/wanted.arrow   keys of the recordings that go to new parts, where not all do
     <scratch>/ledger/<n>.arrow      keys that stay of the newest version, in part n
 
-A version never tells how recordings were grouped into work shards.
+A version does not reveal how recordings were grouped into work shards.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Task:
     """A part to write."""
 
     name: str
-    before: tuple[str, ...] = ()  # parts of the newest version that rows are taken of
+    before: tuple[str, ...] = ()  # parts of the newest version from which it takes rows
     portion: tuple[int, int] | None = None  # of the wanted recordings, by hash; None: none
 
 
@@ -50,8 +50,8 @@ def plan(job: Job, scratch: Path, judged: bool) -> JsonObject:
     """Save the workers' tasks; `judged`: there are corpus-wide verdicts.
 
     Returns `{"calls", "links", "fingerprint"}`: the numbers of the tasks of each call to
-    `ledger_parts.write`, names of parts that are linked with the files that tell of them, and a
-    hash of all rows.
+    `ledger_parts.write`; names of parts to link, with the names of their notes; and a hash of all
+    rows.
     """
     groups = decided.listed(job, scratch)
     now = recordings_now(groups)
@@ -98,7 +98,7 @@ def count_for(rows: int, most: int) -> int:
 
 
 def joined(sizes: Sequence[int], most: int) -> list[list[int]]:
-    """Group parts, given their numbers of rows, into joined ones: indices, each part once, in
+    """Which parts to join, given their numbers of rows: groups of indices, each part once, in
     order."""
     items = [(rows, [index]) for index, rows in enumerate(sizes)]
     level = 0
@@ -158,7 +158,7 @@ def name_of(number: int) -> str:
 
 
 def _save_kept(home: Path, number: int, old: Sequence[Old]) -> None:
-    """Save the keys of these parts whose rows stay."""
+    """Save, for each of these parts, the keys of the recordings whose rows stay."""
     found = [KEPT.empty_table()]
     for each in old:
         which = each.stays | each.gone

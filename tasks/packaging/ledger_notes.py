@@ -1,4 +1,4 @@
-"""Notes on the parts of a ledger: of those being written, and of the newest version's.
+"""Notes on the parts of ledgers: of the next version, and of the newest one.
 
     OUT/manifests/package/published/<sha256[:16]>.arrow
                             of a part: ACCOUNTS of its recordings, its totals, and who failed
@@ -36,7 +36,7 @@ class Written(NamedTuple):
 
     name: str  # of its file in the version
     file: tuple[str, int]  # sha256 and bytes
-    told: str  # name of the file that tells of it
+    told: str  # name of the file with its note
     gone: list[str]  # recordings that have left the sources since the version before
 
 
@@ -55,7 +55,7 @@ class Told(NamedTuple):
     """A part of the newest version's ledger."""
 
     name: str
-    file: str  # that tells of it; empty: none does
+    file: str  # with the note; empty: there is none
     table: pa.Table  # ACCOUNTS
 
 
@@ -97,7 +97,7 @@ def of_version(out: Path, newest: Path, described: JsonObject) -> list[Told]:
 
 
 def as_ledger(table: pa.Table) -> pa.Table:
-    """A published ledger, which another release may have written, with today's columns."""
+    """A published ledger, perhaps of another release, with the current columns."""
     columns = [
         table[field.name].cast(field.type)
         if field.name in table.column_names

@@ -38,9 +38,9 @@ def write(
     staging: Path,
     newest: Path | None,
 ) -> None:
-    """On a worker: write these parts into the staging folder, and note in `scratch` what became of
-    them. `judged`: there are corpus-wide verdicts. Parts of one call read one portion of what was
-    decided."""
+    """On a worker: write these parts into the staging folder, and notes on them into `scratch`.
+    `judged`: there are corpus-wide verdicts. All parts of a call read the same portion of the
+    decisions."""
     plan = json.loads(storage.read(scratch / "ledger/plan.json"))
     tasks = [_task(**plan["tasks"][number]) for number in numbers]
     found = KEYED.empty_table()
@@ -78,8 +78,8 @@ def write(
 def link(
     job: Job, scratch: Path, number: int, some: Sequence[tuple[str, str]], staging: Path
 ) -> None:
-    """On a worker: link parts of the newest version: (name, file that tells of it) of each.
-    RunError where one is not what was published."""
+    """On a worker: link these parts of the newest version, each given as (name, file with its
+    note). RunError if one is no longer as published."""
     newest = versions.newest(job.out)
     assert newest is not None
     files = versions.files(newest)
@@ -95,7 +95,7 @@ def link(
 
 
 def linking(links: Sequence[tuple[str, str]]) -> list[Sequence[tuple[str, str]]]:
-    """The parts that each call of `link` links."""
+    """The arguments of each call of `link`."""
     return [links[low : low + LINKED] for low in range(0, len(links), LINKED)]
 
 
@@ -141,7 +141,7 @@ def _keys(path: Path) -> pa.Array:
 
 
 def _verdicts(path: Path, slices: range) -> pa.Table:
-    """Those on utterances of some slices; a batch at a time, as there may be many."""
+    """Verdicts on utterances of some slices; read in batches, as there may be many."""
     with tables.arrow(path) as file:
         held = pa.ipc.open_file(file)
         found = [held.schema.empty_table()]

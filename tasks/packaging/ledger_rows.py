@@ -14,12 +14,12 @@ from tasks.accounting.summary import REMOVED
 from tasks.corpuswide import outcomes
 from tasks.schema import LEDGER
 
-#: What the row of a recording that has left its source keeps.
+#: Columns that are kept of a recording that has left its source.
 NAMES = ("recording", "source_path", "dataset", "sample_rate")
 
 
 def judged(table: pa.Table, verdicts: pa.Table) -> pa.Table:
-    """The ledger with verdicts entered. Where spans overlap, samples move to another span."""
+    """The ledger with verdicts entered. If spans overlap, samples move to another span."""
     if not verdicts.num_rows:
         return table
     overlapping = outcomes.overlapping(table)
@@ -74,7 +74,7 @@ def removed(table: pa.Table) -> pa.Table:
 
 
 def _first_of_each(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Whether a row is the first with its value, where equal ones stand together."""
+    """Whether each row is the first with its value; equal values are adjacent."""
     first = np.ones(len(column), bool)
     whole = column.combine_chunks()
     first[1:] = pc.not_equal(whole[1:], whole[:-1]).to_numpy(zero_copy_only=False)

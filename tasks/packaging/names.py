@@ -1,4 +1,4 @@
-"""More names than fit in memory: they lie in a temporary file, with four bytes of each in memory.
+"""Holds more names than fit in memory: in a temporary file, with four bytes of each in memory.
 
 Names are compared by hashes of 16 bytes, which lie in two more files.
 """
@@ -31,7 +31,7 @@ class Numbered(NamedTuple):
 
 
 class Names(ExitStack):
-    """One name a row, or none; added some rows at a time."""
+    """The name of each row, or none; rows are added in batches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,8 +62,8 @@ class Names(ExitStack):
         return len(self._lengths[0])
 
     def codes(self, rows: NDArray[np.integer]) -> tuple[Codes, Codes]:
-        """The two halves of the code of each of these rows; 0 and 0 for no name. Fast for rows near
-        each other: everything between them is read."""
+        """The two halves of each row's code; 0 and 0 without a name. Reads everything from the
+        first to the last row, so the rows should be close together."""
         first = int(rows.min(initial=len(self)))
         high, low = (
             _read(file, first, int(rows.max(initial=-1)) + 1)[rows - first] for file in self._codes
@@ -71,7 +71,7 @@ class Names(ExitStack):
         return high, low
 
     def numbered(self, rows: Numbers) -> Numbered:
-        """The names of some rows, in the order in which these come first."""
+        """The distinct names of some rows, in the order of their first rows."""
         high, low = self.codes(rows)
         order = np.lexsort((low, high)).astype(np.int32)
         for column in (high, low):
@@ -139,7 +139,7 @@ def codes_of(names: pa.Array | pa.ChunkedArray) -> tuple[Codes, Codes]:
 
 
 def _bytes_of(names: pa.Array | pa.ChunkedArray) -> tuple[Codes, NDArray[np.uint8]]:
-    """Bytes of each name, 0 for none, and all of them one after another."""
+    """The length of each name in bytes (0: none), and all names joined."""
     whole = pc.fill_null(names.cast(pa.large_binary()), b"")
     if isinstance(whole, pa.ChunkedArray):
         whole = whole.combine_chunks()

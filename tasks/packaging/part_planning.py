@@ -39,9 +39,9 @@ def save(
     linkable: bool,
     damaged: Sequence[str],
 ) -> tuple[list[PlannedPart], list[int]]:
-    """Save what workers need to know of each part; returns the parts, and the numbers of the
-    files of rows that they need. `more`: columns that formats derive, `spoken`: names of
-    speakers over all recordings, of all clips. `linkable`: unchanged groups need no rows;
+    """Save what workers need to know about each part; returns the parts, and the numbers of the
+    files of rows that they need. `more`: columns that formats derive, and `spoken`: names of
+    speakers over all recordings, both for all clips. `linkable`: unchanged groups need no rows;
     `damaged`: files of the previous version that cannot be read."""
     places = {} if before is None else places_of(before)
     counts = {} if before is None else {part.name: part for part in before.parts}
@@ -121,7 +121,7 @@ def _place(places: Places, group: Group) -> tuple[str, int]:
 def _save_wanted(
     home: Path, clips: whole.Clips, wanted: list[tuple[Ints, int, int]]
 ) -> dict[int, list[int]]:
-    """The rows that parts need, by the file that will hold them; returns the files of each part."""
+    """Save which rows each file has to hold for the parts; returns the files of each part."""
     if not wanted:
         return {}
     numbers = np.array([number for _, number, _ in wanted], np.int32)

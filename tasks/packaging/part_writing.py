@@ -25,7 +25,7 @@ from tasks.storage import tables
 
 
 def scatter(job: Job, number: int, scratch: Path) -> None:
-    """On a worker: put the rows of some decided groups where parts find theirs."""
+    """On a worker: sort the rows of some decided groups by the parts that need them."""
     groups = decided.listed(job, scratch)
     with tables.arrow(scratch / f"wanted/{number}.arrow") as file:
         wanted = pa.ipc.open_file(file).read_all()
@@ -43,8 +43,8 @@ def scatter(job: Job, number: int, scratch: Path) -> None:
 
 
 class Damaged(NamedTuple):
-    """Files of the previous version that are not what was published: a part that needs them has to
-    be planned again without."""
+    """Names files of the previous version that are no longer as published; the parts that need them
+    have to be planned again without them."""
 
     files: tuple[str, ...]
 
@@ -52,7 +52,7 @@ class Damaged(NamedTuple):
 def write(
     job: Job, part: PlannedPart, scratch: Path, staging: Path, newest: Path | None
 ) -> tuple[str, int] | Damaged:
-    """On a worker: plan a part and write its rows, or link it; digest of its file."""
+    """On a worker: plan a part and write its rows, or link it; returns the digest of its file."""
     # A dead worker's may be a link into a published version, which must not be written through.
     storage.of(staging).detach(staging / part.name)
     if part.file:
@@ -186,7 +186,7 @@ def _rows(
 
 
 def _runs(slices: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """(first row, rows), with neighbours put together: each slice costs some time for a column."""
+    """(first row, rows) with adjacent runs joined, since each slice of a column takes time."""
     held: tuple[int, int] | None = None
     for first, count in slices:
         if held is not None and sum(held) == first:

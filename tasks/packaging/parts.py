@@ -2,9 +2,9 @@
 
 `utterances.parquet` is one file, or, beyond `package.table_rows` clips, a folder of parts of that
 name: `<split>-<number>.parquet` holds the rows of `groups_of_part` tars of a split, in their order.
-So parts that a night does not touch are linked, as tars are. The rows of a part come from any group
-of work shards: each such group is read once, and its rows are put where the parts find theirs,
-those of several groups at once, so that there are not as many pieces as groups times parts.
+So parts that did not change are linked, as tars are. The rows of a part may come from any group of
+work shards. Each group is read once, and the rows of TOGETHER groups go to one file with a record
+batch for each part, so that there are not as many files as groups times parts.
 
     <scratch>/chosen.arrow         the clips of the version (`whole.py`)
     <scratch>/wanted/<n>.arrow     rows that parts need of the n-th TOGETHER decided groups
@@ -54,17 +54,17 @@ class Member:
     whole: bool
     same: bool
     fresh: bool  # its rows come from the decided groups, else from the previous version
-    file: str  # of the previous version, that has its rows; empty: there are none to compare
+    file: str  # of the previous version with its rows; empty: there is none to compare
     then: int  # its first row there
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedPart:
-    """A part, or one of the previous version that stays; what the flow keeps of it."""
+    """What the flow keeps of a part, which may be an unchanged part of the previous version."""
 
     number: int
     name: str
-    file: str  # that tells of the previous version's part, where it stays
+    file: str  # note on the previous version's part, if that stays
 
 
 def groups_of_part(settings: PackageSettings) -> int:
@@ -74,8 +74,7 @@ def groups_of_part(settings: PackageSettings) -> int:
 
 
 def rule(settings: PackageSettings) -> JsonObject:
-    """What of the settings decides whether a table is a file or a folder of parts, for
-    dataset.json."""
+    """The settings that make a table a file or a folder of parts, for dataset.json."""
     return {
         "one_file_up_to_rows": settings.table_rows,
         "utterances.parquet": f"a part for every {groups_of_part(settings)} tars of a split",
@@ -106,8 +105,8 @@ def derives(job: Job) -> bool:
 
 
 def derived(job: Job, groups: Sequence[Decided], clips: whole.Clips) -> dict[str, pa.Array]:
-    """The columns that formats derive, of all clips in their order, by their names in a plan. All
-    rows are held, in the columns that they follow from."""
+    """The columns that formats derive, for all clips in order, by their names in a plan. Holds all
+    rows in memory, but only the columns from which others are derived."""
     found: dict[str, pa.Array] = {}
     schema = _published_schema(job)
     for plugin in job.package.formats:
@@ -121,8 +120,8 @@ def derived(job: Job, groups: Sequence[Decided], clips: whole.Clips) -> dict[str
 
 
 def all_linkable(job: Job, newest: Path, described: JsonObject) -> bool:
-    """Whether the newest version holds all formats as today's settings make them, so that a group
-    that did not change needs no rows. A format whose files hold their number may need them."""
+    """Whether the newest version has all formats as the current settings would write them, so that
+    unchanged groups need no rows. Formats whose files contain their number may need rows anyway."""
     previous = PreviousVersion(newest, described, ())
     return all(
         previous.has_format(plugin) and not plugins.load("formats", plugin.use).NUMBERED

@@ -1,4 +1,4 @@
-"""The groups of the newest version in some tens of bytes a clip, so that the next need not read it.
+"""Notes on the newest version, some tens of bytes a clip, so that the next run need not read it.
 
     OUT/manifests/package/published/version.json     which version, and its parts in order
     OUT/manifests/package/published/guards.json      size, time and inode of its files
@@ -50,7 +50,7 @@ class Part(NamedTuple):
     """A part of `utterances.parquet` as it was published."""
 
     name: str  # of its file in the version
-    file: str  # that tells of it; empty: none does
+    file: str  # with the note on it; empty: there is none
     groups: list[PublishedGroup]  # their first rows count from the version's
 
 
@@ -89,8 +89,8 @@ def load(out: Path, newest: Path, described: JsonObject, seed: int) -> Published
 
 
 def firsts(out: Path, described: JsonObject) -> dict[str, str]:
-    """The first id of each split of the newest version, in the order of ids; empty if nothing
-    tells."""
+    """The first id of each split of the newest version, in the order of ids; empty if the notes are
+    gone."""
     try:
         known = json.loads(storage.read(home(out) / "version.json"))
     except (OSError, ValueError):
@@ -131,7 +131,7 @@ def shards(out: Path, file: str) -> list[OutputShard]:
 
 
 def _made(part: Path, seed: int, proved: Proved) -> pa.Table:
-    """The same from the part itself, a batch at a time; without its output shards."""
+    """The same as `read`, from the part itself in batches; without its output shards."""
     digests, groups, last = [], list[list[Any]](), None
     for table in tables.row_groups(part, opened=proved):
         for batch in (table.slice(at, BATCH) for at in range(0, table.num_rows, BATCH)):
@@ -152,7 +152,7 @@ def _places(table: pa.Table) -> list[str]:
 
 
 def _runs(table: pa.Table) -> list[tuple[str, str, int, int]]:
-    """(shard, split, generation, rows) of neighbours in one shard."""
+    """(shard, split, generation, rows) of each run of rows in one shard."""
     shard = table["shard"].combine_chunks()
     changes = pc.not_equal(shard[1:], shard[:-1]).to_numpy(zero_copy_only=False)
     firsts = [0, *(np.flatnonzero(changes) + 1).tolist()]
@@ -180,8 +180,8 @@ def tell(
 
 
 def guards(out: Path, version: Path) -> Mapping[str, str]:
-    """Guards of the version's files, by their names in it, as they were when it was published. Not
-    to be changed: a process parses them once."""
+    """Guards of the version's files, by name, as of its publication. Do not change the result: it
+    is parsed once a process."""
     try:
         told = _parsed(storage.read(home(out) / GUARDS))
     except (OSError, ValueError):

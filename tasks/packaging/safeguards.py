@@ -59,7 +59,7 @@ def _check_removed(job: Job, portions: Sequence[Portion], newest: Path) -> None:
 
 
 def _moved(job: Job, gone: set[str]) -> set[str]:
-    """Those whose content a source still has under another name."""
+    """Recordings whose content a source still has under another name."""
     present: set[str] = set()
     content_of: dict[str, str] = {}
     for shard in manifest.shards(job.out):
@@ -78,7 +78,7 @@ def exempt(job: Job) -> list[str]:
 
 
 def check_listed(job: Job, listed: Listed) -> None:
-    """TooManyFailed as soon as the listing shows it: before anything is cut or heard."""
+    """TooManyFailed as soon as the listing shows it, before any audio is processed."""
     _check_fraction(job, listed.recordings, listed.failed, listed.first)
 
 

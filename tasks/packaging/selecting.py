@@ -1,5 +1,5 @@
-"""The input of splits, weights and hours per speaker: some tens of bytes of each clip, and
-files."""
+"""The input of splits, weights and hours per speaker: some tens of bytes of each clip in memory,
+the rest in temporary files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Clips(ExitStack):
     order: Numbers  # of ids
     turn: NDArray[np.uint64]  # draw for the hours of their speaker
     published: Bools  # in the newest version
-    rejected: pa.Table  # REJECTED, by numbers: those that weights do not leave
+    rejected: pa.Table  # REJECTED by weights, with their numbers
 
     def __init__(self, settings: PackageSettings) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Which of the clips that passed all verdicts are packaged, and in which split.
+"""Selects the clips to package, among those that passed all verdicts, and assigns their splits.
 
 First the dataset weights, then the hours per speaker, then the split assignment.
 """
@@ -32,7 +32,7 @@ class Selection(NamedTuple):
     rows: Numbers  # clips to package, in the order of ids
     split: Sides  # of each of them, index of `names`
     names: list[str]
-    rejected: pa.Table  # REJECTED, of the others
+    rejected: pa.Table  # REJECTED: the other clips
     splits: Callable[[], Iterator[pa.Table]] | None  # parts of `splits.parquet`, if asked for
     lists: dict[str, Any]  # `split_lists` of dataset.json
 
@@ -52,7 +52,8 @@ def selects(job: Job) -> bool:
 def select(
     job: Job, clips: Clips, newest: Path | None, staying: Mapping[str, int] | None = None
 ) -> Selection:
-    """Select among clips, which must be open; `staying`: µs of others that stay in each split."""
+    """Select among `clips`, which must be open; `staying`: µs of other clips that fill each
+    split."""
     package = job.package
     rows = clips.order
     rejected = [clips.rejected]
@@ -104,8 +105,8 @@ def _in_use(names: list[str], split: Sides) -> tuple[list[str], Sides]:
 def within_hours(
     job: Job, rows: pa.Table, newest: Path | None
 ) -> tuple[pa.Table, list[dict[str, Any]]]:
-    """The rows that fit into the cap of their speakers, and the others with the speaker's hours up
-    to their ends, `speaker_hours`."""
+    """The rows within the cap of their speakers; and the others, rejected as `speaker_hours` with
+    the speaker's hours up to the end of each."""
     most = job.package.max_hours_per_speaker
     if most is None:
         return rows, []

@@ -25,8 +25,8 @@ log = logging.getLogger("uttermill")
 
 
 def link(job: Job, staging: Path, part: int) -> list[int]:
-    """Link the intact files of the output shards of a part that the previous version has with the
-    same content. Returns the numbers of the other shards."""
+    """Link the output shards of a part that the previous version has with the same content, if
+    their files are intact. Returns the numbers of the other shards."""
     left = []
     newest = versions.newest(job.out)
     known = published.guards(job.out, newest) if newest else {}
@@ -39,8 +39,8 @@ def link(job: Job, staging: Path, part: int) -> list[int]:
 def _linked(
     staging: Path, shard: OutputShard, newest: Path | None, known: Mapping[str, str]
 ) -> bool:
-    """Link the files of a shard, or none if one of them is not what was published. `known`: guards
-    of the newest version's files."""
+    """Link the files of a shard, or none if one is no longer as published. `known`: guards of the
+    newest version's files."""
     assert newest is not None
     for old, new in zip(shard.unchanged, shard.files, strict=True):
         name = old.path.removeprefix(f"{newest}/")

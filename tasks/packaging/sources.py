@@ -19,7 +19,8 @@ from tasks.packaging import decided, plan
 
 
 def located(job: Job, rows: Sequence[Row]) -> list[Row]:
-    """The rows with `plan.sources_of`, looked up in the decided groups for rows that lack them."""
+    """The rows with the columns `plan.sources_of`; rows that lack them are looked up in the
+    groups."""
     lacking = {row["id"] for row in rows if row["work_shard"] is None}
     if not lacking:
         return list(rows)

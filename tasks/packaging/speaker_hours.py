@@ -1,10 +1,10 @@
-"""Caps per speaker: `package.max_hours_per_speaker` packages so much of each speaker, at most.
+"""Caps per speaker: packages at most `package.max_hours_per_speaker` of each speaker.
 
-Of a speaker who has more, published clips come first, then others, each in the order of a seeded
-draw, up to the first that does not fit: it and all after it are dropped as `package.speaker_hours`,
-with the hours up to its end as value. A clip's draw depends on the seed and its id alone, so a
-higher cap only adds clips, and what is published stays while its speaker has the same name and cap.
-Clips without a speaker are not counted.
+A speaker's clips are ordered: first published ones, then others, both by a seeded draw. The first
+that exceeds the cap and all after it are dropped as `package.speaker_hours`; each one's value is
+the speaker's hours up to its end. A clip's draw depends on the seed and its id alone, so a higher
+cap only adds clips, and what is published stays while its speaker has the same name and cap. Clips
+without a speaker are not counted.
 """
 
 from __future__ import annotations

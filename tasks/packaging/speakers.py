@@ -1,7 +1,7 @@
 """Who speaks in the rows of a version: the names of speakers over all recordings.
 
-A row decided by its shard alone names a voice of the diarizer `<path>#<number>`. Wherever rows are
-read, the voice's name over all recordings takes that place.
+In the decisions on a shard, a voice that the diarizer found is named `<path>#<number>`. Whoever
+reads the rows replaces that by the speaker's name over all recordings.
 
     speakers.parquet    the speaker of each voice of each recording (`tasks.corpuswide.identities`)
 """
@@ -36,14 +36,14 @@ Save = Callable[[Iterator[pa.Table]], None]
 
 
 class Speakers(NamedTuple):
-    """Speakers of a version. `voices`, hashes in order, and of each its speaker's number."""
+    """Speakers of a version. `voices`: sorted hashes; `number`: the speaker of each voice."""
 
     voices: Codes
     number: Numbers
     names: list[str]
 
     def of(self, voices: Codes) -> Numbers:
-        """The speaker's number of each voice; -1 for a voice of no recording."""
+        """The speaker's number for each voice; -1 for an unknown voice."""
         if not len(self.voices):
             return np.full(len(voices), -1, np.int32)
         at = np.minimum(np.searchsorted(self.voices, voices), len(self.voices) - 1)
@@ -107,26 +107,26 @@ def voices_of(rows: pa.Table) -> Codes:
 
 
 def called(rows: pa.Table, names: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """The rows with these names of their speakers; null keeps a row's own."""
+    """The rows with `names` in the column speaker; where a name is null, the row's own stays."""
     at = rows.column_names.index("speaker")
     both = pc.coalesce(names, rows["speaker"])
     return rows.set_column(at, rows.schema.field("speaker"), both)
 
 
 def names_of(numbers: Numbers, names: pa.StringArray) -> pa.StringArray:
-    """Names by number; null if that is -1."""
+    """The name for each number; null for -1."""
     return names.take(pa.array(numbers, mask=numbers < 0))
 
 
 def content(codes: Codes, numbers: Numbers, names: list[str]) -> Codes:
-    """Digests of rows, with who speaks in them."""
+    """Digests of rows that depend on the speakers' names too."""
     told = canonical.of_rows(pa.table({"speaker": pa.array([*names, None], pa.string())}))
     found: Codes = codes * np.uint64(0x9E3779B97F4A7C15) ^ told[numbers]
     return found
 
 
 def in_rows(job: Job, rows: pa.Table, voices: Iterable[pa.Table], newest: Path | None) -> pa.Table:
-    """Rows of few shards with the names of their speakers."""
+    """Rows of a few shards with their speakers' names; holds all voices in memory."""
     held = [*voices]
     found = link(job, lambda: held, newest)
     if found is None:

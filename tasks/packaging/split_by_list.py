@@ -1,4 +1,4 @@
-"""Which new clips the fixed lists of splits assign, with everything that must stay with them."""
+"""Assigns new clips to splits by fixed lists, with everything that must stay with them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Listed:
                 self._told.update(zip((first + hit).tolist(), names, strict=True))
 
     def hits(self, rows: Bools) -> tuple[Bools, list[str]]:
-        """Which of these clips it names, and which of its names are of none of them."""
+        """Which of these clips the list names, and which of its names match no clip."""
         clip, name = (np.concatenate(column) for column in zip(*self._hits, strict=True))
         good = rows[clip]
         hit = np.zeros(len(rows), bool)
@@ -63,8 +63,8 @@ def read(settings: PackageSettings) -> list[Listed]:
 
 
 def match(listed: list[Listed], rows: Numbers, count: int, names: list[str]) -> Matches:
-    """The clips that the lists name, of those of these numbers among `count`. RunError if two lists
-    name the same clip."""
+    """The split that the lists give each clip in `rows`, which holds numbers below `count`.
+    RunError if two lists name the same clip."""
     split = np.full(len(rows), -1, np.int16)
     described, notes = {}, []
     among = np.zeros(count, bool)
@@ -99,8 +99,8 @@ def extend(
     of_component: Sides,
     names: list[str],
 ) -> Sides:
-    """The split of each component, with those that the `matched` rows give. RunError if two lists
-    name clips of one component."""
+    """The splits of components, `of_component` overruled where a matched row lies in one. RunError
+    if two lists name clips of one component."""
     by_list, torn = components.agreed(component, matched, len(of_component) - 1)
     if torn.any():
         row = int(np.argmax((component >= 0) & torn[component] & (matched >= 0)))
@@ -111,7 +111,7 @@ def extend(
 def _two_lists(listed: list[Listed], clip: int, split: str) -> str:
     told = next(filter(None, (each.tells(clip) for each in listed)), "a clip")
     return (
-        f"package.splits: the list of {split} names {told}, and "
-        "another split's list names something of the same recording, speaker or samples: these are "
-        "never separated; remove one of them"
+        f"package.splits: the list of {split} names {told}, and another split's list names a clip "
+        "with the same recording, speaker or samples; such clips must be in one split: remove one "
+        "of the two names"
     )

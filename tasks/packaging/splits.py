@@ -15,7 +15,7 @@ to it; a published clip only if its source now names another speaker. Other frac
 that is published; `package.resplit` assigns everything anew, as does the first version with splits.
 
 **New components** are allocated in the order of a seeded hash of their names, each to the split
-that lacks the most hours among those with room for all of it. Then a split takes the smallest
+that lacks the most hours and has room for the whole component. Then a split takes the smallest
 remaining component if that brings it nearer to its hours, or if it would otherwise be empty. So
 with enough new audio, the hours of a split are within one component of what was asked, whatever its
 size. Train never gives a component larger than what it keeps; and if splits ask for hours instead
@@ -87,8 +87,8 @@ def assign(
     before: Published,
     staying: Mapping[str, int] | None = None,
 ) -> SplitAssignment:
-    """Assign clips of these numbers, in the order of ids. `before`: the `splits.parquet` to
-    continue; `staying`: µs of other clips that stay in each split (`staying.py`).
+    """Assign the clips whose numbers are `rows`, in the order of their ids. `before`: the
+    `splits.parquet` to continue; `staying`: µs that other clips fill in each split (`staying.py`).
 
     RunError if two lists name clips that belong together, or leave nothing for train.
     """
@@ -158,14 +158,14 @@ def assign(
 
 
 def _side(nodes: components.Nodes, of_node: Sides, kind: int) -> Sides:
-    """The split that the node of a kind has, of each clip; -1: none."""
+    """For each clip, the split of its recording, speaker or samples (`kind`); -1: none."""
     node = nodes.of_row[kind]
     found: Sides = np.where(node >= 0, np.append(of_node, np.int16(-1))[node], np.int16(-1))
     return found
 
 
 def _summed(group: Sides | Numbers, length: Ints, count: int) -> Ints:
-    """µs of each group, some clips at a time; those of -1 belong to none."""
+    """µs of each group; clips of group -1 do not count. Takes some clips at a time."""
     found = np.zeros(count, np.int64)
     for at in range(0, len(group), AT_ONCE):
         some, lengths = group[at : at + AT_ONCE], length[at : at + AT_ONCE]
@@ -195,7 +195,7 @@ def _table(
 
 
 def _joins(direct: Sides, joining: Bools, names: list[str]) -> pa.DictionaryArray:
-    """What each of some clips would join, in words."""
+    """What each of these clips would join, in words."""
     kinds, at = np.unique(direct, axis=1, return_inverse=True)
     words = [*(_joined(column, names) for column in kinds.T), "joins clips of two splits"]
     codes = np.where(joining, at.reshape(-1), len(words) - 1)
@@ -215,7 +215,7 @@ def _notes(
     listed: Sides,
     targets: Ints,
 ) -> list[str]:
-    """What to tell of the splits; `has`: µs of each."""
+    """Sentences about splits that differ from what was asked; `has`: µs of each split."""
     notes = []
     elsewhere = (listed >= 0) & (split >= 0) & (split != listed)
     for number in np.unique(listed[elsewhere]).tolist():

@@ -1,9 +1,9 @@
-"""Clips that stay in the split where the newest version has them, found without their names.
+"""Finds clips that stay in the split of the newest version, without reading their names.
 
-A published clip whose row is still the same names the same speaker, recording and samples, and
-`splits.parquet` has all of them in its split: to assign it again gives the same answer. So a night
-looks only at the names of clips that are new or changed; the others are known by digests of their
-ids and rows, 24 bytes each.
+A published clip whose row did not change has the same speaker, recording and samples, which
+`splits.parquet` has in the clip's split: assigning it again would give the same answer. So a run
+reads only the names of new and changed clips, and recognises the others by digests of their ids and
+rows, 24 bytes each.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ def renumbered(split: Sides, names: list[str], now: list[str]) -> Sides:
 def of(
     job: Job, groups: Sequence[Group], newest: Path | None, left: Bools, linked: bool
 ) -> Staying:
-    """The clips that stay, among the rows that are `left` [rows]. `linked`: speakers are named over
-    all recordings, so that a row does not say who speaks.
+    """The clips that stay, among the rows that are `left` [rows]. `linked`: speakers are linked
+    over all recordings, so that a row does not say who speaks.
 
-    Nobody stays where the settings ask for more than a split of each clip, or where the notes on
-    the newest version are gone: all clips are assigned then, with the same answers.
+    No clip counts as staying if an unchanged clip may change its split by the settings, or if the
+    notes on the newest version are gone. All clips are assigned then, with the same answers.
     """
     if newest is None or linked or not _suffices(job, newest):
         return nobody(len(left))
@@ -73,7 +73,7 @@ def of(
 
 
 def _suffices(job: Job, newest: Path) -> bool:
-    """Whether, by the settings, a clip that was published in a split is packaged in it again."""
+    """Whether the settings guarantee that an unchanged published clip keeps its split."""
     package = job.package
     listed = (isinstance(each, Split) and each.list is not None for each in package.splits.values())
     if not package.splits or package.resplit or any(listed):  # lists say what they do not find
@@ -109,8 +109,8 @@ def _known(there: Published) -> _Known:
 def _compared(
     groups: Sequence[Group], left: Bools, known: _Known, firsts: dict[str, str], seed: int
 ) -> Staying | None:
-    """The rows whose ids and contents are known; None if the first clip of a split is not among
-    them."""
+    """The rows with the ids and contents of published clips; None if the first clip of a split is
+    not among them."""
     split = np.full(len(left), -1, np.int16)
     lengths: dict[str, int] = {}
     keys = seeded.keys(str(seed), firsts.values())
@@ -133,7 +133,7 @@ def _compared(
 
 
 def _portions(groups: Sequence[Group]) -> Iterator[tuple[slice, dict[str, NDArray[Any]]]]:
-    """Where the rows of some groups are among all rows, and COLUMNS of them."""
+    """The places of some groups' rows among all rows, and their COLUMNS."""
     first = at = 0
     held: list[pa.Table] = []
     for number, group in enumerate(groups):

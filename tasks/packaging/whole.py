@@ -26,14 +26,14 @@ BATCH = 1 << 20  # clips handled at a time, where whole columns are not copied
 
 
 class Clips(NamedTuple):
-    """All clips that passed the verdicts of their own shards, by the hash of their ids."""
+    """All clips that passed the verdicts of their own shards, sorted by the hash of their ids."""
 
     high: Codes
     low: Codes
     content: Codes  # digest of the row
     seconds: NDArray[np.float64]
-    group: NDArray[np.int32]  # which holds the row
-    row: NDArray[np.int32]  # and where
+    group: NDArray[np.int32]  # that holds its row
+    row: NDArray[np.int32]  # number in that group
     speaker: Numbers  # index of the names of speakers over all recordings; -1: as its row says
 
     def take(self, which: Any) -> Clips:

@@ -1,7 +1,7 @@
 """Punctuation and case by a language model behind `/v1/chat/completions`.
 
-A model is asked about one text at a time, and trusted with nothing: its answer counts where its
-words are those of the text, and no mark is in it that a sentence does not have.
+The model gets one text at a time, and its answer is never trusted: it is used only if it has the
+same words as the text and no characters but letters, digits and punctuation of sentences.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tasks.settings.servers import LlmText
 
 VERSION = 1  # raise it when other answers are accepted
 WHERE = "transcribe.llm_text"
-CONTROL = "hello there"  # any model answers that
+CONTROL = "hello there"  # a text that every working model answers
 MARKUP = frozenset("*_#`~^|<>[]{}\\=@/")
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _FENCE = re.compile(r"\A```[^\n`]*\n(.*?)\n?```\Z", re.DOTALL)
-#: What a model may put around the whole of its answer.
+#: Pairs of marks that models put around a whole answer.
 _AROUND = tuple(
     pair.split()
     for pair in ('" "', "“ ”", "„ “", "« »", "' '", "‘ ’", "「 」", "` `", "** **", "__ __", "* *")
@@ -103,8 +103,8 @@ class Writer:
 
 
 def judged(asked: str, answer: str, language: str) -> Written:
-    """Whether an answer is the text that was asked about, with other punctuation and case: the
-    words of both in the form of `text_form: normalised` are equal."""
+    """The answer's text, if it changed nothing but punctuation and case: in the form of
+    `text_form: normalised`, both texts have the same words."""
     text = _bare(answer, asked)
     if not text:
         return Written(answer, None, "empty_answer")
@@ -121,8 +121,8 @@ def _words(text: str, language: str) -> list[str]:
 
 
 def _bare(answer: str, asked: str) -> str:
-    """The text of an answer: without the thoughts of a model that thinks aloud, without the fence
-    or the quotes that it may put around all of it; clean."""
+    """The clean text of an answer: without a `<think>` part, and without a code fence or quotes
+    around the whole."""
     text = _THOUGHTS.sub("", answer).strip()
     if fenced := _FENCE.match(text):
         text = fenced[1].strip()

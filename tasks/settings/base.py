@@ -51,7 +51,7 @@ def Transient(default: Any, description: str | None = None, **limits: Any) -> An
 
 
 class Masked(BaseModel):
-    """Base of what is written down: without secrets, and errors do not repeat what was given."""
+    """Base of models that are written down: no secrets in them, and no input in their errors."""
 
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
 
@@ -99,11 +99,12 @@ def named(value: object) -> object:
 
 
 class Shelf:
-    """In the type of a plug-in or a source: what a form offers, which is one alternative for each
-    plug-in with its settings, or for several that have the same.
+    """Annotates the type of a plug-in or source with what a form offers: one alternative for each
+    plug-in with its settings; plug-ins with the same settings share one.
 
-    `listed`: of the entries of a list, where Prefect's form shows alternatives as bare JSON. An
-    entry has a type of its own then, with the properties that all have, or a source may have.
+    `listed`: for the entries of a list, where Prefect's form shows alternatives as bare JSON. Such
+    an entry also gets a type and properties: those that all plug-ins of the shelf have, for sources
+    those of any.
     """
 
     def __init__(self, name: str, title: str, listed: bool = False) -> None:
@@ -113,9 +114,9 @@ class Shelf:
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         whole = handler.resolve_ref_schema(handler(core))
-        if "anyOf" in whole:  # a name alone will do, too
+        if "anyOf" in whole:  # a plug-in's name alone is valid, too
             return {"title": self.title, "anyOf": [*_forms()[self.name], {"type": "string"}]}
-        if "properties" not in whole:  # of the serialised form, which has any keys
+        if "properties" not in whole:  # the serialised form, which may have any keys
             return whole
         offered = _forms()[self.name]
         if not self.listed:

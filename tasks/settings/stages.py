@@ -39,7 +39,9 @@ class ShardSettings(StageSettings):
         "if it is still growing, it is left for the next run.",
         ge=0,
     )
-    probe_batch: int = Transient(50, "Recordings probed per worker call.", ge=1)
+    probe_batch: int | None = Transient(
+        None, "Recordings probed per worker call; if not set, 50 to 200 by their number.", ge=1
+    )
     retry: bool = Transient(
         False, "Try crashed, timeout, out_of_memory, asr_error and no_answer items again."
     )

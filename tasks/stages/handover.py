@@ -1,9 +1,10 @@
 """The handover cache: filter leaves its PCM for resample, so that a recording is decoded once.
 
 While filter has a kept utterance in memory, it converts the samples as resample would (one channel
-at the target rate in int16: a tenth of what was decoded) and writes them to the worker's local disk
-(in practice the page cache) under the recipe of that PCM, so that a changed setting never finds a
-stale entry. Resample takes the entry, checks its hash and stores it. A lost entry costs a second
+at the target rate in int16: a tenth of what was decoded) and keeps them under the recipe of that
+PCM, so that a changed setting never finds a stale entry: in memory where resample follows in the
+same call (`in_memory`), else, or if they are too many, on the worker's local disk (in practice the
+page cache). Resample takes the entry, checks its hash and stores it. A lost entry costs a second
 decode and nothing else. Clips that do not fit or cannot be converted are left to resample.
 """
 
@@ -12,8 +13,9 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Container, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -35,6 +37,29 @@ PENDING = "-pending"  # suffix of entries of a recording that is still being dec
 READER = "pcm"  # name of the reader that writes the PCM of a long clip
 HELD_BACK = 1024  # samples; a resampler may give a few too many
 DIGEST_BYTES = 32  # sha256 of the PCM, before it in the file
+MOST_IN_MEMORY = 64 << 20  # bytes: half an hour at 16 kHz
+
+
+@dataclass(slots=True)
+class _Memory:
+    """PCM by recipe that the same call takes again; `room` in bytes."""
+
+    room: int
+    held: dict[str, blobs.Pcm] = field(default_factory=dict)
+
+
+_memory: ContextVar[_Memory | None] = ContextVar("handover", default=None)
+
+
+@contextmanager
+def in_memory(job: Job) -> Iterator[None]:
+    """While this lasts, this thread's entries stay in memory, up to MOST_IN_MEMORY at once, and no
+    more than the cache may hold. Those that nobody has taken are lost at its end."""
+    token = _memory.set(_Memory(min(MOST_IN_MEMORY, job.cache_bytes)))
+    try:
+        yield
+    finally:
+        _memory.reset(token)
 
 
 @dataclass(slots=True)
@@ -44,6 +69,7 @@ class Writer:
     job: Job
     content: str
     stored: Container[str] = frozenset()
+    _held: dict[str, blobs.Pcm] = field(default_factory=dict)  # not published, by recipe
     _made: dict[Path, Path] = field(default_factory=dict)  # temporary name by final name
     _long: list[Path] = field(default_factory=list)  # temporary names of long clips
 
@@ -62,11 +88,19 @@ class Writer:
         if clip.is_lazy:
             return
         length = pcm.resampled_length(clip.num_samples, clip.rate, self.job.resample.rate)
-        if not _room.take(path.parent, DIGEST_BYTES + 2 * length, self.job.cache_bytes):
+        memory = _memory.get()
+        near = memory is not None and 2 * length <= memory.room
+        if not near and not _room.take(
+            path.parent, DIGEST_BYTES + 2 * length, self.job.cache_bytes
+        ):
             return
         try:
             samples = pcm.of_clip(clip, self.job.resample)
         except Exception:  # resample will meet the same error, and report it
+            return
+        if memory is not None and near:
+            self._held[audio] = samples.astype("<i2", copy=False)
+            memory.room -= samples.nbytes
             return
         temp = path.with_suffix(f".{os.getpid()}{PENDING}")
         try:
@@ -137,12 +171,21 @@ class Writer:
 
     def drop(self, start: int, end: int) -> None:
         """Remove a clip that turned out to be rejected."""
-        path = _path(self.job, recipe.of_audio(self.job.resample, self.content, start, end))
+        audio = recipe.of_audio(self.job.resample, self.content, start, end)
+        if audio in self._held:
+            _give_back(self._held.pop(audio))
+            return
+        path = _path(self.job, audio)
         if path is not None and (temp := self._made.pop(path, None)) is not None:
             temp.unlink(missing_ok=True)
 
     def publish(self) -> None:
         """Make the entries visible: the recording did not change while it was read."""
+        if (memory := _memory.get()) is not None:
+            for audio, samples in self._held.items():
+                if memory.held.setdefault(audio, samples) is not samples:
+                    _give_back(samples)  # of an equal recording
+            self._held.clear()
         for path, temp in self._made.items():
             with suppress(OSError):
                 os.replace(temp, path)
@@ -153,18 +196,27 @@ class Writer:
         """Remove the entries: the recording changed while it was read, or cannot be used."""
         for temp in (*self._made.values(), *self._long):
             temp.unlink(missing_ok=True)
+        for samples in self._held.values():
+            _give_back(samples)
         self._made.clear()
         self._long.clear()
+        self._held.clear()
 
 
 def holds(job: Job, audio: str) -> bool:
     """Whether there is an entry under this recipe; it may yet prove damaged."""
-    path = _path(job, audio)
+    memory, path = _memory.get(), _path(job, audio)
+    if memory is not None and audio in memory.held:
+        return True
     return path is not None and path.exists()
 
 
 def take(job: Job, audio: str) -> tuple[blobs.Pcm, str] | None:
     """Remove an entry and return its PCM with the sha256 in hex; None: decode again."""
+    memory = _memory.get()
+    if memory is not None and (samples := memory.held.pop(audio, None)) is not None:
+        _give_back(samples)
+        return samples, blobs.sha256(samples)
     path = _path(job, audio)
     if path is None:
         return None
@@ -178,6 +230,11 @@ def take(job: Job, audio: str) -> tuple[blobs.Pcm, str] | None:
     if sha.digest() != data[:DIGEST_BYTES]:
         return None
     return np.frombuffer(held, dtype="<i2"), sha.hexdigest()
+
+
+def _give_back(samples: blobs.Pcm) -> None:
+    if (memory := _memory.get()) is not None:
+        memory.room += samples.nbytes
 
 
 def _path(job: Job, audio: str) -> Path | None:

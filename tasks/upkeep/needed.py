@@ -95,7 +95,7 @@ class _View(ShardView):
 
     @cached_property
     def wanted_texts(self) -> set[str]:
-        """Recipes of all their transcripts: to know them, all is decided."""
+        """Recipes of all their transcripts. Some depend on verdicts, so this takes all of them."""
         texts = set(self.first_texts)
         for utterance in self.decided():
             texts.add(self.transcript_recipe(utterance))  # in the language voted for

@@ -15,7 +15,7 @@ EPSILON = 1e-5  # of batch normalisation
 
 
 class Layers:
-    """Of each kind of layer the next one in the order in which it uses them."""
+    """Hands out the weights of each kind of layer, in the order in which the graph uses them."""
 
     def __init__(self, model: onnx_reader.Model) -> None:
         self._constants = model.constants

@@ -67,7 +67,7 @@ class _Net:
         return self.reshaped(graph.op("Sqrt", [power]), [-1, FRAMES, BINS])
 
     def same(self, x: str, weight: Floats, bias: Floats) -> str:
-        """A layer over three frames, for each of the FRAMES: [n, FRAMES * channels]."""
+        """A layer with a kernel of three frames, at stride 1: [n, FRAMES * channels]."""
         graph = self.graph
         x = graph.op("Pad", [x, graph.ints([0, 1, 0, 0, 1, 0])])
         x = self.side_by_side(x, [(tap, tap + FRAMES) for tap in range(3)], axis=2)
@@ -75,7 +75,7 @@ class _Net:
         return self.reshaped(x, [-1, FRAMES * weight.shape[0]])
 
     def halved(self, x: str, weight: Floats, bias: Floats) -> str:
-        """For every other of the FRAMES: [n, 2 * channels]."""
+        """A layer with a kernel of three frames, at stride 2: [n, 2 * channels]."""
         graph, width = self.graph, weight.shape[1]
         x = graph.op("Pad", [x, graph.ints([0, width, 0, 0])])
         x = self.side_by_side(x, [(0, 3 * width), (2 * width, 5 * width)], axis=1)
@@ -83,11 +83,11 @@ class _Net:
         return self.reshaped(x, [-1, 2 * weight.shape[0]])
 
     def last_two(self, x: str, weight: Floats, bias: Floats) -> str:
-        """For the first of two frames, before which there is none: [n, channels]."""
+        """The layer's first output for two frames; its first tap sees padding: [n, channels]."""
         return self.layer(x, weight[:, :, 1:], bias)
 
     def only(self, x: str, weight: Floats, bias: Floats) -> str:
-        """For the only frame: [n, channels]."""
+        """The layer's output for a single frame; only the middle tap sees it: [n, channels]."""
         return self.layer(x, weight[:, :, 1:2], bias)
 
     def layer(self, x: str, weight: Floats, bias: Floats) -> str:

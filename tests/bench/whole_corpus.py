@@ -1,13 +1,13 @@
 """The calls of package that hold something of every clip, or recording: CPU seconds, memory.
 
-    python -m tests.bench.whole_corpus [10000000] [--select] [--json]
+    python -m tests.bench.whole_corpus [10000000] [--splits | --select] [--json]
 
 `choosing.choose`, `ledger_layout.plan` and `package.gather` of a first version, then of a night in
 which every 300th group of work shards is new, each in a process of its own. What they read is made
 here: digests of clips of 1 to 9 s and of recordings of ten clips, as workers would have decided
 them, and the notes on the version before. Nothing is published. With `--select`, clips get rows and
 texts: splits, weights and `char_duration` choose among them, and `splits.parquet` is written; the
-ledger is left out.
+ledger is left out. `--splits`: the same with splits alone.
 """
 
 from __future__ import annotations
@@ -180,6 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("clips", type=int, nargs="?", default=10_000_000)
     parser.add_argument("--select", action="store_true")
+    parser.add_argument("--splits", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="whole-") as folder:
@@ -187,7 +188,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         scratch = home / "scratch"
         scratch.mkdir()
         job = _scale_out.job(home / "out")
-        if options.select:
+        if options.splits:
+            job = _scale_out.job(home / "out", {"splits": {"dev": 0.02, "test": 0.02}})
+        elif options.select:
             verdicts = (*job.transcribe.verdicts, Plugin(use="char_duration"))
             transcribe = job.transcribe.model_copy(update={"verdicts": verdicts})
             job = replace(job, package=plan_million.SETTINGS, transcribe=transcribe)

@@ -159,7 +159,7 @@ def measured(
     from tasks.schema import RECORDINGS
     from tests.bench import _width_workers
 
-    worker.run_stage = _width_workers.run_stage  # type: ignore[assignment]
+    worker.run_stages = _width_workers.run_stages  # type: ignore[assignment]
     out, scratch = home / "out", home / "scratch"
     scratch.mkdir(parents=True)
     options.kill, to_kill = 0, roots["workers"][: options.kill]  # not again in the run as before

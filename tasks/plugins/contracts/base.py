@@ -1,4 +1,4 @@
-"""The part common to plug-ins of every shelf, and what each of them may omit."""
+"""What plug-ins of all shelves have in common, and the defaults for what they may omit."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Protocol, TypeAlias
 from tasks.settings import StageSettings
 from tasks.weights.entries import Model
 
-#: An instance of the `Settings` of the module that it is given to: a Protocol cannot say that.
+#: An instance of the receiving module's `Settings`; a Protocol cannot express that type.
 PluginSettings: TypeAlias = Any
 #: (unit, one line of documentation) by column.
 Columns = dict[str, tuple[str, str]]
 
 
 class PluginModule(Protocol):
-    """The least that a module on any shelf has."""
+    """What a module on any shelf must have."""
 
     @property
     def Settings(self) -> type[StageSettings]:
@@ -37,7 +37,7 @@ class LoadedPlugin(Protocol):
 
     @property
     def VERSION(self) -> int:
-        """0 if nothing that it gives is stored (sources, verdicts on text)."""
+        """0 if none of its results are stored (sources, verdicts on text)."""
         return 0
 
     #: Modules that it imports inside its functions, each with an attribute whose reading loads it:

@@ -1,10 +1,10 @@
 """Shelf of rules that make texts comparable: one file a language, by its ISO 639-1 code.
 
-    def normalise(text: str) -> str       # of a clean text; the same again when done again
+    def normalise(text: str) -> str       # takes clean text; idempotent
 
-A rule is applied to both sides alike, so that it can hide a difference but never make one. A
-language without a file has the plain rule (NFKC, casefold, punctuation out) and its numbers in
-words where CLDR knows them. One direction for each language:
+A rule is applied to reference and hypothesis alike, so it can hide a difference but never create
+one. A language without a file gets the plain rule (NFKC, casefold, no punctuation), with numbers in
+words if CLDR has rules for them. Numbers go one way in each language:
 
     en            spoken numbers become figures, contractions and spellings one form (Whisper's)
     zh, yue, ja   numerals become figures; Chinese characters are simplified
@@ -26,11 +26,11 @@ from tasks.scoring.normalisers._spoken import of as figures_to_words
 
 __all__ = ["LONGEST", "VERSION", "Reading", "base", "figures_to_words", "normalise", "spelt"]
 
-#: Raise it when any rule, or what `tasks.scoring.readings` makes of a pair, leaves another text:
-#: stored counts are then made again from stored texts.
+#: Raise it when a rule or `tasks.scoring.readings` gives another text: stored counts are then
+#: computed again from stored texts.
 VERSION = 3
-#: Longer texts are compared by the plain rule: no clip is so long (an hour of speech is), and the
-#: rules of a language are not all linear in time.
+#: Longer texts get the plain rule, since some rules of languages are not linear in time. An hour of
+#: speech is this long; no clip is.
 LONGEST = 50_000  # characters
 _SAME = {"yue": "zh", "cmn": "zh", "wuu": "zh"}
 

@@ -99,7 +99,7 @@ def _lacking(cut: cuts.Cut, shard: view.ShardView) -> tuple[tuple[Span, tuple[Pl
     for s in cut.spans:
         if s["kind"] == "utterance" and s["end"] > s["start"]:
             key = s["start"], s["end"], s["given"]
-            if missing := cut.lacks(key, shard.asked, shard.job.filter.measure_all):
+            if missing := cut.lacks(key, shard.filter_columns, shard.job.filter.measure_all):
                 span = Span(s["start"], s["end"], "utterance", s["given"], match=s.get("match"))
                 found.append((span, missing))
     return tuple(found)

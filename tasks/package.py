@@ -113,7 +113,7 @@ def gather(
         nothing = np.zeros(0, np.uint64)
         before = before._replace(high=nothing, low=nothing)  # only their content from here on
         linkable = parts.all_linkable(job, newest, described)
-    clips = layout.Clips(found.clips.high, found.clips.seconds, found.split, found.names)
+    clips = layout.LayoutClips(found.clips.high, found.clips.seconds, found.split, found.names)
     laid_out = layout.lay_out_clips(clips, job.package, version, old, settings_then)
     if before is not None and old is not None:
         laid_out = _compared(laid_out, before, content)
@@ -155,8 +155,8 @@ def _before(before: Published, found: whole.Chosen) -> layout.Before:
 
 
 def _compared(
-    groups: list[layout.Group], before: Published, content: whole.Codes
-) -> list[layout.Group]:
+    groups: list[layout.ClipGroup], before: Published, content: whole.Codes
+) -> list[layout.ClipGroup]:
     """The groups, with what is the same as in the newest version."""
     firsts = {(group.split, group.number): group.first for group in before.groups}
     found = []

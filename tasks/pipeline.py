@@ -40,7 +40,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class Listing:
     """The contents of OUT and the sources; rows still to be probed lie in `scratch`."""
 
     scratch: Path
@@ -53,7 +53,7 @@ class Begun:
     """How far a run has come, so that it can go on with other workers: what it has listed, and
     which shards it has checked."""
 
-    listed: Listed | None = None
+    listed: Listing | None = None
     sharded: Sharded | None = None
     state: UpToDate | None = None
 
@@ -202,9 +202,9 @@ def probe_batch(recordings: int) -> int:
     return min(max(recordings // 16, 50), 200)
 
 
-def _listed(job: Job, scratch: Path, caller: Caller) -> Listed:
+def _listed(job: Job, scratch: Path, caller: Caller) -> Listing:
     """List OUT and the sources."""
     index = Index(job.out)
     sweeping.sweep(job.out, index)
     index.warn_of_gone()
-    return Listed(scratch, index, shard.survey(job, index, scratch, caller.map))
+    return Listing(scratch, index, shard.survey(job, index, scratch, caller.map))

@@ -27,7 +27,7 @@ from tasks.packaging import (
     plan,
 )
 from tasks.packaging import shards as output_shards
-from tasks.packaging.decided import Group
+from tasks.packaging.decided import ShardGroup
 from tasks.results import Published
 from tasks.up_to_date import UpToDate, Version
 
@@ -112,7 +112,11 @@ def publish(
 
 
 def gather(
-    job: Job, groups: Sequence[Group], caller: Caller, scratch: Path, manifests: str | None = None
+    job: Job,
+    groups: Sequence[ShardGroup],
+    caller: Caller,
+    scratch: Path,
+    manifests: str | None = None,
 ) -> JsonObject:
     """Everything of the next version but its output shards, staged: what `package.gather` says of
     it, and `tables`, the digests of its tables' files. `manifests`: see `answers.note`."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tasks.accounting.broken import Listed
+from tasks.accounting.broken import BrokenCount
 from tasks.checkpoints.index import Index
 from tasks.job import Done
 from tasks.listing.left_aside import LeftAsides
@@ -23,7 +23,7 @@ class Sharded:
     ignored: dict[str, int] = field(default_factory=dict)
     left: LeftAsides = field(default_factory=LeftAsides)
     seconds: dict[str, float] = field(default_factory=dict)  # audio of each shard by header
-    listed: Listed = field(default_factory=Listed)  # of sources that must not be broken
+    listed: BrokenCount = field(default_factory=BrokenCount)  # of sources that must not be broken
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.accounting.broken import Listed
+from tasks.accounting.broken import BrokenCount
 from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
 from tasks.checkpoints.manifest import Row
@@ -25,7 +25,7 @@ from tasks.listing import apart, known, parts
 from tasks.listing import survey as listing_survey
 from tasks.listing.buckets import in_shards
 from tasks.listing.homes import homes_of
-from tasks.listing.known import Columns, Known
+from tasks.listing.known import Columns, KnownRecordings
 from tasks.listing.merging import merged
 from tasks.listing.parts import LISTED, PLACE
 from tasks.listing.survey import Survey as Survey
@@ -92,7 +92,7 @@ def commit(job: Job, found: Survey, results: Sequence[Path], index: Index) -> di
 
 
 def _commit(
-    job: Job, had: Known, number: int, rows: pa.Table | None, gone: NDArray[np.bytes_]
+    job: Job, had: KnownRecordings, number: int, rows: pa.Table | None, gone: NDArray[np.bytes_]
 ) -> Columns:
     """Commit a shard with its new rows, and without those that are gone."""
     shard = had.shards[number]
@@ -108,7 +108,7 @@ def _commit(
     return known.note(had, number, table)
 
 
-def broken_of(job: Job, found: Survey, exempt: Collection[str]) -> Listed:
+def broken_of(job: Job, found: Survey, exempt: Collection[str]) -> BrokenCount:
     """How many recordings of datasets that are not `exempt` are known to be broken; which ones, if
     they are more than the settings allow."""
     had = found.known
@@ -120,7 +120,7 @@ def broken_of(job: Job, found: Survey, exempt: Collection[str]) -> Listed:
     ]
     recordings, failed = sum(n for _, n, _ in strict), sum(bad for *_, bad in strict)
     if not recordings or failed / recordings <= job.package.max_failed_fraction:
-        return Listed(recordings, failed)
+        return BrokenCount(recordings, failed)
     rows = (
         row
         for number in sorted({number for number, _, bad in strict if bad})
@@ -128,4 +128,4 @@ def broken_of(job: Job, found: Survey, exempt: Collection[str]) -> Listed:
         for row in part.table.to_pylist()
         if row["present"] and row["error_code"]
     )
-    return Listed(recordings, failed, Listed.of(rows, exempt).first)
+    return BrokenCount(recordings, failed, BrokenCount.of(rows, exempt).first)

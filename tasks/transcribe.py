@@ -61,8 +61,8 @@ def _lacking(utterance: Utterance, shard: view.ShardView) -> Iterator[Unit]:
         if utterance.outcome.stage == "transcribe":
             yield unit(shard.transcript_recipe(utterance), 0, sharing_of(utterance, shard.audio))
         return
-    if utterance.unwritten and (question := written.asked(shard.job, utterance)):
-        yield Unit(question.recipe, pcm, shard.shard, None, None, asked=question)
+    if utterance.unwritten and (question := written.request_for(shard.job, utterance)):
+        yield Unit(question.recipe, pcm, shard.shard, None, None, request=question)
     if utterance.missing:
         further = shard.further_recipes(utterance)
         for number in utterance.missing:
@@ -71,7 +71,7 @@ def _lacking(utterance: Utterance, shard: view.ShardView) -> Iterator[Unit]:
 
 def _order(unit: Unit) -> tuple[int, float, tuple[str, ...], int, str]:
     shared = unit.sharing
-    if unit.asked is not None:  # of about one length, so in the order of recipes
+    if unit.request is not None:  # of about one length, so in the order of recipes
         return FAR, 0.0, (), 0, unit.transcript
     if shared is None:
         return unit.backend, -unit.seconds, (), 0, unit.transcript
@@ -80,7 +80,7 @@ def _order(unit: Unit) -> tuple[int, float, tuple[str, ...], int, str]:
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
     """One row per unit, in order. PCM is read some minutes at a time."""
-    for number, own in groupby(units, key=lambda unit: FAR if unit.asked else unit.backend):
+    for number, own in groupby(units, key=lambda unit: FAR if unit.request else unit.backend):
         if number == FAR:
             yield from _written([*own], job)
         else:
@@ -90,7 +90,7 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
 def _written(units: list[Unit], job: Job) -> Iterator[list[Row]]:
     """One row per unit, in order, by the language model."""
     assert job.transcribe.llm_text is not None
-    questions = [unit.asked for unit in units if unit.asked]
+    questions = [unit.request for unit in units if unit.request]
     answers = _writer(job.transcribe.llm_text).write([(q.text, q.language) for q in questions])
     for unit, question, answer in zip(units, questions, answers, strict=True):
         row = failure(unit, answer.reason, answer.detail)[0] if answer.reason else {}

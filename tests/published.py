@@ -102,7 +102,7 @@ def laid_out(
     generation: int,
     before: pa.Table | None = None,
     before_settings: dict[str, Any] | None = None,
-) -> list[layout.Group]:
+) -> list[layout.ClipGroup]:
     """Groups of all rows of `table` (columns id, split, num_samples, sample_rate). `before`: the
     previous version's utterances, in its order."""
     clips = layout.clips_of(table, settings)

@@ -15,7 +15,7 @@ from tasks.corpuswide import decisions
 from tasks.errors import ConfigError
 from tasks.estimating import what_if
 from tasks.job import Job
-from tasks.plugins.contracts.text import Heard
+from tasks.plugins.contracts.text import ScoredTranscript
 from tasks.plugins.rules import judge
 from tasks.recipe import whole_job
 from tasks.scoring import agreement
@@ -76,7 +76,7 @@ def test_one_text_votes_for_itself() -> None:
 
 def measured(*texts: str) -> dict[str, float | None]:
     pairs = tuple((text, text.lower().strip(".")) for text in texts)
-    heard = Heard("t", "asr", 1.0, hypotheses=pairs)
+    heard = ScoredTranscript("t", "asr", 1.0, hypotheses=pairs)
     return verdict.measure(heard, verdict.Settings())
 
 

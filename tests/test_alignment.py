@@ -22,7 +22,7 @@ from tasks import pipeline, recipe
 from tasks.errors import ItemError
 from tasks.estimating import what_if
 from tasks.job import Job
-from tasks.plugins.contracts.segmenters import Heard
+from tasks.plugins.contracts.segmenters import RecordingTranscript
 from tasks.recording import Locator, TimedWord
 from tasks.segmenters import _matching, _pauses, _places, _spoken, aligned
 from tasks.settings import Plugin, Source
@@ -124,7 +124,9 @@ def test_long_sentences_are_divided_near_even_parts() -> None:
     assert min(parts) >= 20
 
 
-def timed(sentences: list[str], pause: float = 1.0) -> tuple[Heard, list[tuple[float, float]]]:
+def timed(
+    sentences: list[str], pause: float = 1.0
+) -> tuple[RecordingTranscript, list[tuple[float, float]]]:
     """Words of 0.3 s, pauses between sentences; and where each sentence is spoken."""
     words: list[TimedWord] = []
     speech: list[tuple[float, float]] = []
@@ -136,7 +138,7 @@ def timed(sentences: list[str], pause: float = 1.0) -> tuple[Heard, list[tuple[f
             at += 0.3
         speech.append((begin, at))
         at += pause
-    return Heard(tuple(words), tuple(speech), "en"), speech
+    return RecordingTranscript(tuple(words), tuple(speech), "en"), speech
 
 
 def test_sentences_are_cut_in_the_pauses_beside_them() -> None:
@@ -290,7 +292,7 @@ def test_words_set_in_the_place_of_lost_ones_are_doubtful(lost: bool) -> None:
         at += [TimedWord("Lincoln", 3.8, 4.2), TimedWord("The", 5.6, 6.1)]
         at += [TimedWord("Egyptian", 6.1, 6.6)]
     at += [TimedWord("background", 6.6, 7.1), TimedWord("came", 7.1, 7.5)]
-    heard = Heard(tuple(at), ((1.0, 2.8), (3.8, 4.3), (6.0, 7.5)), "en")
+    heard = RecordingTranscript(tuple(at), ((1.0, 2.8), (3.8, 4.3), (6.0, 7.5)), "en")
     found = _spoken.spoken(
         "Our duty as we understand it Lincoln. The Egyptian background came.", heard
     )

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.asr import SharedWindow, SpeechClip, Transcript, Word, faster_whisper
-from tasks.asr._whisper_heard import Heard, Language, Window
+from tasks.asr._whisper_results import BeamResult, Language, Window
 from tasks.asr._whisper_shared import apart
 from tasks.asr._whisper_windows import RATE
 from tasks.checkpoints import sharing
@@ -84,7 +84,7 @@ def words(*spans: Span, probability: float = 0.9) -> tuple[Word, ...]:
 def test_words_go_to_the_utterance_in_which_they_lie() -> None:
     window = shared(2.0, 1.0, 3.0)  # at 0 to 2, 2.5 to 3.5 and 4 to 7 s
     said = words((0.1, 1.0), (1.0, 2.2), (2.4, 3.6), (3.9, 5.0), (5.0, 7.0))
-    heard = Window(Heard("…", -0.3, 0.1, (1,) * 5), Language("de", 0.9, "de", 0.9), said)
+    heard = Window(BeamResult("…", -0.3, 0.1, (1,) * 5), Language("de", 0.9, "de", 0.9), said)
     clips = clips_of(window)
     found = apart(heard, dict(enumerate(clips)), window)
     texts = [hearing.transcript(True) for hearing in found.values()]
@@ -107,7 +107,7 @@ def test_phrases_tell_words_apart_where_their_times_mislead() -> None:
     said = words((0.1, 1.5), (1.5, 1.9), (2.0, 3.5), (3.5, 5.0), (5.0, 7.0))
     lengths = [len(word.word) for word in said]
     phrases = ((0.0, 2.0, lengths[0]), (2.5, 3.5, sum(lengths[1:3])), (4.0, 7.0, sum(lengths[3:])))
-    heard = Window(Heard("…", -0.3, 0.1, (1,) * 5), Language("zh"), said, phrases)
+    heard = Window(BeamResult("…", -0.3, 0.1, (1,) * 5), Language("zh"), said, phrases)
     found = apart(heard, dict(enumerate(clips_of(window))), window)
     texts = [hearing.transcript(True) for hearing in found.values()]
     assert [t.text for t in texts] == ["w0.1", "w1.5 w2", "w3.5 w5"]
@@ -131,7 +131,7 @@ def test_phrases_tell_words_apart_where_their_times_mislead() -> None:
 )
 def test_doubtful_ones_are_heard_by_themselves(said: Any, ratio: str, again: list[bool]) -> None:
     window = shared(2.0, 1.0)
-    heard = Window(Heard(ratio, -0.3, 0.1, (1, 1)), Language("de", 0.9), said)
+    heard = Window(BeamResult(ratio, -0.3, 0.1, (1, 1)), Language("de", 0.9), said)
     found = apart(heard, dict(enumerate(clips_of(window))), window)
     assert [hearing.again for hearing in found.values()] == again
 
@@ -156,7 +156,9 @@ class Ear:
         many = self.many if len(inside) > 1 else 1
         said = tuple(Word(f" w{a:g}", a - first, b - first, 0.9) for a, b in inside[:many])
         text = "".join(word.word for word in said).strip()
-        return Window(Heard(text, self.logprob, 0.0, (1,) * len(said)), Language("en", 0.9), said)
+        return Window(
+            BeamResult(text, self.logprob, 0.0, (1,) * len(said)), Language("en", 0.9), said
+        )
 
 
 def heard(ear: Ear, clips: Sequence[SpeechClip], **options: Any) -> list[Transcript]:

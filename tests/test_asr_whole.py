@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tasks.asr import SpeechClip, Transcript, Word, _whisper_whole, faster_whisper
-from tasks.asr._whisper_heard import Heard, Language, Window
+from tasks.asr._whisper_results import BeamResult, Language, Window
 from tasks.asr._whisper_whole import Hearing, uncovered
 from tasks.asr._whisper_windows import RATE
 from tests.stub_whisper import StubWhisper
@@ -47,7 +47,9 @@ class Deaf:
         inside = [s for s in self.sentences if first <= s[0] and s[1] <= last + 0.01][: self.many]
         said = tuple(Word(f" w{a:g}", a - first, b - first, 0.9) for a, b in inside)
         text = "".join(word.word for word in said).strip()
-        return Window(Heard(text, self.logprob, 0.0, (1,) * len(said)), Language("en", 0.9), said)
+        return Window(
+            BeamResult(text, self.logprob, 0.0, (1,) * len(said)), Language("en", 0.9), said
+        )
 
 
 def heard(ear: Deaf, *clips: SpeechClip, batch_size: int = 4) -> list[Transcript]:
@@ -87,10 +89,10 @@ def test_control_without_detected_speech_nothing_is_heard_again() -> None:
 def test_what_was_passed_over_comes_in_at_its_place() -> None:
     hearing = Hearing(clip(20.5, *SENTENCES), Language("en", 0.9))
     ends = words(SENTENCES[0], SENTENCES[2])
-    hearing.parts.append((Heard("w0.5 w14", -0.2, 0.0, (1, 1)), ends))
+    hearing.parts.append((BeamResult("w0.5 w14", -0.2, 0.0, (1, 1)), ends))
     (span,) = hearing.missed()
     assert span == pytest.approx((6.8, 14.0))
-    hearing.add(span, Window(Heard("x", -0.4, 0.0, (1,)), Language("en"), words((0.2, 6.2))))
+    hearing.add(span, Window(BeamResult("x", -0.4, 0.0, (1,)), Language("en"), words((0.2, 6.2))))
     made = hearing.transcript(with_words=True)
     assert made.text == "w0.5 w0.2 w14"
     assert [w.start for w in made.words or ()] == pytest.approx([0.5, 7.0, 14.0])
@@ -101,16 +103,16 @@ def test_what_was_passed_over_comes_in_at_its_place() -> None:
 @pytest.mark.parametrize(
     "window",
     [
-        Window(Heard("", -0.2, 0.0), Language("en"), ()),
-        Window(Heard("Thank you.", -1.2, 0.0, (1, 1)), Language("en"), words((0.1, 0.5))),
-        Window(Heard("Thank you.", -1.2, 0.9, (1, 1)), Language("en"), words((0.1, 0.5))),
-        Window(Heard("la " * 60, -0.2, 0.0, (1,) * 60), Language("en"), words((0.1, 0.5))),
-        Window(Heard("one", -0.2, 0.0, (1,)), Language("en"), None),
+        Window(BeamResult("", -0.2, 0.0), Language("en"), ()),
+        Window(BeamResult("Thank you.", -1.2, 0.0, (1, 1)), Language("en"), words((0.1, 0.5))),
+        Window(BeamResult("Thank you.", -1.2, 0.9, (1, 1)), Language("en"), words((0.1, 0.5))),
+        Window(BeamResult("la " * 60, -0.2, 0.0, (1,) * 60), Language("en"), words((0.1, 0.5))),
+        Window(BeamResult("one", -0.2, 0.0, (1,)), Language("en"), None),
     ],
 )
 def test_what_cannot_be_believed_is_left_out_and_not_asked_for_again(window: Window) -> None:
     hearing = Hearing(clip(20.5, *SENTENCES[:2]), Language("en", 0.9))
-    hearing.parts.append((Heard("w0.5", -0.2, 0.0, (1,)), words(SENTENCES[0])))
+    hearing.parts.append((BeamResult("w0.5", -0.2, 0.0, (1,)), words(SENTENCES[0])))
     (span,) = hearing.missed()
     hearing.add(span, window)
     assert hearing.missed() == []
@@ -126,7 +128,7 @@ def test_a_clip_that_goes_on_for_ever_ends() -> None:
 
 
 def test_words_without_times_are_taken_as_they_are() -> None:
-    window = Window(Heard("one two", -0.2, 0.0, (1, 1)), Language("en", 0.9), None)
+    window = Window(BeamResult("one two", -0.2, 0.0, (1, 1)), Language("en", 0.9), None)
     hearing = _whisper_whole.begun(clip(9.0, (0.0, 9.0)), window)
     assert hearing.missed() == []
     made = hearing.transcript(with_words=True)

@@ -16,9 +16,9 @@ from tasks.asr import (
     Word,
     _bundled,
     _chinese,
-    _whisper_heard,
     _whisper_long,
     _whisper_model,
+    _whisper_results,
     _whisper_whole,
     _whisper_windows,
     _whisper_words,
@@ -175,8 +175,8 @@ def test_prompts_of_different_lengths_share_a_batch() -> None:
     [(0.61, -1.01, ""), (0.61, -0.99, "Hm."), (0.59, -1.01, "Hm.")],
 )
 def test_whispers_rule_of_silence(no_speech: float, logprob: float, text: str) -> None:
-    heard = _whisper_heard.Heard("Hm.", logprob, no_speech)
-    window = _whisper_heard.Window(heard, _whisper_heard.Language("en", 0.5), None)
+    heard = _whisper_results.BeamResult("Hm.", logprob, no_speech)
+    window = _whisper_results.Window(heard, _whisper_results.Language("en", 0.5), None)
     given = _whisper_whole.begun(clip(1), window).transcript(with_words=False)
     assert (given.text, given.no_speech_probability, given.avg_logprob) == (
         text, no_speech, logprob,
@@ -242,7 +242,7 @@ def test_a_long_clip_is_heard_in_pieces_of_five_minutes() -> None:
     samples = np.repeat(np.arange(900, dtype=np.float32), RATE)
     settings = faster_whisper.Settings(word_timestamps=True)
     heard = _whisper_long.Long(engine, settings).hear(
-        SpeechClip(samples), _whisper_heard.Language("en")
+        SpeechClip(samples), _whisper_results.Language("en")
     )
     assert engine.most == 300 * RATE
     assert [int(n) for n in (heard.text or "").split()] == list(range(0, 900, 29))

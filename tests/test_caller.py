@@ -48,7 +48,7 @@ def test_calls_have_deadlines_by_what_they_do(tmp_path: Path) -> None:
     assert allowed(packaged.write, job, tmp_path, 3) == 600.0 + 20 * 1800.0
     assert allowed(packaged.check, job, tmp_path, 3, timeout_factor=1.0) == 600.0 + 1800.0
     shards = [f"shard-{number:06d}" for number in range(10)]
-    group = decided.Group(tmp_path, tuple(shards))
+    group = decided.ShardGroup(tmp_path, tuple(shards))
     for work, args in ((deciding.decide, (job, group)),
                        (trial.plan, (job, shards, tmp_path))):  # fmt: skip
         assert allowed(work, *args) == 900.0

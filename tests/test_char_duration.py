@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tasks.corpuswide import ROW
-from tasks.corpuswide.judging import Heard
+from tasks.corpuswide.judging import TranscribedRows
 from tasks.json_types import JsonObject
 from tasks.plugins.rules import Rejection
 from tasks.text import char_duration
@@ -37,7 +37,7 @@ def decided(
     def parts(columns: Sequence[str]) -> Iterator[pa.Table]:
         return (rows.slice(at, 7).select(columns) for at in range(0, len(rows), 7))
 
-    heard = Heard(parts, lambda ids: np.zeros(len(ids), bool))
+    heard = TranscribedRows(parts, lambda ids: np.zeros(len(ids), bool))
     found, freezes = char_duration.decide(heard, settings, frozen)
     return {rows["id"][row].as_py(): why for row, why in found}, freezes
 

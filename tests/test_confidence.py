@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tasks.settings import Plugin
-from tasks.text import Heard, confidence
+from tasks.text import ScoredTranscript, confidence
 from tests.test_text import reason
 
 on_corpus = pytest.mark.skipif(
@@ -18,7 +18,7 @@ on_corpus = pytest.mark.skipif(
 
 
 def value(text: str, seconds: float, **known: float | None) -> float | None:
-    heard = Heard(text, "asr", seconds, text, **known)  # type: ignore[arg-type]
+    heard = ScoredTranscript(text, "asr", seconds, text, **known)  # type: ignore[arg-type]
     return confidence.measure(heard, confidence.Settings())["confidence"]
 
 
@@ -52,7 +52,7 @@ def test_the_number(
 def test_words_are_those_that_were_heard() -> None:
     """The scores are of the hypothesis, whatever text is packaged."""
     long = "a reference of many more words than anybody heard in this clip here"
-    heard = Heard(long, "reference", 1.0, "Seven.", long, avg_logprob=-1.0)
+    heard = ScoredTranscript(long, "reference", 1.0, "Seven.", long, avg_logprob=-1.0)
     found = confidence.measure(heard, confidence.Settings())["confidence"]
     assert found == pytest.approx(-1.0 + 3 / 3)
 
@@ -76,7 +76,7 @@ def test_what_is_dropped(
     text: str, seconds: float, scores: tuple[float, float], dropped: bool
 ) -> None:
     logprob, no_speech = scores
-    heard = Heard(
+    heard = ScoredTranscript(
         text, "asr", seconds, text, avg_logprob=logprob, no_speech_probability=no_speech
     )  # fmt: skip
     assert reason(heard, Plugin(use="confidence")) == ("low_confidence" if dropped else None)

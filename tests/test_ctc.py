@@ -20,7 +20,7 @@ from tasks import pipeline, plugins, recipe
 from tasks.asr import SpeechClip, ctc
 from tasks.errors import ConfigError, ItemError
 from tasks.plugins.contracts.asr import Alphabet
-from tasks.plugins.contracts.segmenters import Emissions, Heard
+from tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript
 from tasks.recording import Locator
 from tasks.segmenters import _forced, _viterbi, aligned
 from tasks.settings import Plugin
@@ -199,7 +199,7 @@ def test_confidence_says_how_well_it_was_heard() -> None:
                 scores.append(row)
     emissions = Emissions(LETTERS, ((1.0, len(scores) * 0.02, logs(np.array(scores))),))
     speech = ((1.0, 1.0 + len(scores) * 0.02),)
-    heard = Heard((), speech, "en", emissions)
+    heard = RecordingTranscript((), speech, "en", emissions)
     first, second, third = _forced.spoken("One two. Three four. Five six.", heard)
     assert min(first.match, third.match) > 0.95
     assert second.match < 0.3

@@ -144,7 +144,7 @@ def test_a_shard_of_nothing_has_its_place(job: Job, tmp_path: Path) -> None:
     """Its recording is broken: no row, no utterance, and a ledger of one."""
     counts = []
     for shard in sorted(manifest.shards(job.out)):
-        group = decided.Group(tmp_path / shard, (shard,))
+        group = decided.ShardGroup(tmp_path / shard, (shard,))
         deciding.decide(job, group)
         counts.append(
             (group.table("rows.arrow").num_rows, group.ledger(range(decided.SLICES)).num_rows)

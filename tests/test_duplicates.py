@@ -21,7 +21,7 @@ from flows.demo.speech import Line, speak
 from tasks.audio import Clip, open_stream
 from tasks.filters import _fingerprint, duplicate
 from tasks.filters._duplicates import Copies, find_copies
-from tasks.filters._duplicates_prints import Prints
+from tasks.filters._duplicates_fingerprints import StoredFingerprints
 from tasks.filters._duplicates_table import Ints, Thresholds
 from tasks.recording import Locator
 from tests import fuzz
@@ -52,7 +52,7 @@ def found_among(
     parts: Iterable[pa.Array | pa.ChunkedArray], order: Ints, thresholds: Thresholds, **more: int
 ) -> Copies:
     """The answer for every row: -1, NaN and false for those that are not copies."""
-    with Prints(**more) as prints:
+    with StoredFingerprints(**more) as prints:
         for part in parts:
             prints.add(part)
         prints.finish()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tasks.filters import _duplicates_candidates, _duplicates_parts, _fingerprint, duplicate
 from tasks.filters._duplicates import Copies
 from tasks.filters._duplicates_candidates import Numbered
-from tasks.filters._duplicates_prints import MOST_BLOCKS, Prints
+from tasks.filters._duplicates_fingerprints import MOST_BLOCKS, StoredFingerprints
 from tasks.filters._duplicates_table import Pairs
 from tests.test_duplicates import found_among
 
@@ -111,7 +111,7 @@ def test_answers_are_those_of_one_process(
 
 def test_pairs_of_blocks_stay_few_enough_to_number() -> None:
     made = pa.array(prints(np.random.default_rng(0), False), pa.large_binary())
-    with Prints(block=100) as many:
+    with StoredFingerprints(block=100) as many:
         many.add(made)
         many.finish()
         assert 1 < many.blocks <= MOST_BLOCKS

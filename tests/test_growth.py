@@ -270,7 +270,7 @@ def rows_of(lengths: list[int]) -> pa.Table:
     )
 
 
-def published(table: pa.Table, groups: list[layout.Group]) -> pa.Table:
+def published(table: pa.Table, groups: list[layout.ClipGroup]) -> pa.Table:
     """The table as it would be published with this layout."""
     order = np.concatenate([g.rows for g in groups])
     shards = [f"{g.split}/{g.number}" for g in groups for _ in g.rows]

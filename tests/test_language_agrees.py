@@ -11,7 +11,7 @@ import pytest
 from tasks.errors import ConfigError
 from tasks.plugins import engines
 from tasks.plugins.rules import judge
-from tasks.text import Heard, language_agrees
+from tasks.text import ScoredTranscript, language_agrees
 from tests import corpus
 from tests.bench import corpus_speech
 
@@ -26,7 +26,7 @@ TEXTS = {
 
 def agrees(text: str, language: str | None, wer: float | None = None) -> bool:
     settings = language_agrees.Settings()
-    found = language_agrees.measure(Heard(text, "asr", 3.0, language=language), settings)
+    found = language_agrees.measure(ScoredTranscript(text, "asr", 3.0, language=language), settings)
     assert list(found) == list(language_agrees.COLUMNS)
     return judge({**found, "wer": wer}, language_agrees.verdict(settings)) is None
 
@@ -40,7 +40,7 @@ def test_a_text_in_the_language_that_is_spoken_stays(spoken: str) -> None:
 def test_what_cannot_be_judged_is_null() -> None:
     for text, language in (("", "en"), ("Well, yes.", "de"), ("好的", "en"), (TEXTS["en"], None),
                            (TEXTS["en"], "xx")):  # fmt: skip
-        heard = Heard(text, "asr", 3.0, language=language)
+        heard = ScoredTranscript(text, "asr", 3.0, language=language)
         found = language_agrees.measure(heard, language_agrees.Settings())
         assert found == {"language_agrees": None}
 

@@ -110,7 +110,7 @@ def test_rows_of_all_groups(long: pa.ChunkedArray) -> None:
     order = np.random.default_rng(0).permutation(count)
     group, row = order // ROWS, order % ROWS
     nothing = np.zeros(count)
-    clips = whole.Clips(nothing, nothing, nothing, nothing, group, row, nothing)  # type: ignore[arg-type]
+    clips = whole.CorpusClips(nothing, nothing, nothing, nothing, group, row, nothing)  # type: ignore[arg-type]
     found = whole.rows_of([Group()] * CHUNKS, clips, ["recording", "start"])  # type: ignore[list-item]
     assert found["start"].to_pylist() == row.tolist()
     assert pc.utf8_slice_codeunits(found["recording"], 0, 4).to_pylist() == [

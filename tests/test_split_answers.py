@@ -90,7 +90,7 @@ def test_answers_are_those_of_one_table(
 
 def assigned(table: pa.Table, settings: PackageSettings, before: pa.Table) -> tuple[pa.Table, str]:
     """The next `splits.parquet`, and all else that is said."""
-    with selecting.Clips(settings) as clips:
+    with selecting.Candidates(settings) as clips:
         for at in range(0, len(table), 97):
             some = table.slice(at, 97)
             clips.add(some, np.zeros(len(some), bool))

@@ -80,7 +80,7 @@ def sides(
     """Split of each clip by id ('' where it is dropped), and everything else; three clips come at a
     time."""
     rows, settings = table(clips), asked(**package)
-    with selecting.Clips(settings) as held:
+    with selecting.Candidates(settings) as held:
         for at in range(0, len(rows), 3):
             held.add(rows.slice(at, 3), np.zeros(len(rows.slice(at, 3)), bool))
         held.finish()
@@ -548,7 +548,7 @@ def test_weights_drop_by_a_draw_that_the_ledger_names(tmp_path: Path) -> None:
 def test_the_share_is_in_the_order_of_ids(tmp_path: Path) -> None:
     job = corpus.job(tmp_path, package={"splits": {"dev": 0.3}, "weights": {"c": 0.5}})
     rows = table(singles(200)).take(np.random.default_rng(0).permutation(200))
-    with selecting.Clips(job.package) as clips:
+    with selecting.Candidates(job.package) as clips:
         clips.add(rows, np.zeros(200, bool))
         clips.finish()
         shared = selection.select(job, clips, None)

@@ -28,7 +28,7 @@ from tasks.packaging import (
     staying,
     whole,
 )
-from tasks.packaging.decided import DIGESTS, Group
+from tasks.packaging.decided import DIGESTS, ShardGroup
 from tasks.recipe import whole_job
 from tasks.settings import PackageSettings
 from tasks.storage import tables
@@ -67,7 +67,7 @@ def corpora() -> tuple[pa.Table, pa.Table]:
     return first.take(chance.permutation(len(first))), second.take(chance.permutation(len(second)))
 
 
-def groups(job: Job, table: pa.Table, size: int = 150) -> list[Group]:
+def groups(job: Job, table: pa.Table, size: int = 150) -> list[ShardGroup]:
     """As if workers had decided `size` clips at a time."""
     found = []
     for at in range(0, len(table), size):
@@ -87,14 +87,14 @@ def groups(job: Job, table: pa.Table, size: int = 150) -> list[Group]:
             files[name] = hashlib.sha256(data).hexdigest()[:16]
         facts = {"files": files, "rows": len(some), "changed": []}
         (home / "facts.json").write_text(json.dumps(facts))
-        found.append(Group(home, (f"shard-{at}",)))
+        found.append(ShardGroup(home, (f"shard-{at}",)))
     return found
 
 
 def choose(job: Job, table: pa.Table, caplog: pytest.LogCaptureFixture) -> Chose:
     asked = 0
 
-    class Counted(selecting.Clips):
+    class Counted(selecting.Candidates):
         def finish(self) -> None:
             nonlocal asked
             asked = self._added
@@ -105,7 +105,7 @@ def choose(job: Job, table: pa.Table, caplog: pytest.LogCaptureFixture) -> Chose
     decided.list_in(scratch, groups(job, table))
     caplog.clear()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(selecting, "Clips", Counted)
+        patched.setattr(selecting, "Candidates", Counted)
         told = choosing.choose(job, scratch)
     names = (whole.CHOSEN, splits.FILE, judgements.FILE)
     files = {name: (scratch / name).read_bytes() for name in names if (scratch / name).exists()}

@@ -13,7 +13,7 @@ from tasks.errors import ConfigError
 from tasks.plugins.rules import Limit, Rule, Within, columns, judge
 from tasks.schema import TRANSCRIPTS
 from tasks.settings import Plugin, TranscribeSettings, role
-from tasks.text import Heard
+from tasks.text import ScoredTranscript
 
 NAMES = shelves.names("text")
 DEFAULT = TranscribeSettings().verdicts
@@ -27,7 +27,7 @@ def rules(use: str, **options: Any) -> tuple[Rule, ...]:
     return tuple(module.verdict(settings))
 
 
-def measured(heard: Heard, *verdicts: Plugin) -> dict[str, Any]:
+def measured(heard: ScoredTranscript, *verdicts: Plugin) -> dict[str, Any]:
     """A row as the view has it: the recogniser's columns, and those of the plug-ins."""
     row: dict[str, Any] = {
         "text_chars": len(heard.text.strip()), "language": heard.language,
@@ -42,7 +42,7 @@ def measured(heard: Heard, *verdicts: Plugin) -> dict[str, Any]:
     return row
 
 
-def reason(heard: Heard, *verdicts: Plugin) -> str | None:
+def reason(heard: ScoredTranscript, *verdicts: Plugin) -> str | None:
     row = measured(heard, *verdicts)
     no = judge(row, [r for p in verdicts for r in rules(p.use, **p.options)])
     return no.reason if no else None
@@ -147,7 +147,7 @@ def test_columns_are_named_and_explained(use: str) -> None:
         assert doc
     for rule in rules(use):
         assert columns(rule) <= {*own, *PLAIN}
-    empty = module.measure(Heard("", "asr", 0.0), module.Settings()) if own else {}
+    empty = module.measure(ScoredTranscript("", "asr", 0.0), module.Settings()) if own else {}
     assert set(empty) == set(own), "every column, whatever the text"
 
 
@@ -171,9 +171,12 @@ def test_fake_rows_pass_the_default_verdicts() -> None:
             "no_speech_probability": said.no_speech_probability, "listened": False,
         }  # fmt: skip
         assert said.text
-        assert reason(Heard(said.text, "asr", seconds, said.text, **scores), *DEFAULT) is None
+        assert (
+            reason(ScoredTranscript(said.text, "asr", seconds, said.text, **scores), *DEFAULT)
+            is None
+        )
         for reference in ("x", "a reference that nobody can have said in so little time"):
-            heard = Heard(
+            heard = ScoredTranscript(
                 reference, "reference", seconds, said.text, reference, wer=1.0, cer=1.0, **scores
             )  # fmt: skip
             assert reason(heard, *DEFAULT) is None
@@ -183,11 +186,11 @@ def test_fake_rows_pass_the_default_verdicts() -> None:
     "heard",
     [
         # `none`: the source's text, nothing heard
-        Heard("a reference", "reference", 0.3, None, "a reference", listened=False),
+        ScoredTranscript("a reference", "reference", 0.3, None, "a reference", listened=False),
         # recognisers that give a text only
-        Heard("what was said here", "asr", 1.4, "what was said here"),
-        Heard("what was said here", "asr", 1.4, "what was said here", language="en"),
+        ScoredTranscript("what was said here", "asr", 1.4, "what was said here"),
+        ScoredTranscript("what was said here", "asr", 1.4, "what was said here", language="en"),
     ],
 )
-def test_recognisers_without_scores_pass_the_default_verdicts(heard: Heard) -> None:
+def test_recognisers_without_scores_pass_the_default_verdicts(heard: ScoredTranscript) -> None:
     assert reason(heard, *DEFAULT) is None

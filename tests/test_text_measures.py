@@ -11,29 +11,31 @@ from hypothesis import strategies as st
 from tasks import plugins, shelves
 from tasks.scoring import normalise, score
 from tasks.settings import Plugin, TranscribeSettings
-from tasks.text import Heard, words
+from tasks.text import ScoredTranscript, words
 from tests.test_text import DEFAULT, measured, reason
 
 SPEECH = "he should make inquiries as to symptoms and to the time at which food was taken"
 CHINESE = "想听歌曲老男孩"
 
 
-def heard(text: str, seconds: float = 5.0, **known: Any) -> Heard:
-    return Heard(text, "asr", seconds, text, **known)
+def heard(text: str, seconds: float = 5.0, **known: Any) -> ScoredTranscript:
+    return ScoredTranscript(text, "asr", seconds, text, **known)
 
 
-def against(reference: str, hypothesis: str, seconds: float = 3.0, **known: Any) -> Heard:
+def against(
+    reference: str, hypothesis: str, seconds: float = 3.0, **known: Any
+) -> ScoredTranscript:
     """A clip with a reference, scored."""
     language = known.setdefault("language", "en")
     s = score(reference, hypothesis, language)
     said, compared = normalise(reference, language), normalise(hypothesis, language)
-    return Heard(
+    return ScoredTranscript(
         reference, "reference", seconds, hypothesis, reference, compared, said,
         wer=s.wer, cer=s.cer, **known,
     )  # fmt: skip
 
 
-def value(use: str, what: Heard, column: str = "", **options: Any) -> Any:
+def value(use: str, what: ScoredTranscript, column: str = "", **options: Any) -> Any:
     module, chosen = plugins.resolve("text", Plugin(use=use, **options))
     return module.measure(what, chosen)[column or use]
 
@@ -151,7 +153,9 @@ def test_hallucination(
     assert reason(heard(text, seconds, avg_logprob=logprob), alone) == expected
     said = against(text, text, seconds, avg_logprob=logprob)
     assert reason(said, alone) is None, "it is the source's text"
-    spoken = Heard(text, "asr", seconds, text, text, avg_logprob=logprob, wer=0.0, cer=0.0)
+    spoken = ScoredTranscript(
+        text, "asr", seconds, text, text, avg_logprob=logprob, wer=0.0, cer=0.0
+    )
     assert reason(spoken, alone) is None, "a reference confirms it"
 
 
@@ -212,7 +216,7 @@ def test_any_text_can_be_measured(
     text: str, hypothesis: str | None, reference: str | None, source: str, seconds: float,
     listened: bool, language: str | None,
 ) -> None:  # fmt: skip
-    what = Heard(
+    what = ScoredTranscript(
         text, source, seconds, hypothesis, reference, hypothesis, reference, language,
         wer=0.5 if reference and hypothesis else None,
         cer=0.5 if reference and hypothesis else None, listened=listened,
@@ -251,6 +255,6 @@ def test_any_text_can_be_measured(
         (against(SPEECH, "", avg_logprob=-1.4, no_speech_probability=0.8), "no_speech"),
     ],
 )  # fmt: skip
-def test_the_defaults_together(what: Heard, expected: str | None) -> None:
+def test_the_defaults_together(what: ScoredTranscript, expected: str | None) -> None:
     assert TranscribeSettings().verdicts == DEFAULT
     assert reason(what, *DEFAULT) == expected

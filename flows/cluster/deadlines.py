@@ -22,7 +22,7 @@ from typing import Any
 from flows.cluster.settings import ClusterSettings
 from tasks.job import Job
 from tasks.packaging import parts
-from tasks.packaging.decided import Group
+from tasks.packaging.decided import ShardGroup
 from tasks.stages import isolate
 
 HOUR = 3600.0
@@ -36,9 +36,9 @@ ONE_BY_ONE = 100  # times as long, for a shard whose items may each use up a tim
 
 def _shards(given: Any) -> int:
     """Work shards among the argument of a call: their names, or groups of them."""
-    if isinstance(given, Group):
+    if isinstance(given, ShardGroup):
         return len(given.shards)
-    return sum(len(each.shards) if isinstance(each, Group) else 1 for each in given)
+    return sum(len(each.shards) if isinstance(each, ShardGroup) else 1 for each in given)
 
 
 def of_audio(settings: ClusterSettings, seconds: float, isolated: bool) -> float:

@@ -55,7 +55,7 @@ class Entry:
         return f"{self.computed} computed{more}, {self.wall:.1f} s"
 
 
-class Group:
+class TaskRunGroup:
     """The shards that share task runs, and how far each of them is. Thread-safe."""
 
     def __init__(self, shards: Sequence[str], seconds: Mapping[str, float], run: RunTask) -> None:
@@ -191,11 +191,11 @@ class Groups:
     def __init__(self, seconds: Mapping[str, float], each: int, run: RunTask) -> None:
         """`each`: shards of a group."""
         parts = grouping.groups(seconds, each)
-        self.all = [Group(shards, seconds, run) for shards in parts]
+        self.all = [TaskRunGroup(shards, seconds, run) for shards in parts]
         self.order = [shard for shards in parts for shard in shards]  # in which chains begin
         self._of = {shard: group for group in self.all for shard in group.seconds}
 
-    def of(self, shard: str) -> Group:
+    def of(self, shard: str) -> TaskRunGroup:
         return self._of[shard]
 
     def __enter__(self) -> Self:

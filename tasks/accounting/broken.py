@@ -28,7 +28,7 @@ class Broken(NamedTuple):
 
 
 @dataclass(slots=True)
-class Listed:
+class BrokenCount:
     """Recordings in the listing, and those that are known to be broken before any is decoded."""
 
     recordings: int = 0
@@ -36,7 +36,7 @@ class Listed:
     first: list[Broken] = field(default_factory=list)
 
     @classmethod
-    def of(cls, rows: Iterable[Row], exempt: Collection[str]) -> Listed:
+    def of(cls, rows: Iterable[Row], exempt: Collection[str]) -> BrokenCount:
         """Of recordings whose dataset is not `exempt`."""
         found = cls()
 

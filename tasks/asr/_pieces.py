@@ -31,7 +31,7 @@ def cut(samples: Samples, longest: int) -> list[Samples]:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class EngineResult:
     """What an engine heard in a piece: `words` with times in the piece, None: unknown;
     log-probabilities of its tokens, if there are any; the language, if it detects one."""
 
@@ -43,7 +43,7 @@ class Heard:
 
 
 Piece = tuple[Samples, str | None]  # float32 [n] at 16 kHz, and its language
-Hear = Callable[[list[Piece]], list[Heard]]  # in order; all pieces have one language
+Hear = Callable[[list[Piece]], list[EngineResult]]  # in order; all pieces have one language
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ class Engine:
                 lengths = [len(samples) / RATE for samples, _ in own_pieces]
                 yield self._joined(found, lengths, language)
 
-    def _all(self, pieces: list[Piece]) -> list[Heard]:
+    def _all(self, pieces: list[Piece]) -> list[EngineResult]:
         """The result for each piece, in order."""
-        found: dict[int, Heard] = {}
+        found: dict[int, EngineResult] = {}
         for language in sorted({language or "" for _, language in pieces}):
             own = [i for i, piece in enumerate(pieces) if (piece[1] or "") == language]
             seconds = [len(pieces[i][0]) / RATE for i in own]
@@ -86,7 +86,9 @@ class Engine:
                 found.update(zip((own[i] for i in batch), shared, strict=True))
         return [found[i] for i in range(len(pieces))]
 
-    def _joined(self, found: list[Heard], lengths: list[float], language: str | None) -> Transcript:
+    def _joined(
+        self, found: list[EngineResult], lengths: list[float], language: str | None
+    ) -> Transcript:
         timed = [one.words for one in found]
         known = [words for words in timed if words is not None]
         words = _shifted(known, lengths) if len(known) == len(timed) else None
@@ -114,8 +116,8 @@ def _shifted(pieces: list[tuple[Word, ...]], lengths: list[float]) -> tuple[Word
     return tuple(found)
 
 
-def failed(error: Exception) -> Heard:
-    return Heard("", error=_batching.said(error))
+def failed(error: Exception) -> EngineResult:
+    return EngineResult("", error=_batching.said(error))
 
 
 def fault(clip: SpeechClip) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.asr import SpeechClip, Transcript, Word
-from tasks.asr._whisper_heard import Language
+from tasks.asr._whisper_results import Language
 from tasks.asr._whisper_settings import Settings
 from tasks.asr._whisper_windows import LOOP_RATIO, LOOP_RETRY, RATE, SECONDS
 from tasks.asr._whisper_words import APPENDED, PREPENDED, ordered

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tasks.asr import SharedWindow, SpeechClip
-from tasks.asr._whisper_windows import RATE, SECONDS, Asked
+from tasks.asr._whisper_windows import RATE, SECONDS, ForcedClip
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """Audio that Whisper hears as one window, or in its long form; and its clips by index."""
 
-    asked: Asked
+    asked: ForcedClip
     clips: dict[int, SpeechClip]
     window: SharedWindow | None = None
 
@@ -21,7 +21,7 @@ class Request:
         return len(self.asked[0].samples) / RATE
 
 
-def requests_of(asked: dict[int, Asked]) -> list[Request]:
+def requests_of(asked: dict[int, ForcedClip]) -> list[Request]:
     """One request for each clip, or for all clips of a shared window in one language."""
     found: dict[tuple[int, str | None], Request] = {}
     for index, (clip, language) in asked.items():

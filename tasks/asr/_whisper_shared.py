@@ -13,7 +13,7 @@ from math import log
 import numpy as np
 
 from tasks.asr import SharedWindow, SpeechClip, Word
-from tasks.asr._whisper_heard import Heard, Window
+from tasks.asr._whisper_results import BeamResult, Window
 from tasks.asr._whisper_whole import Hearing
 from tasks.asr._whisper_windows import LOOP_RATIO, RATE
 from tasks.speech import Span
@@ -34,7 +34,7 @@ def apart(window: Window, clips: dict[int, SpeechClip], shared: SharedWindow) ->
         text = "".join(word.word for word in words).strip()
         # Relative to the window, whose own mean is exact: a word may be several tokens.
         score = min(window.heard.avg_logprob + _mean(words) - mean, 0.0) if words else None
-        heard = Heard(
+        heard = BeamResult(
             text, window.heard.avg_logprob if score is None else score, window.heard.no_speech
         )
         usable = window.words is not None and window.heard.ratio <= LOOP_RATIO

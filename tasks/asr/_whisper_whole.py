@@ -14,7 +14,7 @@ import numpy as np
 
 from tasks import speech
 from tasks.asr import SpeechClip, Transcript, Word
-from tasks.asr._whisper_heard import SILENCE_LOGPROB, Heard, Language, Window
+from tasks.asr._whisper_results import SILENCE_LOGPROB, BeamResult, Language, Window
 from tasks.asr._whisper_windows import LOOP_RATIO, RATE
 from tasks.asr._whisper_words import ordered
 from tasks.speech import Span
@@ -34,7 +34,7 @@ class Hearing:
 
     clip: SpeechClip
     language: Language
-    parts: list[tuple[Heard, tuple[Word, ...]]] = field(default_factory=list)
+    parts: list[tuple[BeamResult, tuple[Word, ...]]] = field(default_factory=list)
     aligned: bool = True
     silent: list[Span] = field(default_factory=list)  # transcribed again, without a usable text
     rounds: int = 0

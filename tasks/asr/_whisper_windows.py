@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.asr import SpeechClip, Word, _whisper_model, _whisper_words
-from tasks.asr._whisper_heard import Heard, Language, Window
+from tasks.asr._whisper_results import BeamResult, Language, Window
 from tasks.asr._whisper_settings import Settings
 from tasks.json_types import JsonObject
 
@@ -37,7 +37,7 @@ TAIL = RATE // 2  # samples of digital silence after a clip
 LOOP_RATIO = 2.4
 LOOP_RETRY: JsonObject = {"no_repeat_ngram_size": 3}
 #: A clip and Whisper's code of its forced language; None: detect it.
-Asked = tuple[SpeechClip, str | None]
+ForcedClip = tuple[SpeechClip, str | None]
 
 
 class Windows:
@@ -50,7 +50,7 @@ class Windows:
         self._short = _whisper_model.short_windows(settings)
 
     def hear(
-        self, asked: Sequence[Asked], detect: bool = True, timed: bool = False
+        self, asked: Sequence[ForcedClip], detect: bool = True, timed: bool = False
     ) -> list[Window]:
         """One window per clip, in order. `detect`: detect the language even if one is forced;
         `timed`: let the model say where its phrases begin and end.
@@ -73,7 +73,7 @@ class Windows:
         least = len(clip.samples) + ROOM * RATE
         return next((length for length in LENGTHS if least <= length * RATE), SECONDS)
 
-    def _hear_alike(self, asked: Sequence[Asked], detect: bool, timed: bool) -> list[Window]:
+    def _hear_alike(self, asked: Sequence[ForcedClip], detect: bool, timed: bool) -> list[Window]:
         """`hear` for clips whose windows have the same length."""
         encoded = self.encode([clip for clip, _ in asked])
         languages = self._languages([language for _, language in asked], encoded, detect)
@@ -141,12 +141,12 @@ class Windows:
 
     def _generate(
         self, encoded: StorageView, languages: list[str], timed: bool = False, **options: Any
-    ) -> list[Heard]:
+    ) -> list[BeamResult]:
         prompts = [self._prompt(code, timed) for code in languages]
         groups: dict[int, list[int]] = {}
         for i, (prompt, _) in enumerate(prompts):
             groups.setdefault(len(prompt), []).append(i)
-        heard: dict[int, Heard] = {}
+        heard: dict[int, BeamResult] = {}
         for members in groups.values():  # the engine wants prompts of one length
             results = self._model.model.generate(
                 encoded if len(groups) == 1 else _rows(encoded, members),
@@ -170,9 +170,9 @@ class Windows:
 
     def _words(
         self,
-        asked: Sequence[Asked],
+        asked: Sequence[ForcedClip],
         encoded: StorageView,
-        heard: Sequence[Heard],
+        heard: Sequence[BeamResult],
         languages: Sequence[Language],
     ) -> list[tuple[Word, ...] | None]:
         """Words with their times, clip by clip, so that the batch cannot change them."""
@@ -226,9 +226,9 @@ def _rows(encoded: StorageView, rows: list[int]) -> StorageView:
     return ctranslate2.StorageView.from_array(np.ascontiguousarray(host[rows]))
 
 
-def _heard(result: WhisperGenerationResult, tokenizer: Tokenizer) -> Heard:
+def _heard(result: WhisperGenerationResult, tokenizer: Tokenizer) -> BeamResult:
     tokens = result.sequences_ids[0]
     # The engine's score is the mean over tokens; Whisper's counts the end of text as one more.
     logprob = float(result.scores[0] * len(tokens) / (len(tokens) + 1))
     text = tokenizer.decode(tokens).strip()
-    return Heard(text, logprob, float(result.no_speech_prob), tuple(tokens))
+    return BeamResult(text, logprob, float(result.no_speech_prob), tuple(tokens))

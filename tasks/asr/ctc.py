@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
-from tasks.asr._pieces import Heard, Piece
+from tasks.asr._pieces import EngineResult, Piece
 from tasks.asr._tokens import words
 from tasks.errors import ConfigError
 from tasks.plugins.contracts.asr import SPACES, Alphabet
@@ -140,10 +140,10 @@ class Backend:
         languages = [clip.language for clip in clips]
         return self._engine.transcripts(clips, languages, [*map(_pieces.fault, clips)])
 
-    def _hear(self, pieces: list[Piece]) -> list[Heard]:
+    def _hear(self, pieces: list[Piece]) -> list[EngineResult]:
         return [self._read(samples) for samples, _ in pieces]
 
-    def _read(self, samples: Floats) -> Heard:
+    def _read(self, samples: Floats) -> EngineResult:
         emissions = self.emissions(samples)
         seconds = len(samples) / RATE
         best = emissions.argmax(axis=1)
@@ -163,7 +163,7 @@ class Backend:
         begins = [begin for _, begin, _ in joined]
         known = [logprob for _, _, logprob in joined]
         timed = words(text, names, begins, known, step, seconds)
-        return Heard(text, timed, tuple(known))
+        return EngineResult(text, timed, tuple(known))
 
     @cached_property
     def _written(self) -> list[str | None]:

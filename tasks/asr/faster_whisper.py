@@ -26,14 +26,14 @@ from tasks.asr import (
     _pieces,
     _whisper_model,
 )
-from tasks.asr._whisper_heard import Window
 from tasks.asr._whisper_long import Long
 from tasks.asr._whisper_model import weights
 from tasks.asr._whisper_requests import Request, is_long, requests_of
+from tasks.asr._whisper_results import Window
 from tasks.asr._whisper_settings import Settings, code
 from tasks.asr._whisper_shared import apart
 from tasks.asr._whisper_whole import Hearing, begun
-from tasks.asr._whisper_windows import RATE, Asked, Windows
+from tasks.asr._whisper_windows import RATE, ForcedClip, Windows
 
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel
@@ -108,7 +108,7 @@ class Backend:
         Clips whose text misses speech wait until there are enough for a batch.
         """
         done: dict[int, Transcript] = {}
-        asked: dict[int, Asked] = {}
+        asked: dict[int, ForcedClip] = {}
         for index, clip in enumerate(clips):
             found = self._asked(clip)
             if isinstance(found, Transcript):
@@ -149,7 +149,7 @@ class Backend:
         """Transcribe one missed span of each of the first `most` waiting clips, in one batch."""
         order = sorted(waiting)[:most]
         spans = [waiting[i].missed()[0] for i in order]
-        asked: list[Asked] = [
+        asked: list[ForcedClip] = [
             (waiting[i].cut(span), waiting[i].language.code)
             for i, span in zip(order, spans, strict=True)
         ]
@@ -163,7 +163,7 @@ class Backend:
             else:
                 done[i] = window
 
-    def _asked(self, clip: SpeechClip) -> Asked | Transcript:
+    def _asked(self, clip: SpeechClip) -> ForcedClip | Transcript:
         """The clip and the code of its language; or its transcript if it needs no model."""
         stated = clip.language or self._settings.language
         language = code(stated) if stated else None
@@ -198,7 +198,7 @@ class Backend:
     def _device(self) -> str:
         return "cuda" if self._model.model.device == "cuda" else "cpu"
 
-    def _hear_spans(self, asked: list[Asked]) -> list[Window | Transcript]:
+    def _hear_spans(self, asked: list[ForcedClip]) -> list[Window | Transcript]:
         return list(self._windows.hear(asked, detect=False))
 
     def _batch(self, batch: list[Request]) -> Iterator[tuple[int, Hearing | Transcript]]:
@@ -212,7 +212,7 @@ class Backend:
             else:
                 yield from apart(one, request.clips, request.window).items()
 
-    def _hear(self, asked: list[Asked]) -> list[Window | Transcript]:
+    def _hear(self, asked: list[ForcedClip]) -> list[Window | Transcript]:
         clip, language = asked[0]
         if is_long(clip):
             return [self._long.hear(clip, self._windows.language(clip, language))]

@@ -23,7 +23,7 @@ from pydantic import Field
 
 from tasks import environment
 from tasks.asr import Abilities, SpeechClip, Transcript, _pieces
-from tasks.asr._pieces import Heard, Piece
+from tasks.asr._pieces import EngineResult, Piece
 from tasks.errors import ConfigError
 from tasks.settings import StageSettings, Transient
 from tasks.weights import finding, registry
@@ -85,10 +85,12 @@ class Backend:
         """One transcript per clip, in order."""
         return self._pieces.transcripts(clips, ["en"] * len(clips), [*map(_fault, clips)])
 
-    def _hear(self, pieces: list[Piece]) -> list[Heard]:
+    def _hear(self, pieces: list[Piece]) -> list[EngineResult]:
         """One at a time: the engine has no batches."""
         try:
-            return [Heard(self._text(samples) if samples.any() else "") for samples, _ in pieces]
+            return [
+                EngineResult(self._text(samples) if samples.any() else "") for samples, _ in pieces
+            ]
         except self._engine.error as error:
             return [_pieces.failed(error)]
 

@@ -18,7 +18,7 @@ import numpy as np
 from tasks import environment
 from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
 from tasks.asr._onnx_settings import KINDS, Kind, Settings
-from tasks.asr._pieces import Heard, Piece
+from tasks.asr._pieces import EngineResult, Piece
 from tasks.asr._tokens import mean, words
 from tasks.errors import ConfigError
 from tasks.weights import onnx_session
@@ -131,7 +131,7 @@ class Backend:
         languages = [clip.language or self._settings.language for clip in clips]
         return self._engine.transcripts(clips, languages, [*map(_pieces.fault, clips)])
 
-    def _hear(self, pieces: list[Piece]) -> list[Heard]:
+    def _hear(self, pieces: list[Piece]) -> list[EngineResult]:
         language = pieces[0][1]
         options = {"language": language} if self._kind.asked and language else {}
         padded = [np.pad(p, (0, max(SHORTEST - len(p), 0))) for p, _ in pieces]
@@ -148,13 +148,13 @@ class Backend:
             for result, (samples, _) in zip(results, pieces, strict=True)
         ]
 
-    def _read(self, result: TimestampedResult, seconds: float) -> Heard:
+    def _read(self, result: TimestampedResult, seconds: float) -> EngineResult:
         text = " ".join(result.text.split())
         sure = result.logprobs if mean(result.logprobs) is not None else None
         timed = None
         if result.timestamps is not None and result.tokens is not None:
             timed = words(text, result.tokens, result.timestamps, sure, self._kind.step, seconds)
-        return Heard(text, timed, tuple(sure or ()))
+        return EngineResult(text, timed, tuple(sure or ()))
 
 
 def _load(settings: Settings, kind: str) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import Field
 
 from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
-from tasks.asr._pieces import Heard, Piece
+from tasks.asr._pieces import EngineResult, Piece
 from tasks.asr._tokens import mean, words
 from tasks.errors import ConfigError
 from tasks.settings import StageSettings, Transient
@@ -141,7 +141,7 @@ class Backend:
             return f"{family} hears {', '.join(LANGUAGES[family])} only, not {language!r}"
         return _pieces.fault(clip)
 
-    def _hear(self, pieces: list[Piece]) -> list[Heard]:
+    def _hear(self, pieces: list[Piece]) -> list[EngineResult]:
         model = self._model(pieces[0][1])
         streams = []
         for samples, _ in pieces:
@@ -154,10 +154,10 @@ class Backend:
             for stream, (samples, _) in zip(streams, pieces, strict=True)
         ]
 
-    def _read(self, result: Any, seconds: float) -> Heard:
+    def _read(self, result: Any, seconds: float) -> EngineResult:
         if self._settings.family == "sense_voice" and not result.lang:
             # It gives the language of every clip that it hears, and of a failure no other sign.
-            return Heard("", error="the engine refused the clip")
+            return EngineResult("", error="the engine refused the clip")
         text, tokens = " ".join(result.text.split()), list(result.tokens)
         sure = list(result.ys_log_probs)
         if len(sure) != len(tokens) or mean(sure) is None:
@@ -165,7 +165,7 @@ class Backend:
         timed = words(text, tokens, list(result.timestamps), sure or None, STEP, seconds)
         found = _LANGUAGE.fullmatch(result.lang)
         detected = found[1] if found and found[1] in LANGUAGES[self._settings.family] else None
-        return Heard(text, timed, tuple(sure), detected)
+        return EngineResult(text, timed, tuple(sure), detected)
 
 
 def _base(language: str | None) -> str | None:

@@ -23,7 +23,7 @@ TURNS = "turns"  # kind of the row of a recording's turns
 Key = tuple[int, int, int | None]  # start, end, index of the source's segment
 
 
-class Asked(NamedTuple):
+class FilterColumns(NamedTuple):
     """What the chosen filters store for an utterance. Worked out once for all utterances."""
 
     filters: tuple[Plugin, ...]
@@ -32,11 +32,11 @@ class Asked(NamedTuple):
     printed: frozenset[str]  # filters with fingerprints
 
 
-def asked(filters: Sequence[Plugin]) -> Asked:
+def filter_columns(filters: Sequence[Plugin]) -> FilterColumns:
     modules = {plugin.use: plugins.load("filters", plugin.use) for plugin in filters}
     columns = tuple(frozenset(modules[plugin.use].COLUMNS) for plugin in filters)
     printed = frozenset(use for use, m in modules.items() if m.fingerprint is not None)
-    return Asked(tuple(filters), columns, frozenset().union(*columns), printed)
+    return FilterColumns(tuple(filters), columns, frozenset().union(*columns), printed)
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class Cut:
     measures: dict[Key, dict[str, float | None]] = field(default_factory=dict)
     fingerprints: dict[Key, dict[str, bytes]] = field(default_factory=dict)
 
-    def lacks(self, key: Key, filters: Asked, measure_all: bool) -> tuple[Plugin, ...]:
+    def lacks(self, key: Key, filters: FilterColumns, measure_all: bool) -> tuple[Plugin, ...]:
         """Filters that still have to measure the utterance. Once a cheap one rejects it, costly
         ones are skipped, unless `measure_all`."""
         chosen, columns, every, printed = filters

@@ -7,7 +7,7 @@ from tasks.checkpoints import hypotheses
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.plugins.contracts.text import Heard, words
+from tasks.plugins.contracts.text import ScoredTranscript, words
 from tasks.scoring.normalisers import base
 from tasks.settings import Plugin
 
@@ -55,7 +55,7 @@ class TextValues:
         wer = _rate(row["word_errors"], row["words"])
         cer = _rate(row["char_errors"], row["chars"])
         probability = _language_probability(utterance)
-        heard = Heard(
+        heard = ScoredTranscript(
             text,
             source,
             utterance.seconds,

@@ -38,9 +38,9 @@ class ShardView(StoredShard):
         return applied.of(self.job)
 
     @cached_property
-    def asked(self) -> cuts.Asked:
+    def filter_columns(self) -> cuts.FilterColumns:
         """What the chosen filters store for an utterance."""
-        return cuts.asked(self.job.filter.filters)
+        return cuts.filter_columns(self.job.filter.filters)
 
     def _transcript(self, utterance: Utterance) -> Row | None:
         return self.transcripts.get(self.transcript_recipe(utterance))
@@ -142,7 +142,8 @@ class ShardView(StoredShard):
             if no.reason == "damaged":
                 detail = faults.words(cut.faults, start, end, cut.rate)
             return Outcome("dropped", "filter", no.reason, no.value, no.threshold, detail)
-        if cut.lacks((start, end, utterance.given), self.asked, self.job.filter.measure_all):
+        key, measure_all = (start, end, utterance.given), self.job.filter.measure_all
+        if cut.lacks(key, self.filter_columns, measure_all):
             return Outcome("pending", "filter")
         return Outcome("pending", "resample")
 

@@ -18,7 +18,7 @@ from tasks.job import Job
 TAKEN = "taken"
 
 
-class Asked(NamedTuple):
+class ModelRequest(NamedTuple):
     """A text for the model, with its language ("" if unknown)."""
 
     recipe: str
@@ -26,18 +26,18 @@ class Asked(NamedTuple):
     language: str
 
 
-def asked(job: Job, utterance: Utterance) -> Asked | None:
+def request_for(job: Job, utterance: Utterance) -> ModelRequest | None:
     """The question to the model about a packaged utterance; None if there is none."""
     chosen, person = job.transcribe.llm_text, utterance.person
     if chosen is None or utterance.heard is None or (person is not None and person.text):
         return None
     text, language = final_text(job, utterance)[0], utterance.heard["language"] or ""
-    return Asked(recipe.of_written(chosen, text, language), text, language) if text else None
+    return ModelRequest(recipe.of_written(chosen, text, language), text, language) if text else None
 
 
 def attach(job: Job, utterance: Utterance, lookup: Callable[[str], Row | None]) -> None:
     """Set `written`, or `unwritten` if the model has not answered yet."""
-    question = asked(job, utterance)
+    question = request_for(job, utterance)
     if question is not None:
         utterance.written = lookup(question.recipe)
         utterance.unwritten = utterance.written is None

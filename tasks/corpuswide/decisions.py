@@ -1,11 +1,11 @@
-"""The table of decisions: all utterances of the last run with the values that verdicts judged.
+"""The table of decisions: all utterances of the last run with the values that verdicts judge.
 
     OUT/manifests/package/decisions.parquet/    one row an utterance, kept or not, in parts
     OUT/manifests/package/decisions.json        what the parts are valid for, written last
 
-`package` writes it, so that questions about a million utterances are answered from columns in
-seconds instead of from thousands of manifests. It is not a checkpoint: no version is computed from
-it, and it is ignored once the manifests have changed.
+`package` writes it, so that `what-if` and the report read the columns of a million utterances in
+seconds, instead of thousands of manifests. It is not a checkpoint: no version is computed from it,
+and it is ignored once the manifests have changed.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _measuring(job: Job) -> JsonObject:
         model = getattr(job, stage)
         for name in type(model).model_fields:
             value = getattr(model, name)
-            if name == "llm_text":  # it is asked last, about texts that were judged
+            if name == "llm_text":  # comes last, for texts that passed the verdicts
                 continue
             if role(type(model), name) is None and not isinstance(value, Plugin | tuple):
                 found[f"{stage}.{name}"] = value
@@ -140,19 +140,19 @@ def _seal(out: Path) -> Path:
 
 
 def unseal(out: Path) -> None:
-    """Before the parts change; only while holding OUT's lock."""
+    """Invalidate the table before its parts change; only while holding OUT's lock."""
     storage.remove(_seal(out))
 
 
 def seal(job: Job, names: Iterable[str], manifests: str | None = None) -> None:
-    """Declare the parts of these names the table for the current manifests; the caller holds OUT's
-    lock. `manifests`: the hash of their names, if they have been listed."""
+    """Declare the named parts valid for the current manifests; the caller holds OUT's lock.
+    `manifests`: the hash of their names, if they have been listed."""
     told = {**_state(job, manifests), "parts": sorted(names)}
     storage.write_atomic(_seal(job.out), json.dumps(told).encode())
 
 
 def where(job: Job) -> Path | None:
-    """The folder of the table if it is valid for these settings, apart from thresholds; else
+    """The folder of the table if it is valid for these settings, whatever their thresholds; else
     None."""
     home = place(job.out)
     try:
@@ -168,7 +168,7 @@ def where(job: Job) -> Path | None:
 
 
 def parts(job: Job, columns: set[str]) -> Iterator[pa.Table]:
-    """These columns of the table that `where` has found, a part at a time."""
+    """These columns of the table in the folder that `where` gave, a part at a time."""
     return tables.row_groups(place(job.out), sorted(columns))
 
 
@@ -187,9 +187,9 @@ def measured_rules(job: Job) -> tuple[Rule, ...]:
 
 
 def settled(table: pa.Table) -> pa.ChunkedArray:
-    """Rows that no limit lets in: failed ones, texts that were never said, and what corpus-wide
-    verdicts (copies, outliers, splits) reject, which stay as they are; Boolean [rows]. From the
-    columns outcome, stage and reason."""
+    """Rows whose outcome no limit can change: failed ones, texts that were never said, and rows
+    that corpus-wide verdicts reject (copies, outliers, splits); Boolean [rows]. From the columns
+    outcome, stage and reason."""
     across = pc.and_(pc.equal(table["outcome"], "dropped"), pc.equal(table["stage"], "package"))
     across = pc.and_(across, pc.not_equal(table["reason"], "weight"))
     found = pc.or_(pc.equal(table["outcome"], "failed"), across)
@@ -223,7 +223,7 @@ def passes(table: pa.Table, asked: Iterable[Rule]) -> pa.ChunkedArray:
 
 
 def _inside(column: pa.ChunkedArray, low: float | None, high: float | None) -> pa.ChunkedArray:
-    """Values that are known and within the limits; Boolean [rows]."""
+    """Whether values are known and within the limits; Boolean [rows]."""
     good = pc.is_valid(column)
     if low is not None:
         good = pc.and_(good, pc.fill_null(pc.greater_equal(column, low), False))

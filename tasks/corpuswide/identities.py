@@ -6,10 +6,10 @@ published speakers merge if they have come nearer than the threshold. With anoth
 diarizer, and on `package.refit`, all voices are linked again.
 
 A name is `spk_` and a hash of the voice that speaks longest when the speaker is first seen. A group
-that holds published voices keeps their name, of several that of the longest; if a speaker was
-split, the largest part keeps the name. Voices whose recordings are gone stay in the table, so that
-they get their names back when they return. Equal recordings have the same voices. Nothing depends
-on the order of voices.
+with published voices keeps their name; if they have several names, that of the longest. If a
+speaker was split, the largest part keeps the name. Voices whose recordings are gone stay in the
+table, so that they get their names back when they return. Equal recordings have the same voices.
+Nothing depends on the order of voices.
 
 Some 60 bytes of each voice are in memory; embeddings and names of recordings lie in temporary
 files.
@@ -27,7 +27,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.corpuswide.sorting import Sorted
-from tasks.corpuswide.speaker_names import Codes, Known, Parts, Reals, Small, keys, named
+from tasks.corpuswide.speaker_names import (
+    Codes,
+    KnownVoices,
+    Reals,
+    Small,
+    VoiceTables,
+    keys,
+    named,
+)
 from tasks.corpuswide.vectors import Vectors
 from tasks.schema import SPEAKERS
 from tasks.speech.linkage import linked
@@ -42,20 +50,22 @@ SAMPLED = np.uint64(1023)  # one in 1024 voices shows how names are distributed
 class Before(NamedTuple):
     """Facts from the newest version's table."""
 
-    old: Small  # as in `Known`
+    old: Small  # as in `KnownVoices`
     names: list[str]
     gone: NDArray[np.bool_]  # of each row: its voice is not there now
     how: bytes | None
 
 
-def link(parts: Parts, before: Parts, least: float, recipe: str, refit: bool) -> Iterator[pa.Table]:
-    """The voices of all parts with their speakers, and those of `before`, the newest version's
-    table, that are not there now: in tables (SPEAKERS) by recording and number. `least`: mean
-    cosine of voices of one speaker."""
+def link(
+    parts: VoiceTables, before: VoiceTables, least: float, recipe: str, refit: bool
+) -> Iterator[pa.Table]:
+    """Tables (SPEAKERS), sorted by recording and number: the voices of all parts with their
+    speakers, and the voices of `before` (the newest version's table) whose recordings are gone.
+    `least`: mean cosine of voices of one speaker."""
     how = json.dumps([least, recipe]).encode()
     hashes, number, first, seconds, sample = _voices(parts)
     told = _before(before, hashes)
-    known = Known(hashes[0], number, first, seconds, told.old, told.names)
+    known = KnownVoices(hashes[0], number, first, seconds, told.old, told.names)
     del hashes  # the second half is not needed any more
     group = _grouped(parts, known, least, not refit and told.how == how)
     taken = {name for part in _gone(before, told.gone) for name in part["speaker"].to_pylist()}
@@ -83,9 +93,9 @@ def _hashes(table: pa.Table) -> tuple[Codes, Codes]:
     return high, low
 
 
-def _voices(parts: Parts) -> tuple[tuple[Codes, Codes], Small, Small, Reals, list[str]]:
-    """The hashes of the voices in their order, of each row its voice, of each voice a row, the
-    first, and its seconds; and names of some recordings."""
+def _voices(parts: VoiceTables) -> tuple[tuple[Codes, Codes], Small, Small, Reals, list[str]]:
+    """The sorted hashes of the voices, the voice of each row, the first row and the seconds of each
+    voice; and a sample of names of recordings."""
     highs, lows, lengths = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)], [np.zeros(0)]
     sample = []
     for part in parts():
@@ -104,7 +114,7 @@ def _voices(parts: Parts) -> tuple[tuple[Codes, Codes], Small, Small, Reals, lis
     return (high[first], low[first]), number, first, long_columns.joined(lengths)[first], sample
 
 
-def _before(before: Parts, hashes: tuple[Codes, Codes]) -> Before:
+def _before(before: VoiceTables, hashes: tuple[Codes, Codes]) -> Before:
     old = np.full(len(hashes[0]), -1, np.int32)
     known: dict[str, int] = {}
     gone, how = [np.zeros(0, bool)], None
@@ -120,7 +130,7 @@ def _before(before: Parts, hashes: tuple[Codes, Codes]) -> Before:
     return Before(old, [*known], np.concatenate(gone), how)
 
 
-def _gone(before: Parts, gone: NDArray[np.bool_]) -> Iterator[pa.Table]:
+def _gone(before: VoiceTables, gone: NDArray[np.bool_]) -> Iterator[pa.Table]:
     """The rows of these voices."""
     at = 0
     for part in before():
@@ -128,7 +138,7 @@ def _gone(before: Parts, gone: NDArray[np.bool_]) -> Iterator[pa.Table]:
         at += part.num_rows
 
 
-def _grouped(parts: Parts, known: Known, least: float, stays: bool) -> Small:
+def _grouped(parts: VoiceTables, known: KnownVoices, least: float, stays: bool) -> Small:
     """The group of each voice, numbered. `stays`: published speakers stay together."""
     apart = known.old < 0 if stays else np.ones(len(known.old), bool)
     names, incumbent = np.unique(known.old[~apart], return_inverse=True)

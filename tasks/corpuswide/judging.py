@@ -30,19 +30,19 @@ REJECTED = pa.schema(
 AT_ONCE = 1 << 16  # rejections that are Python's at once
 
 Flags = NDArray[np.bool_]
-Parts = Callable[[Sequence[str]], Iterable[pa.Table]]  # of these columns of ROW
+RowTables = Callable[[Sequence[str]], Iterable[pa.Table]]  # of these columns of ROW
 
 
-class Heard:
+class TranscribedRows:
     """Rows of the contract: three bytes of each are in memory.
 
-    `published` says which utterances of some ids are in the newest version; it is asked once of
-    all, in their order. Rows of the ids `spared` are never rejected.
+    `published` says which of some ids are in the newest version; it gets each id once, in the order
+    of rows. Rows with the ids `spared` are never rejected.
     """
 
     def __init__(
         self,
-        parts: Parts,
+        parts: RowTables,
         published: Callable[[pa.ChunkedArray], Flags],
         spared: Collection[str] = (),
     ) -> None:
@@ -60,7 +60,7 @@ class Heard:
         return len(self.kept)
 
     def tables(self, *columns: str) -> Iterator[pa.Table]:
-        """These columns of ROW, as things stand."""
+        """These columns of ROW, with the rejections so far."""
         known = {"kept": self.kept, "published": self._published}
         stored = [name for name in columns if name not in known]
         at = 0
@@ -78,7 +78,7 @@ class Heard:
             return order.numbers()
 
     def reject(self, found: Iterable[tuple[int, Rejection]]) -> Iterator[pa.Table]:
-        """Take these rows out, apart from those spared; REJECTED, in the order of rows."""
+        """Reject these rows, apart from spared ones; returns REJECTED, in the order of rows."""
         told = iter(found)
         while some := list(islice(told, AT_ONCE)):
             table = _told(some)
@@ -107,7 +107,7 @@ def rejected(
     thresholds: NDArray[np.float64] | None = None,
     details: pa.Array | None = None,
 ) -> pa.Table:
-    """REJECTED, all for one reason."""
+    """A table (REJECTED) with one reason for all rows."""
     codes = pa.array(np.zeros(len(at), np.int16))
     columns = {
         "at": pa.array(at, pa.int64()),
@@ -120,12 +120,12 @@ def rejected(
 
 
 def judge(
-    job: Job, parts: Parts, published: Callable[[pa.ChunkedArray], Flags], frozen: JsonObject
+    job: Job, parts: RowTables, published: Callable[[pa.ChunkedArray], Flags], frozen: JsonObject
 ) -> tuple[pa.Table, JsonObject]:
     """Rejections (REJECTED) of rows of `parts`, and the frozen state of each plug-in, by
     `shelf.name`."""
     spared = [key for key, decision in applied.of(job).items() if decision.keeps]
-    rows = Heard(parts, published, spared)
+    rows = TranscribedRows(parts, published, spared)
     found = [REJECTED.empty_table()]
     # Also of plug-ins that are not used now.
     kept_frozen = {} if job.package.refit else dict(frozen)

@@ -1,7 +1,7 @@
 """Sorts more texts than fit in memory.
 
-Texts are cut into words of eight bytes, one temporary file per position, and sorted by them as
-numbers, last position first: a radix sort. Sorting takes 40 bytes of memory a text.
+A radix sort: texts are cut into words of eight bytes, with a temporary file for each position, and
+sorted by these words as numbers, last position first. Sorting takes 40 bytes of memory a text.
 """
 
 from __future__ import annotations

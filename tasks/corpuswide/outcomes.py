@@ -1,7 +1,7 @@
 """Enters corpus-wide verdicts into tables that were made before them.
 
-Deciding a shard again costs as much as the first time, and weights affect every shard. If a
-recording's spans do not overlap, a verdict on one changes only its own row.
+Deciding a shard again would cost as much as the first time, and weights affect every shard. In a
+recording without overlapping spans, a verdict on one changes only that one's row.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ def of_rejected(ids: pa.Array | pa.ChunkedArray, rejected: pa.Table) -> pa.Table
 
 
 def entered(table: pa.Table, key: str, verdicts: pa.Table) -> pa.Table:
-    """The table with the outcomes of those rows that were packaged so far; `key` names the column
-    of ids."""
+    """The table with these verdicts on its packaged rows; `key` names the column of ids."""
     if not verdicts.num_rows or not table.num_rows:
         return table
     at = pc.index_in(table[key], verdicts["id"])
@@ -50,5 +49,5 @@ def entered(table: pa.Table, key: str, verdicts: pa.Table) -> pa.Table:
 
 
 def overlapping(ledger: pa.Table) -> pa.Array:
-    """Recordings with overlapping spans: a verdict there moves samples from one span to another."""
+    """Recordings with overlapping spans, where a verdict moves samples from one span to another."""
     return pc.unique(ledger["recording"].filter(pc.greater(ledger["overlap_samples"], 0)))

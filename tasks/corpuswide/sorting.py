@@ -1,7 +1,7 @@
 """Sorts the rows of a table by names, with some hundred thousand rows in memory.
 
-Rows go to temporary files by ranges of names, which a sample of them bounds; each range is sorted
-by itself. Where the bounds lie changes nothing.
+Rows go to temporary files by ranges of names, and each range is sorted by itself. A sample of names
+gives the bounds of the ranges, which do not affect the result.
 """
 
 from __future__ import annotations

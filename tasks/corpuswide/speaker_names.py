@@ -20,10 +20,10 @@ from tasks.recording import ids
 Small = NDArray[np.int32]
 Codes = NDArray[np.uint64]
 Reals = NDArray[np.float64]
-Parts = Callable[[], Iterable[pa.Table]]  # VOICES, or SPEAKERS
+VoiceTables = Callable[[], Iterable[pa.Table]]  # VOICES, or SPEAKERS
 
 
-class Known(NamedTuple):
+class KnownVoices(NamedTuple):
     """Distinct voices in the order of their hashes, with their known facts."""
 
     hashes: Codes  # of content and number
@@ -35,7 +35,7 @@ class Known(NamedTuple):
 
 
 def keys(table: pa.Table) -> list[str]:
-    """The recording's content and the number in it of each voice."""
+    """`<content>#<number>` of each voice: its recording's content, its number in there."""
     found: list[str] = pc.binary_join_element_wise(
         table["content"], pc.cast(table["number"], pa.string()), "#"
     ).to_pylist()
@@ -43,10 +43,10 @@ def keys(table: pa.Table) -> list[str]:
 
 
 def named(
-    parts: Parts, known: Known, group: Small, taken: set[str]
+    parts: VoiceTables, known: KnownVoices, group: Small, taken: set[str]
 ) -> tuple[list[str], dict[str, str]]:
-    """The name of each group, and the new names of published ones. `taken`: names of voices that
-    are gone now."""
+    """The name of each group, and new names for published names. `taken`: names of voices that are
+    gone."""
     count = int(group.max(initial=-1)) + 1
     has = known.old >= 0
     pairs, at = np.unique(np.stack([group[has], known.old[has]]), axis=1, return_inverse=True)
@@ -74,7 +74,7 @@ def named(
 
 
 def _longest(seconds: Reals, group: Small, count: int) -> NDArray[np.int64]:
-    """The voice of each group that speaks longest, of several the first."""
+    """The longest voice of each group; if several are equally long, the first."""
     most = np.full(count, -np.inf)
     np.maximum.at(most, group, seconds)
     some = np.flatnonzero(seconds == most[group])[::-1]
@@ -88,7 +88,7 @@ def _name(code: int) -> str:
     return ids.speaker_over_all(f"{code:016x}")
 
 
-def _keys_of(parts: Parts, rows: dict[int, np.int32]) -> dict[int, str]:
+def _keys_of(parts: VoiceTables, rows: dict[int, np.int32]) -> dict[int, str]:
     """The keys of some rows."""
     found, at = {}, 0
     for part in parts():

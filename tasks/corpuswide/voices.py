@@ -1,7 +1,7 @@
 """Voices: each person that a diarizer distinguishes in a recording, with an embedding.
 
-The embedding is the mean of those of the person's turns, weighted by how long they last. A
-recording whose source names any speaker has none: the source's names stand.
+A voice's embedding is the mean of its turns' embeddings, weighted by duration. A recording whose
+source names any speaker has no voices here: the source's names stand.
 """
 
 from __future__ import annotations

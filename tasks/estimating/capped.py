@@ -1,4 +1,4 @@
-"""Which clips `package.max_hours_per_speaker` leaves out, as far as manifests tell."""
+"""Predicts which clips `package.max_hours_per_speaker` leaves out, from manifests alone."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Within(NamedTuple):
     over: list[JsonObject]
 
 
-class Clips:
-    """Collects the clips of all shards that pass the verdicts, or may once they are heard."""
+class PassingClips:
+    """Collects the clips of all shards that pass the verdicts, or may pass once transcribed."""
 
     def __init__(self, job: Job) -> None:
         self._job = job

@@ -1,4 +1,4 @@
-"""Changed settings, by the work that they make missing."""
+"""Changed settings, by the work that they make necessary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tasks.json_types import JsonObject
 
 
 def found_since(job: Job, before: Job | None, described: JsonObject | None) -> list[Change]:
-    """Changes of settings since the newest run, of models and code since the newest version."""
+    """Changes of settings since the newest run, and of models and code since the newest version."""
     found = changes.between(before, job) if before else []
     named = {change.setting for change in found}
     models = changes.of_models(described, job) if described else []
@@ -20,7 +20,7 @@ def found_since(job: Job, before: Job | None, described: JsonObject | None) -> l
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """Names of the changed settings, by the work that they make missing."""
+    """Names of the changed settings, by the work that they make necessary."""
 
     all: list[Change]
     measures: list[str]  # cuts and measures are made again

@@ -1,4 +1,4 @@
-"""Which settings differ between two jobs, and which stages that makes work."""
+"""The settings in which two jobs differ, and the work that follows from them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def between(before: Job, after: Job) -> list[Change]:
 
 
 def of_models(described: JsonObject, job: Job) -> list[Change]:
-    """What has changed since the newest version was made, under equal settings: the weights of the
-    recogniser, the model or the code of a plug-in. `described`: the version's dataset.json.
+    """Changes since the newest version that settings do not show: the recogniser's weights, the
+    model or code of a plug-in. `described`: the version's dataset.json.
     """
     then, now = described["recipes"], whole_job.recipes_of(job)
     before, after = described["settings"], whole_job.settings_of(job)
@@ -62,7 +62,7 @@ _CODE = ("its former model or code", "that of now")
 
 
 def measuring(changes: Iterable[Change]) -> list[Change]:
-    """Those that make the filter stage measure or cut again: no thresholds."""
+    """Changes that make the filter stage measure or cut again, which thresholds never do."""
     return [c for c in changes if c.setting.startswith("filter.") and not _is_threshold(c)]
 
 

@@ -1,4 +1,4 @@
-"""From a sample to the whole corpus: totals with 90 % intervals. Pure numbers, no files.
+"""Extrapolates from a sample to the corpus: totals with 90 % intervals. Pure numbers, no files.
 
 The length x of each recording is known from its header; of the sampled ones also y: seconds kept,
 work, bytes. A stratum's total is its ratio of sums times the audio not yet known, plus what is
@@ -96,8 +96,8 @@ def total(strata: Sequence[Stratum], known: float = 0.0, share: bool = False) ->
 
 
 def collapsed(strata: Sequence[Stratum]) -> list[Stratum]:
-    """Strata with something left to forecast, each with enough known recordings: those with too few
-    are merged, if necessary also with the next smallest."""
+    """Strata with something left to forecast and enough known recordings each: strata with too few
+    are merged with one another or, if that is not enough, with the next smallest."""
     full = [s for s in strata if len(s.x) >= LEAST]
     few = [s for s in strata if len(s.x) < LEAST and (s.count or len(s.x))]
     if any(s.count for s in few):

@@ -18,7 +18,7 @@ from tasks.job import Job
 from tasks.listing.balance import seconds_of
 
 HEADERS = 500  # new recordings whose headers are read; the others' lengths follow from these
-USUAL = 10.0  # s of an utterance, where nothing is known yet
+USUAL = 10.0  # s of an utterance, while no real one is known
 
 
 class Expected:
@@ -50,7 +50,7 @@ class Expected:
                 self._long += utterance.recording["header_seconds"] or 0.0
 
     def add(self, row: Row, seconds: float, because: tuple[str, ...], again: bool) -> None:
-        """A recording of this length that is not cut."""
+        """Add a recording of this length that is not cut yet."""
         given = row["segments"]
         count: int | None = None  # as dense as the corpus
         if given is not None and self.use in ("auto", "given"):

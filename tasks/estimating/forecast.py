@@ -39,7 +39,7 @@ class Costs:
     start: float = 0.0  # until the first worker worked
     gap: float = 0.0  # between two calls of a worker: Prefect, the scheduler
     package: float = 0.0  # write and check, per second kept
-    gather: float = 0.0  # the same for what one worker does alone
+    gather: float = 0.0  # planning, which one worker does alone, per second kept
 
 
 @dataclass(frozen=True, slots=True)

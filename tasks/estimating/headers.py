@@ -44,7 +44,7 @@ def read(locators: Sequence[str], patience: float = PATIENCE) -> list[Length]:
         finally:
             limit.cancel()
             child.kill()
-    whole = said[: said.rfind("\n") + 1]  # the line that it died on is not an answer
+    whole = said[: said.rfind("\n") + 1]  # an incomplete last line is not an answer
     return [json.loads(line) for line in whole.splitlines()]
 
 

@@ -18,7 +18,7 @@ from tasks.checkpoints.utterance import Utterance
 from tasks.checkpoints.view import ShardView
 from tasks.dataset import versions
 from tasks.estimating import rewriting
-from tasks.estimating.capped import Clips
+from tasks.estimating.capped import PassingClips
 from tasks.estimating.causes import Causes, found_since
 from tasks.estimating.changes import Change
 from tasks.estimating.expected import Expected, lengths
@@ -55,8 +55,8 @@ class Amount:
 
 @dataclass(slots=True)
 class Plan:
-    """`clips`: packaged in the newest version, and by a run, as far as that is known. `unread`:
-    bytes of new recordings whose headers were not read, and which only the first two stages count.
+    """`clips`: packaged in the newest version, and by a run, as far as known. `unread`: bytes of
+    new recordings whose headers were not read; only the first two stages count those.
     """
 
     stages: dict[str, Amount]
@@ -65,7 +65,7 @@ class Plan:
     ignored: dict[str, int]  # files left aside, by reason
     shards: int
     clips: tuple[int, int]
-    other_settings: bool  # than those of the newest version, or there is none
+    other_settings: bool  # settings differ from the newest version's, or there is no version
     unread: int
 
     @property
@@ -87,21 +87,21 @@ def plan(job: Job, before: Job | None, headers: bool = True) -> Plan:
     newest = versions.newest(job.out)
     described = versions.described(newest) if newest else None
     causes = Causes.of(found_since(job, before, described))
-    walk = _Walk(job, before, causes)
+    scan = _Scan(job, before, causes)
     capped = any(each and each.package.max_hours_per_speaker is not None for each in (job, before))
     state = UpToDate(job, shards, index)
     fresh = {row["recording"] for row in listed.fresh}
     for each in shards:
-        # Who has too many hours is known only of all clips together.
+        # Which speakers exceed the cap is known only once all clips are.
         known = state.items(each) if each in listed.unchanged and not capped else None
         if known is not None:
             for name, items in known.items():
-                walk.stages[name].reuse += items
+                scan.stages[name].reuse += items
         else:
             rows = listed.rows(each)
             unread = fresh - listed.moved.keys()
-            walk.shard(each, [r for r in rows if r["present"] and r["recording"] not in unread])
-    probe = walk.stages["shard"]
+            scan.shard(each, [r for r in rows if r["present"] and r["recording"] not in unread])
+    probe = scan.stages["shard"]
     probe.reuse = found.reused
     header = lengths(listed.fresh) if headers else {}
     probe.add(len(listed.fresh), sum(header.values()), [SOURCES], again=False)
@@ -109,42 +109,42 @@ def plan(job: Job, before: Job | None, headers: bool = True) -> Plan:
     for row in new:
         if row["recording"] in header:
             seconds = header[row["recording"]]
-            walk.stages["filter"].add(1, seconds, [SOURCES], again=False)
-            walk.expected.add(row, seconds, (SOURCES,), again=False)
+            scan.stages["filter"].add(1, seconds, [SOURCES], again=False)
+            scan.expected.add(row, seconds, (SOURCES,), again=False)
         elif not headers:
-            walk.stages["filter"].add(1, 0.0, [SOURCES], again=False)
-    walk.add_expected()
-    if walk.walked and corpuswide.takes_part(job):
+            scan.stages["filter"].add(1, 0.0, [SOURCES], again=False)
+    scan.add_expected()
+    if scan.scanned and corpuswide.takes_part(job):
         for name in contents.rejected_ids(job, shards):
-            walk.stay.pop(name, None)
-    walk.leave_out_over_hours()
+            scan.stay.pop(name, None)
+    scan.leave_out_over_hours()
     gone = listed.removed()
-    clips = _package(walk, {*gone, *fresh})
+    clips = _package(scan, {*gone, *fresh})
     removed = gone - set(listed.moved.values())
     other = described is None or described["settings"] != whole_job.settings_of(job)
     size = 0 if headers else sum(row["size"] for row in new)
     return Plan(
-        walk.stages, causes.all, len(removed), found.ignored, len(shards), clips, other, size
+        scan.stages, causes.all, len(removed), found.ignored, len(shards), clips, other, size
     )
 
 
-class _Walk:
+class _Scan:
     """The shards examined so far: their work, and what they imply for the rest."""
 
     def __init__(self, job: Job, before: Job | None, causes: Causes) -> None:
         self.job, self.before, self.causes = job, before, causes
         self.stages = {name: Amount() for name in STAGES}
         self.expected = Expected(job)
-        self.walked: set[str] = set()  # recordings
+        self.scanned: set[str] = set()  # recordings
         self.stay: dict[str, float] = {}  # s of utterances that are packaged as they are, by id
         self.coming: dict[str, float] = {}  # s of those that are still to be heard, by id
-        self._clips = Clips(job)
+        self._clips = PassingClips(job)
 
     def shard(self, name: str, rows: list[Row]) -> None:
         """Count a shard that may lack something; `rows`: its known recordings."""
         view = ShardView(self.job, name, stage.weights_of(self.job), listed=rows)
         self._clips.shard(view)
-        self.walked |= {row["recording"] for row in rows}
+        self.scanned |= {row["recording"] for row in rows}
         causes = self.causes.measures or self.causes.limits
         again = bool(causes) and bool(view.cuts)
         units, reused = cuts_lacking(view)
@@ -195,7 +195,7 @@ class _Walk:
             else:
                 self.stages["transcribe"].add(1, seconds, causes, bool(self.causes.texts))
                 seen.add(other)
-        question = written.asked(self.job, utterance) if utterance.unwritten else None
+        question = written.request_for(self.job, utterance) if utterance.unwritten else None
         if question is not None and question.recipe not in seen:
             self.stages["transcribe"].add(1, seconds, causes, bool(self.causes.texts))
             seen.add(question.recipe)
@@ -221,7 +221,7 @@ class _Walk:
                 self.coming.pop(clip["id"], None)
 
     def _was_converted(self, view: ShardView, utterance: Utterance) -> bool:
-        """Whether the newest run's settings made the PCM of it."""
+        """Whether its PCM was made under the newest run's settings."""
         if self.before is None or not self.causes.pcm:
             return False
         old = utterance.recording["content"], utterance.start, utterance.end
@@ -235,14 +235,14 @@ class _Walk:
             self.stages["transcribe"].add(items, seconds, causes, again)
 
 
-def _package(walk: _Walk, gone: set[str]) -> tuple[int, int]:
+def _package(scan: _Scan, gone: set[str]) -> tuple[int, int]:
     """Count the clips that are written, in tars whose content changes; (clips now, clips then).
     `gone`: recordings that left their sources, or whose bytes are others now."""
-    change = rewriting.of_version(walk.job, walk.before, walk.stay, walk.walked, gone)
-    amount = walk.stages["package"]
-    waiting, seconds = walk.expected.packaged(walk.coming)
-    causes = [name for each in ("resample", "transcribe") for name in walk.stages[each].because]
-    causes += walk.causes.limits + walk.causes.version
+    change = rewriting.of_version(scan.job, scan.before, scan.stay, scan.scanned, gone)
+    amount = scan.stages["package"]
+    waiting, seconds = scan.expected.packaged(scan.coming)
+    causes = [name for each in ("resample", "transcribe") for name in scan.stages[each].because]
+    causes += scan.causes.limits + scan.causes.version
     causes += [SOURCES] if gone else []
     items = change.written + waiting
     amount.add(items, change.seconds + seconds, causes, again=False)

@@ -31,16 +31,16 @@ class Rewriting(NamedTuple):
 
 
 def of_version(
-    job: Job, before: Job | None, stay: Mapping[str, float], walked: Set[str], gone: Set[str]
+    job: Job, before: Job | None, stay: Mapping[str, float], scanned: Set[str], gone: Set[str]
 ) -> Rewriting:
-    """`stay`: seconds, by id, of the utterances of the recordings `walked` that are packaged
+    """`stay`: seconds, by id, of the utterances of the recordings `scanned` that are packaged
     unchanged. Clips of other recordings stay too, unless those are in `gone` (left or
     changed)."""
     newest = versions.newest(job.out)
     if newest is None:
         return Rewriting(0, len(stay), len(stay), sum(stay.values()))
     writes_all = before is None or _writes_all(job, before)
-    others, kept = pa.array([*walked, *gone], pa.string()), pa.array([*stay], pa.string())
+    others, kept = pa.array([*scanned, *gone], pa.string()), pa.array([*stay], pa.string())
     new, proved = dict(stay), Proved(newest)
     clips = staying_then = written_then = 0
     seconds = 0.0

@@ -67,8 +67,8 @@ def frame(out: Path, shards: Iterable[str]) -> tuple[list[Member], int]:
 def known(
     job: Job, shards: Iterable[str], sampled: Collection[str] | None = None
 ) -> dict[str, SampleResult]:
-    """Every recording whose work is done, in the sample or before. Of those that are not `sampled`
-    (None: all are), only what is kept."""
+    """The results of every recording whose work is done, in the sample or before. For recordings
+    that are not `sampled` (None: all are), only `kept` is filled in."""
     found: dict[str, SampleResult] = {}
     nothing: dict[str, tuple[int, float]] = {}  # one for all: there may be millions
     for shard in shards:

@@ -13,7 +13,7 @@ from tasks import corpuswide, recipe
 from tasks.checkpoints import manifest
 from tasks.checkpoints.verdicts import rules_of
 from tasks.corpuswide import decisions
-from tasks.estimating.capped import Clips
+from tasks.estimating.capped import PassingClips
 from tasks.filter import todo as cuts_lacking
 from tasks.job import Job
 from tasks.json_types import JsonObject
@@ -53,7 +53,7 @@ def kept(now: Job, then: Job) -> tuple[JsonObject, JsonObject]:
 
 
 def _by_speaker(now: Job, then: Job) -> bool:
-    """Whether one of them depends on speakers, or they differ in how speakers are linked."""
+    """Whether a job depends on speakers, or the two jobs link speakers differently."""
     capped = any(job.package.max_hours_per_speaker is not None for job in (now, then))
     return capped or recipe.across_recordings(now) != recipe.across_recordings(then)
 
@@ -82,10 +82,10 @@ def _of_part(job: Job, table: pa.Table) -> Sums:
 
 
 def of_shards(job: Job) -> JsonObject:
-    """The same from the manifests; `unmeasured` recordings lack a measure that the job needs."""
+    """The same as `kept`, from the manifests; `unmeasured` recordings lack a measure."""
     items, seconds, waiting, waiting_seconds, unmeasured = 0, 0.0, 0, 0.0, 0
     rejected = contents.rejected_ids(job, manifest.shards(job.out))
-    clips = Clips(job)
+    clips = PassingClips(job)
     for each in manifest.shards(job.out):
         view = view_of(job, each)
         clips.shard(view)

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tasks.filters._duplicates_candidates import Numbered
+from tasks.filters._duplicates_fingerprints import Rows, StoredFingerprints
 from tasks.filters._duplicates_groups import find_originals
-from tasks.filters._duplicates_prints import Prints, Rows
 from tasks.filters._duplicates_table import Bools, Ints, Reals, Thresholds
 
 
@@ -38,7 +38,7 @@ class Copies(NamedTuple):
     exact: Bools  # the same samples
 
 
-def find_copies(prints: Prints, best_first: Ints, thresholds: Thresholds) -> Copies:
+def find_copies(prints: StoredFingerprints, best_first: Ints, thresholds: Thresholds) -> Copies:
     """Which rows are copies of others. `best_first`: all rows; of several copies the first is the
     original. Rows without a fingerprint have none."""
     row = best_first[prints.first[best_first] >= 0].astype(np.int32)

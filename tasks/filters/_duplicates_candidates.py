@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.filters import _fingerprint
-from tasks.filters._duplicates_parts import Parts
-from tasks.filters._duplicates_prints import KEY_PARTS, SORTED_BITS, Prints
+from tasks.filters._duplicates_fingerprints import KEY_PARTS, SORTED_BITS, StoredFingerprints
+from tasks.filters._duplicates_parts import PartitionedRecords
 from tasks.filters._duplicates_table import (
     Codes,
     Fingerprints,
@@ -37,9 +37,9 @@ CODES_AT_ONCE = 1 << 20
 
 
 class Numbered:
-    """Prints whose clips are numbered best first: `row` of each clip."""
+    """Fingerprints whose clips are numbered best first: `row` of each clip."""
 
-    def __init__(self, prints: Prints, row: NDArray[np.int32]) -> None:
+    def __init__(self, prints: StoredFingerprints, row: NDArray[np.int32]) -> None:
         self.prints = prints
         self.row = row
         self._at = np.empty(len(row), np.int32)
@@ -71,7 +71,7 @@ def candidates(
     `of_row`: the number of each row's clip; -1: it is not looked at.
     """
     blocks = clips.prints.blocks
-    with Parts[np.uint64](np.uint64, blocks * blocks) as codes:
+    with PartitionedRecords[np.uint64](np.uint64, blocks * blocks) as codes:
         for number in range(KEY_PARTS):
             found = _sharing(clips.prints, number, of_row, thresholds)
             for low in range(0, len(found), CODES_AT_ONCE):
@@ -94,7 +94,9 @@ def _portions(codes: Codes) -> Iterator[Codes]:
         low = high
 
 
-def _sharing(prints: Prints, part: int, of_row: NDArray[np.int32], thresholds: Thresholds) -> Codes:
+def _sharing(
+    prints: StoredFingerprints, part: int, of_row: NDArray[np.int32], thresholds: Thresholds
+) -> Codes:
     """Pairs that share a key of a part; see `_encoded`."""
     anchors = prints.anchors.read(part)
     clip = of_row[anchors["row"]]

@@ -14,7 +14,7 @@ AT_ONCE = 1 << 20  # records that are sorted by part and written together
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
-class Parts(ExitStack, Generic[Scalar]):
+class PartitionedRecords(ExitStack, Generic[Scalar]):
     """Records of one type; those of a part stay in the order in which they came."""
 
     def __init__(self, dtype: DTypeLike, count: int) -> None:

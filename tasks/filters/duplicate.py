@@ -111,9 +111,9 @@ def decide(
 ) -> tuple[Iterable[tuple[int, Rejection]], JsonObject]:
     """Rejects the copies among the kept rows. One of each group stays, a published one first."""
     from tasks.filters._duplicates import find_copies  # SciPy, for the package stage only
-    from tasks.filters._duplicates_prints import Prints
+    from tasks.filters._duplicates_fingerprints import StoredFingerprints
 
-    with Prints() as prints:
+    with StoredFingerprints() as prints:
         kept, published, rank = (np.zeros(len(rows), kind) for kind in (bool, bool, np.float64))
         at = 0
         for table in rows.tables("print", "kept", "published", "native_rate", "format"):

@@ -25,7 +25,7 @@ class AsListed:
     def __init__(self, out: Path, found: Survey) -> None:
         had = found.known
         self._out, self._had = out, had
-        self.moved: dict[str, str] = {}  # names, to former names; of the shards that were asked for
+        self.moved: dict[str, str] = {}  # new to former names, in the shards asked for so far
         leaving = np.concatenate([found.gone, found.failed])
         self._gone = np.sort(had.columns.keys[leaving])
         fresh = list(found.fresh.tables())
@@ -52,8 +52,8 @@ class AsListed:
         self._number = {name: number for number, name in enumerate(had.shards)}
 
     def rows(self, shard: str) -> list[Row]:
-        """All recordings of a shard, including those that are gone. A moved recording (its guard is
-        found under a new name) gets the new name; `moved` collects the old one."""
+        """All recordings of a shard, including those that are gone. A moved recording, whose guard
+        is found under a new name, gets the new name; `moved` records the old one."""
         parts = manifest.read(self._out, "shard", shard)
         old: list[Row] = parts[-1].table.to_pylist() if parts else []
         here = pc.equal(self._told[PLACE], self._number[shard])

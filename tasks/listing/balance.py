@@ -37,9 +37,9 @@ def assigned(
     smallest: float = LEAST,
     known: float = 0.0,
 ) -> tuple[Numbers, int]:
-    """The group of each recording, and how many groups there are, of about equal duration by
-    header: longest first, each to the lightest group. `known`: audio that the corpus already has,
-    s."""
+    """Distributes recordings over groups of about equal duration by header: longest first, each to
+    the lightest group. Returns the group of each, and the number of groups. `known`: audio that the
+    corpus already has, s."""
     total = float(seconds.sum())
     largest = max(HOUR, (known + total) / MOST_OF_AN_HOUR)
     size = hours * HOUR if hours else min(max(total / 64, smallest), largest)

@@ -25,8 +25,8 @@ BUCKET = 50_000  # rows that are brought into the order of their shards at once
 def in_shards(
     job: Job, found: Survey, results: Sequence[Path], numbers: Numbers
 ) -> Iterator[Iterator[pa.Table]]:
-    """Incoming rows, those of each shard together, sorted by shard and name; their column PLACE is
-    the shard's number. Some shards at a time; on disk if there are many rows."""
+    """Incoming rows sorted by shard and name, some shards at a time; the column PLACE is the
+    shard's number. Sorts on disk if there are many rows."""
     count = -(-len(numbers) // BUCKET)
     step = -(-len(found.known.shards) // max(count, 1))
     if count <= 1:

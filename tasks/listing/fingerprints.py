@@ -18,7 +18,7 @@ Bits = NDArray[np.uint64]
 
 
 def key(name: str) -> bytes:
-    """16 bytes that stand for a recording's name, or a text like it."""
+    """A hash of 16 bytes of a recording's name, or of a similar text."""
     return blake2b(name.encode(), digest_size=16).digest()
 
 
@@ -95,7 +95,7 @@ class Seen:
 
 
 def index_in(ordered: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.int64]:
-    """Where each wanted key stands among sorted ones; -1 if it does not."""
+    """The index of each wanted key among sorted ones; -1 if it is not there."""
     if not len(ordered):
         return np.full(len(wanted), -1, np.int64)
     at = np.searchsorted(ordered, wanted)
@@ -114,5 +114,5 @@ def stored(keys: NDArray[np.bytes_]) -> pa.Array:
 
 
 def loaded(column: pa.Array) -> NDArray[np.bytes_]:
-    """Keys of a column that `stored` made; not copied."""
+    """The keys of a column that `stored` made, without copying."""
     return np.frombuffer(column.buffers()[1], KEY, len(column), 16 * column.offset)

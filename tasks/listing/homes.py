@@ -17,7 +17,7 @@ from tasks.checkpoints import manifest
 from tasks.job import Job
 from tasks.listing import fingerprints, known, survey
 from tasks.listing.balance import Numbers, assigned, least
-from tasks.listing.known import Known
+from tasks.listing.known import KnownRecordings
 from tasks.listing.parts import PLACE
 from tasks.listing.survey import Survey
 from tasks.storage import long_columns, tables
@@ -76,7 +76,7 @@ def homes_of(job: Job, found: Survey, results: Sequence[Path], gone: NDArray[np.
     return numbers
 
 
-def _place(job: Job, had: Known, news: _News, home: Numbers, numbers: Numbers) -> None:
+def _place(job: Job, had: KnownRecordings, news: _News, home: Numbers, numbers: Numbers) -> None:
     """Assign new recordings to the shards that have their bytes, and the others to new shards."""
     numbers[news.at] = home
     rest = np.flatnonzero(home < 0)
@@ -93,7 +93,7 @@ def _place(job: Job, had: Known, news: _News, home: Numbers, numbers: Numbers) -
 
 
 def _known_bytes(
-    out: Path, had: Known, wanted: NDArray[np.bytes_], left: NDArray[np.bytes_]
+    out: Path, had: KnownRecordings, wanted: NDArray[np.bytes_], left: NDArray[np.bytes_]
 ) -> Numbers:
     """For each content in `wanted`, the number of the shard with a recording of the same bytes that
     is no longer in the sources (a renamed file); -1: none. `left`: keys of recordings that this

@@ -2,8 +2,8 @@
 
     OUT/manifests/known/<sha256[:16]>.parquet    them, with the parts that they were read from
 
-The shards' own parts are the truth. This cache saves reading unchanged ones (same name and guard);
-without it, all are read. It is written only if that takes long.
+The shards' parts are the truth. With this cache, parts that did not change (same name and guard)
+need not be read. It is written only if reading all of them would take long.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tasks.listing import entries, fingerprints
 log = logging.getLogger("uttermill")
 
 PRESENT, MAY_BE_TRIED = 1, 2  # bits of `flags`
-LEAST = 20_000  # recordings; fewer are read again in the time that noting them takes
+LEAST = 20_000  # recordings; reading fewer takes no longer than writing the cache
 BYTES_A_SECOND = 16000  # of a recording whose header does not tell its length: 128 kbit/s
 FORMAT = 1
 ROOT = "manifests/shard"
@@ -53,7 +53,7 @@ class Columns(NamedTuple):
     keys: NDArray[np.bytes_]
     states: fingerprints.Bits
     heads: fingerprints.Bits
-    shard: NDArray[np.int32]  # number in `Known.shards`
+    shard: NDArray[np.int32]  # number in `KnownRecordings.shards`
     flags: NDArray[np.uint8]
 
     def where(self, chosen: NDArray[Any]) -> Columns:
@@ -65,7 +65,7 @@ Counts = dict[str, tuple[int, int]]
 
 
 @dataclass(slots=True)
-class Known:
+class KnownRecordings:
     """All recordings, sorted by key."""
 
     shards: list[str]
@@ -98,13 +98,13 @@ def home(out: Path) -> Path:
     return out / "manifests" / "known"
 
 
-def of(out: Path, index: Index) -> Known:
+def of(out: Path, index: Index) -> KnownRecordings:
     """The recordings that an OUT knows, from the newest part of each shard."""
     names = manifest.shards(out)
     newest = _newest(index)
     noted = _noted(out)
     shards, parts = names, [newest.get(name, ("", "")) for name in names]
-    known = Known(shards, parts, [0.0] * len(names), [{} for _ in names], _empty())
+    known = KnownRecordings(shards, parts, [0.0] * len(names), [{} for _ in names], _empty())
     places = {name: number for number, name in enumerate(names)}
     moved = np.full(len(noted.shards) if noted else 0, -1, np.int32)
     for old, name in enumerate(noted.shards if noted else ()):
@@ -127,7 +127,7 @@ def of(out: Path, index: Index) -> Known:
     return known
 
 
-def note(known: Known, number: int, table: pa.Table) -> Columns:
+def note(known: KnownRecordings, number: int, table: pa.Table) -> Columns:
     """The columns of a shard's rows; notes their audio and count."""
     present = table["present"].to_numpy()
     known.seconds[number] = float(seconds_of(table)[present].sum())
@@ -150,7 +150,7 @@ def seconds_of(table: pa.Table) -> NDArray[np.float64]:
     return found
 
 
-def save(out: Path, known: Known, index: Index) -> None:
+def save(out: Path, known: KnownRecordings, index: Index) -> None:
     """Save the cache for the next run; only while holding OUT's lock."""
     if len(known.columns.keys) < LEAST:
         return
@@ -175,7 +175,7 @@ def save(out: Path, known: Known, index: Index) -> None:
             storage.remove(old)
 
 
-def _noted(out: Path) -> Known | None:
+def _noted(out: Path) -> KnownRecordings | None:
     """The last run's cache; None if it is missing or damaged."""
     for path in storage.names(home(out), ".parquet"):
         data = storage.read(path)
@@ -191,7 +191,7 @@ def _noted(out: Path) -> Known | None:
         parts = [(name, guard) for name, guard in told["parts"]]
         columns = Columns(keys, *others)
         counts = [{name: (n, bad) for name, (n, bad) in each.items()} for each in told["counts"]]
-        return Known(told["shards"], parts, told["seconds"], counts, columns)
+        return KnownRecordings(told["shards"], parts, told["seconds"], counts, columns)
     return None
 
 

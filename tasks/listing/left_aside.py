@@ -1,4 +1,4 @@
-"""Entries of the sources that are not recordings, with the reason."""
+"""Entries of sources that are not used as recordings, with reasons."""
 
 from __future__ import annotations
 

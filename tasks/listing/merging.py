@@ -34,7 +34,7 @@ def merged(old: list[Row], rows: pa.Table | None, gone: NDArray[np.bytes_]) -> l
 
 
 def _told(old: Row, row: Row) -> Row:
-    """The source's current description of unchanged bytes: texts, segments."""
+    """What the source now says about unchanged bytes: texts, segments."""
     merged = {**row, **{name: old[name] for name in PROBED}}
     if old["error_code"] and not row["error_code"] and old["content"] is None:
         merged["error_code"], merged["error_detail"] = old["error_code"], old["error_detail"]

@@ -21,7 +21,7 @@ PLACE = "place"  # number of the shard that knows the recording; -1: none does
 LISTED = pa.schema([*RECORDINGS, pa.field(PLACE, pa.int32())])
 
 
-class Parts:
+class RowFiles:
     """Writes rows as they arrive. `home` None: only counts them."""
 
     def __init__(self, home: Path | None, stem: str) -> None:

@@ -6,8 +6,7 @@ of lines, empty ones and comments (`;;`) are left out. Beside a recording, all l
 its own. In a source's file (`rttm`), the second field is the recording's path without extension, or
 only the name at its end. If there are both, the one beside the recording counts. A malformed line
 fails only the recording that it names, in the filter stage (`bad_rttm`). In a source's file, a line
-that does not even name a recording fails all that the file names, as nobody knows whose turn is
-missing.
+without a recording's name fails all recordings of the file, since any of them may lack a turn.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Turns:
 
 
 class SideFiles:
-    """The RTTM files of one source. ConfigError if that of the whole source cannot be read."""
+    """The RTTM files of one source. ConfigError if the source's own file cannot be read."""
 
     def __init__(self, settings: SourceSettings) -> None:
         self._whole: Turns | None = None
@@ -57,7 +56,7 @@ class SideFiles:
                 ) from None
 
     def of(self, recording: Recording) -> Said:
-        """The turns of a recording, None if no file names it; and what is wrong with them."""
+        """The turns of a recording (None if no file names it), and the fault in them, if any."""
         locator = recording.locator
         if locator.offset is None and locator.row is None:
             path = f"{os.path.splitext(locator.path)[0]}.rttm"

@@ -18,9 +18,9 @@ from tasks.checkpoints.index import Index
 from tasks.job import Job
 from tasks.listing import apart, entries, fingerprints, known, rttm
 from tasks.listing.entries import Batch
-from tasks.listing.known import MAY_BE_TRIED, PRESENT, Known
+from tasks.listing.known import MAY_BE_TRIED, PRESENT, KnownRecordings
 from tasks.listing.left_aside import LeftAside, LeftAsides
-from tasks.listing.parts import Parts
+from tasks.listing.parts import RowFiles
 from tasks.recording import Locator
 from tasks.recording.guard import current_guard
 
@@ -33,9 +33,9 @@ Numbers = NDArray[np.int64]
 class Survey:
     """The sources' contents now, compared with the known recordings."""
 
-    known: Known
-    fresh: Parts  # new and changed recordings, to be probed
-    told: Parts  # unchanged bytes with a new description, or that are back
+    known: KnownRecordings
+    fresh: RowFiles  # new and changed recordings, to be probed
+    told: RowFiles  # unchanged bytes with a new description, or that have come back
     left: LeftAsides = field(default_factory=LeftAsides)
     used_scratch: bool = False
     reused: int = 0
@@ -51,10 +51,11 @@ class Survey:
 def survey(
     job: Job, index: Index, home: Path | None = None, run: apart.Map | None = None
 ) -> Survey:
-    """`home`: a scratch folder for the rows that workers will probe; None: only count them. `run`:
-    sends calls to workers, which list large sources; without it everything is listed here."""
+    """List all sources. `home`: a scratch folder for the rows that workers will probe; None: only
+    count them. `run`: sends calls to workers, which list large sources; without it everything is
+    listed here."""
     had = known.of(job.out, index)
-    found = Survey(had, Parts(home, "listing"), Parts(home, "told"))
+    found = Survey(had, RowFiles(home, "listing"), RowFiles(home, "told"))
     looking = _Looking(job, found)
     for number, dataset in enumerate(plugins.datasets(job.sources)):
         for batch in _listed(job, number, dataset, found, home, run):
@@ -91,7 +92,7 @@ def _listed(
 
 
 class _Looking:
-    """Compares batch by batch."""
+    """Compares listed recordings with known ones, batch by batch."""
 
     def __init__(self, job: Job, found: Survey) -> None:
         self.found = found
@@ -174,7 +175,7 @@ class _Looking:
             still = np.fromiter(map(_changed, rows.select(_LOOK).to_pylist()), bool, len(rows))
             for left in rows.filter(pa.array(still)).select(_LOOK).to_pylist():
                 self.found.left.append(still_written(left))
-            # What was known of it no longer holds.
+            # What was known about it no longer holds.
             failed = row[still & (place >= 0)]
             self.found.failed = np.concatenate([self.found.failed, failed])
             self.found.fresh.add(rows.filter(pa.array(~still)), place[~still])

@@ -13,7 +13,7 @@ from tasks import storage
 from tasks.corpuswide import decisions, outcomes
 from tasks.job import Job
 from tasks.packaging import decided, judgements
-from tasks.packaging.decided import Group
+from tasks.packaging.decided import ShardGroup
 from tasks.storage import tables
 
 NAME = "decisions.parquet"
@@ -44,7 +44,7 @@ def note(job: Job, scratch: Path, judged: Sequence[int], manifests: str | None =
     decisions.seal(job, names, manifests)
 
 
-def _part(group: Group, verdicts: pa.Table | None) -> bytes:
+def _part(group: ShardGroup, verdicts: pa.Table | None) -> bytes:
     """The decisions on a group, with its corpus-wide verdicts, as Parquet."""
     data = group.data(NAME)
     if verdicts is None:

@@ -27,11 +27,11 @@ from tasks.packaging import (
     splits,
     staying,
 )
-from tasks.packaging.decided import VOICE, Group
+from tasks.packaging.decided import VOICE, ShardGroup
 from tasks.packaging.selection import Selection
 from tasks.packaging.speakers import Speakers
 from tasks.packaging.staying import Staying
-from tasks.packaging.whole import BATCH, CHOSEN, Clips, Ints, load
+from tasks.packaging.whole import BATCH, CHOSEN, CorpusClips, Ints, load
 from tasks.settings.portions import REST
 from tasks.storage import tables
 
@@ -59,7 +59,7 @@ def choose(job: Job, scratch: Path) -> JsonObject:
     if selection.selects(job):
         stay = staying.of(job, groups, newest, split >= 0, linked is not None)
         among = (split >= 0) & (stay.split < 0)
-        with selecting.Clips(job.package) as passed:
+        with selecting.Candidates(job.package) as passed:
             _add_left(job, passed, groups, among, linked, newest)
             selected = selection.select(job, passed, newest, stay.lengths)
             if selected.splits is not None:
@@ -88,7 +88,7 @@ def choose(job: Job, scratch: Path) -> JsonObject:
 
 
 def _first_ids(
-    groups: Sequence[Group], firsts: Ints, left: Ints, selected: Selection, stay: Staying
+    groups: Sequence[ShardGroup], firsts: Ints, left: Ints, selected: Selection, stay: Staying
 ) -> dict[str, str]:
     """The first id of each split in use, in their order: that of the splits."""
     found = dict(stay.firsts)
@@ -103,15 +103,15 @@ def _first_ids(
 
 def _add_left(
     job: Job,
-    clips: selecting.Clips,
-    groups: Sequence[Group],
+    clips: selecting.Candidates,
+    groups: Sequence[ShardGroup],
     left: NDArray[np.bool_],
     linked: Speakers | None,
     newest: Path | None,
 ) -> None:
     """Add the clips of the rows that are still `left`, with their speakers."""
     capped = job.package.max_hours_per_speaker is not None
-    known = selection.Known(job, newest if capped else None)
+    known = selection.PublishedIds(job, newest if capped else None)
     spoken = pa.array(linked.names if linked else [], pa.string())
     at = 0
     for group in groups:
@@ -132,7 +132,7 @@ def _add_left(
 
 def _save_chosen(
     scratch: Path,
-    clips: Clips,
+    clips: CorpusClips,
     firsts: Ints,
     split: NDArray[np.int16],
     names: list[str],

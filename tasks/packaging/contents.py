@@ -59,9 +59,9 @@ def decide(job: Job, shards: Sequence[str]) -> Contents:
 
 def _selected(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Table, pa.Table]:
     """The rows to package, with their splits, and verdicts (`outcomes.SCHEMA`) on the others."""
-    with selecting.Clips(job.package) as clips:
+    with selecting.Candidates(job.package) as clips:
         keys = seeded.keys(str(job.package.seed), rows["id"].to_pylist())
-        clips.add(rows, selection.Known(job, newest).among(keys))
+        clips.add(rows, selection.PublishedIds(job, newest).among(keys))
         clips.finish()
         found = selection.select(job, clips, newest)
     chosen = long_columns.take(rows, found.rows)

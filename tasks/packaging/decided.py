@@ -72,7 +72,7 @@ def slice_of(keys: Codes, count: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class Group:
+class ShardGroup:
     """Some shards, and where the decisions on them lie. Small enough to be sent to workers."""
 
     home: Path
@@ -125,13 +125,13 @@ class Group:
         return pa.concat_tables(parts)
 
 
-def _proved(group: Group, name: str, data: bytes) -> bytes:
+def _proved(group: ShardGroup, name: str, data: bytes) -> bytes:
     if hashlib.sha256(data).hexdigest()[:16] != group.facts["files"].get(name):
         raise _damaged(group, name)
     return data
 
 
-def _damaged(group: Group, name: str) -> CorruptManifest:
+def _damaged(group: ShardGroup, name: str) -> CorruptManifest:
     """Names the seal as the damaged file: once it is removed, the group is decided again."""
     return CorruptManifest(f"{group.home / name} is damaged", str(group.home / "facts.json"))
 
@@ -140,7 +140,7 @@ def home(out: Path) -> Path:
     return out / "manifests" / "package" / "decided"
 
 
-def groups(job: Job, keys: Mapping[str, str]) -> list[Group]:
+def groups(job: Job, keys: Mapping[str, str]) -> list[ShardGroup]:
     """Groups of consecutive shards by name; `keys`: the key of each shard."""
     names = sorted(keys)
     package = [job.package.seed, job.package.text_form]  # those that affect decisions
@@ -151,11 +151,11 @@ def groups(job: Job, keys: Mapping[str, str]) -> list[Group]:
     for low in range(0, len(names), AT_ONCE):
         some = tuple(names[low : low + AT_ONCE])
         key = digest("decided", what, [(name, keys[name]) for name in some])
-        found.append(Group(home(job.out) / key, some))
+        found.append(ShardGroup(home(job.out) / key, some))
     return found
 
 
-def missing(some: Sequence[Group], out: Path) -> list[Group]:
+def missing(some: Sequence[ShardGroup], out: Path) -> list[ShardGroup]:
     """Groups without decisions."""
     there = set(storage.of(out).folders(home(out)))
     return [
@@ -165,19 +165,19 @@ def missing(some: Sequence[Group], out: Path) -> list[Group]:
     ]
 
 
-def list_in(scratch: Path, some: Sequence[Group]) -> None:
+def list_in(scratch: Path, some: Sequence[ShardGroup]) -> None:
     """Write the groups of a run to a file, so that messages to workers stay small."""
     told = [(each.home.name, each.shards) for each in some]
     storage.of(scratch).write(scratch / LIST, json.dumps(told).encode())
 
 
-def listed(job: Job, scratch: Path) -> list[Group]:
+def listed(job: Job, scratch: Path) -> list[ShardGroup]:
     """The groups of the run, from that file."""
     told = json.loads(storage.read(scratch / LIST))
-    return [Group(home(job.out) / name, tuple(shards)) for name, shards in told]
+    return [ShardGroup(home(job.out) / name, tuple(shards)) for name, shards in told]
 
 
-def forget(out: Path, kept: Sequence[Group], changed: Collection[str]) -> None:
+def forget(out: Path, kept: Sequence[ShardGroup], changed: Collection[str]) -> None:
     """Remove the decisions on groups that are not in `kept`, or that have one of the shards
     `changed`, whose recordings changed during the run. Call it only while holding OUT's lock."""
     store = storage.of(out)
@@ -201,7 +201,7 @@ def arrow_bytes(table: pa.Table) -> bytes:
 
 
 def in_order(
-    some: Sequence[Group], name: str, columns: Sequence[str] | None = None
+    some: Sequence[ShardGroup], name: str, columns: Sequence[str] | None = None
 ) -> Iterator[pa.Table]:
     """A table of each group."""
     return (each.table(name, columns) for each in some)

@@ -22,14 +22,14 @@ from tasks.packaging.decided import (
     PLACES,
     SLICES,
     VOICE,
-    Group,
+    ShardGroup,
     arrow_bytes,
     slice_of,
 )
 from tasks.storage import tables
 
 
-def decide(job: Job, group: Group) -> None:
+def decide(job: Job, group: ShardGroup) -> None:
     """On a worker: decide a group of shards."""
     parts = [shard_decisions.of_shard(job, shard, strict=True) for shard in group.shards]
     rows = pa.concat_tables([each.rows for each in parts]).combine_chunks()

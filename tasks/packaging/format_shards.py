@@ -7,13 +7,13 @@ import pyarrow as pa
 from tasks import plugins
 from tasks.formats import OutputShard, PublishedFile
 from tasks.packaging import format_rows
-from tasks.packaging.layout import Group
+from tasks.packaging.layout import ClipGroup
 from tasks.packaging.previous import PreviousVersion
 from tasks.settings import Plugin
 
 
 def same_as(
-    groups: list[Group],
+    groups: list[ClipGroup],
     table: pa.Table,
     before: pa.Table | None,
     columns: tuple[str, ...],
@@ -37,7 +37,7 @@ def same_as(
 
 def of_format(
     plugin: Plugin,
-    groups: list[Group],
+    groups: list[ClipGroup],
     published: pa.Table,
     previous: PreviousVersion | None,
     derived: dict[str, pa.Array] | None,

@@ -21,7 +21,7 @@ from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging import accounts, decided, seeded, selection
 from tasks.packaging.accounts import ACCOUNT, ACCOUNTED, KEY
-from tasks.packaging.decided import Group
+from tasks.packaging.decided import ShardGroup
 from tasks.storage import sorted_keys, tables
 
 #: The verdicts that come last, with their clips' keys in the ledger.
@@ -37,13 +37,13 @@ FILE = "verdicts.arrow"
 Ints = NDArray[np.int64]
 
 
-def firsts(groups: Sequence[Group]) -> Ints:
+def firsts(groups: Sequence[ShardGroup]) -> Ints:
     """The place of each group's first row among all rows, and their number."""
     return np.cumsum([0, *(each.facts["rows"] for each in groups)])
 
 
 def corpus_wide(
-    job: Job, groups: Sequence[Group], newest: Path | None
+    job: Job, groups: Sequence[ShardGroup], newest: Path | None
 ) -> tuple[pa.Table, JsonObject]:
     """Rejections (REJECTED), each with its clip's place among all rows; and the bounds that the
     next version freezes."""
@@ -52,7 +52,7 @@ def corpus_wide(
         return judging.REJECTED.empty_table(), frozen
     keys = [np.zeros((0, 2), np.uint64)]
     sizes = [0]
-    known = selection.Known(job, newest)
+    known = selection.PublishedIds(job, newest)
 
     def published(ids: pa.ChunkedArray) -> NDArray[np.bool_]:
         keys.append(seeded.keys(str(job.package.seed), ids.to_pylist()))
@@ -80,7 +80,7 @@ def corpus_wide(
     return found.filter(pc.greater_equal(found["at"], 0)), frozen
 
 
-def save(scratch: Path, groups: Sequence[Group], rejected: pa.Table) -> list[int]:
+def save(scratch: Path, groups: Sequence[ShardGroup], rejected: pa.Table) -> list[int]:
     """Save SAVED from REJECTED, a batch for each group with any; returns their numbers."""
     begins = firsts(groups)
     rejected = rejected.take(np.argsort(rejected["at"].to_numpy(), kind="stable"))

@@ -30,7 +30,7 @@ MOST_TARS = 40_000
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ClipGroup:
     """The clips of one output shard, which is the same in every format."""
 
     split: str
@@ -42,7 +42,7 @@ class Group:
     same: bool = False  # and each has the same row
 
 
-class Clips(NamedTuple):
+class LayoutClips(NamedTuple):
     """What a layout needs of a version's clips: some tens of bytes each."""
 
     key: NDArray[np.uint64]  # seeded draw: their order in a group
@@ -55,7 +55,7 @@ class Before(NamedTuple):
     """The groups of the previous version, and where its clips are now."""
 
     groups: list[PublishedGroup]
-    now: NDArray[np.int64]  # of each of its clips, in its order: index in `Clips`, or -1
+    now: NDArray[np.int64]  # of each of its clips, in its order: index in `LayoutClips`, or -1
 
 
 class PublishedGroup(NamedTuple):
@@ -84,21 +84,21 @@ def groups_of(table: pa.Table) -> list[tuple[str, int, int, int]]:
     return found
 
 
-def clips_of(table: pa.Table, settings: PackageSettings) -> Clips:
+def clips_of(table: pa.Table, settings: PackageSettings) -> LayoutClips:
     """The clips of a table (columns id, split, num_samples, sample_rate)."""
     coded = long_columns.coded(table["split"])
     codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     keys = seeded.draws(str(settings.seed), table["id"].to_pylist())
-    return Clips(keys, summary.seconds_of(table), codes, coded.dictionary.to_pylist())
+    return LayoutClips(keys, summary.seconds_of(table), codes, coded.dictionary.to_pylist())
 
 
 def lay_out_clips(
-    clips: Clips,
+    clips: LayoutClips,
     settings: PackageSettings,
     generation: int,
     before: Before | None = None,
     before_settings: dict[str, Any] | None = None,
-) -> list[Group]:
+) -> list[ClipGroup]:
     """Groups of all clips, whose indices are their rows, sorted by split and number; the numbers
     have no gaps.
 
@@ -132,9 +132,11 @@ def lay_out_clips(
     return sorted(chosen, key=lambda group: (group.split, group.number))
 
 
-def _grow(clips: Clips, settings: PackageSettings, generation: int, before: Before) -> list[Group]:
+def _grow(
+    clips: LayoutClips, settings: PackageSettings, generation: int, before: Before
+) -> list[ClipGroup]:
     """The previous groups without the clips that are gone, then groups of new clips."""
-    kept: list[Group] = []
+    kept: list[ClipGroup] = []
     numbers: dict[str, int] = {}
     fresh = np.ones(len(clips.key), bool)
     codes = {name: code for code, name in enumerate(clips.names)}
@@ -148,19 +150,21 @@ def _grow(clips: Clips, settings: PackageSettings, generation: int, before: Befo
         fresh[rows] = False
         numbers[old.split] = numbers.get(old.split, -1) + 1
         whole = len(rows) == old.clips
-        kept.append(Group(old.split, numbers[old.split], old.generation, rows, old.number, whole))
+        kept.append(
+            ClipGroup(old.split, numbers[old.split], old.generation, rows, old.number, whole)
+        )
     first_numbers = {split: number + 1 for split, number in numbers.items()}
     new = _new_groups(clips, np.flatnonzero(fresh), settings, generation, first_numbers)
     return sorted([*kept, *new], key=lambda group: (group.split, group.number))
 
 
 def _new_groups(
-    clips: Clips,
+    clips: LayoutClips,
     rows: NDArray[np.int64],
     settings: PackageSettings,
     generation: int,
     first_numbers: dict[str, int],
-) -> list[Group]:
+) -> list[ClipGroup]:
     """One generation of groups of equal duration per split, from these rows."""
     splits = clips.split[rows]
     found = []
@@ -175,7 +179,7 @@ def _new_groups(
         count = balance.count(whole, hours, len(lengths), readers)
         groups = balance.distribute(lengths, _at(clips.key, chosen), count)
         for number, group in enumerate(groups, first_numbers.get(split, 0)):
-            found.append(Group(split, number, generation, chosen[group]))
+            found.append(ClipGroup(split, number, generation, chosen[group]))
     return found
 
 
@@ -196,7 +200,7 @@ def tar_hours(settings: PackageSettings, seconds: NDArray[np.float64]) -> float:
     return max(settings.tar_hours, math.fsum(seconds) / 3600 / MOST_TARS)  # whatever the order
 
 
-def loads_of(groups: list[Group], seconds: NDArray[np.float64]) -> dict[str, list[float]]:
+def loads_of(groups: list[ClipGroup], seconds: NDArray[np.float64]) -> dict[str, list[float]]:
     """Seconds of each group, by split, in the order of their numbers."""
     loads: dict[str, list[float]] = {}
     for group in groups:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from tasks.packaging import accounts, decided, judgements, ledger_rows
 from tasks.packaging.accounts import KEY
-from tasks.packaging.decided import Group
-from tasks.packaging.ledger_notes import FILE, Told
+from tasks.packaging.decided import ShardGroup
+from tasks.packaging.ledger_notes import FILE, LedgerPart
 from tasks.storage import tables
 
 Codes = NDArray[np.uint64]
@@ -34,7 +34,7 @@ class Old(NamedTuple):
     """A part of the newest version's ledger, and which of its recordings it keeps."""
 
     number: int
-    told: Told
+    told: LedgerPart
     stays: Flags
     gone: Flags  # left their sources since that version
 
@@ -48,7 +48,7 @@ class Old(NamedTuple):
         return int(self.told.table["rows"].to_numpy()[self.stays].sum() + self.gone.sum())
 
 
-def recordings_now(groups: Sequence[Group]) -> Now:
+def recordings_now(groups: Sequence[ShardGroup]) -> Now:
     found = [each.table("accounts.arrow", (KEY, "digest", "rows")) for each in groups]
     group = np.repeat(np.arange(len(found), dtype=np.int32), [len(each) for each in found])
     empty = accounts.ACCOUNTS.empty_table().select([KEY, "digest", "rows"])
@@ -67,7 +67,7 @@ def recordings_now(groups: Sequence[Group]) -> Now:
     return now
 
 
-def enter_verdicts(scratch: Path, groups: Sequence[Group], now: Now) -> None:
+def enter_verdicts(scratch: Path, groups: Sequence[ShardGroup], now: Now) -> None:
     """Update the digests of recordings that corpus-wide verdicts touch."""
     with tables.arrow(scratch / judgements.FILE) as file:
         held = pa.ipc.open_file(file)
@@ -90,7 +90,7 @@ def enter_verdicts(scratch: Path, groups: Sequence[Group], now: Now) -> None:
         now.digests[np.searchsorted(now.keys, told[KEY].to_numpy())] = told["digest"].to_numpy()
 
 
-def _overlapping(groups: Sequence[Group], numbers: Sequence[int]) -> pa.Array:
+def _overlapping(groups: Sequence[ShardGroup], numbers: Sequence[int]) -> pa.Array:
     """Keys of recordings with overlapping spans, where a verdict moves samples between rows."""
     found = [pa.array([], pa.uint64())]
     for number in numbers:
@@ -99,7 +99,7 @@ def _overlapping(groups: Sequence[Group], numbers: Sequence[int]) -> pa.Array:
     return pa.concat_arrays(found)
 
 
-def compare(told: Sequence[Told], now: Now) -> tuple[list[Old], Flags]:
+def compare(told: Sequence[LedgerPart], now: Now) -> tuple[list[Old], Flags]:
     """What each old part keeps, and which of today's recordings have to be written anew."""
     fresh = np.ones(len(now.keys), bool)
     old = list[Old]()

@@ -31,7 +31,7 @@ from tasks.json_types import JsonObject
 from tasks.packaging import decided, ledger_notes, parts
 from tasks.packaging.accounts import KEY
 from tasks.packaging.ledger_changes import Old, compare, departed, enter_verdicts, recordings_now
-from tasks.packaging.ledger_notes import FILE, Told
+from tasks.packaging.ledger_notes import FILE, LedgerPart
 
 FAN_BITS = 3  # eight parts of one size are joined
 KEPT = pa.schema({KEY: pa.uint64(), "gone": pa.bool_()})
@@ -122,7 +122,7 @@ def _level(rows: int) -> int:
 
 def _tasks(
     home: Path, old: Sequence[Old], fresh: int, most: int, single: bool, anew: bool
-) -> tuple[list[Task], list[Told]]:
+) -> tuple[list[Task], list[LedgerPart]]:
     """The parts to write, and those to link. `fresh`: rows for new parts."""
     old = [each for each in old if each.rows]
     if single:
@@ -132,7 +132,7 @@ def _tasks(
     sizes = [each.rows for each in old]
     runs = joined([*sizes, *([fresh] if count == 1 and fresh else [])], most)
     number = 0 if anew else max((each.number for each in old), default=-1) + 1
-    tasks, links = list[Task](), list[Told]()
+    tasks, links = list[Task](), list[LedgerPart]()
     if count > 1:
         for at in range(count):
             tasks.append(Task(name_of(number), (), (at, count)))

@@ -51,7 +51,7 @@ class Portion(NamedTuple):
     broken: dict[str, list[Broken]]  # by dataset, the first recordings that failed
 
 
-class Told(NamedTuple):
+class LedgerPart(NamedTuple):
     """A part of the newest version's ledger."""
 
     name: str
@@ -79,19 +79,19 @@ def save(out: Path, told: pa.Table) -> str:
     return name
 
 
-def of_version(out: Path, newest: Path, described: JsonObject) -> list[Told]:
+def of_version(out: Path, newest: Path, described: JsonObject) -> list[LedgerPart]:
     """The parts of the newest version's ledger, in order. RunError if a part has no note and is
     damaged."""
     try:
         known = json.loads(storage.read(published.home(out) / "version.json"))
         if known["sealed"] == described[datacard.SEAL]:
-            return [Told(n, file, published.read(out, file)) for n, file in known["ledger"]]
+            return [LedgerPart(n, file, published.read(out, file)) for n, file in known["ledger"]]
     except (OSError, ValueError, KeyError, pa.ArrowException):
         pass
     proved = Proved(newest)
     parts = tables.parts(newest / FILE)
     return [
-        Told(proved.name_of(part), "", tell(as_ledger(tables.read(part, opened=proved))))
+        LedgerPart(proved.name_of(part), "", tell(as_ledger(tables.read(part, opened=proved))))
         for part in parts
     ]
 

@@ -16,7 +16,7 @@ from tasks import storage
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging import whole
-from tasks.packaging.layout import Group
+from tasks.packaging.layout import ClipGroup
 from tasks.packaging.parts import SPEAKER, Ints, Member, PlannedPart, write_batches
 from tasks.packaging.published import Published
 
@@ -30,7 +30,7 @@ def save(
     job: Job,
     scratch: Path,
     divided: Sequence[tuple[str, list[int]]],
-    groups: Sequence[Group],
+    groups: Sequence[ClipGroup],
     found: whole.Chosen,
     content: NDArray[np.uint64],
     more: dict[str, pa.Array],
@@ -113,13 +113,13 @@ def places_of(before: Published) -> Places:
     }
 
 
-def _place(places: Places, group: Group) -> tuple[str, int]:
+def _place(places: Places, group: ClipGroup) -> tuple[str, int]:
     """Where the previous version has the group; ("", 0): nowhere."""
     return ("", 0) if group.before is None else places.get((group.split, group.before), ("", 0))
 
 
 def _save_wanted(
-    home: Path, clips: whole.Clips, wanted: list[tuple[Ints, int, int]]
+    home: Path, clips: whole.CorpusClips, wanted: list[tuple[Ints, int, int]]
 ) -> dict[int, list[int]]:
     """Save which rows each file has to hold for the parts; returns the files of each part."""
     if not wanted:

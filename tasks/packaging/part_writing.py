@@ -18,7 +18,7 @@ from tasks.dataset.proved import Proved
 from tasks.formats import OutputShard, PublishedFile
 from tasks.job import Job
 from tasks.packaging import decided, plan, published, shard_decisions, speakers
-from tasks.packaging.layout import Group
+from tasks.packaging.layout import ClipGroup
 from tasks.packaging.parts import SPEAKER, Member, PlannedPart, write_batches
 from tasks.packaging.previous import PreviousVersion
 from tasks.storage import tables
@@ -72,7 +72,7 @@ def write(
         rows = speakers.called(rows, digests[SPEAKER])
     ends = np.cumsum([0, *(each.count for each in members)]).tolist()
     groups = [
-        Group(m.split, m.number, m.generation, np.arange(low, high), m.before, m.whole, m.same)
+        ClipGroup(m.split, m.number, m.generation, np.arange(low, high), m.before, m.whole, m.same)
         for m, low, high in zip(members, ends[:-1], ends[1:], strict=True)
     ]
     more = {name: digests[name].combine_chunks() for name in digests.column_names[3:]}

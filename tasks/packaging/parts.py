@@ -28,8 +28,8 @@ from tasks import plugins
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging import plan, shard_decisions, whole
-from tasks.packaging.decided import Group as Decided
-from tasks.packaging.layout import Group
+from tasks.packaging.decided import ShardGroup
+from tasks.packaging.layout import ClipGroup
 from tasks.packaging.previous import PreviousVersion
 from tasks.settings import PackageSettings
 from tasks.storage import tables
@@ -84,7 +84,7 @@ def rule(settings: PackageSettings) -> JsonObject:
 
 
 def divided(
-    groups: Sequence[Group], settings: PackageSettings, clips: int
+    groups: Sequence[ClipGroup], settings: PackageSettings, clips: int
 ) -> list[tuple[str, list[int]]]:
     """(name, indices of its groups) of each part, in the order of the groups."""
     if clips <= settings.table_rows:
@@ -104,7 +104,9 @@ def derives(job: Job) -> bool:
     return any(module.derived(empty, settings) for module, settings in formats)
 
 
-def derived(job: Job, groups: Sequence[Decided], clips: whole.Clips) -> dict[str, pa.Array]:
+def derived(
+    job: Job, groups: Sequence[ShardGroup], clips: whole.CorpusClips
+) -> dict[str, pa.Array]:
     """The columns that formats derive, for all clips in order, by their names in a plan. Holds all
     rows in memory, but only the columns from which others are derived."""
     found: dict[str, pa.Array] = {}

@@ -23,7 +23,7 @@ from tasks.formats import Hashes, OutputShard, PublishedFile
 from tasks.job import Job
 from tasks.packaging import format_rows
 from tasks.packaging.format_shards import of_format
-from tasks.packaging.layout import Group
+from tasks.packaging.layout import ClipGroup
 from tasks.packaging.previous import PreviousVersion
 from tasks.schema import UTTERANCES
 from tasks.storage import tables
@@ -59,7 +59,7 @@ SHARD = pa.schema(
 def write(
     job: Job,
     home: Path,
-    groups: list[Group],
+    groups: list[ClipGroup],
     rows: pa.Table,
     previous: PreviousVersion | None = None,
     part: int = 0,
@@ -119,7 +119,9 @@ def derived_name(use: str, column: str) -> str:
     return f"{use}:{column}"
 
 
-def _laid_out(job: Job, groups: list[Group], shards: list[OutputShard], rows: pa.Table) -> pa.Table:
+def _laid_out(
+    job: Job, groups: list[ClipGroup], shards: list[OutputShard], rows: pa.Table
+) -> pa.Table:
     """All rows in the order of the groups, with their places in the first format's `shards`."""
     module, settings = plugins.resolve("formats", job.package.formats[0])
     table = rows.take(np.concatenate([group.rows for group in groups]))

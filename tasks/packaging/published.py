@@ -46,7 +46,7 @@ GUARDS = "guards.json"
 Codes = NDArray[np.uint64]
 
 
-class Part(NamedTuple):
+class TablePart(NamedTuple):
     """A part of `utterances.parquet` as it was published."""
 
     name: str  # of its file in the version
@@ -60,7 +60,7 @@ class Published(NamedTuple):
     high: Codes
     low: Codes
     content: Codes
-    parts: list[Part]
+    parts: list[TablePart]
 
     @property
     def groups(self) -> list[PublishedGroup]:
@@ -109,7 +109,7 @@ def _assembled(parts: Iterable[tuple[str, str, pa.Table]]) -> Published:
             numbers[split] = numbers.get(split, -1) + 1
             groups.append(PublishedGroup(split, numbers[split], generation, at, count))
             at += count
-        found.append(Part(name, file, groups))
+        found.append(TablePart(name, file, groups))
         for column, held in columns.items():  # copies, so that the file's bytes go
             held.append(np.array(table[column].to_numpy(), np.uint64))
     high, low, content = (np.concatenate(columns.pop(name)) for name in DIGESTS.names)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tasks import plugins
 from tasks.accounting import broken, summary
-from tasks.accounting.broken import Broken, Listed
+from tasks.accounting.broken import Broken, BrokenCount
 from tasks.accounting.summary import Totals
 from tasks.checkpoints import manifest
 from tasks.dataset import versions
@@ -77,7 +77,7 @@ def exempt(job: Job) -> list[str]:
     return [d.name for d in plugins.datasets(job.sources) if d.settings.expect_broken]
 
 
-def check_listed(job: Job, listed: Listed) -> None:
+def check_listed(job: Job, listed: BrokenCount) -> None:
     """TooManyFailed as soon as the listing shows it, before any audio is processed."""
     _check_fraction(job, listed.recordings, listed.failed, listed.first)
 

@@ -14,7 +14,7 @@ from tasks.corpuswide.ordering import Order
 from tasks.packaging import speaker_hours, split_allocation, split_by_list, weights
 from tasks.packaging.components import KINDS, Bools, Ints, Numbers, speakers_in
 from tasks.packaging.names import Names
-from tasks.packaging.split_by_list import Listed
+from tasks.packaging.split_by_list import MatchedList
 from tasks.settings import PackageSettings
 
 #: Columns of a row that splits and weights go by.
@@ -32,7 +32,7 @@ COLUMNS = (
 NODES = ("dataset", "recording", "speaker", "sha256")
 
 
-class Clips(ExitStack):
+class Candidates(ExitStack):
     """Clips that pass the weights: added in batches, read after `finish`."""
 
     number: Numbers  # of each among all that were added
@@ -45,7 +45,7 @@ class Clips(ExitStack):
     def __init__(self, settings: PackageSettings) -> None:
         super().__init__()
         self._settings = settings
-        self.listed: list[Listed] = split_by_list.read(settings)  # before a file is opened
+        self.listed: list[MatchedList] = split_by_list.read(settings)  # before a file is opened
         self._ids = self.enter_context(Order())
         self.names = tuple(self.enter_context(Names()) for _ in KINDS)
         self._numbers, self._lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]

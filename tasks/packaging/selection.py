@@ -20,7 +20,7 @@ from tasks.dataset import versions
 from tasks.job import Job
 from tasks.packaging import published, seeded, speaker_hours, split_allocation, splits, weights
 from tasks.packaging.components import Bools, Numbers, Sides, speakers_in
-from tasks.packaging.selecting import Clips
+from tasks.packaging.selecting import Candidates
 from tasks.settings import split_lists
 from tasks.settings.portions import REST
 from tasks.storage import long_columns, sorted_keys
@@ -50,7 +50,7 @@ def selects(job: Job) -> bool:
 
 
 def select(
-    job: Job, clips: Clips, newest: Path | None, staying: Mapping[str, int] | None = None
+    job: Job, clips: Candidates, newest: Path | None, staying: Mapping[str, int] | None = None
 ) -> Selection:
     """Select among `clips`, which must be open; `staying`: µs of other clips that fill each
     split."""
@@ -112,7 +112,7 @@ def within_hours(
         return rows, []
     speaker = long_columns.coded(speakers_in(rows)).indices.fill_null(-1)
     ids = rows["id"].to_pylist()
-    there = Known(job, newest).among(seeded.keys(str(job.package.seed), ids))
+    there = PublishedIds(job, newest).among(seeded.keys(str(job.package.seed), ids))
     length = split_allocation.microseconds(rows)
     turns = speaker_hours.turns(job.package.seed, ids)
     out, hours = speaker_hours.over(speaker.to_numpy(), turns, length, there, most)
@@ -120,7 +120,7 @@ def within_hours(
     return rows.filter(pa.array(~out)), over.to_pylist()
 
 
-class Known:
+class PublishedIds:
     """The utterances of the newest version, by the hashes of their ids."""
 
     def __init__(self, job: Job, newest: Path | None) -> None:

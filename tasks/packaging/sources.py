@@ -28,7 +28,7 @@ def located(job: Job, rows: Sequence[Row]) -> list[Row]:
     names = [name for name, _ in plan.sources_of(job)]
     home = decided.home(job.out)
     for name in storage.of(job.out).folders(home):
-        table = decided.Group(home / name, ()).table("rows.arrow", ["id", *names])
+        table = decided.ShardGroup(home / name, ()).table("rows.arrow", ["id", *names])
         hit = pc.is_in(table["id"], pa.array(sorted(lacking - found.keys()), pa.string()))
         if np.any(hit.to_numpy()):
             found |= {row.pop("id"): row for row in table.filter(hit).to_pylist()}

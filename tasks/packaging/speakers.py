@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tasks import recipe, storage
 from tasks.corpuswide import identities
-from tasks.corpuswide.speaker_names import Parts
+from tasks.corpuswide.speaker_names import VoiceTables
 from tasks.dataset.proved import Proved
 from tasks.job import Job
 from tasks.packaging import canonical, seeded
@@ -50,7 +50,9 @@ class Speakers(NamedTuple):
         return np.where(self.voices[at] == voices, self.number[at], -1).astype(np.int32)
 
 
-def link(job: Job, parts: Parts, newest: Path | None, save: Save | None = None) -> Speakers | None:
+def link(
+    job: Job, parts: VoiceTables, newest: Path | None, save: Save | None = None
+) -> Speakers | None:
     """The speakers of all voices; None if they are not linked over recordings. `save` gets the
     tables (SPEAKERS) of the next `speakers.parquet`, in order."""
     least = recipe.across_recordings(job)
@@ -84,7 +86,7 @@ def link(job: Job, parts: Parts, newest: Path | None, save: Save | None = None) 
 VOICE = "voice"
 
 
-def published(version: Path | None) -> Parts:
+def published(version: Path | None) -> VoiceTables:
     """The parts of `speakers.parquet` of a version; none if it has none. RunError if it is
     damaged."""
     if version is None or not storage.exists(version / FILE):

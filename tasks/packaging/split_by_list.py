@@ -22,7 +22,7 @@ class Matches(NamedTuple):
     notes: list[str]  # for people
 
 
-class Listed:
+class MatchedList:
     """A list, and the clips that it names."""
 
     def __init__(self, named: SplitList) -> None:
@@ -58,11 +58,11 @@ class Listed:
         return self._told.get(clip)
 
 
-def read(settings: PackageSettings) -> list[Listed]:
-    return [Listed(each) for each in split_lists.read(settings)]
+def read(settings: PackageSettings) -> list[MatchedList]:
+    return [MatchedList(each) for each in split_lists.read(settings)]
 
 
-def match(listed: list[Listed], rows: Numbers, count: int, names: list[str]) -> Matches:
+def match(listed: list[MatchedList], rows: Numbers, count: int, names: list[str]) -> Matches:
     """The split that the lists give each clip in `rows`, which holds numbers below `count`.
     RunError if two lists name the same clip."""
     split = np.full(len(rows), -1, np.int16)
@@ -92,7 +92,7 @@ def match(listed: list[Listed], rows: Numbers, count: int, names: list[str]) -> 
 
 
 def extend(
-    listed: list[Listed],
+    listed: list[MatchedList],
     rows: Numbers,
     component: Numbers,
     matched: Sides,
@@ -108,7 +108,7 @@ def extend(
     return np.where(by_list >= 0, by_list, of_component)
 
 
-def _two_lists(listed: list[Listed], clip: int, split: str) -> str:
+def _two_lists(listed: list[MatchedList], clip: int, split: str) -> str:
     told = next(filter(None, (each.tells(clip) for each in listed)), "a clip")
     return (
         f"package.splits: the list of {split} names {told}, and another split's list names a clip "

@@ -40,7 +40,7 @@ from tasks.errors import RunError
 from tasks.json_types import JsonObject
 from tasks.packaging import components, split_allocation, split_by_list
 from tasks.packaging.components import AT_ONCE, KINDS, Bools, Ints, Numbers, Published, Sides
-from tasks.packaging.selecting import Clips
+from tasks.packaging.selecting import Candidates
 from tasks.packaging.split_allocation import BATCH, HOUR
 from tasks.schema import SPLITS
 from tasks.settings import PackageSettings, Split
@@ -82,7 +82,7 @@ def stored(path: Path, opened: tables.Opened = tables.arrow) -> Published:
 
 def assign(
     settings: PackageSettings,
-    clips: Clips,
+    clips: Candidates,
     rows: Numbers,
     before: Published,
     staying: Mapping[str, int] | None = None,

@@ -22,7 +22,7 @@ from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging import published, seeded, split_allocation, splits
 from tasks.packaging.components import Bools, Sides
-from tasks.packaging.decided import Group
+from tasks.packaging.decided import ShardGroup
 from tasks.packaging.published import Published
 from tasks.settings import Split
 from tasks.storage import sorted_keys
@@ -53,7 +53,7 @@ def renumbered(split: Sides, names: list[str], now: list[str]) -> Sides:
 
 
 def of(
-    job: Job, groups: Sequence[Group], newest: Path | None, left: Bools, linked: bool
+    job: Job, groups: Sequence[ShardGroup], newest: Path | None, left: Bools, linked: bool
 ) -> Staying:
     """The clips that stay, among the rows that are `left` [rows]. `linked`: speakers are linked
     over all recordings, so that a row does not say who speaks.
@@ -107,7 +107,7 @@ def _known(there: Published) -> _Known:
 
 
 def _compared(
-    groups: Sequence[Group], left: Bools, known: _Known, firsts: dict[str, str], seed: int
+    groups: Sequence[ShardGroup], left: Bools, known: _Known, firsts: dict[str, str], seed: int
 ) -> Staying | None:
     """The rows with the ids and contents of published clips; None if the first clip of a split is
     not among them."""
@@ -125,14 +125,14 @@ def _compared(
         for number in np.unique(side).tolist():
             name = known.names[number]
             lengths[name] = lengths.get(name, 0) + int(length[side == number].sum())
-        met |= np.isin(place, at)
+        met |= [bool((at == each).any()) for each in place.tolist()]
     there = {name: id_ for (name, id_), is_met in zip(firsts.items(), met, strict=True) if is_met}
     if not lengths.keys() <= there.keys():
         return None
     return Staying(split, known.names, lengths, {name: there[name] for name in lengths})
 
 
-def _portions(groups: Sequence[Group]) -> Iterator[tuple[slice, dict[str, NDArray[Any]]]]:
+def _portions(groups: Sequence[ShardGroup]) -> Iterator[tuple[slice, dict[str, NDArray[Any]]]]:
     """The places of some groups' rows among all rows, and their COLUMNS."""
     first = at = 0
     held: list[pa.Table] = []

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tasks import storage
 from tasks.errors import RunError
 from tasks.packaging import speakers, splits
-from tasks.packaging.decided import VOICE, Group
+from tasks.packaging.decided import VOICE, ShardGroup
 from tasks.packaging.speakers import Numbers, Speakers
 from tasks.schema import UTTERANCES
 from tasks.storage import long_columns, tables
@@ -25,7 +25,7 @@ CHOSEN = "chosen.arrow"
 BATCH = 1 << 20  # clips handled at a time, where whole columns are not copied
 
 
-class Clips(NamedTuple):
+class CorpusClips(NamedTuple):
     """All clips that passed the verdicts of their own shards, sorted by the hash of their ids."""
 
     high: Codes
@@ -36,24 +36,24 @@ class Clips(NamedTuple):
     row: NDArray[np.int32]  # number in that group
     speaker: Numbers  # index of the names of speakers over all recordings; -1: as its row says
 
-    def take(self, which: Any) -> Clips:
-        return Clips(*(column[which] for column in self))
+    def take(self, which: Any) -> CorpusClips:
+        return CorpusClips(*(column[which] for column in self))
 
 
 class Chosen(NamedTuple):
     """The clips of the next version."""
 
-    clips: Clips
+    clips: CorpusClips
     split: NDArray[np.int16]  # index of `names`
     names: list[str]
     speakers: list[str]  # over all recordings
 
 
-def load(groups: Sequence[Group], linked: Speakers | None = None) -> Clips:
+def load(groups: Sequence[ShardGroup], linked: Speakers | None = None) -> CorpusClips:
     """All clips. RunError if two have one id."""
     sizes = [each.facts["rows"] for each in groups]
     count = sum(sizes)
-    whole = Clips(
+    whole = CorpusClips(
         np.empty(count, np.uint64),
         np.empty(count, np.uint64),
         np.empty(count, np.uint64),
@@ -82,7 +82,7 @@ def load(groups: Sequence[Group], linked: Speakers | None = None) -> Clips:
     return whole
 
 
-def _check_ids(groups: Sequence[Group], clips: Clips) -> None:
+def _check_ids(groups: Sequence[ShardGroup], clips: CorpusClips) -> None:
     """RunError if two clips have one id."""
     close = np.flatnonzero(clips.high[1:] == clips.high[:-1])
     same = close[clips.low[close] == clips.low[close + 1]]
@@ -111,10 +111,10 @@ def chosen(scratch: Path) -> Chosen:
             at += batch.num_rows
     split = columns.pop("split")
     names, spoken = (told[key].decode().split("\n") for key in (b"names", b"speakers"))
-    return Chosen(Clips(**columns), split, names, spoken if spoken != [""] else [])
+    return Chosen(CorpusClips(**columns), split, names, spoken if spoken != [""] else [])
 
 
-def rows_of(groups: Sequence[Group], clips: Clips, columns: Sequence[str]) -> pa.Table:
+def rows_of(groups: Sequence[ShardGroup], clips: CorpusClips, columns: Sequence[str]) -> pa.Table:
     """These columns of the rows of some clips, in their order."""
     order = np.argsort(clips.group, kind="stable")
     found = []

@@ -52,7 +52,7 @@ ORDERS: Mapping[str, Callable[[Spans], Numbers]] = {
 
 
 @dataclass(slots=True)
-class Group:
+class ReasonRows:
     """The rows of one reason, or the packaged ones: how many, and the first by each order."""
 
     count: int = 0
@@ -73,11 +73,11 @@ class Group:
             self.first[name] = best[least(key(best), most, best["chance"])]
 
 
-def groups(ledger: Ledger, seed: int, most: int) -> dict[str, Group]:
+def groups(ledger: Ledger, seed: int, most: int) -> dict[str, ReasonRows]:
     """Of each `stage.reason`, by name after the packaged ones, `most` rows by each order.
     Recordings that left their source are left out."""
     draw = np.random.default_rng(seed)
-    found: dict[str, Group] = {}
+    found: dict[str, ReasonRows] = {}
     at = 0
     for part in ledger.batches(*COLUMNS):
         spans = _spans(part, at, draw)
@@ -89,7 +89,7 @@ def groups(ledger: Ledger, seed: int, most: int) -> dict[str, Group]:
             members[name] = rows & ~packaged
         for name, rows in members.items():
             if rows.any():
-                found.setdefault(name, Group()).add(spans[rows], failed[rows], most)
+                found.setdefault(name, ReasonRows()).add(spans[rows], failed[rows], most)
         at += part.num_rows
     return dict(sorted(found.items(), key=lambda item: (item[0] != PACKAGED, item[0])))
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from tasks.report import candidates, doubtful
-from tasks.report.candidates import Group
+from tasks.report.candidates import ReasonRows
 from tasks.report.columns import Columns
 from tasks.report.doubtful import PACKAGED, Side, Why
 from tasks.report.facts import Ledger
@@ -51,7 +51,11 @@ def choose(ledger: Ledger, columns: Columns | None, seed: int) -> dict[int, list
 
 
 def _doubts(
-    ledger: Ledger, columns: Columns, groups: Mapping[str, Group], sides: Sequence[Side], most: int
+    ledger: Ledger,
+    columns: Columns,
+    groups: Mapping[str, ReasonRows],
+    sides: Sequence[Side],
+    most: int,
 ) -> dict[str, Picks]:
     """Rows of the ledger that the table of decisions adds to each group."""
     found: dict[str, Picks] = {}
@@ -96,7 +100,7 @@ def _parts(most: int) -> tuple[int, int, int]:
     return worst, beyond, most - worst - beyond
 
 
-def _beyond(name: str, group: Group, sides: Sequence[Side], most: int) -> Picks:
+def _beyond(name: str, group: ReasonRows, sides: Sequence[Side], most: int) -> Picks:
     """The worst of a reason that has a limit, and those just beyond it, the nearest first."""
     worst, beyond, _ = _parts(most)
     first, near = group.first["worst"][:worst], group.first["nearest"]
@@ -108,7 +112,7 @@ def _beyond(name: str, group: Group, sides: Sequence[Side], most: int) -> Picks:
     ]
 
 
-def _longest(name: str, group: Group, count: int) -> Picks:
+def _longest(name: str, group: ReasonRows, count: int) -> Picks:
     """The longest spans of a reason without a limit."""
     rows = group.first["longest"]["row"][:count]
     return [(row, Why(name, "longest")) for row in rows.tolist()]
@@ -120,6 +124,6 @@ def _why(name: str, kind: str, value: float, limit: float, sides: Sequence[Side]
     return Why(name, kind, next(measure, ""), value, limit, side)
 
 
-def _by_chance(name: str, group: Group, count: int, but: Collection[int] = ()) -> Picks:
+def _by_chance(name: str, group: ReasonRows, count: int, but: Collection[int] = ()) -> Picks:
     rows = [row for row in group.first["drawn"]["row"].tolist() if row not in but]
     return [(row, Why(name, "by chance")) for row in rows[: max(count, 0)]]

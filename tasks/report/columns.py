@@ -33,7 +33,7 @@ GROUPS = 8  # datasets, and languages, with a chart of their own
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PluginRule:
     """One rule of a verdict, and the plug-in it comes from."""
 
     shelf: str
@@ -41,11 +41,11 @@ class Asked:
     rule: Rule
 
 
-def asked_of(job: Job) -> list[Asked]:
+def plugin_rules(job: Job) -> list[PluginRule]:
     chosen: list[tuple[str, Plugin]] = [("filters", p) for p in job.filter.filters]
     chosen += [("text", p) for p in job.transcribe.verdicts]
-    found = [Asked(s, p.use, rule) for s, p in chosen for rule in rules_of(s, (p,))]
-    return found + [Asked("enhance", job.enhance.use, rule) for rule in enhanced.rules(job)]
+    found = [PluginRule(s, p.use, rule) for s, p in chosen for rule in rules_of(s, (p,))]
+    return found + [PluginRule("enhance", job.enhance.use, rule) for rule in enhanced.rules(job)]
 
 
 def units(job: Job) -> dict[str, tuple[str, str]]:
@@ -69,8 +69,8 @@ class Columns:
     def __init__(self, job: Job, path: Path) -> None:
         self.job, self.path = job, path
         self.names: list[str] = tables.schema(path).names
-        self.asked = asked_of(job)
-        self._refused: dict[Asked, NDArray[np.uint8]] = {}  # eight rows a byte
+        self.asked = plugin_rules(job)
+        self._refused: dict[PluginRule, NDArray[np.uint8]] = {}  # eight rows a byte
         self._last: tuple[str, NDArray[np.float64]] | None = None
 
     def ids(self, rows: Sequence[int]) -> list[str]:
@@ -140,7 +140,7 @@ class Columns:
 
         return self._flags(rejected, "stage", "reason", "outcome")
 
-    def refused(self, asked: Asked) -> Flags:
+    def refused(self, asked: PluginRule) -> Flags:
         """Rows that one rule rejects; a rule on text rejects only what was transcribed."""
         if asked not in self._refused:
             needed = (*rules.columns(asked.rule), decisions.SPARED)
@@ -156,7 +156,7 @@ class Columns:
             count += self.refused(asked)
         return count
 
-    def only(self, asked: Asked) -> Flags:
+    def only(self, asked: PluginRule) -> Flags:
         """Rows that would be kept without this one rule."""
         found: Flags = ~self.blocked & (self.refusals == self.refused(asked))
         return found

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tasks.json_types import JsonObject
 from tasks.plugins.rules import Limit
-from tasks.report.columns import Asked, Columns
+from tasks.report.columns import Columns, PluginRule
 from tasks.report.distributions import short
 
 POSITIONS = 100  # of a slider, between the ends of the chart's axis
@@ -42,7 +42,7 @@ def sliders(columns: Columns, name: str, low: float, high: float) -> list[JsonOb
 
 def _curve(
     columns: Columns,
-    asked: Asked,
+    asked: PluginRule,
     side: str,
     today: float | None,
     reason: str,

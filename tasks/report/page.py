@@ -138,9 +138,9 @@ def _tiles(asked: Request) -> list[tuple[str, str, str]]:
 
 def _explain(job: Job, steps: list[JsonObject]) -> None:
     """Give the reasons of limits a meaning, with the limit's value."""
-    from tasks.report.columns import asked_of
+    from tasks.report.columns import plugin_rules
 
-    for asked in asked_of(job):
+    for asked in plugin_rules(job):
         rule = asked.rule
         if isinstance(rule, Limit):
             sides = ((rule.low, "below", rule.min), (rule.high, "above", rule.max))

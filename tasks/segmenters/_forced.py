@@ -16,7 +16,7 @@ import numpy as np
 
 from tasks import scoring
 from tasks.plugins.contracts.asr import SPACES, Alphabet
-from tasks.plugins.contracts.segmenters import Emissions, Heard
+from tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript
 from tasks.recording import TimedWord
 from tasks.segmenters import _pauses, _spoken, _viterbi
 from tasks.segmenters._spoken import Sentence
@@ -24,7 +24,7 @@ from tasks.segmenters._spoken import Sentence
 LEAST_SURE = 0.3  # below, a sentence was not said
 
 
-def spoken(text: str, heard: Heard) -> list[Sentence]:
+def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
     """All sentences of the text in order; the spans of found ones ascend and do not overlap."""
     written = _spoken.sentences(text)
     emissions = heard.emissions

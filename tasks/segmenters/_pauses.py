@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from tasks.plugins.contracts.segmenters import Heard
+from tasks.plugins.contracts.segmenters import RecordingTranscript
 
 LONG_PAUSE = 60.0  # s; so is the one after the last word
 PAD = 0.1  # s of a pause that stay on each side, at most half of it
@@ -18,7 +18,7 @@ Tokens = Sequence[tuple[str, int]]  # each with the number of the heard word tha
 class Pauses:
     """The pauses, and the words that were heard."""
 
-    def __init__(self, heard: Heard) -> None:
+    def __init__(self, heard: RecordingTranscript) -> None:
         self._words = heard.words
         edges = [0.0, *(edge for span in heard.speech for edge in span), float("inf")]
         self._pauses = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]

@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from tasks import scoring
-from tasks.plugins.contracts.segmenters import Heard
+from tasks.plugins.contracts.segmenters import RecordingTranscript
 from tasks.segmenters import _places, _sentences
 from tasks.segmenters._pauses import Pauses
 
@@ -64,7 +64,7 @@ def _cut(words: list[str]) -> Iterator[str]:
             yield "".join(words[low:high]).strip()
 
 
-def spoken(text: str, heard: Heard) -> list[Sentence]:
+def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
     """All sentences of the text in order; the spans of those that were found ascend and do not
     overlap."""
     language = heard.language or ""

@@ -20,7 +20,7 @@ from tasks import plugins, recipe
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 from tasks.plugins.contracts.asr import EmittingBackendClass
-from tasks.plugins.contracts.segmenters import Heard
+from tasks.plugins.contracts.segmenters import RecordingTranscript
 from tasks.recording import Segment
 from tasks.segmenters import Segmenter, Span, _forced, _spoken
 from tasks.settings import Plugin, StageSettings
@@ -141,6 +141,6 @@ def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:
     return Aligned((), rate, "no_text")
 
 
-def start_heard(settings: Settings, rate: int, text: str, heard: Heard) -> Segmenter:
+def start_heard(settings: Settings, rate: int, text: str, heard: RecordingTranscript) -> Segmenter:
     found = (_forced if settings.engine == "ctc" else _spoken).spoken(text, heard)
     return Aligned(found, rate, "not_in_text")

@@ -1,1 +1,1 @@
-"""Models behind HTTP, with OpenAI's schemas: how servers are asked, and how hard."""
+"""Models behind HTTP, with OpenAI's schemas: requests, retries, and their pace."""

@@ -1,9 +1,10 @@
-"""A client of one server: many items at once, and whose fault it is when one gets no answer.
+"""A client of one server: sends many items at once, and finds out why one gets no answer.
 
-An item that the server refuses (400, 413, 422) fails alone. When one is refused before any was
-answered, and when all tries for one have failed, a control is sent. If it is answered, the item is
-at fault; if not, the server or the settings are, and the run stops and keeps what it has. So an
-outage does not quarantine a corpus, and one item that crashes a server does not block it for ever.
+An item that the server refuses (400, 413, 422) fails alone. If an item is refused before any was
+answered, or if all tries for an item fail, the client sends a control, which every working server
+answers. If it is answered, the item is at fault. If not, the server or the settings are: the run
+stops and keeps what it has. So an outage does not quarantine a corpus, and an item that crashes a
+server does not block the run.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Answer = TypeVar("Answer")
 
 
 class Failed(Exception):
-    """An item gets no answer from a server that answers others."""
+    """A server that answers other items gave no answer to this one."""
 
 
 def check(settings: ServerSettings, where: str, user: str) -> None:
@@ -57,7 +58,7 @@ def key(settings: ServerSettings, where: str, given: str = "") -> str:
 
 
 class Client:
-    """Asks one server; kept by a worker process, so that its pace is."""
+    """Sends requests to one server. A worker process keeps it, and with it the pace."""
 
     def __init__(self, settings: ServerSettings, service: Service, secret: str) -> None:
         import ssl
@@ -104,9 +105,9 @@ class Client:
     def ask(
         self, server: Server, sent: Body, control: Callable[[bool], Body], hint: str
     ) -> JsonObject:
-        """The answer. Failed: it is this item's fault. RunError: it is not; `hint` says which
-        settings a server may refuse. `control` makes what any server answers; where all tries
-        failed (True), something as large as the item."""
+        """The answer. Failed if this item is at fault, else RunError; `hint` names the settings
+        that a server may refuse. `control` makes a request that any working server answers; if its
+        argument is True (all tries failed), one as large as the item's."""
         try:
             answer = server.ask(sent)
         except Refused as fault:

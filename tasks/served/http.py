@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 #: What is sent, as httpx wants it: `{"json": {…}}`, or `{"data": {…}, "files": {…}}`.
 Body = JsonObject
 REFUSALS = (400, 413, 422)
-JAMMED = (0, 408, 429, 503)  # the server is asked for less: 0 is not an answer
-BUSY = (408, 409, 429)  # and all from 500 on: tried again
+JAMMED = (0, 408, 429, 503)  # send fewer requests; 0: no answer
+BUSY = (408, 409, 429)  # tried again, as are all from 500 on
 LONGEST_PAUSE = 30.0  # s between tries, unless the server asks for more
 MOST_BYTES = 4 << 20  # of an answer; that of a quarter of an hour has some 100 KiB
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What a server is asked for, and what messages call it."""
+    """What a server does, and the words for it in messages."""
 
     where: str  # its settings: transcribe.backend
     noun: str  # transcription server
@@ -89,7 +89,7 @@ class Server:
                     self.pace.answered()
                 elif status in JAMMED:
                     asked_for = retry_after(headers) or 0.0
-                    # One who asks for more than patience allows is not waited for.
+                    # Do not wait for a server that asks for more time than patience allows.
                     self.pace.pushed_back(began, min(asked_for, max(until - time.monotonic(), 0)))
             if status == 200:
                 try:

@@ -1,4 +1,4 @@
-"""How many requests are in flight: more while the server keeps up, fewer when it says stop.
+"""How many requests are in flight: more while the server keeps up, fewer when it pushes back.
 
 The number doubles with each round of answers until the server first pushes back, and grows by one a
 round from then on; a push back (429, 503, a time-out) halves it: the rule of TCP (RFC 5681), which
@@ -25,7 +25,7 @@ class Pace:
         self._busy = 0
         self._doubling = True
         self._until = 0.0  # nothing is sent before
-        self._halved = 0.0  # when it last was: one jam counts once
+        self._halved = 0.0  # when the limit was last halved
         self._free = threading.Condition()
 
     @property
@@ -35,7 +35,7 @@ class Pace:
 
     @contextmanager
     def slot(self, stopped: Callable[[], bool]) -> Iterator[bool]:
-        """Waits for a place in flight, and holds it; False: the run has stopped meanwhile."""
+        """Waits for a place in flight, and holds it; gives False if the run stopped meanwhile."""
         with self._free:
             while not stopped() and (self._busy >= self.limit or self._clock() < self._until):
                 self._free.wait(TICK)
@@ -51,13 +51,13 @@ class Pace:
         """The server answered."""
         with self._free:
             step = 1.0 if self._doubling else 1.0 / self._limit
-            if self._busy >= self.limit:  # only a limit that was reached is known to be too low
+            if self._busy >= self.limit:  # a limit that was not reached may be high enough
                 self._limit = min(self._limit + step, float(self._most))
             self._free.notify_all()
 
     def pushed_back(self, began: float, pause: float | None) -> None:
-        """The server asks for less, of a request that began at `began`: half as many from here on,
-        once for all requests that were in flight together; and none for `pause` seconds."""
+        """The server pushed back on a request that began at `began`. Halves the limit, only once
+        for all requests that were in flight together, and sends nothing for `pause` seconds."""
         with self._free:
             now = self._clock()
             self._doubling = False

@@ -1,7 +1,7 @@
-"""What `package.splits` and `package.weights` may hold, checked with messages that name the remedy.
+"""Checks `package.splits` and `package.weights`, with messages that name the remedy.
 
-Pydantic's own message for a value that may be a number or a mapping lists every type that it is
-not.
+For a value that may be a number or a mapping, Pydantic's message would list every type that did not
+match.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import TypeGuard
 from tasks.settings.base import StageSettings, Threshold
 
 SPLIT_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
-REST = "train"  # what the other splits leave
+REST = "train"  # the split of all clips that no other split gets
 
 
 class Split(StageSettings):
-    """What a split beside `train` gets: so many hours, or the groups that a list names."""
+    """What a split other than `train` gets: a number of hours, or what a list names."""
 
     hours: float | None = Threshold(None, "Audio hours, about.", gt=0)
     list: str | None = Threshold(

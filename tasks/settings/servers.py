@@ -1,4 +1,4 @@
-"""Settings of models behind HTTP: where the server is, and how hard it is asked."""
+"""Settings of models behind HTTP: the server's address, and limits on requests."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tasks.settings.base import StageSettings, Transient
 
 
 class ServerSettings(StageSettings):
-    """How a server is reached and asked. Only the model's name is part of a recipe, by those who
-    ask: `recipe()` is without it."""
+    """How to reach a server, and limits on requests. Of these, only the model's name belongs to a
+    recipe, and callers add it: `recipe()` leaves it out."""
 
     PATH: ClassVar[str] = ""  # behind the base address; may be given with it
 

@@ -1,4 +1,4 @@
-"""Settings of sources: what a job names, and what every kind of source has."""
+"""Settings of sources: the entries of a job, and the fields that all kinds share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AnySource = Annotated[Source, Shelf("sources", "Source", listed=True)]
 
 
 class SourceSettings(StageSettings):
-    """What every kind of source has; each kind adds its own fields."""
+    """Fields that all kinds of sources share; each kind adds its own."""
 
     kind: str
     path: str = Field(description="Folder, list or file to read.")

@@ -1,6 +1,6 @@
 """The settings of the stages shard, filter and resample, with their defaults.
 
-Those of the other two stand in `transcribe` and `package` beside this file.
+Those of transcribe and package are in files of these names, beside this one.
 
 The CLI, the flow's parameters, the UI's form, the deployment file and the tests all use these
 models. Plug-ins are named `{use: <file on the shelf>, ...its own settings}`; `tasks.plugins`

@@ -96,13 +96,13 @@ class TranscribeSettings(StageSettings):
 
     @property
     def recognisers(self) -> tuple[Plugin, ...]:
-        """All of them, the first one first."""
+        """All recognisers; the first one is `backend`."""
         return self.backends or (self.backend,)
 
     @model_validator(mode="before")
     @classmethod
     def _first_of_several(cls, data: object) -> object:
-        """`backends: [a, b]` says `backend: a`, and a single one no more than that."""
+        """`backends: [a, b]` sets `backend: a`; a list of one is the same as `backend` alone."""
         given = data.get("backends") if isinstance(data, dict) else None
         if not isinstance(data, dict) or not isinstance(given, list | tuple) or not given:
             return data

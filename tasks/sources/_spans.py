@@ -23,7 +23,7 @@ class Line:
 
 
 #: A line, or why there is none.
-Listed = Line | ItemError | ValueError
+ParsedLine = Line | ItemError | ValueError
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class _Group:
 
 
 def grouped(
-    path: str, root: str, lines: Iterable[tuple[int, Listed]]
+    path: str, root: str, lines: Iterable[tuple[int, ParsedLine]]
 ) -> Iterator[Recording | Ignored]:
     """Recordings of the numbered lines of the list `path`, whose relative paths start at `root`.
 

@@ -29,7 +29,7 @@ from tasks.storage import urls
 #: Rows per batch: of the small columns, and of audio.
 ROWS, AUDIO_ROWS = 1024, 8
 
-Listed = Iterator[Recording | Ignored]
+Entries = Iterator[Recording | Ignored]
 
 
 class Settings(SourceSettings):
@@ -46,7 +46,7 @@ class Settings(SourceSettings):
     language_column: str | None = Field(None, description="Default: language, lang, locale.")
 
 
-def recordings(settings: Settings) -> Listed:
+def recordings(settings: Settings) -> Entries:
     """Lists lazily. ConfigError at once if no file can be opened with these columns."""
     found = containers(
         settings.path, lambda name: name.lower().endswith(".parquet"), "Parquet file"
@@ -65,7 +65,7 @@ def recordings(settings: Settings) -> Listed:
 
 def _all(
     files: list[tuple[str, str]], ignored: list[Ignored], settings: Settings, root: str | None
-) -> Listed:
+) -> Entries:
     yield from ignored
     for name, path in files:
         safe, rest = safe_name(name), f"{display_path(path)}!rest"
@@ -105,7 +105,7 @@ def _columns(file: pq.ParquetFile, settings: Settings) -> Columns:
     return find_columns(file.schema_arrow, settings.audio_column, named)
 
 
-def _file(name: str, path: str, settings: Settings, root: str) -> Listed:
+def _file(name: str, path: str, settings: Settings, root: str) -> Entries:
     with _open(path) as file:
         mark = file_state(path).guard
         columns = _columns(file, settings)

@@ -26,7 +26,7 @@ from tasks.sources._lists import (
     timed_words,
 )
 from tasks.sources._paths import list_file, list_root, resolve
-from tasks.sources._spans import Line, Listed, grouped
+from tasks.sources._spans import Line, ParsedLine, grouped
 
 Columns = dict[str, tuple[str, ...]]
 
@@ -92,7 +92,7 @@ def _given(columns: ColumnSettings | None) -> Columns | None:
     return {role: (name,) for role, name in columns.model_dump().items() if name is not None}
 
 
-def _parsed(path: str, root: str, given: Columns | None) -> Iterator[tuple[int, Listed]]:
+def _parsed(path: str, root: str, given: Columns | None) -> Iterator[tuple[int, ParsedLine]]:
     for number, line in read_lines(path):
         try:
             if line is None:

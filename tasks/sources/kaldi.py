@@ -33,7 +33,7 @@ from tasks.sources._paths import display_path, list_file, resolve, source_root
 
 _ARCHIVE_OFFSET = re.compile(r":\d+\Z")
 
-Listed = Iterator[Recording | Ignored]
+Entries = Iterator[Recording | Ignored]
 
 
 class Settings(SourceSettings):
@@ -53,7 +53,7 @@ class _Tables:
     utterances: set[str] = field(default_factory=set)
 
 
-def recordings(settings: Settings) -> Listed:
+def recordings(settings: Settings) -> Entries:
     """Lists lazily. ConfigError at once without a readable wav.scp."""
     folder, status = source_root(settings.path)
     if not stat.S_ISDIR(status.st_mode):
@@ -70,7 +70,7 @@ def _there(path: str) -> bool:
     return not file_state(path).error if storage.is_url(path) else os.path.lexists(path)
 
 
-def _list(folder: str, root: str, present: set[str]) -> Listed:
+def _list(folder: str, root: str, present: set[str]) -> Entries:
     tables = _Tables()
     if "text" in present:
         yield from _table(os.path.join(folder, "text"), tables.text)
@@ -90,7 +90,7 @@ def _split(line: str) -> tuple[str, str]:
     return key, rest[0] if rest else ""
 
 
-def _table(path: str, into: dict[str, str | None]) -> Listed:
+def _table(path: str, into: dict[str, str | None]) -> Entries:
     for number, line in read_lines(path):
         if line is None:
             yield bad_line(path, number, "the line is too long")
@@ -110,7 +110,7 @@ def _entry(path: str, key: str, number: int | None = None) -> str:
     return recording_name(f"{os.path.basename(path)}{at}:{key}")
 
 
-def _segments(path: str, tables: _Tables) -> Listed:
+def _segments(path: str, tables: _Tables) -> Entries:
     assert tables.segments is not None
     for number, line in read_lines(path):
         fields = re.split(r"[ \t]+", line.strip(" \t\r")) if line is not None else []
@@ -140,7 +140,7 @@ def _segments(path: str, tables: _Tables) -> Listed:
         tables.segments.setdefault(recording, []).append(segment)
 
 
-def _recordings(scp: str, root: str, tables: _Tables, keys: set[str]) -> Listed:
+def _recordings(scp: str, root: str, tables: _Tables, keys: set[str]) -> Entries:
     for number, line in read_lines(scp):
         if line is None:
             yield bad_line(scp, number, "the line is too long")
@@ -183,7 +183,7 @@ def _recording(scp: str, root: str, tables: _Tables, key: str, written: str) -> 
     )
 
 
-def _orphans(tables: _Tables, keys: set[str]) -> Listed:
+def _orphans(tables: _Tables, keys: set[str]) -> Entries:
     """Entries of the optional files about recordings or utterances that do not exist."""
     for recording, segments in (tables.segments or {}).items():
         if recording not in keys:

@@ -32,7 +32,7 @@ from tasks.sources._lists import (
     timed_words,
 )
 from tasks.sources._paths import list_file, list_root, resolve
-from tasks.sources._spans import Line, Listed, grouped
+from tasks.sources._spans import Line, ParsedLine, grouped
 from tasks.storage import urls
 
 ALIGNMENT = "word"
@@ -53,7 +53,7 @@ def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
     return grouped(path, root, _lines(path, root))
 
 
-def _lines(path: str, root: str) -> Iterator[tuple[int, Listed]]:
+def _lines(path: str, root: str) -> Iterator[tuple[int, ParsedLine]]:
     for number, line in _text(path):
         try:
             if line is None:

@@ -36,7 +36,7 @@ MAX_TEXT_BYTES = 1_000_000
 _ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _COMPRESSED = "a {}-compressed tar cannot be read in parts; decompress it first"
 
-Listed = Iterator[Recording | Ignored]
+Entries = Iterator[Recording | Ignored]
 
 
 class Settings(SourceSettings):
@@ -46,7 +46,7 @@ class Settings(SourceSettings):
     )
 
 
-def recordings(settings: Settings) -> Listed:
+def recordings(settings: Settings) -> Entries:
     """Lists lazily. ConfigError at once if there is no readable tar."""
     found = containers(settings.path, lambda name: name.lower().endswith(_ENDINGS), "tar")
     if len(found.files) == 1 and stat.S_ISREG(_mode(settings.path)):
@@ -70,13 +70,13 @@ def _mode(path: str) -> int:
         return 0
 
 
-def _all(files: list[tuple[str, str]], ignored: list[Ignored]) -> Listed:
+def _all(files: list[tuple[str, str]], ignored: list[Ignored]) -> Entries:
     yield from ignored
     for name, path in files:
         yield from _archive(safe_name(name), path)
 
 
-def _listed(list_path: str, root: str) -> Listed:
+def _listed(list_path: str, root: str) -> Entries:
     """Recordings of the archives that a text list names, one per line."""
     seen: set[str] = set()
     for number, line in read_lines(list_path):
@@ -95,7 +95,7 @@ def _listed(list_path: str, root: str) -> Listed:
         yield from _archive(name, path)
 
 
-def _archive(name: str, path: str) -> Listed:
+def _archive(name: str, path: str) -> Entries:
     """Recordings of one archive; an unreadable archive is a failed recording itself."""
     here = display_path(path)
     if wrong := file_state(path).error:
@@ -122,7 +122,7 @@ class _Sample:
     about: dict[str, str | None] = field(default_factory=dict)
 
 
-def _samples(name: str, path: str, file: BinaryIO) -> Listed:
+def _samples(name: str, path: str, file: BinaryIO) -> Entries:
     mark = current_guard(path) if storage.is_url(path) else stat_guard(os.fstat(file.fileno()))
     archive = _Archive(name, path, file, mark)
     sample = _Sample("")
@@ -166,7 +166,7 @@ class _Archive:
     def member_name(self, plain: str) -> str:
         return f"{self.name}/{safe_name(plain)}"
 
-    def take(self, sample: _Sample, member: Member, plain: str) -> Listed:
+    def take(self, sample: _Sample, member: Member, plain: str) -> Entries:
         """Add a member to its sample; reads only texts."""
         if known(plain):
             sample.audio.append(Member(plain, member.kind, member.offset, member.size))
@@ -191,7 +191,7 @@ class _Archive:
         except UnicodeDecodeError:
             raise ValueError("a text is not valid UTF-8") from None
 
-    def finish(self, sample: _Sample) -> Listed:
+    def finish(self, sample: _Sample) -> Entries:
         """The recordings of a complete sample; without audio, its texts as Ignored."""
         if not sample.audio:
             for plain in sample.texts:

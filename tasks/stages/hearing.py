@@ -20,7 +20,7 @@ from tasks.audio.channels import mean
 from tasks.errors import ConfigError, ItemError
 from tasks.plugins import backends
 from tasks.plugins.contracts.asr import Backend, EmittingBackend
-from tasks.plugins.contracts.segmenters import Emissions, Heard, Segmenter
+from tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript, Segmenter
 from tasks.recording import Locator, TimedWord
 from tasks.segmenters import vad
 from tasks.settings import Plugin
@@ -40,7 +40,7 @@ Piece = tuple[float, NDArray[np.float32]]  # where it begins, s; mono at the rec
 
 def heard(
     locator: Locator, recogniser: Plugin, language: str | None, emitting: bool = False
-) -> Heard:
+) -> RecordingTranscript:
     """Everything that the recogniser hears in a recording; `emitting`: its emissions, no words.
     ItemError when it cannot be decoded to its end, or when the recogniser gives no times of words.
     """
@@ -68,10 +68,12 @@ def heard(
                 languages[found.language] = languages.get(found.language, 0.0) + seconds
             words += [TimedWord(w.word, begin + w.start, begin + w.end) for w in found.words]
     most = max(sorted(languages), key=lambda code: languages[code], default=None)
-    return Heard(tuple(words), tuple(_joined(spoken)), language or most)
+    return RecordingTranscript(tuple(words), tuple(_joined(spoken)), language or most)
 
 
-def _emitted(locator: Locator, backend: Backend, recogniser: Plugin, language: str | None) -> Heard:
+def _emitted(
+    locator: Locator, backend: Backend, recogniser: Plugin, language: str | None
+) -> RecordingTranscript:
     """In half precision: log-probabilities to a thousandth, and an hour of 32 tokens in 12 MB."""
     if not isinstance(backend, EmittingBackend):
         raise ConfigError(f"the recogniser {recogniser.use!r} emits no scores of tokens: use ctc")
@@ -86,7 +88,7 @@ def _emitted(locator: Locator, backend: Backend, recogniser: Plugin, language: s
         edges = _edges(samples, speech.spans(samples))
         spoken += [(begin + start, begin + end) for start, end in edges]
     emissions = Emissions(backend.alphabet, tuple(pieces))
-    return Heard((), tuple(_joined(spoken)), language, emissions)
+    return RecordingTranscript((), tuple(_joined(spoken)), language, emissions)
 
 
 def _edges(samples: NDArray[np.float32], spans: tuple[speech.Span, ...]) -> list[speech.Span]:

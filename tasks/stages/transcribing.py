@@ -17,7 +17,7 @@ from tasks.asr import SharedWindow, SpeechClip
 from tasks.checkpoints import blobs
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
-from tasks.checkpoints.written import Asked
+from tasks.checkpoints.written import ModelRequest
 
 Samples = NDArray[np.float32]
 
@@ -51,7 +51,7 @@ class Unit:
     reference: str | None
     sharing: Sharing | None = None
     backend: int = 0  # which of the recognisers
-    asked: Asked | None = None  # the text that a language model is asked about, and no recogniser
+    request: ModelRequest | None = None  # for a language model; no recogniser is needed then
 
     @property
     def name(self) -> str:

@@ -5,11 +5,11 @@ Their contract is `tasks.plugins.contracts.text`.
 
 from __future__ import annotations
 
-from tasks.plugins.contracts.text import Heard, words
+from tasks.plugins.contracts.text import ScoredTranscript, words
 from tasks.plugins.rules import Within
 from tasks.settings import StageSettings, Threshold
 
-__all__ = ["SHARED_COLUMNS", "Exemption", "Heard", "words"]
+__all__ = ["SHARED_COLUMNS", "Exemption", "ScoredTranscript", "words"]
 
 #: Numbers that every verdict may judge, besides `language` and its own columns.
 SHARED_COLUMNS = (

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from tasks.plugins.rules import Limit, Rule
 from tasks.scoring import UNSPACED, agreement
 from tasks.settings import StageSettings, Threshold
-from tasks.text import Heard
+from tasks.text import ScoredTranscript
 
 COLUMNS = {
     "agreement": ("1", "1 − mean rate of errors between two recognisers, over all pairs"),
@@ -37,7 +37,7 @@ class Settings(StageSettings):
     min_votes: float | None = Threshold(None, "Smallest mean share of votes kept.", ge=0, le=1)
 
 
-def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:
+def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | None]:
     if len(heard.hypotheses) < 2:
         return dict.fromkeys(COLUMNS)
     pairs = agreement.rates([normalised for _, normalised in heard.hypotheses])

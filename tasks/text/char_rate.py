@@ -17,7 +17,7 @@ import re
 
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import Threshold
-from tasks.text import Exemption, Heard
+from tasks.text import Exemption, ScoredTranscript
 
 COLUMNS = {
     "char_rate_alphabetic": ("1/s", "letters a second; null for texts in syllabic scripts"),
@@ -45,7 +45,7 @@ class Settings(Exemption):
     )
 
 
-def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:
+def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | None]:
     rates: dict[str, float | None] = dict.fromkeys(COLUMNS)
     text = "".join(heard.words)
     if not text or (heard.text_source == "reference" and not heard.listened):

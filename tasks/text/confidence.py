@@ -23,7 +23,7 @@ from math import log
 
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import Threshold
-from tasks.text import Exemption, Heard, words
+from tasks.text import Exemption, ScoredTranscript, words
 
 COLUMNS = {
     "confidence": ("nats", "log-probability of text and speech together; more in short clips")
@@ -40,7 +40,7 @@ class Settings(Exemption):
     )
 
 
-def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:
+def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | None]:
     if heard.avg_logprob is None or (heard.compression_ratio or 0) < 0:
         return {"confidence": None}
     said = len(words(heard.hypothesis or ""))

@@ -15,7 +15,7 @@ from rapidfuzz.distance import Levenshtein
 from tasks.plugins.rules import Limit, Rule
 from tasks.scoring import words
 from tasks.settings import StageSettings, Threshold
-from tasks.text import Heard
+from tasks.text import ScoredTranscript
 
 COLUMNS = {
     "edge_errors_first": ("words", "missing or extra before the first word that was heard right"),
@@ -28,7 +28,7 @@ class Settings(StageSettings):
     max_last: float | None = Threshold(0, "Most words missing or extra at the end.", ge=0)
 
 
-def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:
+def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | None]:
     if heard.reference_normalised is None or heard.normalised is None:
         return dict.fromkeys(COLUMNS)
     said, heard_words = words(heard.reference_normalised), words(heard.normalised)

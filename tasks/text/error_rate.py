@@ -18,7 +18,7 @@ import re
 from tasks.plugins.rules import Limit, Rule
 from tasks.scoring import UNSPACED
 from tasks.settings import StageSettings, Threshold
-from tasks.text import Heard, words
+from tasks.text import ScoredTranscript, words
 
 COLUMNS = {
     "error_rate_spaced": ("1", "CER against a reference in a script with spaces"),
@@ -40,7 +40,7 @@ class Settings(StageSettings):
     )
 
 
-def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:
+def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | None]:
     rates: dict[str, float | None] = dict.fromkeys(COLUMNS)
     if heard.cer is None or heard.reference is None or not heard.listened:
         return rates

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from tasks.plugins.rules import Limit, Rule, Within
 from tasks.settings import Threshold
-from tasks.text import Exemption, Heard, _hallucinations, words
+from tasks.text import Exemption, ScoredTranscript, _hallucinations, words
 
 COLUMNS = {
     "hallucination_credits": ("1", "1 where the text is a credit or ends with one, else 0"),
@@ -35,7 +35,7 @@ class Settings(Exemption):
     )
 
 
-def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:
+def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | None]:
     if heard.text_source != "asr" or not heard.words:
         return dict.fromkeys(COLUMNS)
     said = _without_year(heard.words)

@@ -19,7 +19,7 @@ from tasks.errors import ConfigError
 from tasks.plugins.rules import Limit, Rule
 from tasks.scoring.normalisers import base
 from tasks.settings import Threshold
-from tasks.text import Exemption, Heard
+from tasks.text import Exemption, ScoredTranscript
 
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
@@ -45,7 +45,7 @@ class Settings(Exemption):
     min: float | None = Threshold(0.05, "Least probability kept.", ge=0, le=1)
 
 
-def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:
+def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | None]:
     return {"language_agrees": _agreement(heard.text, base(heard.language or ""))}
 
 

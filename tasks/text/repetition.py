@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import Threshold
-from tasks.text import Exemption, Heard
+from tasks.text import Exemption, ScoredTranscript
 
 COLUMNS = {"repetition": ("1", "share of words in an n-gram said five times or more in a row")}
 LONGEST_NGRAM = 8
@@ -22,7 +22,7 @@ class Settings(Exemption):
     max: float | None = Threshold(0.5, "Largest share of words within a loop.", ge=0, le=1)
 
 
-def measure(heard: Heard, settings: Settings) -> dict[str, float | None]:
+def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | None]:
     words = heard.words
     return {"repetition": longest_loop(words) / len(words) if words else None}
 

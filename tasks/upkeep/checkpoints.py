@@ -80,7 +80,7 @@ def _decisions(out: Path, found: Checked) -> None:
     """Kept decisions have the hashes that their seal names; without a seal they are made again."""
     home = decided.home(out)
     for name in sorted(storage.of(out).folders(home)):
-        group = decided.Group(home / name, ())
+        group = decided.ShardGroup(home / name, ())
         with suppress(CorruptManifest):
             for file, digest in group.facts["files"].items():
                 path = group.home / file

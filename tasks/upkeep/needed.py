@@ -101,7 +101,7 @@ class _View(ShardView):
             texts.add(self.transcript_recipe(utterance))  # in the language voted for
             if self.job.transcribe.backends:
                 texts.update(self.further_recipes(utterance))
-            answer = written.asked(self.job, utterance)
+            answer = written.request_for(self.job, utterance)
             if answer is not None:
                 texts.add(answer.recipe)
         if self.job.transcribe.backends:

@@ -1,4 +1,4 @@
-"""Known weights of models: where they come from, their hashes and licences, and how they get here.
+"""Weights of known models: sources, hashes, licences, and how they are fetched.
 
 Only `uttermill models fetch` downloads anything.
 """

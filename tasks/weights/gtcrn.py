@@ -4,9 +4,9 @@ Rong et al. 2024, doi 10.1109/ICASSP48485.2024.10448310. `x [1, 2, T, 257]`, rea
 part of frames, and states -> `y` of the same shape, and the states after them, `<state>_next`.
 So one run does what T runs of the published graph do, 0.13 ms a frame instead of 0.85.
 
-Batch normalisation is folded into the layer before it. The three neighbours of each band
-("subband feature extraction") before a layer of 1 x 1 make one of 1 x 3. A transposed convolution
-of stride 1 is a convolution with its kernel turned.
+Batch normalisation is folded into the layer before it. "Subband feature extraction" (each band with
+its two neighbours) and the 1 x 1 layer behind it become one layer of 1 x 3. A transposed
+convolution of stride 1 becomes a convolution with its kernel turned.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class _Net:
         return self.graph.op("PRelu", [x, self.graph.floats(self.of.slope())])
 
     def state(self, name: str, shape: Shape) -> str:
-        """A state that the caller hands on."""
+        """A state, which the caller passes from call to call."""
         self.states.append((name, shape))
         return name
 
@@ -129,14 +129,14 @@ class _Net:
         return graph.op("Reshape", [whole, graph.ints([1, CHANNELS, -1, WIDTH])])
 
     def layer(self, turned: bool, deep: bool = False) -> tuple[Doubles, Doubles]:
-        """Weights of the next convolution; `deep`: channel by channel."""
+        """The next convolution; `deep`: depthwise."""
         if not turned:
             return self.of.convolution()
         weight, bias = self.of.transposed(CHANNELS if deep else 1)
         return (weight[:, :, ::-1, ::-1] if deep else weight.swapaxes(0, 1)), bias
 
     def gate(self, h: str, name: str) -> str:
-        """Of each channel and frame, from its power: [1, 8, T, 1]."""
+        """A gate for each channel and frame, computed from its power: [1, 8, T, 1]."""
         graph = self.graph
         power = graph.op("ReduceMean", [self.square(h)], axes=[3], keepdims=0)
         power = graph.op("Transpose", [power], perm=[2, 0, 1])
@@ -164,7 +164,7 @@ class _Net:
         return found[0], found[1]
 
     def two_paths(self, x: str, name: str) -> str:
-        """Over the bands in both directions, then over time; channels in two groups."""
+        """Recurrent over the bands in both directions, then over time; channels in two groups."""
         graph, half = self.graph, CHANNELS // 2
         x = graph.op("Transpose", [x], perm=[0, 2, 3, 1])
         x = graph.op("Reshape", [x, graph.ints([-1, WIDTH, CHANNELS])])  # [T, 33, 16]
@@ -191,7 +191,7 @@ class _Net:
         return graph.op("Unsqueeze", [x, graph.ints([0])])
 
     def normed_sum(self, x: str, y: str) -> str:
-        """x and what is normalised over each frame's bands and channels of y."""
+        """x + y, where y is normalised over the bands and channels of each frame."""
         name = next(self.of.norms)
         constants = [self.graph.floats(self.of.array(f"{name}.{w}")) for w in ("weight", "bias")]
         y = self.graph.op("LayerNormalization", [y, *constants], axis=-2, epsilon=1e-8)

@@ -24,7 +24,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The nodes in their order, and constants by name."""
+    """The nodes in order, and constants by name."""
 
     nodes: tuple[Node, ...]
     constants: Mapping[str, NDArray[np.float32]]
@@ -34,7 +34,7 @@ class Model:
 
 
 def read(data: bytes) -> Model:
-    """The model of these bytes. ValueError if they are none."""
+    """Parse a model. ValueError if the bytes are not one."""
     graph = next(iter(values(data, _GRAPH)), None)
     if graph is None:
         raise ValueError("it has no graph: this is not an ONNX model")

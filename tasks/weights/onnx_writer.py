@@ -26,11 +26,11 @@ _KINDS = {"float32": _FLOAT, "uint8": 2, "int8": 3, "int32": 6, "int64": 7}
 _A_FLOAT, _A_INT, _A_STRING, _A_INTS = 1, 2, 3, 7  # AttributeProto.AttributeType
 
 Attribute = int | float | str | Sequence[int]
-Shape = Sequence[int | str]  # a size that is a word may be any
+Shape = Sequence[int | str]  # a size given as a word is dynamic
 
 
 class Graph:
-    """A graph under construction; tensors are named by the order in which they are made."""
+    """A graph under construction; tensors are numbered in the order of their creation."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -45,7 +45,7 @@ class Graph:
     def several(
         self, count: int, kind: str, inputs: Sequence[str], **attributes: Attribute
     ) -> list[str]:
-        """The same with so many outputs. An input that is left out has no name."""
+        """Like `op`, with `count` outputs. The name of an omitted input is empty."""
         outputs = [f"t{self._count + 1 + number}" for number in range(count)]
         self._count += count
         node = b"".join(tagged(1, name.encode()) for name in inputs)

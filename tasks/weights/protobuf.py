@@ -9,7 +9,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
 
 
 class Field(NamedTuple):
-    """A field of a message. `value`: an integer is still a varint; `whole`: with the tag."""
+    """A field of a message. `value`: its bytes, an integer as varint; `whole`: with the tag."""
 
     number: int
     value: bytes

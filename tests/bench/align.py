@@ -38,7 +38,7 @@ import numpy as np
 
 from tasks.filters import alignment
 from tasks.json_types import JsonObject
-from tasks.plugins.contracts.segmenters import Heard
+from tasks.plugins.contracts.segmenters import RecordingTranscript
 from tasks.recording import TimedWord
 from tasks.segmenters import aligned
 from tasks.segmenters.aligned import Settings, start_heard
@@ -83,7 +83,7 @@ def aligned_book(
 class Judged:
     """An alignment beside the truth: sentences kept, wrong ones, errors of edges in s."""
 
-    def __init__(self, samples: int, lines: list[Line], heard: Heard) -> None:
+    def __init__(self, samples: int, lines: list[Line], heard: RecordingTranscript) -> None:
         text = "\n".join(line.text for line in lines if line.written)
         segmenter = start_heard(Settings(), RATE, text, heard)
         spans = segmenter.push(np.broadcast_to(np.zeros((1, 1), np.float32), (samples, 1)))
@@ -149,7 +149,7 @@ def scale(words: int, seed: int) -> JsonObject:
     said = said[: words // 2] + said[words // 2 + words // 20 :]  # a twentieth is not said
     timed = tuple(TimedWord(f" {w}", 0.4 * n, 0.4 * n + 0.3) for n, w in enumerate(said))
     began = time.process_time()
-    segmenter = aligned.start_heard(Settings(), RATE, text, Heard(timed, (), "de"))
+    segmenter = aligned.start_heard(Settings(), RATE, text, RecordingTranscript(timed, (), "de"))
     spent = time.process_time() - began
     segmenter.push(np.broadcast_to(np.zeros((1, 1), np.float32), (int(RATE * 0.4 * words), 1)))
     return {

@@ -20,7 +20,7 @@ import psutil
 
 from tasks.json_types import JsonObject
 from tasks.plugins.contracts.asr import Alphabet
-from tasks.plugins.contracts.segmenters import Emissions, Heard
+from tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript
 from tasks.segmenters import _forced
 
 TOKENS = ("<blk>", "|", *string.ascii_lowercase)
@@ -78,7 +78,7 @@ def emitted(
 def found(hours: float, seed: int) -> JsonObject:
     written, said = book(hours, seed)
     emissions, places, misheard = emitted(said, seed)
-    heard = Heard((), tuple(places), "xx", emissions)
+    heard = RecordingTranscript((), tuple(places), "xx", emissions)
     before = psutil.Process().memory_info().rss
     began = time.process_time()
     sentences = _forced.spoken("\n\n".join(written), heard)

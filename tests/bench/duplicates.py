@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tasks.filters import _fingerprint, duplicate
 from tasks.filters._duplicates import Copies, find_copies
-from tasks.filters._duplicates_prints import Prints
+from tasks.filters._duplicates_fingerprints import StoredFingerprints
 from tests.bench._measured import MIB
 from tests.bench.scale import in_process
 
@@ -128,7 +128,7 @@ def some(rows: Ints, root: Ints, frames: Ints, words: Words, keys: Words) -> pa.
 def find(count: int, most: float, same_length: bool) -> tuple[Copies, float, float, int]:
     """The copies, CPU and wall seconds, and bytes of prints."""
     size, cpu, wall = 0, 0.0, 0.0
-    with Prints() as prints:
+    with StoredFingerprints() as prints:
         for array in corpus(copied(count), most, same_length):
             size += array.nbytes
             began, cpu_then = time.perf_counter(), time.process_time()

@@ -50,7 +50,7 @@ def clips() -> list[np.ndarray]:
     return [(3000 * chance.standard_normal(n)).astype("<i2") for n in lengths]
 
 
-def prepare(out: Path) -> tuple[Job, pa.Table, list[layout.Group]]:
+def prepare(out: Path) -> tuple[Job, pa.Table, list[layout.ClipGroup]]:
     """Blobs, and the rows that point at them."""
     job = Job(out=out)
     rows = []
@@ -74,7 +74,9 @@ def prepare(out: Path) -> tuple[Job, pa.Table, list[layout.Group]]:
     return job, table, laid_out(table, job.package, 1)
 
 
-def ready_made(out: Path, table: pa.Table, groups: list[layout.Group], home: Path) -> list[Files]:
+def ready_made(
+    out: Path, table: pa.Table, groups: list[layout.ClipGroup], home: Path
+) -> list[Files]:
     """WAV files in the order of the tars, each by itself and in one file; name, text, place in that
     and size of each."""
     tars = []

@@ -64,7 +64,7 @@ def part(low: int, count: int) -> pa.Table:
     )
 
 
-def added(clips: selecting.Clips, rows: int) -> float:
+def added(clips: selecting.Candidates, rows: int) -> float:
     """As `choosing.choose` adds what lies in files; what making the rows costs is not counted."""
     cpu = 0.0
     for part in parts(rows):
@@ -81,7 +81,7 @@ def assigned(clips: int, path: Path, known: bool) -> tuple[float, float, dict[st
     for _ in parts(AT_ONCE):  # what making them imports
         pass
     forget_peak()
-    with selecting.Clips(SETTINGS) as held:
+    with selecting.Candidates(SETTINGS) as held:
         read = added(held, clips)
         began = time.process_time()
         found = splits.assign(

@@ -20,7 +20,7 @@ from tasks.audio import Clip
 from tasks.checkpoints.verdicts import rules_of
 from tasks.plugins.rules import judge
 from tasks.settings import FilterSettings, Plugin, TranscribeSettings
-from tasks.text import Heard
+from tasks.text import ScoredTranscript
 from tests.bench.corpus_speech import RATE
 from tests.bench.verdict_clips import Said
 
@@ -167,9 +167,9 @@ def text_values(said: Said, heard: Transcript) -> Values:
     return {**values, **_from_text(_shown(values, said.seconds))}
 
 
-def _shown(values: Values, seconds: float) -> Heard:
+def _shown(values: Values, seconds: float) -> ScoredTranscript:
     text = values["text"]
-    return Heard(
+    return ScoredTranscript(
         text, "asr", seconds, text, language=values["language"],
         language_probability=values["language_probability"], avg_logprob=values["avg_logprob"],
         no_speech_probability=values["no_speech_probability"],
@@ -177,7 +177,7 @@ def _shown(values: Values, seconds: float) -> Heard:
     )  # fmt: skip
 
 
-def _from_text(shown: Heard) -> Values:
+def _from_text(shown: ScoredTranscript) -> Values:
     """Columns of the default verdicts that work out their own."""
     found: Values = {}
     for module, settings in chosen(TranscribeSettings().verdicts):

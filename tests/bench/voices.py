@@ -25,7 +25,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.corpuswide import identities
-from tasks.corpuswide.speaker_names import Parts
+from tasks.corpuswide.speaker_names import VoiceTables
 from tasks.corpuswide.voices import BYTES, VOICES
 from tasks.diarizers import segments
 from tasks.schema import SPEAKERS
@@ -118,7 +118,7 @@ def sum_of_largest(side: NDArray[np.int64], count: NDArray[np.int64]) -> int:
     return int(most.sum())
 
 
-def published(path: Path | None) -> Parts:
+def published(path: Path | None) -> VoiceTables:
     """The parts of a table of the night before."""
     if path is None:
         return list

@@ -38,7 +38,7 @@ from tasks.packaging import (
     seeded,
     whole,
 )  # fmt: skip
-from tasks.packaging.decided import DIGESTS, Group
+from tasks.packaging.decided import DIGESTS, ShardGroup
 from tasks.packaging.ledger_notes import Written
 from tasks.recipe import whole_job
 from tasks.settings import Plugin
@@ -51,7 +51,7 @@ CLIPS = 4800  # of a group: eight shards of an hour
 RATE = 16_000
 
 
-def make(job: Job, number: int) -> Group:
+def make(job: Job, number: int) -> ShardGroup:
     """The digests of a group, and its rows where clips are selected; its other files are never
     read here."""
     chance = np.random.default_rng(number)
@@ -73,6 +73,7 @@ def make(job: Job, number: int) -> Group:
         rows = plan_million.part(number * CLIPS, CLIPS)
         keys = seeded.keys(str(job.package.seed), rows["id"].to_pylist())
         columns |= {"high": keys[:, 0], "low": keys[:, 1]}
+        columns["samples"] = rows["num_samples"].to_numpy()
         seconds = columns["samples"] / RATE
         held |= {"rows.arrow": rows, "heard.arrow": _heard(rows, seconds, chance)}
     held["digests.arrow"] = pa.table(columns, schema=DIGESTS)
@@ -83,7 +84,7 @@ def make(job: Job, number: int) -> Group:
         files[name] = hashlib.sha256(data).hexdigest()[:16]
     facts = {"files": files, "rows": CLIPS, "ledger": 2 * CLIPS, "changed": [], "slices": []}
     (home / "facts.json").write_text(json.dumps(facts))
-    return Group(home, (f"shard-{number:06d}",))
+    return ShardGroup(home, (f"shard-{number:06d}",))
 
 
 def _heard(rows: pa.Table, seconds: NDArray[np.float64], chance: np.random.Generator) -> pa.Table:

@@ -54,7 +54,7 @@ class Emissions:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class RecordingTranscript:
     """A whole recording as a recogniser heard it: words in order of time, spans of speech, both in
     seconds of the recording; `language`: the forced one, else the one heard most. `emissions`
     instead of words, if the segmenter wants them."""
@@ -104,7 +104,7 @@ class SegmenterPlugin(SegmenterModule, LoadedPlugin, Protocol):
         return False
 
     def start_heard(
-        self, settings: PluginSettings, rate: int, text: str, heard: Heard
+        self, settings: PluginSettings, rate: int, text: str, heard: RecordingTranscript
     ) -> Segmenter:
         """A segmenter for one recording whose text and whose words are known."""
         raise NotImplementedError

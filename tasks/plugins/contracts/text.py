@@ -18,7 +18,7 @@ _WORD = re.compile(rf"[{UNSPACED}]|(?:[^\W_{UNSPACED}]|(?<=\w)['’](?=\w))+")
 
 
 @dataclass(frozen=True)
-class Heard:
+class ScoredTranscript:
     """One transcript as a verdict sees it. Probabilities in 0..1, log-probability in nats a token,
     wer and cer as fractions of the reference; None: not known."""
 
@@ -69,7 +69,7 @@ class TextVerdict(TextVerdictModule, LoadedPlugin, Protocol):
     #: The columns of `measure`: named as the plug-in, or `<plug-in>_<part>`.
     COLUMNS: Columns = {}  # noqa: RUF012 (a default that is never changed)
 
-    def measure(self, heard: Heard, settings: PluginSettings) -> dict[str, float | None]:
+    def measure(self, heard: ScoredTranscript, settings: PluginSettings) -> dict[str, float | None]:
         """Every column of COLUMNS; None if there is nothing to judge: it is never rejected.
         Pure, cheap (tens of microseconds), for any text: it runs again at every run."""
         return {}

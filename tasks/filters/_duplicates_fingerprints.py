@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.filters import _fingerprint
-from tasks.filters._duplicates_parts import Parts
+from tasks.filters._duplicates_parts import PartitionedRecords
 from tasks.filters._duplicates_table import Bools, Fingerprints, Ints, Parsed, Words, parsed
 from tasks.storage.sorted_keys import first_of_runs
 
@@ -30,7 +30,7 @@ Small = NDArray[np.uint32]
 Rows = NDArray[np.int32]
 
 
-class Prints(ExitStack):
+class StoredFingerprints(ExitStack):
     """Fingerprints by row, added some rows at a time; after `finish`, they are read."""
 
     first: Ints  # where a row's words begin in the file
@@ -44,7 +44,9 @@ class Prints(ExitStack):
         self._block = block
         self._file = self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         self._end = 0  # words
-        self.anchors: Parts[np.void] = self.enter_context(Parts(ANCHOR, KEY_PARTS))
+        self.anchors: PartitionedRecords[np.void] = self.enter_context(
+            PartitionedRecords(ANCHOR, KEY_PARTS)
+        )
         self._found: list[tuple[Ints, Small, Small, Bools]] = []
         self._digests = [np.empty((0, 2), np.uint64)]
         self._rows = 0

@@ -14,7 +14,7 @@ SILENCE_LOGPROB = -1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class BeamResult:
     """The result of beam search for one window."""
 
     text: str
@@ -51,7 +51,7 @@ class Window:
     between two of them, in s; the joined words have these characters.
     """
 
-    heard: Heard
+    heard: BeamResult
     language: Language
     words: tuple[Word, ...] | None
     phrases: tuple[tuple[float, float, int], ...] = ()

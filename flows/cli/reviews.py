@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -59,7 +58,7 @@ def _read(file: str) -> list[Decision]:
         text = sys.stdin.read() if file == STDIN else Path(file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ConfigError(f"{file} cannot be read: {error}") from None
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = log.now()
     found = []
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():

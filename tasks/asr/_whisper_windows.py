@@ -81,9 +81,8 @@ class Windows:
         for i, one in enumerate(heard):
             if one.ratio > LOOP_RATIO:
                 # Alone, so that the result does not depend on who else is in the batch.
-                again = self._generate(_row(encoded, i), [languages[i].code], timed, **LOOP_RETRY)[
-                    0
-                ]
+                alone = _row(encoded, i), [languages[i].code], timed
+                (again,) = self._generate(*alone, **LOOP_RETRY)
                 heard[i] = again if again.ratio <= LOOP_RATIO else one
         words = self._words(asked, encoded, heard, languages)
         phrases = [

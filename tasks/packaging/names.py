@@ -124,8 +124,11 @@ def codes_of(names: pa.Array | pa.ChunkedArray) -> tuple[Codes, Codes]:
     there = names.is_valid().to_numpy(zero_copy_only=False)
     length, data = _bytes_of(names)
     width = -(-max(int(length.max(initial=0)), 1) // 8)
-    padded = np.zeros((len(length), 8 * width), np.uint8)
-    padded[np.arange(8 * width) < length[:, None]] = data
+    if len(data) == 8 * width * len(length):  # as sha256 are
+        padded = data.reshape(len(length), 8 * width)
+    else:
+        padded = np.zeros((len(length), 8 * width), np.uint8)
+        padded[np.arange(8 * width) < length[:, None]] = data
     words = padded.view("<u8")
     found = []
     for start in (1, 2):

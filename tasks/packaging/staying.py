@@ -125,7 +125,7 @@ def _compared(
         for number in np.unique(side).tolist():
             name = known.names[number]
             lengths[name] = lengths.get(name, 0) + int(length[side == number].sum())
-        met |= np.isin(place, at)
+        met |= [bool((at == each).any()) for each in place.tolist()]
     there = {name: id_ for (name, id_), is_met in zip(firsts.items(), met, strict=True) if is_met}
     if not lengths.keys() <= there.keys():
         return None

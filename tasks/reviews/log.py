@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,11 @@ class Decision:
 
 def path(out: Path) -> Path:
     return out / NAME
+
+
+def now() -> str:
+    """The time of a decision that states none."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def checked(given: Mapping[str, Any], when: str, place: str = "") -> Decision:

@@ -74,6 +74,7 @@ def make(job: Job, number: int) -> ShardGroup:
         rows = plan_million.part(number * CLIPS, CLIPS)
         keys = seeded.keys(str(job.package.seed), rows["id"].to_pylist())
         columns |= {"high": keys[:, 0], "low": keys[:, 1]}
+        columns["samples"] = rows["num_samples"].to_numpy()
         seconds = columns["samples"] / RATE
         held |= {"rows.arrow": rows, "heard.arrow": _heard(rows, seconds, chance)}
     held["digests.arrow"] = pa.table(columns, schema=DIGESTS)

@@ -50,7 +50,7 @@ def publish(
         walls[step], last = round(time.monotonic() - last, 3), time.monotonic()
 
     versions.clean(job.out)
-    state.decide()
+    state.freeze()
     if known := state.version():
         return _unchanged(job, known, began)
     with _cleaned(job.out):

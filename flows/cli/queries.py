@@ -74,7 +74,7 @@ def _ledger(out: Path) -> tuple[Iterator[pa.Table], Path | None]:
     newest = versions.newest(out)
     if newest and storage.exists(last / "summary.json"):
         return map(tables.read, tables.parts(newest / LEDGER_FILE)), newest
-    found = contents.decide(runs.settings_of(out).job(), manifest.shards(out))
+    found = contents.of_shards(runs.settings_of(out).job(), manifest.shards(out))
     return iter([found.ledger]), None
 
 

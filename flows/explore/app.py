@@ -160,10 +160,10 @@ class Explorer:
         line = query.integer(dict(asked(request)), "since", 0)
         return answer(reviewing.since(self.corpus, line or 0))
 
-    async def decide(self, request: Request) -> Response:
+    async def store_review(self, request: Request) -> Response:
         return await self._posted(request, reviewing.store)
 
-    async def decide_selection(self, request: Request) -> Response:
+    async def store_selection(self, request: Request) -> Response:
         return await self._posted(request, reviewing.store_selection)
 
     async def _posted(self, request: Request, store: Storing) -> Response:
@@ -217,8 +217,8 @@ def make(explorer: Explorer) -> Gate:
         Route("/api/speech", e.speech),
         Route("/api/export/{kind}", e.export),
         Route("/api/reviews", e.reviews, methods=["GET"]),
-        Route("/api/reviews", e.decide, methods=["POST"]),
-        Route("/api/reviews/selection", e.decide_selection, methods=["POST"]),
+        Route("/api/reviews", e.store_review, methods=["POST"]),
+        Route("/api/reviews/selection", e.store_selection, methods=["POST"]),
         Route("/{name}", e.file),
     ]
     return Gate(Starlette(routes=routes, exception_handlers=HANDLERS), explorer.token)

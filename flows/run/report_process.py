@@ -48,7 +48,7 @@ def request(job: Job, folder: Path) -> Any:
             measured,
             before(job.out, folder),
         )
-    decided = contents.decide(job, manifest.shards(job.out))
+    decided = contents.of_shards(job, manifest.shards(job.out))
     counts = summary.of_ledger(decided.ledger)
     return report.Request(
         job,

@@ -169,7 +169,7 @@ def plan(job: Job, shards: Sequence[str], staging: Path) -> JsonObject:
     """
     bare = job.package.model_copy(update={"splits": {}, "weights": {}})
     job = replace(job, package=bare)
-    rows = contents.decide(job, shards).rows
+    rows = contents.of_shards(job, shards).rows
     rows = rows.take(pc.sort_indices(rows["sha256"]))
     seconds = pc.divide(pc.cast(rows["num_samples"], pa.float64()), rows["sample_rate"])
     before = pc.subtract(pc.cumulative_sum(seconds), seconds)

@@ -38,8 +38,8 @@ class Contents(NamedTuple):
     utterances: pa.Table  # all, with their measures; `decisions.schema_of`
 
 
-def decide(job: Job, shards: Sequence[str]) -> Contents:
-    """Decide all utterances of the shards. RunError if two utterances have one id."""
+def of_shards(job: Job, shards: Sequence[str]) -> Contents:
+    """The contents of a version of these shards. RunError if two utterances have one id."""
     decided = [shard_decisions.of_shard(job, shard) for shard in shards]
     rejected = _corpus_wide(job, [each.heard for each in decided])
     passed = _stacked(shard_decisions.row_schema(job), [each.rows for each in decided])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,10 +77,14 @@ def added(parts: Iterable[Totals]) -> Totals:
 
 
 def _summed(table: pa.Table) -> pa.Table:
-    wanted = ("items", "utterances", "samples", "overlap_samples")
-    found = table.group_by(list(KEYS)).aggregate([(name, "sum") for name in wanted])
-    found = found.rename_columns([name.removesuffix("_sum") for name in found.column_names])
+    found = sums_by(table, KEYS, ("items", "utterances", "samples", "overlap_samples"))
     return found.select(SUMS.names).cast(SUMS)
+
+
+def sums_by(table: pa.Table, keys: Sequence[str], names: Sequence[str]) -> pa.Table:
+    """The sums of the columns `names` for each of the values of `keys`."""
+    found = table.group_by(list(keys)).aggregate([(name, "sum") for name in names])
+    return found.rename_columns([name.removesuffix("_sum") for name in found.column_names])
 
 
 def of_ledger(ledger: pa.Table) -> JsonObject:

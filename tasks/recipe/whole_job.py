@@ -97,8 +97,10 @@ def settings_of(job: Job) -> JsonObject:
             "verdicts": _all("text", job.transcribe.verdicts),
         },
         "package": {
+            # Data cards have tars' compression after these; none, so that tars can be read in parts.
+            **{name: package[name] for name in ("formats", "audio") if name in package},
+            "compression": "none",
             **_asked(package),
-            "compression": "none",  # of tars: a compressed one cannot be read in parts
             "formats": _all("formats", job.package.formats),
             "splits": _without_paths(package["splits"]),
         },

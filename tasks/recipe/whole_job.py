@@ -97,7 +97,7 @@ def settings_of(job: Job) -> JsonObject:
             "verdicts": _all("text", job.transcribe.verdicts),
         },
         "package": {
-            # Data cards have tars' compression after these; none, so that tars can be read in parts.
+            # Data cards have these first, then the compression of tars, none: they are read in parts.
             **{name: package[name] for name in ("formats", "audio") if name in package},
             "compression": "none",
             **_asked(package),

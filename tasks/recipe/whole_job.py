@@ -97,7 +97,7 @@ def settings_of(job: Job) -> JsonObject:
             "verdicts": _all("text", job.transcribe.verdicts),
         },
         "package": {
-            # Data cards have these first, then the compression of tars, none: they are read in parts.
+            # Data cards have these first, then the compression of tars, of which there is none.
             **{name: package[name] for name in ("formats", "audio") if name in package},
             "compression": "none",
             **_asked(package),

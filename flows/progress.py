@@ -143,9 +143,8 @@ class Progress:
             known.total = known.done
             self._show(known)
             if self._bars is None and not self._quiet:
-                took = time.monotonic() - known.began
-                speed = speed_of(known.done - known.reused, took)
-                line = f"{stage}: {hours(known.done)} of audio in {clock(took)}"
+                speed = speed_of(known.done - known.reused, known.took)
+                line = f"{stage}: {hours(known.done)} of audio in {clock(known.took)}"
                 print(line + (f", {speed}" if speed else ""), file=self._stream, flush=True)
 
     def standing(self) -> list[Standing]:

@@ -13,11 +13,13 @@ from itertools import chain
 
 from tasks import plugins, recipe
 from tasks.accounting import ledger
+from tasks.audio import Clip
 from tasks.checkpoints import cuts, verdicts, view
 from tasks.checkpoints.manifest import Row
 from tasks.errors import ItemError
 from tasks.job import Job
 from tasks.json_types import JsonObject
+from tasks.plugins.contracts.segmenters import RecordingTranscript
 from tasks.plugins.rules import judge
 from tasks.recording import Locator
 from tasks.recording.faults import Fault
@@ -150,80 +152,122 @@ def failure(unit: Unit, code: str, detail: str, decoded: int = 0, rate: int = 0)
 
 
 def _cut(unit: Unit, job: Job, writer: handover.Writer) -> list[Row]:
-    segmenter, settings = plugins.resolve("segmenters", job.filter.segmenter)
-    given = cuts.segments_of(unit.recording)
-    rules = verdicts.filter_rules(job.filter.filters)
-    known = None if unit.spans is None else dict(unit.spans)
-    facts = cutting.StreamFacts()
-    rows: list[Row] = []
-    locator = Locator.loads(unit.recording["locator"])
-    recogniser = segmenter.hears(settings) if known is None else None
-    text, language = unit.recording["text"], unit.recording["language"]
-    heard = None
-    if recogniser and text:
-        emitting = segmenter.wants_emissions(settings)
-        heard = hearing.heard(locator, recogniser, language, emitting)
+    """The rows of a unit. If it is cut anew, `writer` gets the clips that pass all filters."""
+    heard = _heard(unit, job)
     turns, new = speaking.turns_of(unit.turned, unit.turns, unit.recording, job)
-    voices = speaking.voices(turns, job)
+    cutter = _Cutter(unit, job, writer, turns)
+    rows = [cutter.measured(span, clip) for span, clip in cutter.spans(heard)]
+    cutter.finish(rows)
+    if unit.spans is not None:
+        return [*new, *rows]
+    facts = cutter.facts
+    ledger.check_cover(unit.name, facts.decoded, [(r["start"], r["end"]) for r in rows])
+    return [*new, _recording_row(unit, facts), *rows]
 
-    def begin(rate: int, at: int) -> Segmenter:
-        if heard is not None:
-            return segmenter.start_heard(settings, rate, text, heard)
-        if known is None:
-            return speaking.segmenter(segmenter, settings, rate, given or (), voices(rate))
-        return cutting.KnownSpans(list(known), at)
 
-    def readers(start: int) -> Readers:
-        filters = job.filter.filters if known is None else tuple(chain(*known.values()))
-        works = {**measuring.reading(filters), **({} if known is not None else writer.reading())}
-        return Readers(start, facts.rate, facts.channels, unit.recording["size"], works)
+def _heard(unit: Unit, job: Job) -> RecordingTranscript | None:
+    """The transcript of the whole recording, if the segmenter cuts by it."""
+    segmenter, settings = plugins.resolve("segmenters", job.filter.segmenter)
+    recogniser = segmenter.hears(settings) if unit.spans is None else None
+    if not recogniser or not unit.recording["text"]:
+        return None
+    locator = Locator.loads(unit.recording["locator"])
+    emitting = segmenter.wants_emissions(settings)
+    return hearing.heard(locator, recogniser, unit.recording["language"], emitting)
 
-    first = min((span.start for span in known or ()), default=0)
-    for span, clip in cutting.spans(locator, facts, begin, first, readers):
+
+class _Cutter:
+    """Cuts the recording of a unit into spans and measures these, in one pass over its samples."""
+
+    def __init__(
+        self, unit: Unit, job: Job, writer: handover.Writer, turns: tuple[Turn, ...] | None
+    ) -> None:
+        self._unit, self._job, self._writer, self._turns = unit, job, writer, turns
+        self._known = None if unit.spans is None else dict(unit.spans)
+        self._rules = verdicts.filter_rules(job.filter.filters)
+        self.facts = cutting.StreamFacts()
+
+    def spans(self, heard: RecordingTranscript | None) -> Iterator[tuple[Span, Clip | None]]:
+        """Open the recording; its spans, utterances with their samples."""
+        unit, job, known = self._unit, self._job, self._known
+        segmenter, settings = plugins.resolve("segmenters", job.filter.segmenter)
+        given = cuts.segments_of(unit.recording) or ()
+        voices = speaking.voices(self._turns, job)
+
+        def begin(rate: int, at: int) -> Segmenter:
+            if heard is not None:
+                return segmenter.start_heard(settings, rate, unit.recording["text"], heard)
+            if known is None:
+                return speaking.segmenter(segmenter, settings, rate, given, voices(rate))
+            return cutting.KnownSpans(list(known), at)
+
+        first = min((span.start for span in known or ()), default=0)
+        locator = Locator.loads(unit.recording["locator"])
+        return cutting.spans(locator, self.facts, begin, first, self._readers)
+
+    def _readers(self, start: int) -> Readers:
+        """What reads a long clip while it is decoded."""
+        if self._known is None:
+            works = {**measuring.reading(self._job.filter.filters), **self._writer.reading()}
+        else:
+            works = {**measuring.reading(tuple(chain(*self._known.values())))}
+        facts = self.facts
+        return Readers(start, facts.rate, facts.channels, self._unit.recording["size"], works)
+
+    def _filters(self, span: Span) -> tuple[Plugin, ...]:
+        """The filters that are to measure a span."""
+        return self._job.filter.filters if self._known is None else self._known[span]
+
+    def measured(self, span: Span, clip: Clip | None) -> Row:
+        """The row of a span, with its measures."""
+        facts = self.facts
         found = measuring.Measured({}, {})
         if clip is not None:
-            clip = clip.of_recording(None, unit.recording["size"])
-            filters = job.filter.filters if known is None else known[span]
+            clip = clip.of_recording(None, self._unit.recording["size"])
             long = facts.long if clip.is_lazy else None
             covered = long is not None and (span.start, span.end) == (long.start, facts.decoded)
             read = long.results() if long is not None and covered else {}
-            found = measuring.measured(clip, filters, job.filter.measure_all, read)
-            if known is None and judge(found.measures, rules) is None:
-                writer.add(span.start, span.end, clip, read)
-        rows.append(
-            {
-                "cut": unit.cut,
-                "recording": unit.name,
-                "kind": span.kind,
-                "start": span.start,
-                "end": span.end,
-                "given": span.given,
-                "reason": span.reason,
-                "rate": facts.rate,
-                "channels": facts.channels,
-                "measures": found.measures,
-                "prints": list(found.fingerprints.items()),
-                "turn": span.turn,
-                "text": span.text,
-                "match": span.match,
-                "voice": speaking.voice_of(span, turns),
-            }
-        )
-    whole = measuring.WholeRecording(unit.decoded, unit.faults, turns)
-    if known is None:
-        whole = measuring.WholeRecording(facts.decoded, tuple(facts.faults), turns)
-    for row in rows:
-        if row["kind"] == "utterance" and row["end"] > row["start"]:
-            key = Span(row["start"], row["end"], "utterance", row["given"], match=row["match"])
-            filters = job.filter.filters if known is None else known[key]
-            row["measures"].update(measuring.after_all(row, unit.recording, whole, filters))
-            if known is None and judge(row["measures"], rules) is not None:
-                writer.drop(row["start"], row["end"])
-        row["measures"] = list(row["measures"].items())
-    if known is not None:
-        return [*new, *rows]
-    ledger.check_cover(unit.name, facts.decoded, [(r["start"], r["end"]) for r in rows])
-    recording = {
+            measure_all = self._job.filter.measure_all
+            found = measuring.measured(clip, self._filters(span), measure_all, read)
+            if self._known is None and judge(found.measures, self._rules) is None:
+                self._writer.add(span.start, span.end, clip, read)
+        return {
+            "cut": self._unit.cut,
+            "recording": self._unit.name,
+            "kind": span.kind,
+            "start": span.start,
+            "end": span.end,
+            "given": span.given,
+            "reason": span.reason,
+            "rate": facts.rate,
+            "channels": facts.channels,
+            "measures": found.measures,
+            "prints": list(found.fingerprints.items()),
+            "turn": span.turn,
+            "text": span.text,
+            "match": span.match,
+            "voice": speaking.voice_of(span, self._turns),
+        }
+
+    def finish(self, rows: list[Row]) -> None:
+        """Add the measures that need the whole recording."""
+        unit, facts = self._unit, self.facts
+        whole = measuring.WholeRecording(unit.decoded, unit.faults, self._turns)
+        if self._known is None:
+            whole = measuring.WholeRecording(facts.decoded, tuple(facts.faults), self._turns)
+        for row in rows:
+            if row["kind"] == "utterance" and row["end"] > row["start"]:
+                start, end = row["start"], row["end"]
+                key = Span(start, end, "utterance", row["given"], match=row["match"])
+                found = measuring.after_all(row, unit.recording, whole, self._filters(key))
+                row["measures"].update(found)
+                if self._known is None and judge(row["measures"], self._rules) is not None:
+                    self._writer.drop(start, end)
+            row["measures"] = list(row["measures"].items())
+
+
+def _recording_row(unit: Unit, facts: cutting.StreamFacts) -> Row:
+    return {
         "cut": unit.cut,
         "recording": unit.name,
         "kind": "recording",
@@ -237,4 +281,3 @@ def _cut(unit: Unit, job: Job, writer: handover.Writer) -> list[Row]:
         "faults": [asdict(fault) for fault in facts.faults],
         "notes": facts.notes,
     }
-    return [*new, recording, *rows]

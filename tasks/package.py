@@ -70,8 +70,8 @@ def gather(
 ) -> JsonObject:
     """Lay the next version out. RunError if the version is refused.
 
-    `chosen` is what `whole.choose` returned, `digest` a hash of all rows of the ledger; `damaged`
-    names tables of the newest version that cannot be read.
+    `chosen` is what `choosing.choose` returned, `digest` a hash of all rows of the ledger;
+    `damaged` names tables of the newest version that cannot be read.
 
     Returns `{"fingerprint", "version", "new", "summary", "balance", "changed"}`, and of a new
     version its parts, the files of rows that they need, and what its description says. If the
@@ -83,15 +83,7 @@ def gather(
     totals = summary.added(portion.totals for portion in ledger)
     newest = versions.newest(job.out)
     safeguards.check(job, totals, len(found.split), ledger, newest)
-    spoken = None
-    if found.speakers:
-        told = speakers.content(found.clips.content, found.clips.speaker, found.speakers)
-        found = found._replace(clips=found.clips._replace(content=told))
-        spoken = speakers.names_of(found.clips.speaker, pa.array(found.speakers))
-    content, more = found.clips.content, dict[str, pa.Array]()
-    if parts.derives(job):
-        more = parts.derived(job, groups, found.clips)
-        content = content * np.uint64(0x9E3779B97F4A7C15) ^ canonical.of_rows(pa.table(more))
+    found, content, more, spoken = _with_content(job, groups, found)
     gathered: JsonObject = {
         "fingerprint": fingerprint(job, found, digest, chosen),
         "summary": summary.of_totals(totals),
@@ -123,7 +115,6 @@ def gather(
     )
     _tables(scratch, staging, job)
     loads = layout.loads_of(laid_out, clips.seconds)
-    seconds, fraction = layout.worst(loads, job.package.readers)
     return {
         **gathered,
         "version": version,
@@ -133,17 +124,40 @@ def gather(
         "ledger": [(each.name, each.told) for each in ledger],
         "parts": planned,
         "needed": needed,
-        "balance": {
-            "readers": job.package.readers,
-            "tars": len(laid_out),
-            "worst_reader_extra_hours": round(seconds / 3600, 6),
-            "worst_reader_extra_fraction": round(fraction, 6),
-        },
+        "balance": _balance(job, len(laid_out), loads),
         "tars": dict(Counter(group.split for group in laid_out)),
         "layout": parts.rule(job.package),
         "frozen": chosen["frozen"],
         "split_lists": chosen["split_lists"],
         "firsts": chosen["firsts"],
+    }
+
+
+def _with_content(
+    job: Job, groups: Sequence[decided.ShardGroup], found: whole.Chosen
+) -> tuple[whole.Chosen, whole.Codes, dict[str, pa.Array], pa.Array | None]:
+    """The chosen clips, with digests of their rows that depend on the speakers' names; digests that
+    depend on derived columns too; these columns; and the names of speakers over all recordings."""
+    spoken = None
+    if found.speakers:
+        told = speakers.content(found.clips.content, found.clips.speaker, found.speakers)
+        found = found._replace(clips=found.clips._replace(content=told))
+        spoken = speakers.names_of(found.clips.speaker, pa.array(found.speakers))
+    content, more = found.clips.content, dict[str, pa.Array]()
+    if parts.derives(job):
+        more = parts.derived(job, groups, found.clips)
+        content = content * np.uint64(0x9E3779B97F4A7C15) ^ canonical.of_rows(pa.table(more))
+    return found, content, more, spoken
+
+
+def _balance(job: Job, tars: int, loads: dict[str, list[float]]) -> JsonObject:
+    """How evenly the trainer's readers are loaded. `loads`: see `layout.loads_of`."""
+    seconds, fraction = layout.worst(loads, job.package.readers)
+    return {
+        "readers": job.package.readers,
+        "tars": tars,
+        "worst_reader_extra_hours": round(seconds / 3600, 6),
+        "worst_reader_extra_fraction": round(fraction, 6),
     }
 
 

@@ -50,10 +50,10 @@ def publish(
         walls[step], last = round(time.monotonic() - last, 3), time.monotonic()
 
     versions.clean(job.out)
-    state.decide()
+    state.freeze()
     if known := state.version():
         return _unchanged(job, known, began)
-    try:
+    with _cleaned(job.out):
         storage.of(scratch).clear(scratch)
         keys = state.keys()
         groups = decided.groups(job, {shard: keys[shard] for shard in shards})
@@ -87,15 +87,6 @@ def publish(
         if job.package.keep is not None:
             _remove_old(job.out, job.package.keep)
         lap("publish")
-    except CorruptManifest as fault:
-        log.warning("%s; what it held is made again", fault)
-        manifest.remove_damaged(fault)
-        versions.clean(job.out)
-        raise
-    except BaseException:
-        with suppress(MillError, OSError):  # a store that is away does not hide why it ended
-            versions.clean(job.out)
-        raise
     wall = time.monotonic() - began
     computed = sum({planned[n].group: planned[n].clips for n in written}.values())
     done = Done("package", "", computed, count - computed, seconds, wall, new=True)
@@ -109,6 +100,22 @@ def publish(
         len(planned) - len(written),
         gathered["balance"],
     )
+
+
+@contextmanager
+def _cleaned(out: Path) -> Iterator[None]:
+    """Remove the unfinished version after an error, and the damaged file of a CorruptManifest."""
+    try:
+        yield
+    except CorruptManifest as fault:
+        log.warning("%s; what it held is made again", fault)
+        manifest.remove_damaged(fault)
+        versions.clean(out)
+        raise
+    except BaseException:
+        with suppress(MillError, OSError):  # a store that is away does not hide why it ended
+            versions.clean(out)
+        raise
 
 
 def gather(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tasks.accounting.broken import BrokenCount
 from tasks.checkpoints.index import Index
 from tasks.job import Done
+from tasks.json_types import JsonObject
 from tasks.listing.left_aside import LeftAsides
 from tasks.stages import stage
 
@@ -32,12 +32,12 @@ class Published:
 
     path: Path
     new: bool
-    summary: dict[str, Any]
+    summary: JsonObject
     done: Done
     walls: dict[str, float] = field(default_factory=dict)  # s of each step
     written: int = 0  # output shards that were written: one a tar in most formats
     linked: int = 0  # and those whose files are linked from the previous version
-    balance: dict[str, Any] = field(default_factory=dict)
+    balance: JsonObject = field(default_factory=dict)
 
 
 class Totals:
@@ -45,7 +45,7 @@ class Totals:
 
     def __init__(self) -> None:
         counts = ("shards_run", "shards_reused", "items_computed", "items_reused")
-        self.stages: dict[str, dict[str, Any]] = {
+        self.stages: dict[str, JsonObject] = {
             name: {**dict.fromkeys(counts, 0), "seconds": 0.0}
             for name in ("shard", *stage.PER_SHARD, "package")
         }
@@ -57,5 +57,5 @@ class Totals:
         entry["items_reused"] += done.reused
         entry["seconds"] = round(entry["seconds"] + done.wall, 3)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         return self.stages

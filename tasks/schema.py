@@ -135,6 +135,15 @@ ENHANCED = AUDIO.append(
     _field("measures", pa.map_(S, F64), "DNSMOS before and after, of an enhanced clip")
 )
 
+#: What a recogniser says about its own transcript.
+_SCORES = (
+    _field("avg_logprob", F64, "mean log-probability", "nats per token"),
+    _field("no_speech_probability", F64, "probability of no speech"),
+    _field("compression_ratio", F64, "bytes of text / bytes compressed"),
+    _field("detected_language", S, "language that the recogniser detects by itself"),
+    _field("detected_probability", F64, "probability of that language"),
+)
+
 #: One row an utterance that was heard. Items of the transcribe stage.
 TRANSCRIPTS = pa.schema(
     [
@@ -145,11 +154,7 @@ TRANSCRIPTS = pa.schema(
         _field("normalised", S, "the same as it is compared, by the rule of `scoring`"),
         _field("language", S, "language heard or forced"),
         _field("language_probability", F64, "probability of that language; null when forced"),
-        _field("avg_logprob", F64, "mean log-probability", "nats per token"),
-        _field("no_speech_probability", F64, "probability of no speech"),
-        _field("compression_ratio", F64, "bytes of text / bytes compressed"),
-        _field("detected_language", S, "language that the recogniser detects by itself"),
-        _field("detected_probability", F64, "probability of that language"),
+        *_SCORES,
         _field("speech_seconds", F64, "speech that the voice detector finds in the clip", "s"),
         _field("speech_after_text", F64, "the part of it behind the last word", "s"),
         _field("word_times", pa.list_(WORD), "words of `raw_text`; null: not asked for", "s"),
@@ -189,6 +194,9 @@ LEDGER = pa.schema(
 )
 
 #: One row a packaged utterance; the measures follow as columns of their own.
+#: The tables of a version, each a file or a folder of parts.
+UTTERANCES_FILE, LEDGER_FILE = "utterances.parquet", "ledger.parquet"
+
 UTTERANCES = pa.schema(
     [
         _field("id", S, "unique in the version, stable across runs, [A-Za-z0-9_-]+"),
@@ -209,11 +217,7 @@ UTTERANCES = pa.schema(
         _field("hypothesis", S, "what the recogniser heard, clean like `text`"),
         _field("language", S, "language heard or forced"),
         _field("language_probability", F64, "probability of that language"),
-        _field("avg_logprob", F64, "mean log-probability", "nats per token"),
-        _field("no_speech_probability", F64, "probability of no speech"),
-        _field("compression_ratio", F64, "bytes of text / bytes compressed"),
-        _field("detected_language", S, "language that the recogniser detects by itself"),
-        _field("detected_probability", F64, "probability of that language"),
+        *_SCORES,
         _field("language_vote", F64, "certainty of its language over the whole recording", "1"),
         _field("speech_seconds", F64, "speech that the voice detector finds in the clip", "s"),
         _field("speech_after_text", F64, "the part of it behind the last word", "s"),

@@ -26,12 +26,17 @@ from tasks.settings.servers import LlmText
 from tasks.stages.transcribing import Sharing, Unit, chunks, clips, sharing_of
 
 SCHEMA = TRANSCRIPTS
-#: A second one for clips whose language the vote of their recording overrules, one more for further
-#: recognisers, which are asked by what the first one heard, and one for a language model, which is
-#: asked about the texts that they leave.
-ROUNDS = 4
 BATCHED = True
 FAR = 1 << 30  # in the order of recognisers, a language model's place
+
+
+def rounds(job: Job) -> int:
+    """A second one for clips whose language the vote of their recording overrules, one more for
+    further recognisers, which are asked by what the first one heard, and one for a language model,
+    which is asked about the texts that they leave."""
+    asr = job.transcribe
+    votes = asr.language_by != "clip" and asr.backend.use != "none"
+    return 1 + votes + bool(asr.backends) + (asr.llm_text is not None)
 
 
 def todo(shard: view.ShardView) -> tuple[list[Unit], int]:

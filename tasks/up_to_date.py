@@ -75,8 +75,8 @@ class UpToDate:
                 self._ran.add(done.shard)
 
     def keys(self) -> Mapping[str, str]:
-        """What the decisions on each shard follow from, as one hash; after `decide`. Names hold
-        hashes, so that an OUT that was moved keeps its decisions."""
+        """For each shard, a hash of everything that affects its decisions; after `freeze`. It
+        depends on names, which hold hashes, so that an OUT that was moved keeps its decisions."""
         found = self._index.guards()
         return {
             shard: _key(self._settings, ((n, g.partition("-")[0]) for n, g in found.get(shard, ())))
@@ -84,21 +84,21 @@ class UpToDate:
         }
 
     def names_hash(self) -> str:
-        """Hash of the names of all checkpoints; after `decide`."""
+        """Hash of the names of all checkpoints; after `freeze`."""
         return self._index.names_hash()
 
-    def decide(self) -> None:
-        """Call when all stages have run and package is about to read their results and the splits'
-        lists: later changes are left to the next run."""
+    def freeze(self) -> None:
+        """Fix the state of OUT and of the splits' lists that package is about to read. Call it when
+        all stages have run; later changes are left to the next run."""
         self._lists = [each.sha256 for each in split_lists.read(self._job.package)]
         if self._looked:  # damage may have been found in any of them
             self._index.look(self._looked | self._ran)
-        if self._ran:  # of others, the state that was looked at is noted
+        if self._ran:  # of the others, the state of the last look counts
             self._keys |= self._now(self._ran)
 
     def version(self) -> Version | None:
-        """After `decide`: the newest version, if package would make the same version from today's
-        data."""
+        """The newest version, if package would make the same one from the frozen state; after
+        `freeze`."""
         known = None if self._ran else self._index.noted_version(self._version_key())
         if known is None:
             return None

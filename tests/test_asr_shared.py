@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from tasks.asr import SharedWindow, SpeechClip, Transcript, Word, faster_whisper
 from tasks.asr._whisper_results import BeamResult, Language, Window
 from tasks.asr._whisper_shared import apart
-from tasks.asr._whisper_windows import RATE
 from tasks.checkpoints import sharing
 from tasks.job import Job
+from tasks.speech_rate import RATE
 from tests import corpus
 from tests.stub_whisper import StubWhisper
 

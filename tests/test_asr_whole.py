@@ -11,7 +11,7 @@ import pytest
 from tasks.asr import SpeechClip, Transcript, Word, _whisper_whole, faster_whisper
 from tasks.asr._whisper_results import BeamResult, Language, Window
 from tasks.asr._whisper_whole import Hearing, uncovered
-from tasks.asr._whisper_windows import RATE
+from tasks.speech_rate import RATE
 from tests.stub_whisper import StubWhisper
 
 Span = tuple[float, float]

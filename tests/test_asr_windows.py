@@ -310,7 +310,7 @@ def test_a_gpu_is_not_passed_over_in_silence(
     visible: str | None, there: bool, said: int,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(gpu, "ctranslate2_fault", lambda: "CTranslate2 has no CUDA")
-    monkeypatch.setattr(_whisper_model, "KERNEL", tmp_path / "gpus")
+    monkeypatch.setattr(gpu, "DRIVER", tmp_path / "gpus")
     if there:
         (tmp_path / "gpus" / "0000:01:00.0").mkdir(parents=True)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

@@ -88,7 +88,7 @@ def test_parts_put_together_are_what_one_process_would_decide(home: Path, tmp_pa
     published, _ = corpus.run(job)
     shards = sorted(manifest.shards(job.out))
     assert len(shards) > 2 * decided.AT_ONCE
-    alone = contents.decide(replace(job, out=job.out), shards)
+    alone = contents.of_shards(replace(job, out=job.out), shards)
     ledger = pq.read_table(published.path / "ledger.parquet")
     assert ledger.equals(alone.ledger)
     rows = pq.read_table(published.path / "utterances.parquet")

@@ -55,7 +55,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., No
 
     def make(known: Any = None, kernel: int = 0, variable: str | None = None) -> None:
         monkeypatch.setitem(sys.modules, "pynvml", known)  # None: an import fails
-        monkeypatch.setattr(gpus, "KERNEL", tmp_path / "gpus")
+        monkeypatch.setattr(gpu, "DRIVER", tmp_path / "gpus")
         for number in range(kernel):
             (tmp_path / "gpus" / f"0000:{number:02d}:00.0").mkdir(parents=True)
         if variable is None:

@@ -213,7 +213,7 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
         for step in stage.PER_SHARD:
             stage.run(step, job, name)
     state = UpToDate(job, manifest.shards(job.out), Index(job.out))
-    state.decide()
+    state.freeze()
     groups = decided.groups(job, state.keys())
     for group in groups:
         deciding.decide(job, group)

@@ -115,7 +115,7 @@ def test_tasks_do_not_know_flows_or_a_cluster() -> None:
 #: Packages and modules, lowest first. A module imports from its own line only what is its own
 #: package, and else from lines above: so no import climbs, and no two packages import each other.
 LAYERS = (
-    "tasks.environment tasks.json_types tasks.masking tasks.shelves tasks.lean",
+    "tasks.environment tasks.json_types tasks.masking tasks.shelves tasks.lean tasks.speech_rate",
     "tasks.errors",
     "tasks.schema tasks.settings",
     "tasks.job",

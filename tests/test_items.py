@@ -46,7 +46,7 @@ def test_a_line_of_a_list_that_is_left_aside_is_named(tmp_path: Path) -> None:
     path.write_text(path.read_text() * 2)
     source = {"kind": "jsonl", "path": str(path), "name": "c"}
     found = shard.survey(corpus.job(tmp_path, sources=[source]))
-    assert found.left == [LeftAside("c", f"{path}:2", "duplicate_line")]
+    assert [*found.left] == [LeftAside("c", f"{path}:2", "duplicate_line")]
 
 
 def test_what_is_left_aside_is_kept_with_the_run(tmp_path: Path) -> None:

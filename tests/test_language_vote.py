@@ -15,8 +15,9 @@ from tasks.callers import Here
 from tasks.checkpoints import language_vote, texts, verdicts
 from tasks.checkpoints.language_vote import SURE_PROBABILITY, SURE_SECONDS, Vote
 from tasks.checkpoints.utterance import Outcome, Utterance
+from tasks.job import Job
 from tasks.plugins.rules import judge
-from tasks.settings import Plugin
+from tasks.settings import Plugin, TranscribeSettings
 from tasks.stages import stage
 from tests import corpus
 
@@ -165,3 +166,26 @@ def test_a_killed_first_round_ends_alike(tmp_path: Path) -> None:
     units, reused = transcribe.todo(stage.view_of(again, shard))
     assert ([u.language for u in units], reused) == ([None, None], 4)
     assert published(again) == whole
+
+
+@pytest.mark.parametrize(
+    ("settings", "rounds"),
+    [
+        ({"backend": {"use": "none"}}, 1),
+        ({"backend": {"use": "fake"}, "language_by": "clip"}, 1),
+        ({"backend": {"use": "fake"}}, 2),
+        ({"backends": [{"use": "fake"}, {"use": "fake", "seed": 1}]}, 3),
+        (
+            {
+                "backends": [{"use": "fake"}, {"use": "fake", "seed": 1}],
+                "llm_text": {"url": "http://localhost:1", "model": "m"},
+            },
+            4,
+        ),
+    ],
+)
+def test_transcribe_looks_again_only_if_its_answers_ask_for_more(
+    settings: dict[str, Any], rounds: int
+) -> None:
+    job = Job(Path("out"), transcribe=TranscribeSettings(**settings))
+    assert transcribe.rounds(job) == rounds

@@ -18,8 +18,7 @@ from tasks.corpuswide import outcomes
 from tasks.dataset import versions
 from tasks.errors import RunError
 from tasks.packaging import accounts, ledger_layout, ledger_rows, published
-from tasks.packaging.ledger_notes import FILE
-from tasks.schema import LEDGER
+from tasks.schema import LEDGER, LEDGER_FILE
 from tasks.upkeep.verify import verify
 from tests import corpus
 
@@ -33,12 +32,12 @@ def job(home: Path, out: str = "out", **changes: Any) -> Any:
 
 
 def inodes(version: Path) -> dict[int, str]:
-    return {path.stat().st_ino: path.name for path in (version / FILE).iterdir()}
+    return {path.stat().st_ino: path.name for path in (version / LEDGER_FILE).iterdir()}
 
 
 def ledger(version: Path) -> pa.Table:
     by = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
-    return pq.read_table(version / FILE).sort_by(by)
+    return pq.read_table(version / LEDGER_FILE).sort_by(by)
 
 
 def test_a_night_writes_what_is_new(tmp_path: Path) -> None:
@@ -51,7 +50,7 @@ def test_a_night_writes_what_is_new(tmp_path: Path) -> None:
     now = inodes(two.path)
     assert then.items() <= now.items()
     [new] = now.keys() - then.keys()
-    rows = pq.read_table(two.path / FILE / now[new])
+    rows = pq.read_table(two.path / LEDGER_FILE / now[new])
     assert pc.unique(rows["recording"]).to_pylist() == ["c/r50.wav"]
     assert verify(two.path) == []
 
@@ -82,8 +81,8 @@ def test_parts_hold_what_one_file_holds(tmp_path: Path) -> None:
         many, _ = corpus.run(job(tmp_path, **changes))
         package = {**changes.pop("package", {}), "table_rows": 10_000}
         one, _ = corpus.run(job(tmp_path, "one", package=package, **changes))
-        assert (many.path / FILE).is_dir()
-        assert (one.path / FILE).is_file()
+        assert (many.path / LEDGER_FILE).is_dir()
+        assert (one.path / LEDGER_FILE).is_file()
         assert ledger(many.path).equals(ledger(one.path)), night
         assert verify(many.path) == []
         if night in (1, 2):
@@ -100,7 +99,7 @@ def test_many_nights_leave_few_parts(tmp_path: Path) -> None:
         version = corpus.run(job(tmp_path, package={"keep": 2}))[0].path
         now = inodes(version)
         written += sum(
-            pq.read_metadata(version / FILE / now[n]).num_rows for n in now.keys() - before
+            pq.read_metadata(version / LEDGER_FILE / now[n]).num_rows for n in now.keys() - before
         )
         before = now
     rows = ledger(version).num_rows
@@ -116,7 +115,7 @@ def test_a_damaged_part_is_found_when_its_turn_comes(
     """Size, time and inode are those of what was published: only reading finds it."""
     corpus.make(tmp_path / "in", 40)
     one, _ = corpus.run(job(tmp_path))
-    victim = min((one.path / FILE).iterdir())
+    victim = min((one.path / LEDGER_FILE).iterdir())
     told = victim.stat()
     corpus.flip(victim, told.st_size // 2)
     os.utime(victim, ns=(told.st_atime_ns, told.st_mtime_ns))

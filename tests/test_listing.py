@@ -84,8 +84,7 @@ def test_left_aside_is_a_list() -> None:
     entries = [LeftAside("c", f"/in/é{n}", "hidden" if n % 2 else "extension") for n in range(7)]
     for entry in entries:
         left.append(entry)
-    assert left == entries
-    assert len(left) == 7
+    assert [*left] == entries
     assert left.reasons == {"extension": 4, "hidden": 3}
     other = LeftAsides()
     other.append(entries[0])
@@ -217,7 +216,7 @@ def test_a_recording_that_is_listed_twice_is_left_aside_once(
     monkeypatch.setattr(folder, "recordings", twice)
     for _ in range(2):  # when they are new, and when they are known
         job, found = sharded(tmp_path)
-        assert found.left == [LeftAside("c", str(tmp_path / "in" / "r01.wav"), "duplicate_path")]
+        assert [*found.left] == [LeftAside("c", str(tmp_path / "in" / "r01.wav"), "duplicate_path")]
         assert len(rows(job.out)) == 3
         assert all(row["present"] for row in rows(job.out).values())
 

@@ -161,7 +161,7 @@ def test_all_utterances_decided_in_one_process(
         )
 
     monkeypatch.setattr(shard_decisions, "of_shard", of_shard)
-    found = contents.decide(job, [f"s{n:02d}" for n in range(CHUNKS)])
+    found = contents.of_shards(job, [f"s{n:02d}" for n in range(CHUNKS)])
     ids = [f"s{n:02d}-{m:03d}" for n in range(CHUNKS) for m in range(ROWS)]
     assert found.rows["id"].to_pylist() == ids
     assert sorted(found.ledger["utterance"].to_pylist()) == ids

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from tasks import speech_rate
 from tasks.errors import ConfigError
 from tasks.recording import Segment
 from tasks.segmenters import Segmenter, Span, auto, vad, whole
@@ -55,7 +56,7 @@ class Scripted:
     """
 
     def __init__(self, rate: int) -> None:
-        self.step = _silero.WINDOW * rate // _silero.RATE
+        self.step = _silero.WINDOW * rate // speech_rate.RATE
         self.rest = np.empty(0, np.float32)
         self.windows = np.empty((0, _silero.WINDOW), np.float32)
 

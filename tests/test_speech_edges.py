@@ -15,7 +15,8 @@ from tasks.recording import Locator
 from tasks.segmenters import Span, _edges, vad
 from tasks.segmenters._detector import DOUBT, SpeechDetector
 from tasks.speech import silero as _silero
-from tasks.speech.silero import RATE, WINDOW
+from tasks.speech.silero import WINDOW
+from tasks.speech_rate import RATE
 
 CORPUS = os.environ.get("UTTERMILL_CORPUS")
 on_corpus = pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set")

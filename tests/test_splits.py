@@ -584,14 +584,14 @@ def test_late_verdicts_are_as_if_all_were_decided_again(
     done, _ = corpus.run(job)
     assert verify(done.path) == []
     shards = manifest.shards(job.out)
-    found = contents.decide(job, shards)
+    found = contents.of_shards(job, shards)
     lost = found.ledger.filter(pc.equal(found.ledger["reason"], "weight"))
     assert 0 < lost.num_rows < 12
     overlap = outcomes.overlapping(found.ledger).to_pylist()
     assert len(overlap) == 1
     assert overlap[0] in lost["recording"].to_pylist()
     monkeypatch.setattr(outcomes, "overlapping", lambda ledger: pc.unique(ledger["recording"]))
-    whole = contents.decide(job, shards)
+    whole = contents.of_shards(job, shards)
     assert whole.ledger.equals(found.ledger)
     assert whole.utterances.equals(found.utterances)
     assert whole.rows.equals(found.rows)

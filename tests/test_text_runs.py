@@ -115,7 +115,7 @@ def test_what_a_table_lacks_is_answered_from_the_shards(base: Path) -> None:
     assert decisions.where(few) is not None
     assert decisions.where(more) is None
     assert what_if.kept(few, more)[1]["items"] == 0
-    assert contents.decide(more, shards(more.out)).rows.num_rows == 0
+    assert contents.of_shards(more, shards(more.out)).rows.num_rows == 0
 
 
 @pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set")

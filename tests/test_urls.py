@@ -21,7 +21,6 @@ from flows.cluster.spawning import environment
 from tasks import plugins, storage
 from tasks.errors import ConfigError, ItemError, RunError
 from tasks.recording import Ignored, Locator, Recording, container
-from tasks.recording.guard import current_guard
 from tasks.settings import Source
 from tasks.sources._paths import listed_name, resolve
 from tasks.storage import answers, copies, urls
@@ -155,7 +154,7 @@ def test_one_object_is_a_source_and_an_overwritten_one_is_another(
         s3.files().pipe_file(path, corpus.add(tmp_path, 1, seed=seed).read_bytes())
         [found] = listed("folder", path)
         assert isinstance(found, Recording)
-        assert found.guard == current_guard(path)
+        assert found.guard == urls.guard(path)
         if seed == 1:
             before, digest = found.guard, container.digest(found.locator)
     assert isinstance(found, Recording)

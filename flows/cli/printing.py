@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from flows.cli.exit_codes import Exit
@@ -26,4 +26,13 @@ def print_answer(
     show(result, Console(stderr=args.json or not sys.stdout.isatty()))
     if args.json:
         print(json.dumps(result, ensure_ascii=False))
+    return Exit.DONE
+
+
+def print_lines(args: argparse.Namespace, result: dict[str, Any], lines: Iterable[str]) -> Exit:
+    """Print the lines, for other programs to read; with --json one object instead."""
+    if args.json:
+        print(json.dumps(result, ensure_ascii=False))
+    else:
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
     return Exit.DONE

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -18,11 +17,13 @@ from tasks.checkpoints import enhanced, manifest
 from tasks.dataset import datacard, versions
 from tasks.errors import CODES, ConfigError
 from tasks.estimating.what_if import kept, with_same_texts
+from tasks.json_types import JsonObject
 from tasks.packaging import contents, weights
+from tasks.schema import LEDGER_FILE
 from tasks.storage import tables
 
 
-def status(out: Path) -> dict[str, Any]:
+def status(out: Path) -> JsonObject:
     """Per stage: items done, and items that a run with the newest settings would compute."""
     settings = runs.settings_of(out)
     plan = plans.of(settings)
@@ -43,7 +44,7 @@ def status(out: Path) -> dict[str, Any]:
     }
 
 
-def ledger(out: Path) -> dict[str, Any]:
+def ledger(out: Path) -> JsonObject:
     """The newest version's ledger; before the first version, the ledger of the work done so far."""
     parts, newest = _ledger(out)
     found = summary.added(map(summary.totals, parts))
@@ -58,7 +59,7 @@ def ledger(out: Path) -> dict[str, Any]:
     }
 
 
-def items(out: Path, reason: str | None, dataset: str | None) -> Iterator[dict[str, Any]]:
+def items(out: Path, reason: str | None, dataset: str | None) -> Iterator[JsonObject]:
     """The same ledger row by row, and files that the newest run skipped."""
     left = naming.read_left_aside(out)
     spans = (naming.of(part, (), reason, dataset) for part in _ledger(out)[0])
@@ -72,12 +73,12 @@ def _ledger(out: Path) -> tuple[Iterator[pa.Table], Path | None]:
     last = runs.newest(out)
     newest = versions.newest(out)
     if newest and storage.exists(last / "summary.json"):
-        return map(tables.read, tables.parts(newest / "ledger.parquet")), newest
-    found = contents.decide(runs.settings_of(out).job(), manifest.shards(out))
+        return map(tables.read, tables.parts(newest / LEDGER_FILE)), newest
+    found = contents.of_shards(runs.settings_of(out).job(), manifest.shards(out))
     return iter([found.ledger]), None
 
 
-def what_if(out: Path, sets: Sequence[str]) -> dict[str, Any]:
+def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
     """Items and hours kept now and under changed settings, from stored results."""
     now = runs.settings_of(out, ended_well=True)  # the settings of a refused run were not published
     data = now.model_dump(mode="json")
@@ -110,7 +111,7 @@ TRAIN, ALL = "train", "*"
 
 def data_list(
     dataset: Path, prefix: str | None, use: str | None = None, split: str | None = None
-) -> dict[str, Any]:
+) -> JsonObject:
     """The clip list of a format (`wenet`, else the first that has one), for a split (train).
 
     `paths` are absolute, or relative ones after `prefix`; `others`: splits that are left out.
@@ -159,7 +160,7 @@ def _is_list(name: str, use: str) -> bool:
     return name.endswith(LISTS) or (use in ("emilia", "speechbrain") and name.endswith(".json"))
 
 
-def columns() -> dict[str, Any]:
+def columns() -> JsonObject:
     found = {
         name: [_column(field.name, str(field.type), *schema.about(field)) for field in table]
         for name, table in schema.TABLES.items()

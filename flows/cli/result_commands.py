@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.cli.exit_codes import Exit
-from flows.cli.printing import print_answer
+from flows.cli.printing import print_answer, print_lines
 from tasks.errors import ConfigError
 
 
@@ -67,12 +67,8 @@ def review(args: argparse.Namespace) -> Exit:
     if file is not None:
         return print_answer(args, reviews.take(_out(out), file), results.imported)
     found = reviews.told(_out(out), args.all)
-    if args.json:
-        print(json.dumps({"decisions": found}, ensure_ascii=False))
-    else:
-        lines = (json.dumps(each, ensure_ascii=False) for each in found)
-        sys.stdout.write("".join(f"{line}\n" for line in lines))
-    return Exit.DONE
+    lines = (json.dumps(each, ensure_ascii=False) for each in found)
+    return print_lines(args, {"decisions": found}, lines)
 
 
 def what_if(args: argparse.Namespace) -> Exit:
@@ -114,10 +110,7 @@ def list_clips(args: argparse.Namespace) -> Exit:
     from flows.cli import queries
 
     found = queries.data_list(_dataset(args.dataset), args.prefix, args.format, args.split)
-    if args.json:
-        print(json.dumps(found, ensure_ascii=False))
-    else:
-        sys.stdout.write("".join(f"{line}\n" for line in found["paths"]))
+    print_lines(args, found, found["paths"])
     if args.split is None and found["others"]:
         left_out = " and ".join(found["others"])
         print(f"Only the split train of {found['format']}; --split for {left_out}", file=sys.stderr)

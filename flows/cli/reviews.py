@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -16,6 +15,7 @@ from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
 from tasks.reviews import log
 from tasks.reviews.log import Decision
+from tasks.schema import LEDGER_FILE
 from tasks.storage import tables
 
 STDIN = "-"
@@ -58,7 +58,7 @@ def _read(file: str) -> list[Decision]:
         text = sys.stdin.read() if file == STDIN else Path(file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ConfigError(f"{file} cannot be read: {error}") from None
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = log.now()
     found = []
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
@@ -78,7 +78,7 @@ def _unknown(out: Path, ids: Iterable[str]) -> set[str]:
     newest = versions.newest(out)
     if newest is None:
         return set()
-    column = tables.read(newest / "ledger.parquet", columns=["utterance"])["utterance"]
+    column = tables.read(newest / LEDGER_FILE, columns=["utterance"])["utterance"]
     return set(ids) - set(pc.unique(column).to_pylist())
 
 

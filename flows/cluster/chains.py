@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from flows.cluster.call_queue import begin_chain
 from flows.cluster.dispatcher import NotBegun
@@ -40,70 +40,93 @@ def map_chains(
     and the first error is raised; later ones are logged. `drain` (for example `Dispatcher.drain`)
     shortens that wait; after an interrupt, `cancel` does.
     """
-    results: list[Result | None] = [None] * len(shards)
-    errors: list[BaseException] = []
-    waiting = iter(enumerate(shards))
-    lock = threading.Lock()
-    stop = threading.Event()
-    ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+    return _Chains(shards, chain, drain).run(width, cancel)
 
-    def begun(shard: Shard) -> Result:
-        begin_chain()
-        return chain(shard)
 
-    def work() -> None:
+class _Chains(Generic[Shard, Result]):
+    """The threads of one `map_chains`, and what they share."""
+
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        chain: Callable[[Shard], Result],
+        drain: Callable[[], object] | None,
+    ) -> None:
+        self._shards, self._chain, self._drain = shards, chain, drain
+        self._results: list[Result | None] = [None] * len(shards)
+        self._errors: list[BaseException] = []
+        self._waiting = iter(range(len(shards)))
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+        # One copy per chain: what a chain sets must not reach the next chain. Copied here because a
+        # thread starts with an empty context.
+        self._contexts = [contextvars.copy_context() for _ in shards]
+        self._threads: list[threading.Thread] = []
+
+    def run(
+        self, width: int | Callable[[], int], cancel: Callable[[], object] | None
+    ) -> list[Result]:
+        """As `map_chains`."""
         try:
-            while not stop.is_set():
-                with lock:
-                    index, shard = next(waiting, (-1, None))
-                if index < 0:
-                    return
-                # One copy per chain: what a chain sets must not reach the next chain.
-                results[index] = contexts[index].run(begun, cast(Shard, shard))
-        except BaseException as error:  # raised again in the caller's thread
-            with lock:
-                errors.append(error)
-            stop.set()
-            if drain is not None:
-                drain()
-        finally:
-            ended.put(None)
+            self._widen(width)
+            finished = 0
+            while finished < len(self._threads):
+                with suppress(queue.Empty):
+                    self._ended.get(timeout=POLL_SECONDS)
+                    finished += 1
+                if not finished:  # once one has ended there is nothing left for new threads
+                    self._widen(width)
+        except BaseException:
+            self._stop.set()
+            if cancel is not None:
+                cancel()
+            until = time.monotonic() + INTERRUPT_SECONDS
+            for thread in self._threads:
+                thread.join(max(0.0, until - time.monotonic()))
+            raise
+        if self._errors:
+            raise _first(self._errors)
+        return cast(list[Result], self._results)
 
-    # Copied here because a thread starts with an empty context.
-    contexts = [contextvars.copy_context() for _ in shards]
-    threads: list[threading.Thread] = []
-
-    def widen() -> None:
+    def _widen(self, width: int | Callable[[], int]) -> None:
         """Start the missing threads; more threads than shards would be idle."""
         wanted = width() if callable(width) else width
-        while not stop.is_set() and len(threads) < min(wanted, len(shards)):
+        while not self._stop.is_set() and len(self._threads) < min(wanted, len(self._shards)):
             # Daemons: a thread stuck in a dead connection must not keep the process alive.
-            thread = threading.Thread(target=work, name=f"chain-{len(threads)}", daemon=True)
-            threads.append(thread)
+            name = f"chain-{len(self._threads)}"
+            thread = threading.Thread(target=self._work, name=name, daemon=True)
+            self._threads.append(thread)
             thread.start()
 
-    try:
-        widen()
-        finished = 0
-        while finished < len(threads):
-            with suppress(queue.Empty):
-                ended.get(timeout=POLL_SECONDS)
-                finished += 1
-            if not finished:  # once one has ended there is nothing left for new threads
-                widen()
-    except BaseException:
-        stop.set()
-        if cancel is not None:
-            cancel()
-        until = time.monotonic() + INTERRUPT_SECONDS
-        for thread in threads:
-            thread.join(max(0.0, until - time.monotonic()))
-        raise
-    if errors:
-        # A shard that was not begun may well report before the shard whose error stopped it.
-        first, *others = sorted(errors, key=lambda error: isinstance(error, NotBegun))
-        for other in others:
-            if not isinstance(other, NotBegun):
-                log.error("another shard failed too: %s: %s", type(other).__name__, other)
-        raise first
-    return cast(list[Result], results)
+    def _work(self) -> None:
+        """Run chains until none is left."""
+        try:
+            while not self._stop.is_set():
+                with self._lock:
+                    index = next(self._waiting, -1)
+                if index < 0:
+                    return
+                self._results[index] = self._contexts[index].run(self._begun, self._shards[index])
+        except BaseException as error:  # raised again in the caller's thread
+            with self._lock:
+                self._errors.append(error)
+            self._stop.set()
+            if self._drain is not None:
+                self._drain()
+        finally:
+            self._ended.put(None)
+
+    def _begun(self, shard: Shard) -> Result:
+        begin_chain()
+        return self._chain(shard)
+
+
+def _first(errors: Sequence[BaseException]) -> BaseException:
+    """The error to raise; the others are logged."""
+    # A shard that was not begun may well report before the shard whose error stopped it.
+    first, *others = sorted(errors, key=lambda error: isinstance(error, NotBegun))
+    for other in others:
+        if not isinstance(other, NotBegun):
+            log.error("another shard failed too: %s: %s", type(other).__name__, other)
+    return first

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
 from tasks.errors import ConfigError
+from tasks.plugins import gpu
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 #: An index, or a UUID of a GPU or of a slice of one (MIG, in its two spellings).
 NAME = re.compile(r"[0-9]+|(GPU|MIG)-[\w/-]+")
-KERNEL = Path("/proc/driver/nvidia/gpus")  # one folder per GPU, where the driver is loaded
 
 Chosen = Literal["auto", "none"] | tuple[int | str, ...]
 
@@ -69,8 +68,7 @@ def installed() -> tuple[str, ...]:
     found = _by_nvml()
     if found is not None:
         return found
-    count = len(list(KERNEL.iterdir())) if KERNEL.is_dir() else 0
-    return tuple(map(str, range(count)))
+    return tuple(map(str, range(gpu.driver_count())))
 
 
 def _by_nvml() -> tuple[str, ...] | None:

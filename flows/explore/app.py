@@ -31,7 +31,7 @@ KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 BODY = 16_000_000  # bytes of a request, at most
 WEB = resources.files("flows.explore") / "web"
 
-
+Asking = Callable[[Corpus, Items, query.Parameters], dict[str, Any]]
 Storing = Callable[[Corpus, Items, Mapping[str, Any]], dict[str, Any]]
 
 
@@ -73,24 +73,17 @@ class Explorer:
             }
         )
 
-    def rows(self, request: Request) -> Response:
-        return answer(query.rows(self.corpus, self._items(request), asked(request)))
+    def of_items(self, ask: Asking) -> Callable[[Request], Response]:
+        """A handler that asks about the items of a version."""
 
-    def recordings(self, request: Request) -> Response:
-        return answer(query.recordings(self.corpus, self._items(request), asked(request)))
+        def handler(request: Request) -> Response:
+            return answer(ask(self.corpus, self._items(request), asked(request)))
 
-    def histogram(self, request: Request) -> Response:
-        return answer(charts.histogram(self.corpus, self._items(request), asked(request)))
-
-    def scatter(self, request: Request) -> Response:
-        return answer(charts.scatter(self.corpus, self._items(request), asked(request)))
+        return handler
 
     def kept(self, request: Request) -> Response:
         known = charts.limits(self.corpus.job())
         return answer(charts.kept(self.corpus, self._items(request), asked(request), known))
-
-    def table(self, request: Request) -> Response:
-        return answer(overview.table(self.corpus, self._items(request), asked(request)))
 
     def compare(self, request: Request) -> Response:
         then = query.integer(dict(asked(request)), "against", self.against)
@@ -167,10 +160,10 @@ class Explorer:
         line = query.integer(dict(asked(request)), "since", 0)
         return answer(reviewing.since(self.corpus, line or 0))
 
-    async def decide(self, request: Request) -> Response:
+    async def store_review(self, request: Request) -> Response:
         return await self._posted(request, reviewing.store)
 
-    async def decide_selection(self, request: Request) -> Response:
+    async def store_selection(self, request: Request) -> Response:
         return await self._posted(request, reviewing.store_selection)
 
     async def _posted(self, request: Request, store: Storing) -> Response:
@@ -211,12 +204,12 @@ def make(explorer: Explorer) -> Gate:
     routes = [
         Route("/", e.page),
         Route("/api/about", e.about),
-        Route("/api/rows", e.rows),
-        Route("/api/recordings", e.recordings),
-        Route("/api/histogram", e.histogram),
-        Route("/api/scatter", e.scatter),
+        Route("/api/rows", e.of_items(query.rows)),
+        Route("/api/recordings", e.of_items(query.recordings)),
+        Route("/api/histogram", e.of_items(charts.histogram)),
+        Route("/api/scatter", e.of_items(charts.scatter)),
         Route("/api/kept", e.kept),
-        Route("/api/table", e.table),
+        Route("/api/table", e.of_items(overview.table)),
         Route("/api/compare", e.compare),
         Route("/api/clip/{item:int}", e.clip),
         Route("/api/audio/{item:int}", e.audio),
@@ -224,8 +217,8 @@ def make(explorer: Explorer) -> Gate:
         Route("/api/speech", e.speech),
         Route("/api/export/{kind}", e.export),
         Route("/api/reviews", e.reviews, methods=["GET"]),
-        Route("/api/reviews", e.decide, methods=["POST"]),
-        Route("/api/reviews/selection", e.decide_selection, methods=["POST"]),
+        Route("/api/reviews", e.store_review, methods=["POST"]),
+        Route("/api/reviews/selection", e.store_selection, methods=["POST"]),
         Route("/{name}", e.file),
     ]
     return Gate(Starlette(routes=routes, exception_handlers=HANDLERS), explorer.token)

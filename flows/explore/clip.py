@@ -10,12 +10,14 @@ from typing import Any
 
 from flows.explore import sound
 from flows.explore.corpus import Corpus, Gone, Items
+from flows.explore.loading import parquet_glob
 from flows.explore.sound import Pcm
 from tasks import storage
 from tasks.checkpoints import manifest
 from tasks.checkpoints.utterance import Utterance
 from tasks.json_types import JsonObject
 from tasks.recording import Locator
+from tasks.schema import UTTERANCES_FILE
 from tasks.stages.stage import view_of
 
 HELD = 8  # shards whose utterances stay in memory
@@ -165,8 +167,7 @@ def _tar(corpus: Corpus, items: Items, key: str) -> tuple[Pcm, int] | None:
     version = corpus.place(items.number)
     if storage.of(version).remote:
         return None
-    path = version / "utterances.parquet"
-    pattern = str(path / "**" / "*.parquet") if path.is_dir() else str(path)
+    pattern = parquet_glob(version / UTTERANCES_FILE)
     try:
         found = corpus.rows(
             'SELECT shard, "offset" FROM read_parquet(?, union_by_name=true) WHERE id = ?',

@@ -96,7 +96,7 @@ class Corpus:
                 name = f"items_{number}"
                 with self.cursor() as cursor:
                     columns = loading.load(cursor, self.out, self.place(number), name)
-                selection = Selection(self, name, columns)
+                selection = Selection(self.arrays, name, columns)
                 self._items[number] = items = Items(number, name, columns, selection)
                 thread = threading.Thread(target=self._read_ahead, args=(items,), daemon=True)
                 self._ahead.append(thread)

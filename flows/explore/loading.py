@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 
 from tasks import plugins, schema, shelves, storage
+from tasks.corpuswide import decisions
 
 #: Columns of every item, in the order in which the page offers them.
 FIRST = (
@@ -75,10 +76,10 @@ def _parquet(
     with ExitStack() as scope:
         wanted = [n for n in store.tree(version) if n.startswith(("ledger.", "utterances."))]
         home = scope.enter_context(store.reading(version, wanted))
-        globs = {n: _files(home / f"{n}.parquet") for n in ("ledger", "utterances")}
+        globs = {n: parquet_glob(home / f"{n}.parquet") for n in ("ledger", "utterances")}
         if not store.remote:  # a bucket's checkpoints would be thousands of requests
             manifests = out / "manifests"
-            globs["decisions"] = _files(manifests / "package" / "decisions.parquet")
+            globs["decisions"] = parquet_glob(decisions.place(out))
             for stage in ("shard", "resample", "transcribe"):
                 globs[stage] = str(manifests / stage / "*" / "*.parquet")
         for view, pattern in globs.items():
@@ -94,7 +95,7 @@ def _parquet(
         yield found
 
 
-def _files(path: Path) -> str:
+def parquet_glob(path: Path) -> str:
     """A glob of a Parquet file, or of the folder of its parts under the same name."""
     return str(path / "**" / "*.parquet") if path.is_dir() else str(path)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -29,7 +28,7 @@ def store(corpus: Corpus, items: Items, given: Mapping[str, Any]) -> JsonObject:
     asked = given.get("decisions")
     if not isinstance(asked, list) or not all(isinstance(each, dict) for each in asked):
         raise ConfigError("decisions must be a list of objects")
-    found = [log.checked(each, _now()) for each in asked]
+    found = [log.checked(each, log.now()) for each in asked]
     _known(corpus, items, [each.id for each in found])
     return _stored(corpus, found, given)
 
@@ -51,7 +50,7 @@ def store_selection(corpus: Corpus, items: Items, given: Mapping[str, Any]) -> J
     if len(rows) > MOST:
         raise ConfigError(f"choose up to {MOST:,} clips at once, or change the limits instead")
     one = {name: given.get(name) for name in ("decision", "note", "who", "text")}
-    found = [log.checked({**one, "id": row["id"]}, _now()) for row in rows]
+    found = [log.checked({**one, "id": row["id"]}, log.now()) for row in rows]
     return {**_stored(corpus, found, given), "stored": len(found)}
 
 
@@ -69,7 +68,3 @@ def _known(corpus: Corpus, items: Items, ids: Sequence[str]) -> None:
     there = corpus.rows(f"SELECT id FROM {items.name} WHERE id IN ({marks})", list(set(ids)))
     if missing := set(ids) - {row["id"] for row in there}:
         raise ConfigError(f"version {items.number} has no utterance {min(missing)!r}")
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,23 +20,14 @@ from numpy.typing import NDArray
 from flows.explore.loading import Column
 from flows.explore.ordering import Keys, Places
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 HELD = 400_000_000  # bytes of one version's arrays that stay; the least lately used go
-
-
-class Reads(Protocol):
-    def arrays(self, sql: str, values: Sequence[Any] = ()) -> Mapping[str, Any]:
-        """The columns that a query gives, as arrays; masked where they have nulls."""
-        ...
 
 
 @dataclass
 class Selection:
-    """Arrays over one version's table."""
+    """Arrays over one version's table. `arrays`: `Corpus.arrays`."""
 
-    corpus: Reads
+    arrays: Callable[..., Mapping[str, Any]]
     name: str
     columns: Mapping[str, Column]
     _held: OrderedDict[Hashable, NDArray[Any]] = field(default_factory=OrderedDict)
@@ -46,7 +37,7 @@ class Selection:
         """The items that a condition chooses, ascending; int32."""
         key = ("members", sql, tuple(values))
         if (known := self._get(key)) is None:
-            found = self.corpus.arrays(f"SELECT item FROM {self.name} WHERE {sql}", values)["item"]
+            found = self.arrays(f"SELECT item FROM {self.name} WHERE {sql}", values)["item"]
             known = self._put(key, np.sort(np.asarray(found, dtype=np.int32)))
         return known
 
@@ -54,7 +45,7 @@ class Selection:
         """A column of numbers by item, NaN if it is null; float64 [items]."""
         if (known := self._get(("keys", column))) is None:
             sql = f'SELECT item, "{column}"::DOUBLE AS v FROM {self.name}'
-            found = self.corpus.arrays(sql)
+            found = self.arrays(sql)
             values = np.full(len(found["item"]), np.nan)
             values[found["item"]] = np.ma.filled(found["v"], np.nan)
             known = self._put(("keys", column), values)
@@ -69,7 +60,7 @@ class Selection:
     def rank(self, column: str) -> Keys:
         """Find the places of a column of texts; int32 [items], -1 if it is null."""
         name = f'"{column}"'
-        found = self.corpus.arrays(
+        found = self.arrays(
             f"SELECT item, {name} IS NULL AS lacks, "
             f"{name} IS DISTINCT FROM lag({name}) OVER (ORDER BY {name} NULLS LAST) AS new "
             f"FROM {self.name} ORDER BY {name} NULLS LAST"

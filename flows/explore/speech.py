@@ -10,6 +10,7 @@ from tasks import audio
 from tasks.errors import ItemError
 from tasks.json_types import JsonObject
 from tasks.speech import silero
+from tasks.speech_rate import RATE
 
 LONGEST = 3600.0  # s that are decoded for one answer
 POINTS = 2000  # of an answer: the largest probability of each stretch
@@ -35,6 +36,6 @@ def probabilities(shards: Shards, recording: str) -> JsonObject:
     width = max(-(-len(values) // POINTS), 1)
     stretches = np.maximum.reduceat(values, np.arange(0, len(values), width))
     return {
-        "step": width * silero.WINDOW / silero.RATE,
+        "step": width * silero.WINDOW / RATE,
         "values": np.round(stretches.astype(float), 3).tolist(),
     }

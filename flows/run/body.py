@@ -33,6 +33,7 @@ from tasks.errors import MillError
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.results import Published
+from tasks.schema import LEDGER_FILE
 from tasks.storage import lock, tables
 
 if TYPE_CHECKING:  # imports Dask, which a run with nothing to do does without
@@ -213,7 +214,7 @@ def _broken(published: Published) -> list[dict[str, str]]:
     if not published.summary["recordings"]["failed"]:
         return []
     try:
-        path = published.path / "ledger.parquet"
+        path = published.path / LEDGER_FILE
         failed = tables.read(path, columns=["recording"], filters=pc.field("outcome") == "failed")
         theirs = pc.field("recording").isin(failed["recording"].unique())
         ledger = tables.read(path, columns=broken.COLUMNS, filters=theirs)

@@ -6,12 +6,13 @@ import csv
 import io
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import pyarrow as pa
 
 from flows.run import runs
 from tasks import storage
+from tasks.json_types import JsonObject
 from tasks.listing.left_aside import LeftAside
 from tasks.storage import write_atomic
 
@@ -54,7 +55,7 @@ def of(
     left: Iterable[LeftAside],
     reason: str | None = None,
     dataset: str | None = None,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[JsonObject]:
     """One row per item, with COLUMNS. `reason` (with or without its stage) and `dataset` select
     items."""
     columns = [*COLUMNS, "dataset"]
@@ -74,12 +75,12 @@ def of(
             yield {name: row[name] for name in COLUMNS}
 
 
-def _wanted(row: dict[str, Any], reason: str | None, dataset: str | None) -> bool:
+def _wanted(row: JsonObject, reason: str | None, dataset: str | None) -> bool:
     named = reason in (None, row["reason"], f"{row['stage']}.{row['reason']}")
     return named and dataset in (None, row["dataset"])
 
 
-def write_csv(rows: Iterable[dict[str, Any]], file: TextIO) -> None:
+def write_csv(rows: Iterable[JsonObject], file: TextIO) -> None:
     lines = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     lines.writeheader()
     lines.writerows(rows)

@@ -13,6 +13,7 @@ from flows.run import body, disk
 from flows.server import run_notes
 from flows.settings import History, PrepareSettings
 from tasks.errors import ConfigError, RunError
+from tasks.json_types import JsonObject
 from tasks.lean import importing
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ HISTORY_SECONDS = 60.0  # without progress, after which an incomplete history is
 RESTARTED_SECONDS = 10.0  # the same after the server was restarted, which may have lost events
 
 
-def run(settings: PrepareSettings) -> dict[str, Any]:
+def run(settings: PrepareSettings) -> JsonObject:
     """Check the settings and prepare a dataset; returns what `run --json` prints.
 
     A run that has nothing to compute ends without a server, workers or a flow run.
@@ -42,7 +43,7 @@ def run(settings: PrepareSettings) -> dict[str, Any]:
     return result
 
 
-def estimate(settings: PrepareSettings, **more: Any) -> dict[str, Any]:
+def estimate(settings: PrepareSettings, **more: Any) -> JsonObject:
     """Check the settings, run the flow `estimate` and return its forecast. `more` are further
     parameters of the flow."""
     check(settings)
@@ -52,7 +53,7 @@ def estimate(settings: PrepareSettings, **more: Any) -> dict[str, Any]:
     return result
 
 
-def _with_workers(settings: PrepareSettings, opened: body.Body, early: bool) -> dict[str, Any]:
+def _with_workers(settings: PrepareSettings, opened: body.Body, early: bool) -> JsonObject:
     """Run on workers, which start in parallel with the server; not `early`: when they are
     needed."""
     if settings.history == "none":
@@ -114,7 +115,7 @@ def _recorded(wanted: History, opened: body.Body | None = None) -> Iterator[Loca
 
 def _flow(
     settings: PrepareSettings, server: LocalServer | None, name: str, more: dict[str, Any]
-) -> dict[str, Any]:
+) -> JsonObject:
     from flows.server import history
     from flows.server.console import quiet
 
@@ -130,7 +131,7 @@ def _flow(
         timeout = RESTARTED_SECONDS if server is not None and server.restarts else HISTORY_SECONDS
         run_id = state.state_details.flow_run_id
         if state.is_completed():
-            result: dict[str, Any] = state.result()
+            result: JsonObject = state.result()
             expected: int = result["task_runs"]
             whole = history.wait_until_recorded(run_id, expected=expected, timeout=timeout)
             if not whole and server is not None and server.restarts:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from tasks.accounting import metrics
 from tasks.accounting.metrics import Place, Trace
 from tasks.job import Cost, Done
+from tasks.json_types import JsonObject
 
 log = logging.getLogger("uttermill")
 
@@ -62,7 +63,7 @@ class Metrics:
     def failed(self, place: Place, trace: Trace, error: BaseException) -> None:
         self._add(metrics.row(place, trace, None, error=type(error).__name__))
 
-    def _add(self, row: dict[str, Any]) -> None:
+    def _add(self, row: JsonObject) -> None:
         with self._lock:
             self._table.add(row)
 
@@ -70,7 +71,7 @@ class Metrics:
         with self._lock:
             return self._table.whole()
 
-    def first(self) -> dict[str, Any] | None:
+    def first(self) -> JsonObject | None:
         """The call that began first on a worker."""
         rows = [r for r in self.table().to_pylist() if r["worker"] and r["started"] is not None]
         return min(rows, key=lambda row: row["started"], default=None)
@@ -87,7 +88,7 @@ class Metrics:
             last[row["worker"]] = begin + row["wall_seconds"]
         return median(gaps) if gaps else 0.0
 
-    def stragglers(self) -> list[dict[str, Any]]:
+    def stragglers(self) -> list[JsonObject]:
         return metrics.stragglers(self.table())
 
 
@@ -105,7 +106,7 @@ def recorded(folder: Path, found: Metrics | None = None) -> Iterator[Metrics]:
             log.warning("no %s was written: %s", metrics.NAME, error)
 
 
-def lines(stragglers: list[dict[str, Any]]) -> list[str]:
+def lines(stragglers: list[JsonObject]) -> list[str]:
     """A sentence for each of at most SHOWN stragglers, and one for how many more there are."""
     told = [
         f"Straggler: {s['stage']} of {s['shard']} took {s['times_median']:.1f} × the median, "

@@ -13,6 +13,7 @@ import yaml
 from tasks import masking, storage
 from tasks.dataset import versions
 from tasks.job import Job
+from tasks.schema import LEDGER_FILE
 from tasks.storage import write_atomic
 
 NAME = "report.html"  # in the run's folder
@@ -36,7 +37,7 @@ def request(job: Job, folder: Path) -> Any:
         described = versions.described(version)
         return report.Request(
             job,
-            version / "ledger.parquet",
+            version / LEDGER_FILE,
             described,
             folder.name,
             version.name,
@@ -47,7 +48,7 @@ def request(job: Job, folder: Path) -> Any:
             measured,
             before(job.out, folder),
         )
-    decided = contents.decide(job, manifest.shards(job.out))
+    decided = contents.of_shards(job, manifest.shards(job.out))
     counts = summary.of_ledger(decided.ledger)
     return report.Request(
         job,

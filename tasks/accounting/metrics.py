@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tasks.checkpoints.manifest import Row
 from tasks.job import Cost
 from tasks.json_types import JsonObject
 from tasks.schema import METRICS
-from tasks.storage import write_atomic
+from tasks.storage import tables, write_atomic
 
 NAME = "metrics.parquet"
 BATCH = 4096  # rows held as Python objects
@@ -104,9 +102,7 @@ class Table:
 
 
 def save(table: pa.Table, path: Path) -> None:
-    data = BytesIO()
-    pq.write_table(table, data, compression="zstd")
-    write_atomic(path, data.getvalue())
+    write_atomic(path, tables.parquet(table, compression="zstd"))
 
 
 def rates(table: pa.Table) -> pa.Table:

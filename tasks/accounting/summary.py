@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tasks.accounting.ledger import PRECEDENCE
 from tasks.json_types import JsonObject
+from tasks.schema import UTTERANCES_FILE
 from tasks.storage import tables
 
 SCORES = ("words", "word_errors", "chars", "char_errors")
@@ -21,7 +22,7 @@ SCORES = ("words", "word_errors", "chars", "char_errors")
 KEYS = ("dataset", "language", "outcome", "stage", "reason", "sample_rate")
 #: What `totals` needs of a ledger.
 COLUMNS = (*KEYS, "recording", "utterance", "samples", "overlap_samples")
-REMOVED = "source_removed"
+REMOVED = "source_removed"  # the recording is in an earlier version only
 SUMS = pa.schema(
     {
         **dict.fromkeys(KEYS[:-1], pa.string()),
@@ -76,10 +77,14 @@ def added(parts: Iterable[Totals]) -> Totals:
 
 
 def _summed(table: pa.Table) -> pa.Table:
-    wanted = ("items", "utterances", "samples", "overlap_samples")
-    found = table.group_by(list(KEYS)).aggregate([(name, "sum") for name in wanted])
-    found = found.rename_columns([name.removesuffix("_sum") for name in found.column_names])
+    found = sums_by(table, KEYS, ("items", "utterances", "samples", "overlap_samples"))
     return found.select(SUMS.names).cast(SUMS)
+
+
+def sums_by(table: pa.Table, keys: Sequence[str], names: Sequence[str]) -> pa.Table:
+    """The sums of the columns `names` for each of the values of `keys`."""
+    found = table.group_by(list(keys)).aggregate([(name, "sum") for name in names])
+    return found.rename_columns([name.removesuffix("_sum") for name in found.column_names])
 
 
 def of_ledger(ledger: pa.Table) -> JsonObject:
@@ -170,7 +175,7 @@ def errors_of(version: Path) -> dict[str, Any]:
     """Word and character error rates over all clips of a published version with a reference, some
     rows at a time."""
     totals = dict.fromkeys(("scored", *SCORES), 0)
-    for batch in tables.batches(version / "utterances.parquet", SCORES):
+    for batch in tables.batches(version / UTTERANCES_FILE, SCORES):
         scored = batch.filter(pc.is_valid(batch["words"]))
         totals["scored"] += scored.num_rows
         for name in SCORES:

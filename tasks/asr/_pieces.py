@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.asr import SpeechClip, Transcript, Word, _batching, _tokens
+from tasks.speech_rate import RATE
 
 Samples = NDArray[np.float32]
-RATE = 16000
 QUIET = RATE // 10  # samples over which quietness is measured
 
 

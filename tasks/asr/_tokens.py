@@ -10,9 +10,7 @@ import re
 from collections.abc import Sequence
 
 from tasks.asr import Word
-from tasks.scoring import UNSPACED
-
-_UNSPACED = re.compile(f"[{UNSPACED}]")
+from tasks.scoring import UNSPACED_CHARACTER
 
 
 def words(
@@ -33,7 +31,7 @@ def words(
         return None
     groups: list[list[int]] = []
     for number, token in enumerate(tokens):
-        if not groups or token[:1].isspace() or _UNSPACED.match(token):
+        if not groups or token[:1].isspace() or UNSPACED_CHARACTER.match(token):
             groups.append([])
         groups[-1].append(number)
     found: list[Word] = []

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from tasks.asr import SpeechClip, Transcript, Word
 from tasks.asr._whisper_results import Language
 from tasks.asr._whisper_settings import Settings
-from tasks.asr._whisper_windows import LOOP_RATIO, LOOP_RETRY, RATE, SECONDS
+from tasks.asr._whisper_windows import LOOP_RATIO, LOOP_RETRY, SECONDS
 from tasks.asr._whisper_words import APPENDED, PREPENDED, ordered
+from tasks.speech_rate import RATE
 
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel

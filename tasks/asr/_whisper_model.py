@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("uttermill")
 
-KERNEL = Path("/proc/driver/nvidia/gpus")  # one folder a GPU, where the driver is loaded
-
 
 def weights(settings: Settings) -> str:
     """sha256 of model.bin. ConfigError when the model is missing or not the expected one, or when
@@ -140,8 +138,10 @@ def device_of(wanted: str) -> str:
 
 def gpu_is_visible() -> bool:
     """Whether the driver has a GPU that is not hidden from this process."""
+    from tasks.plugins import gpu
+
     shown = environment.visible_gpus() not in ("", "-1")
-    return shown and KERNEL.is_dir() and any(KERNEL.iterdir())
+    return shown and gpu.driver_count() > 0
 
 
 def warm(model: WhisperModel) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tasks.asr import SharedWindow, SpeechClip
-from tasks.asr._whisper_windows import RATE, SECONDS, ForcedClip
+from tasks.asr._whisper_windows import SECONDS, ForcedClip
+from tasks.speech_rate import RATE
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ import numpy as np
 from tasks.asr import SharedWindow, SpeechClip, Word
 from tasks.asr._whisper_results import BeamResult, Window
 from tasks.asr._whisper_whole import Hearing
-from tasks.asr._whisper_windows import LOOP_RATIO, RATE
+from tasks.asr._whisper_windows import LOOP_RATIO
 from tasks.speech import Span
+from tasks.speech_rate import RATE
 
 #: Mean log-probability below which an utterance is transcribed again by itself.
 DOUBTFUL = -0.6

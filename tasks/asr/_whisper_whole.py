@@ -15,9 +15,10 @@ import numpy as np
 from tasks import speech
 from tasks.asr import SpeechClip, Transcript, Word
 from tasks.asr._whisper_results import SILENCE_LOGPROB, BeamResult, Language, Window
-from tasks.asr._whisper_windows import LOOP_RATIO, RATE
+from tasks.asr._whisper_windows import LOOP_RATIO
 from tasks.asr._whisper_words import ordered
 from tasks.speech import Span
+from tasks.speech_rate import RATE
 
 LEAST_SECONDS = 0.8  # of speech without words; a word may end up to 0.5 s before its speech
 LEAD_SECONDS = 0.2  # of audio before skipped speech

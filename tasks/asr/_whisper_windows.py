@@ -19,6 +19,7 @@ from tasks.asr import SpeechClip, Word, _whisper_model, _whisper_words
 from tasks.asr._whisper_results import BeamResult, Language, Window
 from tasks.asr._whisper_settings import Settings
 from tasks.json_types import JsonObject
+from tasks.speech_rate import RATE
 
 if TYPE_CHECKING:
     from ctranslate2 import StorageView
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from faster_whisper import WhisperModel
     from faster_whisper.tokenizer import Tokenizer
 
-RATE = 16000
 SECONDS = 30
 #: Lengths of a window, and the least padding after the clip, s: Whisper was trained on windows of
 #: 30 s, and transcribes the end of a clip worse in a shorter window that ends soon after it.
@@ -81,9 +81,8 @@ class Windows:
         for i, one in enumerate(heard):
             if one.ratio > LOOP_RATIO:
                 # Alone, so that the result does not depend on who else is in the batch.
-                again = self._generate(_row(encoded, i), [languages[i].code], timed, **LOOP_RETRY)[
-                    0
-                ]
+                alone = _row(encoded, i), [languages[i].code], timed
+                (again,) = self._generate(*alone, **LOOP_RETRY)
                 heard[i] = again if again.ratio <= LOOP_RATIO else one
         words = self._words(asked, encoded, heard, languages)
         phrases = [

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from tasks.asr import Word
 from tasks.json_types import JsonObject
+from tasks.speech_rate import RATE
 
 if TYPE_CHECKING:
     from ctranslate2 import StorageView
     from faster_whisper import WhisperModel
     from faster_whisper.tokenizer import Tokenizer
 
-RATE = 16000
 HOP = 160  # samples of a frame
 #: Fewest frames to align; the engine's median filter needs some. A shorter clip is followed by the
 #: silence that pads it.

@@ -24,13 +24,13 @@ from tasks.asr._tokens import words
 from tasks.errors import ConfigError
 from tasks.plugins.contracts.asr import SPACES, Alphabet
 from tasks.settings import StageSettings, Transient
+from tasks.speech_rate import RATE
 from tasks.weights import onnx_session
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 VERSION = 1
-RATE = 16000
 SHORTEST = RATE // 10  # samples; the convolutions of a graph need some, so clips are padded
 ENGINES = {"onnxruntime": "InferenceSession"}
 EXAMPLE = "onnx-community/wav2vec2-base-960h-ONNX"

@@ -33,7 +33,8 @@ from tasks.asr._whisper_results import Window
 from tasks.asr._whisper_settings import Settings, code
 from tasks.asr._whisper_shared import apart
 from tasks.asr._whisper_whole import Hearing, begun
-from tasks.asr._whisper_windows import RATE, ForcedClip, Windows
+from tasks.asr._whisper_windows import ForcedClip, Windows
+from tasks.speech_rate import RATE
 
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel

@@ -26,10 +26,10 @@ from tasks.asr import Abilities, SpeechClip, Transcript, _pieces
 from tasks.asr._pieces import EngineResult, Piece
 from tasks.errors import ConfigError
 from tasks.settings import StageSettings, Transient
+from tasks.speech_rate import RATE
 from tasks.weights import finding, registry
 
 VERSION = 1
-RATE = 16000
 FILES = ("encoder_model.ort", "decoder_model_merged.ort", "tokenizer.bin")
 #: Samples per step of the engine's (idle) voice detector; the engine drops an incomplete last step.
 STEP = 256

@@ -21,6 +21,7 @@ from tasks.asr._onnx_settings import KINDS, Kind, Settings
 from tasks.asr._pieces import EngineResult, Piece
 from tasks.asr._tokens import mean, words
 from tasks.errors import ConfigError
+from tasks.speech_rate import RATE
 from tasks.weights import onnx_session
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ __all__ = [
 ]
 
 VERSION = 1
-RATE = 16000
 SHORTEST = RATE // 2  # samples; features of a shorter clip may have no frame, so it is padded
 ENGINES = {"onnx_asr": "load_model", "onnxruntime": "InferenceSession"}
 EXAMPLE = "istupakov/parakeet-tdt-0.6b-v3-onnx"

@@ -22,11 +22,11 @@ from tasks.asr import SpeechClip, Transcript, _openai_answer, _pieces
 from tasks.asr._openai_settings import WHERE, Settings, key, weights
 from tasks.served.asking import Client, Failed
 from tasks.served.http import Body, Server, Service
+from tasks.speech_rate import RATE
 
 __all__ = ["VERSION", "Backend", "Settings", "weights"]
 
 VERSION = 2  # constants that stand for scores are null
-RATE = 16000
 SHORTEST = RATE // 10  # samples; OpenAI refuses shorter clips, so they are padded with silence
 SERVICE = Service(WHERE, "transcription server", "clips", Settings.PATH, _openai_answer.parse)
 HINT = f"{WHERE}.model, .language, .prompt and .response_format (some models know json only)"

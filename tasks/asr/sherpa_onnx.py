@@ -22,10 +22,10 @@ from tasks.asr._pieces import EngineResult, Piece
 from tasks.asr._tokens import mean, words
 from tasks.errors import ConfigError
 from tasks.settings import StageSettings, Transient
+from tasks.speech_rate import RATE
 from tasks.weights import onnx_session
 
 VERSION = 1
-RATE = 16000
 SHORTEST = RATE // 2  # samples; the engine stacks 7 frames of 25 ms, and shorter clips crash it
 ENGINES = {"sherpa_onnx": "OfflineRecognizer"}
 EXAMPLES = {

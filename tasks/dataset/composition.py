@@ -23,6 +23,7 @@ LARGEST = 20  # speakers that are named
 COLUMNS = ("dataset", "split", "language", "speaker", "num_samples", "sample_rate")
 REPEATED = ["dataset", "split", "language", "speaker"]
 KEYS = [*REPEATED, "sample_rate"]
+SUMMED = ("samples", "items")
 
 
 def of_utterances(parts: Iterable[pa.Table]) -> JsonObject:
@@ -36,8 +37,9 @@ def of_utterances(parts: Iterable[pa.Table]) -> JsonObject:
         for name in pc.unique(part["split"]).to_pylist():
             lengths.setdefault(name, []).append(seconds[names == name])
         counted = part.append_column("items", pa.array(np.ones(len(part), np.int64)))
-        sums.append(_summed(counted.rename_columns({"num_samples": "samples"})))
-    kept = _summed(pa.concat_tables(sums))
+        counted = counted.rename_columns({"num_samples": "samples"})
+        sums.append(summary.sums_by(counted, KEYS, SUMMED))
+    kept = summary.sums_by(pa.concat_tables(sums), KEYS, SUMMED)
     splits = {name: np.concatenate(lengths[name]) for name in sorted(lengths)}
     every = np.concatenate([np.empty(0), *splits.values()])
     of = {name: kept.filter(pc.equal(kept["split"], name)) for name in splits}
@@ -58,11 +60,6 @@ def of_utterances(parts: Iterable[pa.Table]) -> JsonObject:
         "durations": durations(every, _hours(kept)),
         "speakers": {**speakers(kept), **({"largest": most} if (most := largest(kept)) else {})},
     }
-
-
-def _summed(table: pa.Table) -> pa.Table:
-    found = table.group_by(KEYS).aggregate([("samples", "sum"), ("items", "sum")])
-    return found.rename_columns([name.removesuffix("_sum") for name in found.column_names])
 
 
 def durations(seconds: Reals, hours: float) -> JsonObject:

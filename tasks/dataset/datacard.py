@@ -17,6 +17,7 @@ from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.recipe import whole_job
 from tasks.reviews import applied
+from tasks.schema import UTTERANCES_FILE
 from tasks.settings import Plugin
 from tasks.storage import tables
 
@@ -64,7 +65,7 @@ def write(
     `hashes` are the known digests: (sha256, bytes) by path in the version.
     """
     facts = describe(job, gathered, staging)
-    columns = tables.schema(staging / "utterances.parquet")
+    columns = tables.schema(staging / UTTERANCES_FILE)
     card = card_readme.text(facts, columns, gathered["tars"])
     storage.write_atomic(staging / "README.md", card.encode())
     there = storage.of(staging).tree(staging)
@@ -89,7 +90,7 @@ def describe(job: Job, gathered: JsonObject, staging: Path) -> JsonObject:
             "by_language": summary.hours_by(ledger, "language", "outcome"),
         },
         **composition.of_utterances(
-            tables.row_groups(staging / "utterances.parquet", composition.COLUMNS)
+            tables.row_groups(staging / UTTERANCES_FILE, composition.COLUMNS)
         ),
         "tables": gathered["layout"],
         "balance": gathered["balance"],

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tasks import plugins
 from tasks.json_types import JsonObject
 from tasks.plugins.contracts.formats import FRAMES_PER_SECOND, Bound, ReaderLimits
+from tasks.schema import UTTERANCES_FILE
 from tasks.settings import Plugin
 from tasks.storage import tables
 
@@ -77,7 +78,7 @@ def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str,
     if not limits:
         return {}
     found: dict[tuple[str, str], _Count] = {}
-    for batch in tables.batches(version / "utterances.parquet", COLUMNS, BATCH):
+    for batch in tables.batches(version / UTTERANCES_FILE, COLUMNS, BATCH):
         values = measures(batch)
         splits = batch["split"].to_numpy(zero_copy_only=False)
         for split in pc.unique(batch["split"]).to_pylist():

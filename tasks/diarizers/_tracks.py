@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.diarizers._windows import FIRST_S, FRAMES, LOCAL, RATE, STEP_S, Window
+from tasks.diarizers._windows import FIRST_S, FRAMES, LOCAL, STEP_S, Window
+from tasks.speech_rate import RATE
 
 AT_ONCE = 2  # most speakers of a frame
 LONGEST_GAP_S = 0.15  # in a turn

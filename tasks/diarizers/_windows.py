@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tasks.speech import embedding
 from tasks.speech.fbank import BINS, fbank
 from tasks.speech.fbank import HOP as MEL_HOP
+from tasks.speech_rate import RATE
 from tasks.weights import finding, registry
 from tasks.weights.onnx_session import session
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float32]
 Activity = NDArray[np.bool_]
 
-RATE = 16_000  # Hz
 WINDOW = 160_000  # samples
 FRAMES, LOCAL = 589, 3  # of a window: frames, and speakers
 MELS = 998  # of a window: frames of log mel energies, 10 ms each

@@ -29,6 +29,7 @@ from tasks.settings import Threshold, Transient
 from tasks.speech import embedding
 from tasks.speech.embedding import unit
 from tasks.speech.stream16k import At16k
+from tasks.speech_rate import RATE
 from tasks.weights import entries, registry
 
 VERSION = 5
@@ -191,7 +192,7 @@ class _Heard:
     def of(self, stretch: Stretch) -> NDArray[np.float32] | None:
         """Float32 [192] of length 1; None if no voice of it is sure."""
         total = np.zeros(embedding.SIZE)
-        step = self._hop / _windows.RATE / _windows.STEP_S  # frames, not a whole number
+        step = self._hop / RATE / _windows.STEP_S  # frames, not a whole number
         before = max(int((stretch.first - FRAMES) / step), 0)
         for number in range(before, int(stretch.last / step) + 2):
             window = self._windows.get(number)

@@ -15,6 +15,7 @@ from tasks.dataset.proved import Proved
 from tasks.job import Job
 from tasks.packaging.layout import LAYOUT_SETTINGS
 from tasks.recipe import whole_job
+from tasks.schema import UTTERANCES_FILE
 from tasks.storage import tables
 
 COLUMNS = ["id", "shard", "recording", "num_samples", "sample_rate"]
@@ -44,7 +45,7 @@ def of_version(
     new, proved = dict(stay), Proved(newest)
     clips = staying_then = written_then = 0
     seconds = 0.0
-    for part in tables.parts(newest / "utterances.parquet"):  # of whole tars
+    for part in tables.parts(newest / UTTERANCES_FILE):  # of whole tars
         table = tables.read(part, columns=COLUMNS, opened=proved)
         is_kept = pc.is_in(table["id"], kept)
         for name in table["id"].filter(is_kept).to_pylist():

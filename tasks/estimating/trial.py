@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from io import BytesIO
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tasks import storage
 from tasks.checkpoints import manifest
@@ -24,6 +22,7 @@ from tasks.packaging import contents, layout, weights
 from tasks.packaging import plan as packaging_plan
 from tasks.stages import contract, stage
 from tasks.stages.stage import view_of
+from tasks.storage import tables
 
 PACKAGED = 3600.0  # s of the sample, about, that are packaged on trial
 FRAME = [
@@ -146,20 +145,20 @@ def manifest_bytes(job: Job, shards: Sequence[str]) -> tuple[int, float]:
         schema = contract.find(name).SCHEMA
         bare = _parquet(schema.empty_table())
         empty += bare
-        tables = [
+        parts = [
             part.table.select(schema.names).cast(schema)
             for shard in shards
             for part in manifest.read(job.out, name, shard)
         ]
-        if tables:
-            rows += max(0, _parquet(pa.concat_tables(tables)) - bare)
+        if parts:
+            rows += max(0, _parquet(pa.concat_tables(parts)) - bare)
     return rows, float(empty)
 
 
 def _parquet(table: pa.Table) -> int:
-    data = BytesIO()
-    pq.write_table(table, data, compression="lz4", use_dictionary=False, write_statistics=False)
-    return len(data.getvalue())
+    return len(
+        tables.parquet(table, compression="lz4", use_dictionary=False, write_statistics=False)
+    )
 
 
 def plan(job: Job, shards: Sequence[str], staging: Path) -> JsonObject:
@@ -170,7 +169,7 @@ def plan(job: Job, shards: Sequence[str], staging: Path) -> JsonObject:
     """
     bare = job.package.model_copy(update={"splits": {}, "weights": {}})
     job = replace(job, package=bare)
-    rows = contents.decide(job, shards).rows
+    rows = contents.of_shards(job, shards).rows
     rows = rows.take(pc.sort_indices(rows["sha256"]))
     seconds = pc.divide(pc.cast(rows["num_samples"], pa.float64()), rows["sample_rate"])
     before = pc.subtract(pc.cumulative_sum(seconds), seconds)

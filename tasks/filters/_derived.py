@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from tasks.audio import Clip
 from tasks.audio.channels import mean
 from tasks.speech import silero as _silero
+from tasks.speech_rate import RATE
 
 Floats = NDArray[np.float32]
 T = TypeVar("T")
 
-RATE = 16_000  # Hz, of the models
 KEPT_SECONDS = 120.0
 
 

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.filters import _dnsmos_model
+from tasks.speech_rate import RATE
 
 Floats = NDArray[np.float32]
 
-RATE = 16_000  # Hz; also the hop between windows, in samples
-WINDOW = 144_160  # samples: 9.01 s
+WINDOW = 144_160  # samples: 9.01 s; windows begin a second apart
 
 HOP, FRAME = 160, 320  # samples
 FRAMES = 900  # whole frames in a window

@@ -33,13 +33,14 @@ from numpy.typing import NDArray
 
 from tasks.audio import Clip
 from tasks.filters import _derived as derived
+from tasks.speech_rate import RATE
 
 Floats = NDArray[np.float32]
 Words = NDArray[np.uint16]
 
 LAYOUT = 1
 HEADER = struct.Struct("<BBHII16s")
-SAMPLE_RATE = derived.RATE
+SAMPLE_RATE = RATE
 FRAME = 1024  # samples: 64 ms
 HOP = 320  # samples: 20 ms
 HOP_SECONDS = HOP / SAMPLE_RATE

@@ -31,6 +31,7 @@ from tasks.filters import _dnsmos, _dnsmos_model
 from tasks.filters._derived import KEPT_SECONDS, blocks_16k, mono_16k
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold, Transient
+from tasks.speech_rate import RATE
 from tasks.weights import entries, registry
 
 VERSION = 2  # windows share more: other last digits
@@ -138,8 +139,8 @@ def _limited(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _kept_by_reference(window: int) -> bool:
-    start = window * _dnsmos.RATE
-    return int((window + 9.01) * _dnsmos.RATE) - start >= _dnsmos.WINDOW
+    start = window * RATE
+    return int((window + 9.01) * RATE) - start >= _dnsmos.WINDOW
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:

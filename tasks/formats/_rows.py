@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tasks.checkpoints.manifest import Row
 from tasks.formats import OutputShard
+from tasks.schema import UTTERANCES_FILE
 from tasks.storage import tables
 
 
@@ -16,7 +17,7 @@ def stream(
     """Each shard of one format with its rows, in order, from `home/utterances.parquet`."""
     rows = (
         row
-        for part in tables.row_groups(home / "utterances.parquet", columns)
+        for part in tables.row_groups(home / UTTERANCES_FILE, columns)
         for batch in part.to_batches(max_chunksize=4096)
         for row in batch.to_pylist()
     )

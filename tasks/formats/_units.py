@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
+from tasks.schema import UTTERANCES_FILE
 from tasks.settings.portions import REST
 from tasks.storage import tables, write_atomic
 
@@ -25,7 +26,7 @@ BLANK = "▁"
 def write(home: Path, folder: str) -> None:
     """From the version's texts of `train`; of all splits if there is no `train`."""
     found: dict[bool, set[str]] = {True: set(), False: set()}
-    for part in tables.row_groups(home / "utterances.parquet", ["split", "text"]):
+    for part in tables.row_groups(home / UTTERANCES_FILE, ["split", "text"]):
         own = pc.equal(part["split"], REST)
         for is_own, chosen in ((True, own), (False, pc.invert(own))):
             for text in part["text"].filter(chosen).to_pylist():

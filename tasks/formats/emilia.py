@@ -30,6 +30,7 @@ from tasks import audio
 from tasks.checkpoints.manifest import Row
 from tasks.formats import Bound, Output, OutputShard, ReaderLimits, ReadPcm, Rows, _clips, _mp3
 from tasks.json_types import JsonObject
+from tasks.schema import UTTERANCES_FILE
 from tasks.settings import StageSettings, Threshold
 from tasks.storage import long_columns, tables
 
@@ -123,7 +124,7 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
 
 
 def _sorted(home: Path) -> Iterator[Row]:
-    path = home / "utterances.parquet"
+    path = home / UTTERANCES_FILE
     held = set(tables.schema(path).names)
     table = tables.read(path, columns=[name for name in LISTED if name in held])
     table = long_columns.take(table, _in_order(table))

@@ -68,9 +68,7 @@ def list_parts(job: Job, number: int, parts: Sequence[Any], home: Path, at: int)
                 writer.write_table(table.cast(LISTED))
     rows, aside = _files(home, number, at)
     storage.of(rows).write(rows, written.getvalue())
-    others = io.BytesIO()
-    pq.write_table(left.table(), others)
-    storage.of(aside).write(aside, others.getvalue())
+    storage.of(aside).write(aside, tables.parquet(left.table()))
     return True
 
 

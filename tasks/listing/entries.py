@@ -19,6 +19,7 @@ from tasks.recording import Ignored, Recording
 from tasks.recording.names import display_text
 from tasks.schema import RECORDINGS, Row
 from tasks.settings import SourceSettings
+from tasks.storage import urls
 
 ROWS = 10_000  # of a batch
 
@@ -72,10 +73,9 @@ def of_table(table: pa.Table) -> Batch:
 
 def _home(path: str) -> str:
     """The base of the paths of skipped entries: the source's folder, or that of its list."""
-    if storage.is_url(path):
-        return storage.normal(path).rstrip("/")
-    home = os.path.abspath(path)
-    return (home if os.path.isdir(home) else os.path.dirname(home)).rstrip("/")
+    home = urls.absolute(path)
+    folder = storage.is_url(home) or os.path.isdir(home)
+    return (home if folder else os.path.dirname(home)).rstrip("/")
 
 
 def _row(

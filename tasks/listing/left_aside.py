@@ -47,17 +47,9 @@ class LeftAsides:
     def table(self) -> pa.Table:
         return pa.Table.from_batches([*self._chunks, _columns(self._last)], SCHEMA)
 
-    def __len__(self) -> int:
-        return self.reasons.total()
-
     def __iter__(self) -> Iterator[LeftAside]:
         for chunk in self.table().to_batches():
             yield from map(LeftAside, *(column.to_pylist() for column in chunk.columns))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, list | LeftAsides) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]  # like a list's
 
 
 _WORD = pa.dictionary(pa.int32(), pa.string())

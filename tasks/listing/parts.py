@@ -5,13 +5,11 @@ The scheduler carries a path and two numbers, and a worker reads no more than on
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tasks import storage
@@ -60,6 +58,4 @@ class RowFiles:
 
 
 def save(rows: pa.Table, path: Path) -> None:
-    written = io.BytesIO()
-    pq.write_table(rows.cast(LISTED), written, compression="lz4")
-    storage.of(path).write(path, written.getvalue())
+    storage.of(path).write(path, tables.parquet(rows.cast(LISTED), compression="lz4"))

@@ -22,7 +22,7 @@ from tasks.listing.known import MAY_BE_TRIED, PRESENT, KnownRecordings
 from tasks.listing.left_aside import LeftAside, LeftAsides
 from tasks.listing.parts import RowFiles
 from tasks.recording import Locator
-from tasks.recording.guard import current_guard
+from tasks.storage import urls
 
 _LOCAL_GUARD = re.compile(r"\d+-(-?\d+)-\d+")  # see `tasks.storage.local.stat_guard`
 
@@ -189,7 +189,7 @@ def _changed(row: dict[str, Any]) -> bool:
     if row["error_code"] or storage.is_url(path):
         return False
     try:
-        return bool(current_guard(path) != row["guard"])
+        return bool(urls.guard(path) != row["guard"])
     except OSError:
         return False
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -51,9 +50,7 @@ def _part(group: ShardGroup, verdicts: pa.Table | None) -> bytes:
     if verdicts is None:
         return data
     table = outcomes.entered(pq.read_table(pa.BufferReader(data)), "id", verdicts)
-    target = io.BytesIO()
-    pq.write_table(table, target, compression="zstd")
-    return target.getvalue()
+    return tables.parquet(table, compression="zstd")
 
 
 def _of_group(verdicts: pa.ipc.RecordBatchFileReader, place: int) -> pa.Table:

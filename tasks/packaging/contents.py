@@ -26,7 +26,7 @@ from tasks.packaging import (
     shard_decisions,
     speakers,
 )
-from tasks.schema import LEDGER
+from tasks.schema import LEDGER, UTTERANCES_FILE
 from tasks.storage import long_columns, tables
 
 
@@ -38,8 +38,8 @@ class Contents(NamedTuple):
     utterances: pa.Table  # all, with their measures; `decisions.schema_of`
 
 
-def decide(job: Job, shards: Sequence[str]) -> Contents:
-    """Decide all utterances of the shards. RunError if two utterances have one id."""
+def of_shards(job: Job, shards: Sequence[str]) -> Contents:
+    """The contents of a version of these shards. RunError if two utterances have one id."""
     decided = [shard_decisions.of_shard(job, shard) for shard in shards]
     rejected = _corpus_wide(job, [each.heard for each in decided])
     passed = _stacked(shard_decisions.row_schema(job), [each.rows for each in decided])
@@ -93,7 +93,7 @@ def _corpus_wide(job: Job, heard: Sequence[pa.Table]) -> pa.Table:
     frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
     known = pa.chunked_array([], pa.string())
     if newest:
-        place = newest / "utterances.parquet"
+        place = newest / UTTERANCES_FILE
         known = tables.read(place, columns=["id"], opened=Proved(newest))["id"]
 
     def published(ids: pa.ChunkedArray) -> NDArray[np.bool_]:

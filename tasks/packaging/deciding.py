@@ -10,7 +10,6 @@ import zlib
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tasks import corpuswide, recipe, storage
 from tasks.job import Job
@@ -27,6 +26,7 @@ from tasks.packaging.decided import (
     arrow_bytes,
     slice_of,
 )
+from tasks.storage import tables
 
 
 def decide(job: Job, group: ShardGroup) -> None:
@@ -36,7 +36,11 @@ def decide(job: Job, group: ShardGroup) -> None:
     ledger = pa.concat_tables([each.ledger for each in parts])
     data = {
         "rows.arrow": arrow_bytes(rows),
-        "decisions.parquet": _parquet(pa.concat_tables([each.utterances for each in parts])),
+        "decisions.parquet": tables.parquet(
+            pa.concat_tables([each.utterances for each in parts]),
+            compression="zstd",
+            write_statistics=False,
+        ),
         "digests.arrow": arrow_bytes(_digests(job, rows, ledger)),
         "accounts.arrow": arrow_bytes(accounts.of_ledger(ledger)),
     }
@@ -100,10 +104,4 @@ def _stream(table: pa.Table) -> bytes:
     target = io.BytesIO()
     with pa.ipc.new_stream(target, table.schema, options=FAST) as out:
         out.write_table(table)
-    return target.getvalue()
-
-
-def _parquet(table: pa.Table) -> bytes:
-    target = io.BytesIO()
-    pq.write_table(table, target, compression="zstd", write_statistics=False)
     return target.getvalue()

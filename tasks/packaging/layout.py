@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -70,14 +71,10 @@ class PublishedGroup(NamedTuple):
 
 def groups_of(table: pa.Table) -> list[tuple[str, int, int, int]]:
     """(split, number, first row, rows) of each group of a published `utterances.parquet`."""
-    if not table.num_rows:
-        return []
-    shards = table["shard"].combine_chunks()
-    changes = pc.not_equal(shards[1:], shards[:-1]).to_numpy(zero_copy_only=False)
-    starts = [0, *(np.flatnonzero(changes) + 1).tolist()]
+    runs = pc.run_end_encode(table["shard"].combine_chunks(), run_end_type=pa.int64())
     numbers: dict[str, int] = {}
     found = []
-    for first, end in zip(starts, [*starts[1:], table.num_rows], strict=True):
+    for first, end in pairwise([0, *runs.run_ends.to_pylist()]):
         split = table["split"][first].as_py()
         numbers[split] = numbers.get(split, -1) + 1
         found.append((split, numbers[split], first, end - first))

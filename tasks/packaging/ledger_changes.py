@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from tasks.packaging import accounts, decided, judgements, ledger_rows
 from tasks.packaging.accounts import KEY
 from tasks.packaging.decided import ShardGroup
-from tasks.packaging.ledger_notes import FILE, LedgerPart
+from tasks.packaging.ledger_notes import LedgerPart
+from tasks.schema import LEDGER_FILE
 from tasks.storage import tables
 
 Codes = NDArray[np.uint64]
@@ -111,7 +112,7 @@ def compare(told: Sequence[LedgerPart], now: Now) -> tuple[list[Old], Flags]:
         same = there & ~removed
         same[same] = now.digests[at[same]] == part.table["digest"].to_numpy()[same]
         fresh[at[same]] = False
-        number = 0 if part.name == FILE else int(Path(part.name).stem.removeprefix("part-"))
+        number = 0 if part.name == LEDGER_FILE else int(Path(part.name).stem.removeprefix("part-"))
         old.append(Old(number, part, same | (removed & ~there), ~removed & ~there))
     twin = np.flatnonzero(now.keys[1:] == now.keys[:-1])
     fresh[twin + 1] = fresh[twin]

@@ -31,7 +31,8 @@ from tasks.json_types import JsonObject
 from tasks.packaging import decided, ledger_notes, parts
 from tasks.packaging.accounts import KEY
 from tasks.packaging.ledger_changes import Old, compare, departed, enter_verdicts, recordings_now
-from tasks.packaging.ledger_notes import FILE, LedgerPart
+from tasks.packaging.ledger_notes import LedgerPart
+from tasks.schema import LEDGER_FILE
 
 FAN_BITS = 3  # eight parts of one size are joined
 KEPT = pa.schema({KEY: pa.uint64(), "gone": pa.bool_()})
@@ -64,7 +65,9 @@ def plan(job: Job, scratch: Path, judged: bool) -> JsonObject:
         told = ledger_notes.of_version(job.out, newest, versions.described(newest))
     old, fresh = compare(told, now)
     single = rows <= most
-    anew = single or not told or told[0].name == FILE or 2 * int(now.rows[fresh].sum()) > rows
+    anew = (
+        single or not told or told[0].name == LEDGER_FILE or 2 * int(now.rows[fresh].sum()) > rows
+    )
     removed = [each.told.table[KEY].to_numpy()[departed(each)] for each in old]
     state = hashlib.sha256()
     left = np.sort(np.concatenate([np.zeros(0, np.uint64), *removed]))
@@ -127,7 +130,7 @@ def _tasks(
     old = [each for each in old if each.rows]
     if single:
         _save_kept(home, 0, old)
-        return [Task(FILE, tuple(each.told.name for each in old), (0, 1))], []
+        return [Task(LEDGER_FILE, tuple(each.told.name for each in old), (0, 1))], []
     count = count_for(fresh, most)
     sizes = [each.rows for each in old]
     runs = joined([*sizes, *([fresh] if count == 1 and fresh else [])], most)
@@ -154,7 +157,7 @@ def _tasks(
 
 def name_of(number: int) -> str:
     """The file of a part, in the version."""
-    return f"{FILE}/part-{number:05d}.parquet"
+    return f"{LEDGER_FILE}/part-{number:05d}.parquet"
 
 
 def _save_kept(home: Path, number: int, old: Sequence[Old]) -> None:

@@ -25,10 +25,8 @@ from tasks.dataset import datacard
 from tasks.dataset.proved import Proved
 from tasks.json_types import JsonObject
 from tasks.packaging import accounts, decided, published
-from tasks.schema import LEDGER
+from tasks.schema import LEDGER, LEDGER_FILE
 from tasks.storage import tables
-
-FILE = "ledger.parquet"
 
 
 class Written(NamedTuple):
@@ -89,7 +87,7 @@ def of_version(out: Path, newest: Path, described: JsonObject) -> list[LedgerPar
     except (OSError, ValueError, KeyError, pa.ArrowException):
         pass
     proved = Proved(newest)
-    parts = tables.parts(newest / FILE)
+    parts = tables.parts(newest / LEDGER_FILE)
     return [
         LedgerPart(proved.name_of(part), "", tell(as_ledger(tables.read(part, opened=proved))))
         for part in parts

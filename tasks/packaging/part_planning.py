@@ -18,7 +18,7 @@ from tasks.json_types import JsonObject
 from tasks.packaging import whole
 from tasks.packaging.layout import ClipGroup
 from tasks.packaging.parts import SPEAKER, Ints, Member, PlannedPart, write_batches
-from tasks.packaging.published import Published
+from tasks.packaging.published import Published, TablePart
 
 TOGETHER = 8  # decided groups whose rows lie in one file, some 40,000 rows
 WANTED = pa.schema({"group": pa.int32(), "row": pa.int32(), "part": pa.int32(), "at": pa.int64()})
@@ -53,36 +53,19 @@ def save(
         for number, (name, indices) in enumerate(divided):
             own = [groups[index] for index in indices]
             old = counts.get(name)
-            stays = linkable and name not in damaged and old is not None and bool(old.file)
-            stays = stays and not more and old is not None and len(old.groups) == len(own)
-            stays = stays and all(g.same and g.number == g.before for g in own)
-            planned.append(PlannedPart(number, name, old.file if stays and old else ""))
-            if stays:
+            if linkable and name not in damaged and not more and _stays(old, own):
+                planned.append(PlannedPart(number, name, old.file if old else ""))
                 continue
+            planned.append(PlannedPart(number, name, ""))
             readable = not any(_place(places, group)[0] in damaged for group in own)
             members = []
             rows = []
             at = 0
             for group in own:
-                fresh = not (group.same and linkable and readable)
-                file, then = _place(places, group)
-                compared = bool(file) and readable and (not fresh or group.whole)
-                members.append(
-                    Member(
-                        group.split,
-                        group.number,
-                        group.generation,
-                        len(group.rows),
-                        group.before,
-                        group.whole,
-                        group.same and readable,
-                        fresh,
-                        file if compared else "",
-                        then,
-                    )
-                )
+                member = _member(group, _place(places, group), linkable, readable)
+                members.append(member)
                 rows.append(group.rows)
-                if fresh:
+                if member.fresh:
                     wanted.append((group.rows, number, at))
                     at += len(group.rows)
             every = np.concatenate(rows)
@@ -102,6 +85,35 @@ def save(
             told["sources"] = sources.get(number, [])
             (home / f"parts/{number}.json").write_text(json.dumps(told))
     return planned, needed
+
+
+def _stays(old: TablePart | None, groups: Sequence[ClipGroup]) -> bool:
+    """Whether a part of the previous version still holds just these groups."""
+    return (
+        old is not None
+        and bool(old.file)
+        and len(old.groups) == len(groups)
+        and all(group.same and group.number == group.before for group in groups)
+    )
+
+
+def _member(group: ClipGroup, place: tuple[str, int], linkable: bool, readable: bool) -> Member:
+    """A group of a part. `readable`: the previous version's files of the part can be read."""
+    fresh = not (group.same and linkable and readable)
+    file, then = place
+    compared = bool(file) and readable and (not fresh or group.whole)
+    return Member(
+        group.split,
+        group.number,
+        group.generation,
+        len(group.rows),
+        group.before,
+        group.whole,
+        group.same and readable,
+        fresh,
+        file if compared else "",
+        then,
+    )
 
 
 def places_of(before: Published) -> Places:

@@ -31,10 +31,10 @@ from tasks.packaging import plan, shard_decisions, whole
 from tasks.packaging.decided import ShardGroup
 from tasks.packaging.layout import ClipGroup
 from tasks.packaging.previous import PreviousVersion
+from tasks.schema import LEDGER_FILE, UTTERANCES_FILE
 from tasks.settings import PackageSettings
 from tasks.storage import tables
 
-FILE = "utterances.parquet"
 FOLDERS = ("parts", "wanted", "rows")  # in the scratch folder
 SPEAKER = "speaker"  # column of a part's digests
 SECONDS_OF_CLIP = 5.0  # about; only the number of tars in a part follows from it
@@ -77,8 +77,8 @@ def rule(settings: PackageSettings) -> JsonObject:
     """The settings that make a table a file or a folder of parts, for dataset.json."""
     return {
         "one_file_up_to_rows": settings.table_rows,
-        "utterances.parquet": f"a part for every {groups_of_part(settings)} tars of a split",
-        "ledger.parquet": "the fewest parts, a power of two, by hash of the recording; what is new "
+        UTTERANCES_FILE: f"a part for every {groups_of_part(settings)} tars of a split",
+        LEDGER_FILE: "the fewest parts, a power of two, by hash of the recording; what is new "
         "since then in parts of its own, joined eight at a time",
     }
 
@@ -88,11 +88,11 @@ def divided(
 ) -> list[tuple[str, list[int]]]:
     """(name, indices of its groups) of each part, in the order of the groups."""
     if clips <= settings.table_rows:
-        return [(FILE, list(range(len(groups))))]
+        return [(UTTERANCES_FILE, list(range(len(groups))))]
     size = groups_of_part(settings)
     found: dict[str, list[int]] = {}
     for index, group in enumerate(groups):
-        name = f"{FILE}/{group.split}-{group.number // size:06d}.parquet"
+        name = f"{UTTERANCES_FILE}/{group.split}-{group.number // size:06d}.parquet"
         found.setdefault(name, []).append(index)
     return list(found.items())
 

@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +37,7 @@ from tasks.json_types import JsonObject
 from tasks.packaging import canonical, plan, seeded
 from tasks.packaging.decided import PLACES
 from tasks.packaging.layout import PublishedGroup
+from tasks.schema import UTTERANCES_FILE
 from tasks.storage import tables
 
 DIGESTS = pa.schema({"high": pa.uint64(), "low": pa.uint64(), "content": pa.uint64()})
@@ -80,7 +82,7 @@ def load(out: Path, newest: Path, described: JsonObject, seed: int) -> Published
             return _assembled((name, file, read(out, file)) for name, file in known["parts"])
     except (OSError, ValueError, KeyError, pa.ArrowException):
         pass
-    path = newest / "utterances.parquet"
+    path = newest / UTTERANCES_FILE
     found, proved = [], Proved(newest)
     for part in tables.parts(path):
         name = path.name if part == path else f"{path.name}/{part.name}"
@@ -153,15 +155,11 @@ def _places(table: pa.Table) -> list[str]:
 
 def _runs(table: pa.Table) -> list[tuple[str, str, int, int]]:
     """(shard, split, generation, rows) of each run of rows in one shard."""
-    shard = table["shard"].combine_chunks()
-    changes = pc.not_equal(shard[1:], shard[:-1]).to_numpy(zero_copy_only=False)
-    firsts = [0, *(np.flatnonzero(changes) + 1).tolist()]
-    ends = [*firsts[1:], table.num_rows]
-    split, generation = (table[n].take(firsts).to_pylist() for n in ("split", "generation"))
-    counts = [end - first for first, end in zip(firsts, ends, strict=True)]
-    return list(
-        zip(shard.take(pa.array(firsts)).to_pylist(), split, generation, counts, strict=True)
-    )
+    runs = pc.run_end_encode(table["shard"].combine_chunks(), run_end_type=pa.int64())
+    edges = [0, *runs.run_ends.to_pylist()]
+    split, generation = (table[n].take(edges[:-1]).to_pylist() for n in ("split", "generation"))
+    counts = [end - first for first, end in pairwise(edges)]
+    return list(zip(runs.values.to_pylist(), split, generation, counts, strict=True))
 
 
 def tell(

@@ -26,6 +26,7 @@ STAGES = {
     "levels": "resample",
     "asr": "transcribe",
 }
+DRIVER = Path("/proc/driver/nvidia/gpus")  # of the loaded driver: one folder per GPU
 INSTALL = "pip install 'uttermill[gpu]'"
 
 
@@ -86,6 +87,11 @@ def ctranslate2_fault() -> str | None:
     except OSError as error:
         return f"CTranslate2 needs cuBLAS 12 ({error}): {INSTALL}"
     return None
+
+
+def driver_count() -> int:
+    """The GPUs that the driver knows, including those hidden from this process."""
+    return len(list(DRIVER.iterdir())) if DRIVER.is_dir() else 0
 
 
 def onnxruntime_fault() -> str | None:

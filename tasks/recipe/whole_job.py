@@ -97,8 +97,10 @@ def settings_of(job: Job) -> JsonObject:
             "verdicts": _all("text", job.transcribe.verdicts),
         },
         "package": {
+            # Data cards have these first, then the compression of tars, of which there is none.
+            **{name: package[name] for name in ("formats", "audio") if name in package},
+            "compression": "none",
             **_asked(package),
-            "compression": "none",  # of tars: a compressed one cannot be read in parts
             "formats": _all("formats", job.package.formats),
             "splits": _without_paths(package["splits"]),
         },

@@ -25,11 +25,6 @@ class FileState:
     error: tuple[str, str] | None = None
 
 
-def current_guard(path: str) -> str:
-    """The guard of a local file or an object as it is now. OSError if it cannot be reached."""
-    return urls.object_state(path).mark if storage.is_url(path) else stat_guard(os.stat(path))
-
-
 def file_state(path: str) -> FileState:
     """Size and guard of a listed file or object, without opening it. Never raises OSError."""
     if storage.is_url(path):

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tasks.accounting.summary import REMOVED
 from tasks.report.columns import Flags, flags_of, numbers_of
 from tasks.report.doubtful import PACKAGED, Numbers, least
-from tasks.report.facts import REMOVED, Ledger
+from tasks.report.facts import Ledger
 from tasks.storage import long_columns
 
 COLUMNS = ("stage", "reason", "outcome", "value", "threshold", "start", "end")

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.accounting import summary
+from tasks.accounting.summary import REMOVED
 from tasks.checkpoints.manifest import Row
 from tasks.errors import CODES
 from tasks.json_types import JsonObject
 from tasks.storage import tables
 
-REMOVED = "source_removed"  # in an earlier version only: no audio of this run
 LARGE = 8  # reasons that the funnel shows; the smaller ones are folded
 ROWS = 40  # of a table by dataset or language; the smaller ones are summed
 

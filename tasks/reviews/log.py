@@ -11,15 +11,13 @@ those of an OUT/reviews.jsonl that was copied there (`tasks.storage.appended`).
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tasks import storage
 from tasks.errors import ConfigError
 from tasks.storage import appended
 
@@ -59,6 +57,11 @@ def path(out: Path) -> Path:
     return out / NAME
 
 
+def now() -> str:
+    """The time of a decision that states none."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def checked(given: Mapping[str, Any], when: str, place: str = "") -> Decision:
     """A decision from JSON; ConfigError, which begins with `place`, if it is none. `when` is
     taken where the decision states no time of its own."""
@@ -90,25 +93,7 @@ def append(out: Path, decisions: Sequence[Decision]) -> None:
     if not decisions:
         return
     data = b"".join(_line(each) for each in decisions)
-    if storage.of(out).remote:
-        appended.append(out / FOLDER, data)
-        return
-    handle = os.open(path(out), os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        size = os.fstat(handle).st_size
-        if size and os.pread(handle, 1, size - 1) != b"\n":  # a line that a crash cut short
-            data = b"\n" + data
-        try:
-            written = 0
-            while written < len(data):
-                written += os.write(handle, data[written:])
-        except OSError:  # a full disk: no half of it stays
-            os.ftruncate(handle, size)
-            raise
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    appended.append(path(out), out / FOLDER, data)
 
 
 def _line(decision: Decision) -> bytes:
@@ -132,12 +117,7 @@ def read(data: bytes) -> list[Decision]:
 
 def stored(out: Path) -> bytes:
     """The file's bytes, up to its last whole line; on an object store, those of all its parts."""
-    try:
-        data = storage.read(path(out))
-    except FileNotFoundError:
-        data = b""
-    if storage.of(out).remote:
-        data += appended.read(out / FOLDER)
+    data = appended.read(path(out), out / FOLDER)
     return data[: data.rfind(b"\n") + 1]
 
 

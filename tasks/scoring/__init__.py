@@ -1,6 +1,6 @@
 """Word and character error rates of texts in any script, as exact counts that can be added up."""
 
-from tasks.scoring._plain import UNSPACED
+from tasks.scoring._plain import UNSPACED, UNSPACED_CHARACTER
 from tasks.scoring.cleaning import clean
 from tasks.scoring.normalisers import normalise
 from tasks.scoring.rates import Score, language_of, score, scored, total, words
@@ -8,6 +8,7 @@ from tasks.scoring.training import training_text
 
 __all__ = [
     "UNSPACED",
+    "UNSPACED_CHARACTER",
     "Score",
     "clean",
     "language_of",

@@ -12,6 +12,7 @@ UNSPACED = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 )
+UNSPACED_CHARACTER = re.compile(f"[{UNSPACED}]")
 _AROUND = re.compile(rf"\s*([{UNSPACED}])\s*")
 _APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ＇`´", "'"))
 _LOOSE_APOSTROPHE = re.compile(r"(?<!\w)'|'(?!\w)")

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from tasks.segmenters import _edges
 from tasks.segmenters._speech_settings import SpeechSettings
 from tasks.speech import silero as _silero
-from tasks.speech.silero import RATE, WINDOW
+from tasks.speech.silero import WINDOW
+from tasks.speech_rate import RATE
 
 Floats = NDArray[np.float32]
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.speech.silero import RATE, WINDOW
+from tasks.speech.silero import WINDOW
+from tasks.speech_rate import RATE
 
 Levels = NDArray[np.float64]
 

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from tasks.recording import TimedWord
+from tasks.recording.said import OPENING
 
 SENTENCE_ENDS = ".!?…。！？｡।۔؟։።"
 CLAUSE_ENDS = ",;:，；：、،؛"
 CLOSING = " \t\"'”’»)]}」』》"
-OPENING = "\"'“‘«„¿¡([{「『《"
 #: Words before a full stop that ends no sentence: titles and the like. So are single letters.
 _ENGLISH = "mr mrs ms dr prof st no vs etc fig"
 _OTHERS = "sr sra srta d dña hr fr nr bzw ca evtl ggf usw"

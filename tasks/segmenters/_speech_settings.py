@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 
 from tasks.settings import StageSettings
 from tasks.speech.hysteresis import Hysteresis
-from tasks.speech.silero import RATE, WINDOW
+from tasks.speech.silero import WINDOW
+from tasks.speech_rate import RATE
 
 
 class SpeechSettings(StageSettings):

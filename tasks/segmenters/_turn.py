@@ -19,7 +19,7 @@ from tasks.segmenters._largest_gap import LargestGapSplitter
 from tasks.segmenters._silero_timestamps import SileroTimestamps
 from tasks.segmenters._speech_settings import SpeechSettings
 from tasks.speech import silero as _silero
-from tasks.speech.silero import RATE
+from tasks.speech_rate import RATE
 
 SHORT_TURN_SECONDS = 20.0  # a turn up to this long stays whole; pieces of longer ones are shorter
 

@@ -26,7 +26,8 @@ from tasks.segmenters._edges import levels
 from tasks.segmenters._emilia import EmiliaSegmenter
 from tasks.segmenters._speech_settings import SpeechSettings
 from tasks.segmenters._utterances import Lengths, UtteranceBuilder
-from tasks.speech.silero import RATE, SHA256, WINDOW, Probabilities
+from tasks.speech.silero import SHA256, WINDOW, Probabilities
+from tasks.speech_rate import RATE
 
 VERSION = 2
 #: Defaults of `merge: emilia`, those of Emilia-Pipe and Silero.

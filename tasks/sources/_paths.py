@@ -31,7 +31,7 @@ def source_root(path: str) -> tuple[str, os.stat_result]:
     if not path:
         raise ConfigError("a source's path is empty")
     try:
-        absolute = storage.normal(path) if storage.is_url(path) else os.path.abspath(path)
+        absolute = urls.absolute(path)
         return absolute, urls.status(absolute)
     except (OSError, ValueError, RunError) as error:
         raise ConfigError(

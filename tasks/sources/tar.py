@@ -8,7 +8,6 @@ Names such as `../x` are harmless: nothing is ever written under them.
 from __future__ import annotations
 
 import json
-import os
 import posixpath
 import stat
 from collections.abc import Iterator
@@ -17,11 +16,10 @@ from typing import BinaryIO, Literal
 
 from pydantic import Field
 
-from tasks import storage
 from tasks.errors import ConfigError, ItemError
 from tasks.recording import Ignored, Locator, Recording
 from tasks.recording.extensions import known
-from tasks.recording.guard import current_guard, file_state
+from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, safe_name
 from tasks.settings import SourceSettings
 from tasks.sources._containers import containers
@@ -29,7 +27,6 @@ from tasks.sources._lists import bad_line, failed, line_name, read_lines, text_f
 from tasks.sources._paths import display_path, list_file, list_root, listed_name, resolve
 from tasks.sources._tarwalk import Member, compression, is_binary, is_tar, members
 from tasks.storage import urls
-from tasks.storage.local import stat_guard
 
 MAX_TEXT_BYTES = 1_000_000
 
@@ -123,7 +120,7 @@ class _Sample:
 
 
 def _samples(name: str, path: str, file: BinaryIO) -> Entries:
-    mark = current_guard(path) if storage.is_url(path) else stat_guard(os.fstat(file.fileno()))
+    mark = urls.guard(path, file)
     archive = _Archive(name, path, file, mark)
     sample = _Sample("")
     seen: set[str] = set()

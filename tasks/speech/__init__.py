@@ -1,6 +1,6 @@
 """Voice activity detection: Silero's probabilities, and speech regions by hysteresis."""
 
 from tasks.speech.regions import Span, spans, within
-from tasks.speech.silero import RATE
+from tasks.speech_rate import RATE
 
 __all__ = ["RATE", "Span", "spans", "within"]

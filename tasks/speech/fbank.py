@@ -12,9 +12,10 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.speech_rate import RATE
+
 Floats = NDArray[np.float32]
 
-RATE = 16_000  # Hz
 FRAME, HOP, FFT, BINS = 400, 160, 512, 80
 LOW, HIGH = 20.0, 8000.0  # Hz
 EMPHASIS = 0.97

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.speech.hysteresis import Hysteresis
-from tasks.speech.silero import RATE, WINDOW, Probabilities
+from tasks.speech.silero import WINDOW, Probabilities
+from tasks.speech_rate import RATE
 
 THRESHOLD, NEG_THRESHOLD = 0.5, 0.35
 PAUSE_WINDOWS = 3  # windows below NEG_THRESHOLD that end a region: 96 ms

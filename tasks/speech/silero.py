@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audio.channels import mean
+from tasks.speech_rate import RATE
 from tasks.weights import finding, registry, silero
 from tasks.weights.onnx_session import session
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 
-RATE = 16_000  # Hz
 WINDOW = 512  # samples of a window, 32 ms
 CONTEXT = 64  # samples before each window that the model also sees
 BATCH = 256  # windows per run; fixed, so that results do not depend on the blocks pushed

@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audio.channels import mean
+from tasks.speech_rate import RATE
 
 Floats = NDArray[np.float32]
-
-RATE = 16_000  # Hz
 
 
 class At16k:

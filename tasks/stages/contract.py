@@ -88,10 +88,12 @@ class StageModule(Worker[U], Protocol[U]):
 
 
 class Stage(StageModule[U], Protocol[U]):
-    #: How often `todo` is asked at most: results may show that more is missing.
-    ROUNDS: int = 1
     #: Units are computed together: the time of a single one cannot be measured.
     BATCHED: bool = False
+
+    def rounds(self, job: Job) -> int:
+        """How often `todo` is asked at most: results may show that more is missing."""
+        return 1
 
     def meta(self, job: Job) -> JsonObject:
         """What the footer of a part says beside stage and shard; JSON."""

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from tasks import audio
 from tasks.recording import Locator
 from tasks.recording.faults import Fault
-from tasks.recording.guard import current_guard
 from tasks.segmenters import Segmenter, Span
 from tasks.stages.arriving import Readers
+from tasks.storage import urls
 
 HELD_SECONDS = 120.0  # longest utterance that is kept in memory; longer ones are decoded again
 
@@ -153,6 +153,6 @@ def _clip(span: Span, tail: _Tail, facts: StreamFacts, locator: Locator) -> audi
 def unchanged(locator: Locator, known: str) -> bool:
     """Whether a recording's file is still the one that was hashed."""
     try:
-        return current_guard(locator.path) == known
+        return urls.guard(locator.path) == known
     except OSError:
         return False

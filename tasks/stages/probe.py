@@ -14,7 +14,7 @@ from tasks.checkpoints.manifest import Row
 from tasks.errors import ItemError
 from tasks.job import Job
 from tasks.recording import Locator
-from tasks.recording.guard import current_guard
+from tasks.storage import urls
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def _probed(row: Row) -> Row:
     try:
         content, size = audio.digest(locator)
         row = {**row, "content": content, "size": size}
-        if current_guard(locator.path) != row["guard"]:
+        if urls.guard(locator.path) != row["guard"]:
             raise ItemError("changed", "it was written to while it was hashed")
         header = audio.probe(locator)
     except ItemError as error:

@@ -74,7 +74,7 @@ def run(
     """
     began = time.monotonic()
     done = _round(stage, job, shard, isolate, progress)
-    for _ in range(contract.find(stage).ROUNDS - 1):
+    for _ in range(contract.find(stage).rounds(job) - 1):
         if not done.computed:
             break
         more = _round(stage, job, shard, isolate, progress)

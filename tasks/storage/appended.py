@@ -1,6 +1,7 @@
-"""An append-only file on an object store: numbered objects that are never overwritten.
+"""An append-only file of lines; on an object store, numbered objects that are never overwritten.
 
-    FOLDER/00000001      what one writer appended at once
+    PATH                 the file
+    FOLDER/00000001      on a store: what one writer appended at once, after the lines of PATH
     FOLDER/00000002      the next; each is put only where nothing lies yet
 
 Objects cannot grow. Of two writers that take the same number the store lets one put it, and the
@@ -9,9 +10,12 @@ other takes the next; so nothing is lost, and what was read once remains a prefi
 
 from __future__ import annotations
 
+import fcntl
+import os
 from functools import lru_cache
 from pathlib import Path
 
+from tasks import storage
 from tasks.errors import ConfigError
 from tasks.storage.objects import Objects
 
@@ -22,9 +26,41 @@ _store = Objects()
 _known: dict[str, bytes] = {}
 
 
-def append(folder: Path, data: bytes) -> None:
-    """Put `data` under the next number. ConfigError if the store lets objects be written over,
-    since two writers could then lose what the other wrote."""
+def append(path: Path, folder: Path, data: bytes) -> None:
+    """Append lines, all or none. ConfigError if a store lets objects be written over, since two
+    writers could then lose what the other wrote."""
+    if not isinstance(path, Path):
+        _put(folder, data)
+        return
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        size = os.fstat(handle).st_size
+        if size and os.pread(handle, 1, size - 1) != b"\n":  # a line that a crash cut short
+            data = b"\n" + data
+        try:
+            written = 0
+            while written < len(data):
+                written += os.write(handle, data[written:])
+        except OSError:  # a full disk: no half of it stays
+            os.ftruncate(handle, size)
+            raise
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read(path: Path, folder: Path) -> bytes:
+    """Everything appended so far, in order."""
+    try:
+        data = storage.read(path)
+    except FileNotFoundError:
+        data = b""
+    return data if isinstance(path, Path) else data + _objects(folder)
+
+
+def _put(folder: Path, data: bytes) -> None:
+    """Put `data` under the next number."""
     _prove(folder)
     number = max(_numbers(folder), default=0) + 1
     while True:
@@ -37,8 +73,8 @@ def append(folder: Path, data: bytes) -> None:
             number += 1
 
 
-def read(folder: Path) -> bytes:
-    """Everything appended so far, in order."""
+def _objects(folder: Path) -> bytes:
+    """All objects of a folder, in order."""
     paths = [folder / f"{number:08d}" for number in _numbers(folder)]
     if len(_known) > KEPT:
         _known.clear()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +28,13 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchFileWriter]
     """An Arrow file in a local folder, whose record batches are read one by one."""
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as out:
         yield out
+
+
+def parquet(table: pa.Table, **options: Any) -> bytes:
+    """The bytes of a Parquet file; `options` as `pyarrow.parquet.write_table` takes them."""
+    target = io.BytesIO()
+    pq.write_table(table, target, **options)
+    return target.getvalue()
 
 
 ROW_GROUP = 1 << 20  # rows, as pyarrow has it by default

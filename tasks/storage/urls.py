@@ -11,7 +11,8 @@ from tasks.errors import ConfigError
 from tasks.storage import copies
 from tasks.storage.answers import ObjectState, state_of, store_errors
 from tasks.storage.filesystem import FileSystem
-from tasks.storage.places import is_url, no_library
+from tasks.storage.local import stat_guard
+from tasks.storage.places import is_url, no_library, normal
 
 
 def files_of(url: str) -> tuple[FileSystem, str]:
@@ -23,6 +24,19 @@ def files_of(url: str) -> tuple[FileSystem, str]:
         return found
     except (ImportError, ValueError) as error:
         raise ConfigError(no_library(url, error)) from None
+
+
+def absolute(text: str) -> str:
+    """An absolute path, links kept, or a normal URL. ConfigError as `places.normal`."""
+    return normal(text) if is_url(text) else os.path.abspath(text)
+
+
+def guard(text: str, file: BinaryIO | None = None) -> str:
+    """A short text that changes whenever the bytes of a file or object may have changed; `file`: it
+    is open. OSError if it cannot be reached."""
+    if is_url(text):
+        return object_state(text).mark
+    return stat_guard(os.fstat(file.fileno()) if file else os.stat(text))
 
 
 def status(text: str) -> os.stat_result:

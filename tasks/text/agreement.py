@@ -8,11 +8,10 @@ is never rejected. Limits may differ by language (`by_language`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from tasks.plugins.rules import Limit, Rule
-from tasks.scoring import UNSPACED, agreement
+from tasks.scoring import UNSPACED_CHARACTER, agreement
 from tasks.settings import StageSettings, Threshold
 from tasks.text import ScoredTranscript
 
@@ -23,9 +22,6 @@ COLUMNS = {
     "agreement_worst": ("1", "largest rate of errors between two recognisers"),
     "agreement_votes": ("1", "mean share of recognisers that are for a word of their vote (ROVER)"),
 }
-
-
-_LETTER = re.compile(f"[{UNSPACED}]")
 
 
 class Settings(StageSettings):
@@ -55,7 +51,7 @@ def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | No
 def _unspaced(text: str) -> bool:
     """Whether most letters are of scripts without spaces."""
     letters = [each for each in text if each.isalpha()]
-    return 2 * len(_LETTER.findall(text)) > len(letters)
+    return 2 * len(UNSPACED_CHARACTER.findall(text)) > len(letters)
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:

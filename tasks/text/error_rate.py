@@ -13,10 +13,8 @@ it.
 
 from __future__ import annotations
 
-import re
-
 from tasks.plugins.rules import Limit, Rule
-from tasks.scoring import UNSPACED
+from tasks.scoring import UNSPACED_CHARACTER
 from tasks.settings import StageSettings, Threshold
 from tasks.text import ScoredTranscript, words
 
@@ -25,7 +23,6 @@ COLUMNS = {
     "error_rate_unspaced": ("1", "CER against a reference in a script without spaces"),
 }
 LEAST_WORDS = {"spaced": 2, "unspaced": 5}
-_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 class Settings(StageSettings):
@@ -46,7 +43,7 @@ def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | No
         return rates
     said = heard.words if heard.text_source == "reference" else words(heard.reference)
     letters = "".join(said)
-    unspaced = 0 if letters.isascii() else len(_UNSPACED.findall(letters))
+    unspaced = 0 if letters.isascii() else len(UNSPACED_CHARACTER.findall(letters))
     kind = "unspaced" if 2 * unspaced > len(letters) else "spaced"
     if len(said) >= LEAST_WORDS[kind]:
         rates[f"error_rate_{kind}"] = heard.cer

@@ -31,6 +31,7 @@ from tasks.dataset.proved import Proved
 from tasks.errors import ConfigError, RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
+from tasks.schema import LEDGER_FILE
 from tasks.settings import FilterSettings, ResampleSettings, StageSettings, TranscribeSettings
 from tasks.storage import lock, tables
 from tasks.up_to_date import UpToDate
@@ -168,10 +169,10 @@ def _live(kept: Iterable[Path]) -> set[str]:
     for version in kept:
         proved = Proved(version)
         try:
-            for path in tables.parts(version / "ledger.parquet"):
+            for path in tables.parts(version / LEDGER_FILE):
                 if not proved.is_whole(path):  # it may be read all the same, as something else
                     raise OSError(f"{path.name} is not the file that was published")
-            for part in tables.row_groups(version / "ledger.parquet", ["recording", "reason"]):
+            for part in tables.row_groups(version / LEDGER_FILE, ["recording", "reason"]):
                 gone = pc.fill_null(pc.equal(part["reason"], "source_removed"), False)
                 found.update(pc.unique(part["recording"].filter(pc.invert(gone))).to_pylist())
         except (OSError, pa.ArrowException) as error:

@@ -25,6 +25,7 @@ from tasks.formats import Output, OutputShard, Rows
 from tasks.json_types import JsonObject
 from tasks.packaging import format_rows, layout
 from tasks.plugins.contracts import Format
+from tasks.schema import UTTERANCES_FILE
 from tasks.settings import Plugin, StageSettings
 from tasks.storage import tables
 
@@ -32,7 +33,6 @@ Described = JsonObject  # dataset.json
 Groups = list[tuple[str, int, int, int]]  # (split, number, first row, rows) of each
 LEAST = 1 << 28  # bytes; a smaller version is read before other processes have started
 AT_ONCE = 32  # output shards of a call
-FILE = "utterances.parquet"
 
 
 class Portion(NamedTuple):
@@ -60,7 +60,7 @@ def _cores() -> int:
 
 
 def _portions(version: Path, described: Described) -> Iterator[Portion]:
-    groups = _groups(version / FILE)
+    groups = _groups(version / UTTERANCES_FILE)
     for plugin in datacard.formats_of(described).values():
         derived = _derived(version, *plugins.resolve("formats", plugin))
         for first in range(0, len(groups), AT_ONCE):
@@ -103,7 +103,7 @@ def read(portion: Portion) -> Read:
     """Faults of some output shards, and the files that were read."""
     module, settings = plugins.resolve("formats", portion.plugin)
     described = versions.described(portion.version)
-    held = _held(portion.version / FILE)
+    held = _held(portion.version / UTTERANCES_FILE)
     found: list[str] = []
     seen: list[str] = []
     at = 0
@@ -184,7 +184,7 @@ def _checked(
 
 def _derived(version: Path, module: Format, settings: StageSettings) -> dict[str, pa.Array]:
     """The columns that a format derives from all rows of the version."""
-    path = version / "utterances.parquet"
+    path = version / UTTERANCES_FILE
     if not module.derived(tables.schema(path).empty_table(), settings):
         return {}
     held = tables.schema(path).names

@@ -19,6 +19,7 @@ from tasks.dataset import datacard, versions
 from tasks.errors import RunError
 from tasks.json_types import JsonObject, PublishedEntry
 from tasks.packaging import seeded, selecting, split_faults, splits
+from tasks.schema import LEDGER_FILE, UTTERANCES_FILE
 from tasks.storage import tables
 from tasks.upkeep import reading_back
 
@@ -89,17 +90,17 @@ def _tables(version: Path, described: Described) -> list[str]:
     """Ledger, utterances and dataset.json agree; checked a part at a time."""
     faults: list[str] = []
     counts = summary.of_totals(
-        summary.added(summary.totals(part) for part in _portions(version / "ledger.parquet"))
+        summary.added(summary.totals(part) for part in _portions(version / LEDGER_FILE))
     )
     for name, value in counts.items():
         if described[name] != value:
             faults.append(f"dataset.json's {name} are not those of the ledger")
     if abs(sum(counts["seconds"][name] for name in PRECEDENCE) - counts["seconds"]["in"]) > 1e-3:
         faults.append("the ledger's outcomes do not add up to what came in")
-    ids = _keys(tables.row_groups(version / "utterances.parquet", ["id"]))
+    ids = _keys(tables.row_groups(version / UTTERANCES_FILE, ["id"]))
     packaged = _keys(
         part.filter(pc.equal(part["outcome"], "packaged")).select(["utterance"])
-        for part in tables.row_groups(version / "ledger.parquet", ["utterance", "outcome"])
+        for part in tables.row_groups(version / LEDGER_FILE, ["utterance", "outcome"])
     )
     twice = _repeated(ids)
     if twice.any():
@@ -108,7 +109,7 @@ def _tables(version: Path, described: Described) -> list[str]:
         faults.append("utterances.parquet and the ledger differ in what was packaged")
     if splits.FILE in described["files"]:
         faults += split_faults.faults(
-            lambda: tables.row_groups(version / "utterances.parquet", SPLITTING),
+            lambda: tables.row_groups(version / UTTERANCES_FILE, SPLITTING),
             splits.stored(version / splits.FILE),
         )
     return faults

@@ -36,7 +36,7 @@ class _Net:
 
     def model(self) -> bytes:
         graph, of = self.graph, self.of
-        real, imaginary = self.part("x", 1, 0, 1), self.part("x", 1, 1, 2)
+        real, imaginary = self.graph.slice("x", 1, 0, 1), self.graph.slice("x", 1, 1, 2)
         power = graph.op("Add", [self.square(real), self.square(imaginary)])
         size = graph.op("Sqrt", [graph.op("Add", [power, graph.floats([1e-12])])])
         x = self.merged(graph.op("Concat", [size, real, imaginary], axis=1))
@@ -58,7 +58,7 @@ class _Net:
         x = graph.op("Add", [x, kept.pop()])
         x = graph.op("Tanh", [self.conv(x, of.transposed(), "ConvTranspose", **wide)])
         x = self.merged(x)
-        m0, m1 = self.part(x, 1, 0, 1), self.part(x, 1, 1, 2)
+        m0, m1 = self.graph.slice(x, 1, 0, 1), self.graph.slice(x, 1, 1, 2)
 
         def product(a: str, b: str) -> str:
             return graph.op("Mul", [a, b])
@@ -73,24 +73,20 @@ class _Net:
 
     # --- layers ---
 
-    def part(self, x: str, axis: int, first: int, last: int) -> str:
-        ints = self.graph.ints
-        return self.graph.op("Slice", [x, ints([first]), ints([last]), ints([axis])])
-
     def square(self, x: str) -> str:
         return self.graph.op("Mul", [x, x])
 
     def merged(self, x: str) -> str:
         """The bands from LOW on through a matrix: 192 bins to 64 bands, or back."""
         matrix, _ = self.of.matrix()
-        high = self.part(x, 3, LOW, BINS)
+        high = self.graph.slice(x, 3, LOW, BINS)
         high = self.graph.op("MatMul", [high, self.graph.floats(matrix)])
-        return self.graph.op("Concat", [self.part(x, 3, 0, LOW), high], axis=3)
+        return self.graph.op("Concat", [self.graph.slice(x, 3, 0, LOW), high], axis=3)
 
     def neighbours(self, x: str) -> str:
         """Each band with the one below and the one above, as three times the channels."""
         wider = self.graph.op("Pad", [x, self.graph.ints([0, 0, 0, 1, 0, 0, 0, 1])])
-        three = [self.part(wider, 3, n, n + BANDS) for n in range(3)]
+        three = [self.graph.slice(wider, 3, n, n + BANDS) for n in range(3)]
         return self.graph.op("Concat", three, axis=1)
 
     def conv(
@@ -113,13 +109,13 @@ class _Net:
         """Half of the channels through a layer over time and its gate; then both halves in
         turns."""
         graph, half = self.graph, CHANNELS // 2
-        ours, theirs = self.part(x, 1, 0, half), self.part(x, 1, half, CHANNELS)
+        ours, theirs = self.graph.slice(x, 1, 0, half), self.graph.slice(x, 1, half, CHANNELS)
         weight, bias = self.layer(turned)
         weight = weight.reshape(CHANNELS, half, 1, 3)
         h = self.prelu(self.conv(ours, (weight, bias), pads=[0, 1, 0, 1]))
         shape: Shape = [1, CHANNELS, 2 * dilation, WIDTH]
         h = graph.op("Concat", [self.state(f"{name}_frames", shape), h], axis=2)
-        self.hand_on(self.part(h, 2, -2 * dilation, 1 << 40), f"{name}_frames", shape)
+        self.hand_on(self.graph.slice(h, 2, -2 * dilation, 1 << 40), f"{name}_frames", shape)
         how: dict[str, Attribute] = {"dilations": [dilation, 1], "pads": [0, 1, 0, 1]}
         h = self.prelu(self.conv(h, self.layer(turned, deep=True), **how, group=CHANNELS))
         h = self.conv(h, self.layer(turned))
@@ -171,7 +167,7 @@ class _Net:
         bands = graph.op("Transpose", [x], perm=[1, 0, 2])
         both = []
         for low in (0, half):
-            group = self.part(bands, 2, low, low + half)
+            group = self.graph.slice(bands, 2, low, low + half)
             y, _ = self.recurrent(group, half // 2, "", direction="bidirectional")
             y = graph.op("Transpose", [y], perm=[0, 2, 1, 3])
             both.append(graph.op("Reshape", [y, graph.ints([WIDTH, -1, half])]))
@@ -181,7 +177,7 @@ class _Net:
         before = self.state(name, shape)
         both, after = [], []
         for low in (0, half):
-            group, own = (self.part(each, 2, low, low + half) for each in (x, before))
+            group, own = (self.graph.slice(each, 2, low, low + half) for each in (x, before))
             y, last = self.recurrent(group, half, own)
             both.append(graph.op("Squeeze", [y, graph.ints([1])]))
             after.append(last)

@@ -55,6 +55,10 @@ class Graph:
         self._nodes.append(node)
         return outputs
 
+    def slice(self, x: str, axis: int, first: int, last: int) -> str:
+        """Indices `first` to `last`, exclusive, of an axis."""
+        return self.op("Slice", [x, self.ints([first]), self.ints([last]), self.ints([axis])])
+
     def floats(self, values: object) -> str:
         """A constant of float32."""
         return self.constant(np.asarray(values, np.float32))

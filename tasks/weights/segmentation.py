@@ -13,10 +13,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.speech_rate import RATE
 from tasks.weights.checkpoint import Tensors
 from tasks.weights.onnx_writer import Graph
 
-RATE = 16_000  # Hz
 LAYERS, HIDDEN = 4, 128
 LOWEST, NARROWEST = 50.0, 50.0  # Hz, of the band-pass filters
 

@@ -62,7 +62,7 @@ class _Net:
         x = self.side_by_side(x, [(0, FRAMES), (1, FRAMES + 1)], axis=2)
         basis = self.constants["encoder.feature_extractor.forward_basis_buffer"][:, 0]
         x = graph.op("MatMul", [self.reshaped(x, [-1, FRAME]), graph.floats(basis.T)])
-        parts = [self.part(x, 1, 0, BINS), self.part(x, 1, BINS, 2 * BINS)]
+        parts = [self.graph.slice(x, 1, 0, BINS), self.graph.slice(x, 1, BINS, 2 * BINS)]
         power = graph.op("Add", [graph.op("Mul", [part, part]) for part in parts])
         return self.reshaped(graph.op("Sqrt", [power]), [-1, FRAMES, BINS])
 
@@ -113,10 +113,6 @@ class _Net:
     def reshaped(self, x: str, shape: Sequence[int]) -> str:
         return self.graph.op("Reshape", [x, self.graph.ints(shape)])
 
-    def part(self, x: str, axis: int, first: int, last: int) -> str:
-        ints = self.graph.ints
-        return self.graph.op("Slice", [x, ints([first]), ints([last]), ints([axis])])
-
     def side_by_side(self, x: str, parts: Sequence[tuple[int, int]], axis: int) -> str:
         """Parts of the second axis, joined along `axis`."""
-        return self.graph.op("Concat", [self.part(x, 1, *each) for each in parts], axis=axis)
+        return self.graph.op("Concat", [self.graph.slice(x, 1, *each) for each in parts], axis=axis)

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from tasks.audio import open_stream
 from tasks.recording import Locator
-from tasks.speech.stream16k import RATE, At16k
+from tasks.speech.stream16k import At16k
+from tasks.speech_rate import RATE
 
 Floats = NDArray[np.float32]
 FRAME = 160  # samples of a frame of truth: 10 ms

@@ -41,6 +41,7 @@ from tasks.packaging import (
 from tasks.packaging.decided import DIGESTS, ShardGroup
 from tasks.packaging.ledger_notes import Written
 from tasks.recipe import whole_job
+from tasks.schema import LEDGER_FILE
 from tasks.settings import Plugin
 from tasks.storage import tables
 from tests.bench import _scale_out, plan_million
@@ -116,7 +117,7 @@ def gather(job: Job, scratch: Path, chosen: dict[str, Any], digest: str) -> dict
     told = {"sums": [], "recordings": {"c": (CLIPS, 0)}, "broken": {}}
     every = (each.table("accounts.arrow") for each in decided.listed(job, scratch))
     table = pa.concat_tables(every).replace_schema_metadata({"told": json.dumps(told)})
-    name = f"{ledger_notes.FILE}/part-00000.parquet"
+    name = f"{LEDGER_FILE}/part-00000.parquet"
     noted = Written(name, ("", 0), ledger_notes.save(job.out, table), [])
     ledger_notes.note(scratch, 0, [noted])
     found = package.gather(job, scratch, scratch.parent / "staging", chosen, digest)

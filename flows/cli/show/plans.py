@@ -7,7 +7,7 @@ from typing import Any
 from rich import filesize
 from rich.console import Console
 
-from flows.cli.show.tables import say, table
+from flows.cli.show.tables import counted, say, table
 from flows.progress import clock
 from tasks.json_types import JsonObject
 
@@ -27,7 +27,7 @@ def plan(result: JsonObject, console: Console) -> None:
     for line in causes(result):
         say(console, line)
     if result["removed"]:
-        say(console, f"{_recordings(result['removed'])} left their sources.")
+        say(console, f"{_removed(result)}.")
     for line in (_version(result), _unknown(result)):
         if line:
             say(console, line)
@@ -45,22 +45,22 @@ def before_run(result: JsonObject, console: Console) -> None:
 def causes(result: JsonObject) -> list[str]:
     """A sentence for each setting that makes work: from what to what, and how much."""
     stages = result["stages"]
-    changed = {change["setting"]: change for change in result["changes"]}
-    names = dict.fromkeys(name for entry in stages.values() for name in entry["because"])
     told = []
-    for name in names:
+    for name, words in _because(result).items():
         of_it = {stage: e for stage, e in stages.items() if name in e["because"]}
         items = max(entry["compute"] for entry in of_it.values())
         hours = max(entry["hours"] for entry in of_it.values())
         known = [entry["seconds"] for entry in of_it.values()]
         time = "" if None in known else f", about {_minutes(sum(known))}"
-        what = _words(changed[name]) if name in changed else "new or changed recordings"
-        told.append(f"{what}: {_and(list(of_it))} {_items(items)}, {hours:.2f} h{time}")
+        told.append(f"{words}: {_and(list(of_it))} {counted(items, 'item')}, {hours:.2f} h{time}")
     return told
 
 
-def _items(count: int) -> str:
-    return f"{count:,} {'item' if count == 1 else 'items'}"
+def _because(result: JsonObject) -> dict[str, str]:
+    """What makes work, in words, by its name in the stages' `because`."""
+    changed = {change["setting"]: _words(change) for change in result["changes"]}
+    names = (name for entry in result["stages"].values() for name in entry["because"])
+    return {name: changed.get(name, "new or changed recordings") for name in names}
 
 
 def _words(change: JsonObject) -> str:
@@ -96,11 +96,9 @@ def _counts(items: dict[str, int]) -> str:
 
 
 def _reasons(result: JsonObject) -> list[str]:
-    changed = {change["setting"]: change for change in result["changes"]}
-    names = dict.fromkeys(n for e in result["stages"].values() for n in e["because"])
-    told = [_words(changed[n]) if n in changed else "new or changed recordings" for n in names]
+    told = [*_because(result).values()]
     if result["removed"]:
-        told.append(f"{_recordings(result['removed'])} left their sources")
+        told.append(_removed(result))
     if told:
         return told
     if any(entry["compute"] for entry in result["stages"].values()):
@@ -113,23 +111,20 @@ def _reasons(result: JsonObject) -> list[str]:
 def _version(result: JsonObject) -> str:
     version = result["version"]
     if not version["new"]:
-        return f"{version['newest']} stays as it is, with {_clips(version['clips'])}."
+        return f"{version['newest']} stays as it is, with {counted(version['clips'], 'clip')}."
     if version["newest"] is None and result.get("unread_bytes"):
         return "this makes the first version."
     # What is not cut or not heard yet is predicted.
     heard = not any(entry["compute"] for name, entry in result["stages"].items() if name in HEARD)
-    then = f"{'' if heard else 'about '}{_clips(version['clips_then'])}"
+    then = f"{'' if heard else 'about '}{counted(version['clips_then'], 'clip')}"
     if version["newest"] is None:
         return f"the first version will hold {then}."
     return f"a new version will hold {then}; {version['newest']} has {version['clips']:,}."
 
 
-def _clips(count: int) -> str:
-    return f"{count:,} {'clip' if count == 1 else 'clips'}"
-
-
-def _recordings(count: int) -> str:
-    return f"{count:,} {'recording has' if count == 1 else 'recordings have'}"
+def _removed(result: JsonObject) -> str:
+    count = result["removed"]
+    return f"{counted(count, 'recording')} {'has' if count == 1 else 'have'} left their sources"
 
 
 def _unknown(result: JsonObject) -> str:

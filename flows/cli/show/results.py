@@ -15,7 +15,7 @@ from tasks.json_types import JsonObject
 def status(result: JsonObject, console: Console) -> None:
     shown = table(result["out"], ("stage", "<"), ("done", ">"), ("to compute", ">"))
     for name, entry in result["stages"].items():
-        shown.add_row(name, str(entry["items_done"]), str(entry["items_to_compute"]))
+        shown.add_row(name, entry["items_done"], entry["items_to_compute"])
     console.print(shown)
     newest = result["dataset"] or "none yet"
     say(console, f"{result['shards']} shards; newest dataset: {newest}")
@@ -176,13 +176,9 @@ def _abilities(found: JsonObject) -> str:
 
 
 def _value(value: Any) -> str:
-    return (
-        "none"
-        if value is None or value == []
-        else str(value).lower()
-        if isinstance(value, bool)
-        else str(value)
-    )
+    if value is None or value == []:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def columns(result: JsonObject, console: Console) -> None:

@@ -47,8 +47,7 @@ def run(result: JsonObject, console: Console) -> None:
             f"{d['isolated']} shards ran item by item.",
         )
     for entry in result.get("reader_drops", []):
-        warning = f"warning: {entry['warning']}"
-        console.print(warning, soft_wrap=True, markup=False, highlight=False, style="yellow")
+        say(console, f"warning: {entry['warning']}", "yellow")
     for line in metrics.lines(result.get("stragglers", [])):
         say(console, line)
     say(console, f"Dataset: {result['dataset']}  ({clock(result['wall_seconds'])})")

@@ -34,6 +34,11 @@ def say(console: Console, words: str, style: str | None = None) -> None:
     console.print(words, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 clip`, `2,000 clips`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def funnel(result: JsonObject, console: Console) -> None:
     """Print what came in, what each reason removed, and what was packaged."""
     recordings, utterances = result["recordings"], result["utterances"]
@@ -51,7 +56,7 @@ def funnel(result: JsonObject, console: Console) -> None:
     console.print(shown)
     if result.get("ignored"):
         left = sorted(result["ignored"].items())
-        parts = ", ".join(f"{n:,} {'file' if n == 1 else 'files'} ({name})" for name, n in left)
+        parts = ", ".join(f"{counted(n, 'file')} ({name})" for name, n in left)
         say(console, f"Left aside while listing: {parts}; `uttermill ledger --items` names them.")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ from flows.cluster import fleet, gpus
 from flows.cluster.cluster import Cluster, ClusterSettings
 from flows.run.caller import ClusterCaller
 from tasks.errors import ConfigError
+from tasks.job import Done, Job
 from tasks.plugins import gpu
 from tests import corpus
 
@@ -192,17 +193,19 @@ class Recorder:
 
     def __init__(self, *kinds: str) -> None:
         self.kinds = kinds
-        self.asked: list[str] = []
+        self.asked: list[tuple[str, str]] = []
 
     def count(self, kind: str) -> int:
         return 1
 
     live = count
 
-    def submit(self, function: Any, *args: Any, kind: str) -> Future[Any]:
-        self.asked.append(kind)
-        future: Future[Any] = Future()
-        future.set_result(None)
+    def submit(
+        self, function: Any, stages: Sequence[str], job: Job, shard: str, *, kind: str
+    ) -> Future[list[Done]]:
+        self.asked += [(stage, kind) for stage in stages]
+        future: Future[list[Done]] = Future()
+        future.set_result([Done(stage, shard, 1, 0) for stage in stages])
         return future
 
 
@@ -213,7 +216,8 @@ def test_each_stage_goes_to_its_kind_of_worker(tmp_path: Path) -> None:
         caller = ClusterCaller(workers, ClusterSettings())
         for stage in ("filter", "resample", "transcribe"):
             caller.stage(stage, job, "shard-000000", 1.0)
-        assert workers.asked == [fleet.CPU, fleet.CPU, last]
+        asked = [("filter", fleet.CPU), ("resample", fleet.CPU), ("transcribe", last)]
+        assert workers.asked == asked
 
 
 def test_engines_say_what_they_lack(monkeypatch: pytest.MonkeyPatch) -> None:

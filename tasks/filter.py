@@ -210,7 +210,7 @@ class _Cutter:
         if self._known is None:
             works = {**measuring.reading(self._job.filter.filters), **self._writer.reading()}
         else:
-            works = {**measuring.reading(tuple(chain(*self._known.values())))}
+            works = measuring.reading(tuple(chain(*self._known.values())))
         facts = self.facts
         return Readers(start, facts.rate, facts.channels, self._unit.recording["size"], works)
 

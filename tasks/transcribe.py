@@ -31,9 +31,9 @@ FAR = 1 << 30  # in the order of recognisers, a language model's place
 
 
 def rounds(job: Job) -> int:
-    """A second one for clips whose language the vote of their recording overrules, one more for
-    further recognisers, which are asked by what the first one heard, and one for a language model,
-    which is asked about the texts that they leave."""
+    """One, and a further one each for clips whose language the vote of their recording overrules;
+    for further recognisers, which are chosen by what the first one heard; and for a language model,
+    which gets the texts that these leave."""
     asr = job.transcribe
     votes = asr.language_by != "clip" and asr.backend.use != "none"
     return 1 + votes + bool(asr.backends) + (asr.llm_text is not None)

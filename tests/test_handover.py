@@ -230,6 +230,12 @@ def test_memory_gives_back_what_is_dropped_discarded_or_there_twice(filtered: Jo
             one.add(0, 1000, clip)
             one.publish()
         assert memory.room == handover.MOST_IN_MEMORY - 2000
+        two = handover.Writer(filtered, "two")
+        two.add(0, 1000, clip)
+        two.add(0, 1000, clip)  # a span that is given twice
+        assert memory.room == handover.MOST_IN_MEMORY - 4000
+        two.discard()
+        assert memory.room == handover.MOST_IN_MEMORY - 2000
         name = recipe.of_audio(filtered.resample, "one", 0, 1000)
         assert handover.holds(filtered, name)
         assert handover.take(filtered, name) is not None

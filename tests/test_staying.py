@@ -31,7 +31,6 @@ from tasks.packaging import (
 from tasks.packaging.decided import DIGESTS, ShardGroup
 from tasks.recipe import whole_job
 from tasks.settings import PackageSettings
-from tasks.storage import tables
 from tests.bench import _scale_out
 from tests.test_split_answers import rows
 
@@ -118,11 +117,7 @@ def publish(job: Job, table: pa.Table, caplog: pytest.LogCaptureFixture) -> Chos
     scratch, number = job.out.parent / "scratch", len(versions.all_of(job.out)) + 1
     version = versions.numbered(job.out, number)
     version.mkdir(parents=True)
-    files = {}
-    for name, found in whole.tables_of(scratch):
-        tables.write_parquet(version / name, found)
-        digest, size = storage.hashed(version / name)
-        files[name] = {"sha256": digest, "bytes": size}
+    files = _scale_out.save_tables(scratch, version)
     settings = whole_job.settings_of(job)
     described = {"frozen": {}, "settings": settings, "files": files, "splits": {}}
     (version / "dataset.json").write_bytes(datacard.sealed(described))

@@ -55,9 +55,8 @@ def _on_worker(job: Job, folder: Path, caller: ClusterCaller) -> bool:
         return False
     try:
         caller.dispatcher.once(report_process.make, job, folder, seconds=TIMEOUT)
-    except (
-        Exception
-    ) as error:  # bugs included: the separate process meets them again and reports them
+    except Exception as error:
+        # Bugs included: the separate process meets them again and reports them.
         log.info("the report was not made on a worker: %s", error)
         return False
     return True

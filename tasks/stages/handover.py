@@ -80,7 +80,7 @@ class Writer:
         has written."""
         audio = recipe.of_audio(self.job.resample, self.content, start, end)
         path = _path(self.job, audio)
-        if path is None or audio in self.stored:
+        if path is None or audio in self.stored or audio in self._held:  # a span given twice
             return
         if (long := read.get(READER)) is not None:
             self._long.remove(long)

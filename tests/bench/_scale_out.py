@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from tasks import plugins, recipe, scoring
+from tasks import plugins, recipe, scoring, storage
 from tasks.checkpoints import blobs, manifest
 from tasks.job import Job
+from tasks.json_types import JsonObject
+from tasks.packaging import whole
 from tasks.recording import Locator
 from tasks.schema import RECORDINGS, Row
 from tasks.settings import (
@@ -26,6 +28,7 @@ from tasks.settings import (
 )
 from tasks.stages import contract
 from tasks.stages.stage import weights_of
+from tasks.storage import tables
 
 RATE = 16_000
 RECORDING, UTTERANCES = 60 * RATE, 10  # samples, utterances
@@ -186,3 +189,13 @@ def _transcript(job: Job, audio: Row, chance: np.random.Generator) -> Row:
         "speech_after_text": 0.0,
     }
     return scoring.scored(row, None, None)
+
+
+def save_tables(scratch: Path, version: Path) -> JsonObject:
+    """Save the tables of splits and speakers in a version; `files` of its dataset.json."""
+    files = {}
+    for name, found in whole.tables_of(scratch):
+        tables.write_parquet(version / name, found)
+        digest, size = storage.hashed(version / name)
+        files[name] = {"sha256": digest, "bytes": size}
+    return files

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import corpuswide, package, storage
+from tasks import corpuswide, package
 from tasks.dataset import datacard
 from tasks.job import Job
 from tasks.packaging import (
@@ -36,14 +36,12 @@ from tasks.packaging import (
     ledger_notes,
     published,
     seeded,
-    whole,
 )  # fmt: skip
 from tasks.packaging.decided import DIGESTS, ShardGroup
 from tasks.packaging.ledger_notes import Written
 from tasks.recipe import whole_job
 from tasks.schema import LEDGER_FILE
 from tasks.settings import Plugin
-from tasks.storage import tables
 from tests.bench import _scale_out, plan_million
 from tests.bench._measured import MIB
 from tests.bench.scale import in_process
@@ -138,11 +136,7 @@ def publish(job: Job, scratch: Path, gathered: dict[str, Any], frozen: dict[str,
         told.append((part.name, published.tell(digests, runs, [])))
     version = job.out / "datasets" / "v0001"
     version.mkdir(parents=True)
-    files = {}
-    for name, found in whole.tables_of(scratch):
-        tables.write_parquet(version / name, found)
-        digest, size = storage.hashed(version / name)
-        files[name] = {"sha256": digest, "bytes": size}
+    files = _scale_out.save_tables(scratch, version)
     described = {
         "fingerprint": gathered["fingerprint"],
         "balance": gathered["balance"],

@@ -19,7 +19,7 @@ from tasks.dataset import versions
 from tasks.upkeep import checkpoints
 from tasks.upkeep.verify import verify
 from tests import corpus
-from tests.faults.command import Ended, Site, Started, soon
+from tests.faults.command import Ended, Site, Started, packaged, soon
 from tests.faults.kills import gated
 from tests.plugins import gate
 from tests.s3_server import BUCKET, S3
@@ -44,18 +44,17 @@ def site(tmp_path_factory: pytest.TempPathFactory, s3: S3) -> Iterator[Site]:
 @pytest.fixture(scope="module")
 def quiet(site: Site, s3: S3) -> dict[str, bytes]:
     """The version that nobody disturbs, made in a folder, of the same sources."""
-    ended = site.done(settings(site, str(site.home / "quiet")))
-    assert ended.result["utterances"]["packaged"] == COUNT
-    return corpus.content(site.home / "quiet/datasets/v0001")
+    out = site.undisturbed(settings(site, str(site.home / "quiet")))
+    assert len(packaged(out)) == COUNT
+    return corpus.content(out / "datasets/v0001")
 
 
 def settings(site: Site, out: str, source: str = f"s3://{BUCKET}/e2e/in") -> Path:
     """Settings of a run whose stages pass gates."""
-    path = gated(site, "x")
+    path = gated(site, "x", workers=1)  # all is one shard, which a second worker would watch
     data: dict[str, Any] = yaml.safe_load(path.read_text())
     data["out"], data["sources"][0]["path"] = out, source
     data["shard"]["hours"] = 1
-    data["cluster"]["workers"] = 1  # all is one shard, which a second worker would watch
     path.write_text(yaml.safe_dump(data))
     return path
 

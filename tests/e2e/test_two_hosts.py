@@ -28,7 +28,7 @@ from flows.cluster.settings import ClusterSettings
 from flows.server.server import LocalServer
 from tests import corpus
 from tests.e2e import hosts
-from tests.faults.command import Ended, Site, differences, soon
+from tests.faults.command import Ended, Site, differences, packaged, soon
 from tests.test_openai_api import Request, Stub
 
 pytestmark = [
@@ -62,6 +62,7 @@ class Cluster:
     address: str = ""
     scheduler: subprocess.Popen[bytes] | None = None
     workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    client: Any = None  # of Dask, untyped; kept, as most questions are asked again and again
 
     def start(self) -> None:
         file = self.home / "scheduler.json"
@@ -87,12 +88,17 @@ class Cluster:
 
     def there(self) -> dict[str, str]:
         """Addresses of the workers by their names, as the scheduler has them."""
-        from distributed import Client
 
-        made: Any = Client  # untyped
-        with made(self.address, set_as_default=False) as client:
-            found = client.scheduler_info()["workers"]
-        return {str(worker["name"]): address for address, worker in found.items()}
+        def known(dask_scheduler: Any) -> dict[str, str]:
+            return {str(w.name): w.address for w in dask_scheduler.workers.values()}
+
+        if self.client is None:
+            from distributed import Client
+
+            made: Any = Client  # untyped
+            self.client = made(self.address, set_as_default=False)
+        found: dict[str, str] = self.client.run_on_scheduler(known)
+        return found
 
     def whole(self) -> None:
         """Both hosts are there with their good worker, and nobody else."""
@@ -109,6 +115,8 @@ class Cluster:
         return "\n".join(p.read_text(errors="replace") for p in self.home.glob("*.log"))
 
     def stop(self) -> None:
+        if self.client is not None:
+            self.client.close()
         if self.scheduler is not None:
             self.scheduler.send_signal(signal.SIGKILL)
             self.scheduler.wait()
@@ -165,10 +173,10 @@ def settings(site: Site, out: str, asr: Stub, history: str = "none", **cluster: 
 
 @pytest.fixture(scope="module")
 def quiet(site: Site, asr: Stub) -> Path:
-    """OUT of a local run that nobody disturbs."""
-    ended = site.done(settings(site, "quiet", asr, workers=2))
-    assert ended.result["utterances"]["packaged"] == COUNT
-    return site.home / "quiet"
+    """OUT of what nobody disturbs, made here."""
+    out = site.undisturbed(settings(site, "quiet", asr))
+    assert len(packaged(out)) == COUNT
+    return out
 
 
 def findings(examined: Ended) -> dict[str, str]:

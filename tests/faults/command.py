@@ -1,4 +1,5 @@
-"""`uttermill` as a user starts it: a process of its own, elsewhere, with a settings file.
+"""`uttermill` as a user starts it, in a process of its own, elsewhere, with a settings file; and in
+the test's process, which has imported everything already.
 
 Every process of a run inherits a token in its environment, so that a test finds each one of them,
 whoever its parent is by now.
@@ -6,14 +7,16 @@ whoever its parent is by now.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,9 +25,14 @@ from uuid import uuid4
 
 import psutil
 import pyarrow.parquet as pq
+import pytest
 import yaml
 
+from flows import cli
+from flows.checks import check
 from flows.server import run_notes
+from flows.settings import parse
+from tasks import pipeline
 from tasks.checkpoints.manifest import Row
 from tests import corpus, signals
 from tests.plugins import gate
@@ -43,6 +51,18 @@ def soon(true: Callable[[], Any], seconds: float = PATIENCE, every: float = 0.02
     return False
 
 
+def alive(token: str, tracker: bool = True) -> list[psutil.Process]:
+    """Every living process with this token; `tracker`: multiprocessing's own, too, which lasts as
+    long as the process that spawned."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            ours = process.environ().get(TOKEN) == token
+            if ours and (tracker or "resource_tracker" not in " ".join(process.cmdline())):
+                found.append(process)
+    return found
+
+
 @dataclass
 class Ended:
     """A run that is over."""
@@ -55,6 +75,14 @@ class Ended:
     @property
     def error(self) -> str:
         return str(self.result.get("error", ""))
+
+
+def answer(stdout: str) -> dict[str, Any]:
+    """The one object that a command with --json prints; empty when there was none."""
+    lines = stdout.splitlines()
+    assert len(lines) <= 1, f"more than one object on stdout: {lines}"
+    found: dict[str, Any] = json.loads(lines[0]) if lines else {}
+    return found
 
 
 class Started:
@@ -90,12 +118,7 @@ class Started:
 
     def alive(self) -> list[psutil.Process]:
         """Every living process with this run's token."""
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                if process.environ().get(TOKEN) == self.token:
-                    found.append(process)
-        return found
+        return alive(self.token)
 
     def workers(self) -> list[psutil.Process]:
         """Dask's workers: what the run spawned, without multiprocessing's tracker."""
@@ -118,10 +141,8 @@ class Started:
 
     def end(self, timeout: float = 240.0) -> Ended:
         code = self.process.wait(timeout)
-        lines = self._stdout.read_text().splitlines()
-        assert len(lines) <= 1, f"more than one object on stdout: {lines}"
-        result = json.loads(lines[0]) if lines else {}
-        return Ended(code, result, self.stderr(), time.monotonic() - self._began)
+        took = time.monotonic() - self._began
+        return Ended(code, answer(self.stdout()), self.stderr(), took)
 
     def none_left(self, seconds: float = 15.0) -> bool:
         return soon(lambda: not self.alive(), seconds, every=0.1)
@@ -194,23 +215,62 @@ class Site:
         path.write_text(yaml.safe_dump(data))
         return path
 
+    @property
+    def _environment(self) -> dict[str, str]:
+        own = {"TMPDIR": str(self.temp), gate.VARIABLE: str(self.gate), **self.environment}
+        # Without it a run starts a server of its own.
+        return {**own, "PREFECT_API_URL": self.api} if self.api else own
+
     def start(self, *arguments: str | Path) -> Started:
+        """Any command in a process of its own, which can be killed."""
         path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
-        environment = {
-            **os.environ, "PYTHONPATH": path, "TMPDIR": str(self.temp),
-            gate.VARIABLE: str(self.gate), **self.environment,
-        }  # fmt: skip
-        if self.api:  # else the run starts a server of its own
-            environment["PREFECT_API_URL"] = self.api
+        environment = {**os.environ, "PYTHONPATH": path, **self._environment}
         words = [str(a) for a in arguments]
         return Started(words, self.home, environment, self.interruptible)
 
-    def command(self, *arguments: str | Path) -> Ended:
-        """Any command, to its end; nothing of it may be left then."""
+    def apart(self, *arguments: str | Path) -> Ended:
+        """Any command in a process of its own, to its end; nothing of it may be left then."""
         with self.start(*arguments, "--json") as started:
             ended = started.end()
             assert started.none_left(2.0), started.alive()
         return ended
+
+    def command(self, *arguments: str | Path) -> Ended:
+        """The same in this process, where it can."""
+        if self._needs_a_process:
+            return self.apart(*arguments)
+        began, token = time.monotonic(), uuid4().hex
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, ExitStack() as scope:
+            for name, value in {**self._environment, TOKEN: token}.items():
+                patch.setenv(name, value)
+            patch.setattr(tempfile, "tempdir", self._environment["TMPDIR"])
+            if self.api:
+                from flows.server.server import using  # it imports Prefect, which takes a second
+
+                scope.enter_context(using(self.api))
+            scope.enter_context(redirect_stdout(out))
+            scope.enter_context(redirect_stderr(err))
+            code = cli.main([*map(str, arguments), "--json"])
+        assert soon(lambda: not alive(token, tracker=False), 2.0, every=0.1), alive(token)
+        return Ended(code, answer(out.getvalue()), err.getvalue(), time.monotonic() - began)
+
+    def undisturbed(self, settings: Path) -> Path:
+        """OUT of what these settings give without Prefect, workers and deaths, in this process."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self._environment.items():
+                patch.setenv(name, value)
+            job = check(parse(yaml.safe_load(settings.read_text())))
+            pipeline.run_here(job)
+        return job.out
+
+    @property
+    def _needs_a_process(self) -> bool:
+        """Whether Python starts otherwise than in the tests, or Prefect has other settings, which
+        it reads when it is imported. All others have 1.5 s of CPU less in the test's process, which
+        has imported everything, and 3 s with Prefect."""
+        own_start = {"PYTHONPATH", "PREFECT_HOME"} & self.environment.keys()
+        return bool(own_start) or not (self.api or self.history == "none")
 
     def run(self, settings: Path) -> Ended:
         return self.command("run", settings)

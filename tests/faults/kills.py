@@ -114,7 +114,7 @@ def gated_site(home: Path, api: str) -> Site:
     return site
 
 
-def gated(site: Site, out: str) -> Path:
+def gated(site: Site, out: str, workers: int = 2) -> Path:
     """Settings of a run whose stages pass gates; see `tests.plugins.gate`."""
     return site.settings(
         out,
@@ -126,7 +126,7 @@ def gated(site: Site, out: str) -> Path:
         resample={"resampler": {"use": "tests.plugins.gated_resampler"}},
         transcribe={"backend": {"use": "tests.plugins.gated_asr"}},
         package={"formats": ["tests.plugins.gated_wenet"]},
-        cluster={"workers": 2, "cache_gb": 0},  # so that resampling is done in its own stage
+        cluster={"workers": workers, "cache_gb": 0},  # so that resampling is done in its own stage
     )
 
 
@@ -246,7 +246,7 @@ class Striker:
         else:
             soon(lambda: come() or over(), every=0.003)
             soon(over, kill.delay * SPREAD, every=0.001)
-        soon(lambda: over() or self._victims(run, kill.victim, None), every=0.005)
+        soon(lambda: over() or self._victims(run, kill.victim, None))
         return not over()
 
     def _victims(self, run: Started, victim: str, near: int | None) -> list[psutil.Process]:

@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -93,7 +94,7 @@ def test_one_that_cannot_start_again_ends_the_run_in_bounded_time(alone: Site, h
     place.rmdir()
     for file in place.parent.glob("away-prefect.db*"):
         file.rename(file.with_name(file.name.removeprefix("away-")))
-    again = alone.done(settings(alone, "none"))
+    again = replace(alone, history="none", environment={}).done(settings(alone, "none"))
     assert again.result["utterances"]["packaged"] == COUNT
     assert again.result["stages"]["transcribe"]["items_computed"] == 0
 

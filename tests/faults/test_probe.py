@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -55,13 +56,13 @@ def test_a_header_that_kills_costs_one_item(bare: Site) -> None:
     assert quarantined(out) == {DEADLY: ("shard", "crashed")}
     assert packaged(out) == others
     assert (first.result["deaths"]["deaths"], first.result["deaths"]["isolated"]) == (2, 1)
-    assert set(computed(bare.done(settings)).values()) == {0}
+    usual = replace(bare, environment={})  # whose Python begins as always
+    assert set(computed(usual.done(settings)).values()) == {0}
 
     # Asked to try again: that one alone, and it is no better; then the library is mended.
     for mended in (False, True):
-        if mended:
-            bare.begin_with("")
-        retried = bare.command("run", settings, "--set", "shard.retry=true")
+        site = usual if mended else bare
+        retried = site.command("run", settings, "--set", "shard.retry=true")
         assert retried.code == 0, retried.stderr
         assert computed(retried)["shard"] == 1
         assert computed(retried)["filter"] == int(mended)

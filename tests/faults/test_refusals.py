@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from flows import cli
 from tests import corpus
 from tests.faults.command import Ended, Site, ledger, quarantined, soon
 from tests.plugins import gate
@@ -24,16 +21,6 @@ COUNT = 4
 def recordings(tmp_path: Path) -> None:
     """In the folder of every site of a test."""
     corpus.make(tmp_path / "in", COUNT)
-
-
-def here(capfd: pytest.CaptureFixture[str], site: Site, *arguments: str | Path) -> Ended:
-    """A command in this process, for what is refused before anything begins."""
-    began = time.monotonic()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tempfile, "tempdir", str(site.temp))
-        code = cli.main([*map(str, arguments), "--json"])
-    out, err = capfd.readouterr()
-    return Ended(code, json.loads(out), err, time.monotonic() - began)
 
 
 def says(ended: Ended, code: int, *words: str) -> None:
@@ -98,45 +85,43 @@ BAD: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
 @pytest.mark.parametrize(
     ("changes", "words"), [case[1:] for case in BAD], ids=[case[0] for case in BAD]
 )
-def test_bad_settings(
-    bare: Site, changes: dict[str, Any], words: tuple[str, ...], capfd: pytest.CaptureFixture[str]
-) -> None:
-    says(here(capfd, bare, "run", bare.settings("out", **changes)), 2, *words)
+def test_bad_settings(bare: Site, changes: dict[str, Any], words: tuple[str, ...]) -> None:
+    says(bare.run(bare.settings("out", **changes)), 2, *words)
     assert nothing_began(bare)
 
 
 def test_bad_settings_of_the_real_command(bare: Site) -> None:
     _, changes, words = BAD[0]
-    ended = bare.run(bare.settings("out", **changes))
+    ended = bare.apart("run", bare.settings("out", **changes))
     says(ended, 2, *words)
     assert nothing_began(bare)
     print(f"\n{ended.seconds:.2f} s: {ended.error}")
 
 
-def test_an_out_that_cannot_be_written(bare: Site, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_out_that_cannot_be_written(bare: Site) -> None:
     (bare.home / "file").write_text("a file, no folder")
-    says(here(capfd, bare, "run", bare.settings("file")), 2, str(bare.home / "file"))
+    says(bare.command("run", bare.settings("file")), 2, str(bare.home / "file"))
     ended = bare.run(bare.settings("file/below"))
     says(ended, 2, str(bare.home / "file/below"), "another folder")
     assert not any(bare.temp.glob("uttermill-*"))
 
 
-def test_weights_with_another_hash(bare: Site, capfd: pytest.CaptureFixture[str]) -> None:
+def test_weights_with_another_hash(bare: Site) -> None:
     model = bare.home / "model"
     model.mkdir()
     for name in ("model.bin", "config.json", "tokenizer.json"):
         (model / name).write_text("{}")
     backend = {"use": "faster_whisper", "model": str(model), "sha256": "0" * 64}
     chosen = bare.settings("out", transcribe={"backend": backend})
-    says(here(capfd, bare, "run", chosen), 2, "sha256")
+    says(bare.command("run", chosen), 2, "sha256")
     assert nothing_began(bare)
 
 
-def test_usage(bare: Site, capfd: pytest.CaptureFixture[str]) -> None:
+def test_usage(bare: Site) -> None:
     says(bare.command("run"), 2, "--source")
-    says(here(capfd, bare, "run", "--source", bare.source), 2, "--out")
-    says(here(capfd, bare, "run", bare.home / "nowhere.yaml"), 2, "nowhere.yaml")
-    says(here(capfd, bare, "status", bare.home), 2, "holds no runs/")
+    says(bare.command("run", "--source", bare.source), 2, "--out")
+    says(bare.command("run", bare.home / "nowhere.yaml"), 2, "nowhere.yaml")
+    says(bare.command("status", bare.home), 2, "holds no runs/")
 
 
 @pytest.mark.cluster
@@ -219,7 +204,8 @@ def test_ctrl_c(site: Site, own_server: bool) -> None:
     assert unpublished(site.home / "out")
     hold.unlink()
     assert took < 30, "Prefect must not wait for a server that is gone"
-    again = site.done(site.settings("out", filter=gated, history="none"))
+    bare = replace(site, history="none")
+    again = bare.done(bare.settings("out", filter=gated))
     assert again.result["utterances"]["packaged"] == COUNT
     print(f"\nended {took:.1f} s after Ctrl-C")
 

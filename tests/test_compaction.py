@@ -52,13 +52,23 @@ def scattered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "compact", lambda *_: False)
 
 
-def leave_scattered(job: Job, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Run these stages, the first of them filter, and leave a file of each commit."""
-    pipeline.run_shard_stage(job, Here(), Here().listing(job))
-    with monkeypatch.context() as before:
+@pytest.fixture(scope="module")
+def many(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """OUT in which filter and resample left a file of each commit; take a copy."""
+    out = tmp_path_factory.mktemp("many") / "out"
+    chosen = job(small, out)
+    pipeline.run_shard_stage(chosen, Here(), Here().listing(chosen))
+    with pytest.MonkeyPatch.context() as before:
         scattered(before)
-        for name in names:
-            stage.run(name, job, SHARD)
+        for name in ("filter", "resample"):
+            stage.run(name, chosen, SHARD)
+    return out
+
+
+@pytest.fixture
+def out(many: Path, tmp_path: Path) -> Path:
+    """Such an OUT, for one test."""
+    return Path(shutil.copytree(many, tmp_path / "out"))
 
 
 def files(out: Path, shard: str = SHARD) -> dict[str, int]:
@@ -110,10 +120,11 @@ def test_control_without_it_there_are_many(
 
 
 def test_a_run_joins_what_a_killed_one_left(
-    small: Path, tmp_path: Path, quiet: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    small: Path, out: Path, quiet: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = tmp_path / "out"
-    leave_scattered(job(small, out), monkeypatch, "filter", "resample", "transcribe")
+    with monkeypatch.context() as before:
+        scattered(before)
+        stage.run("transcribe", job(small, out), SHARD)
     published, counts = corpus.run(job(small, out))
     assert files(out) == ONE
     assert tree(out) == quiet
@@ -170,10 +181,8 @@ def test_a_flipped_bit_in_a_joined_file_is_found_and_made_again(
 
 
 def test_damage_is_not_copied_into_a_joined_blob(
-    small: Path, tmp_path: Path, quiet: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    small: Path, out: Path, quiet: dict[str, bytes]
 ) -> None:
-    out = tmp_path / "out"
-    leave_scattered(job(small, out), monkeypatch, "filter", "resample")
     path = storage.names(blobs.folder(out, SHARD))[3]
     data = bytearray(path.read_bytes())
     data[100] ^= 1
@@ -187,21 +196,19 @@ def test_damage_is_not_copied_into_a_joined_blob(
 @pytest.mark.parametrize("seed", range(3))
 def test_killed_anywhere_while_it_joins(
     small: Path,
-    tmp_path: Path,
+    out: Path,
     quiet: dict[str, bytes],
     seed: int,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Each row counts once, no PCM is lost, and nobody is told of files that are gone."""
-    base = tmp_path / "base"
-    leave_scattered(job(small, base), monkeypatch, "filter", "resample")
+    base = out
     Index(base).note_files()
     rows = _rows(base)
     chance = random.Random(seed)
-    points = [0, *sorted(chance.sample(range(1, _points(small, base, tmp_path), 1), 7))]
+    points = [0, *sorted(chance.sample(range(1, _points(small, base), 1), 7))]
     for at in points:
-        out = tmp_path / f"at{at}"
+        out = base.with_name(f"at{at}")
         shutil.copytree(base, out)
         assert _dies(small, out, at) == signal.SIGKILL
         assert _rows(out) == rows
@@ -259,12 +266,13 @@ def _dies(small: Path, out: Path, at: int) -> int:
     return -os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _points(small: Path, base: Path, tmp: Path) -> int:
+def _points(small: Path, base: Path) -> int:
     """How many changes joining makes."""
-    shutil.copytree(base, tmp / "whole")
-    assert _dies(small, tmp / "whole", 10**6) == 0
-    assert files(tmp / "whole")["resample"] == 1
-    return int((tmp / "calls").read_text())
+    whole = base.with_name("whole")
+    shutil.copytree(base, whole)
+    assert _dies(small, whole, 10**6) == 0
+    assert files(whole)["resample"] == 1
+    return int(base.with_name("calls").read_text())
 
 
 MIB = 1 << 20
@@ -304,10 +312,8 @@ def test_blobs_that_are_large_stay_as_they_are(
 
 
 def test_pcm_that_was_made_again_is_there_once(
-    small: Path, tmp_path: Path, quiet: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    small: Path, out: Path, quiet: dict[str, bytes]
 ) -> None:
-    out = tmp_path / "out"
-    leave_scattered(job(small, out), monkeypatch, "filter", "resample")
     storage.names(blobs.folder(out, SHARD))[0].unlink()
     corpus.run(job(small, out))
     recipes = [audio for audio, _ in _rows(out)]

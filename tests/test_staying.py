@@ -46,12 +46,6 @@ class Chose(NamedTuple):
     asked: int
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> Job:
-    return _scale_out.job(tmp_path / "out", SPLITS)
-
-
-@pytest.fixture
 def corpora() -> tuple[pa.Table, pa.Table]:
     """Clips that overlap in recordings, speakers and samples; and a night later: some are gone,
     some are new, some have another speaker, text or samples."""
@@ -64,6 +58,20 @@ def corpora() -> tuple[pa.Table, pa.Table]:
         row["sha256"] = stayed[int(chance.integers(len(stayed)))]["sha256"]
     second = pa.concat_tables([pa.Table.from_pylist(stayed, first.schema), rows(chance, 300, 650)])
     return first.take(chance.permutation(len(first))), second.take(chance.permutation(len(second)))
+
+
+class Nights(NamedTuple):
+    """A job, the clips of two of its nights, and what it says."""
+
+    job: Job
+    first: pa.Table
+    second: pa.Table
+    caplog: pytest.LogCaptureFixture
+
+
+@pytest.fixture
+def nights(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Nights:
+    return Nights(_scale_out.job(tmp_path / "out", SPLITS), *corpora(), caplog)
 
 
 def groups(job: Job, table: pa.Table, size: int = 150) -> list[ShardGroup]:
@@ -160,13 +168,9 @@ def both(job: Job, table: pa.Table, caplog: pytest.LogCaptureFixture) -> tuple[C
     ],
 )
 def test_a_night_looks_at_new_clips_only(
-    then: dict[str, Any],
-    now: dict[str, Any],
-    job: Job,
-    corpora: tuple[pa.Table, pa.Table],
-    caplog: pytest.LogCaptureFixture,
+    then: dict[str, Any], now: dict[str, Any], nights: Nights
 ) -> None:
-    first, second = corpora
+    job, first, second, caplog = nights
     one = publish(asking(job, **then), first, caplog)
     assert one.asked == len(first)
     night, plain = both(asking(job, **now), second, caplog)
@@ -193,25 +197,16 @@ def test_a_night_looks_at_new_clips_only(
     ],
 )
 def test_all_clips_are_looked_at_where_settings_may_drop_any(
-    then: dict[str, Any],
-    now: dict[str, Any],
-    job: Job,
-    corpora: tuple[pa.Table, pa.Table],
-    caplog: pytest.LogCaptureFixture,
+    then: dict[str, Any], now: dict[str, Any], nights: Nights
 ) -> None:
-    first, second = corpora
+    job, first, second, caplog = nights
     publish(asking(job, **then), first, caplog)
     night, plain = both(asking(job, **now), second, caplog)
     assert night.asked == plain.asked == len(second)
 
 
-def test_lists_see_all_clips(
-    job: Job,
-    corpora: tuple[pa.Table, pa.Table],
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    first, second = corpora
+def test_lists_see_all_clips(nights: Nights, tmp_path: Path) -> None:
+    job, first, second, caplog = nights
     publish(job, first, caplog)
     path = tmp_path / "list.txt"
     path.write_text(f"{second['id'][0]}\nnone\n")
@@ -219,11 +214,9 @@ def test_lists_see_all_clips(
     assert night.asked == len(second)
 
 
-def test_the_first_clip_of_a_split_may_go(
-    job: Job, corpora: tuple[pa.Table, pa.Table], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_first_clip_of_a_split_may_go(nights: Nights) -> None:
     """Splits are named in the order of their first clips; without one of them all are looked at."""
-    first, second = corpora
+    job, first, second, caplog = nights
     told = publish(job, first, caplog).told["firsts"]
     assert list(told.values()) == sorted(told.values())
     for name in told:
@@ -233,13 +226,8 @@ def test_the_first_clip_of_a_split_may_go(
 
 
 @pytest.mark.parametrize("change", ["cut short", "without firsts", "of another version"])
-def test_without_notes_all_clips_are_looked_at(
-    change: str,
-    job: Job,
-    corpora: tuple[pa.Table, pa.Table],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    first, second = corpora
+def test_without_notes_all_clips_are_looked_at(change: str, nights: Nights) -> None:
+    job, first, second, caplog = nights
     publish(job, first, caplog)
     place = published.home(job.out) / "version.json"
     told = json.loads(place.read_text())

@@ -328,7 +328,7 @@ from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 sys.path.insert(0, {root!r})
 from tests.test_cluster import hold_the_gil, look
-with Cluster(ClusterSettings(workers=2), Path({scratch!r}), engines={{}}) as cluster:
+with Cluster(ClusterSettings(workers=1), Path({scratch!r}), engines={{}}) as cluster:
     workers = cluster.client.run(look)
     for fact in workers.values():
         assert not fact["prefect"], fact
@@ -368,7 +368,7 @@ def test_no_orphan_however_the_flow_ends(ending: signal.Signals, tmp_path: Path)
             else:
                 flow.send_signal(ending)
             flow.wait(timeout=60)
-            assert len(pids) == 2
+            assert len(pids) == 1
             assert soon(lambda: all(map(gone, pids)))
         finally:
             for pid in [flow.pid, *pids]:

@@ -19,6 +19,7 @@ import pytest
 from flows.cluster.cluster import Cluster, ClusterSettings
 from flows.server.server import LocalServer
 from tests import corpus, prefect_database
+from tests.faults.command import Site
 
 ROOT = Path(__file__).parent.parent
 LOOPBACK = ("127.0.0.1", "::1")
@@ -106,14 +107,18 @@ def test_a_server_with_basic_auth_takes_who_knows_it(tmp_path: Path, empty_datab
         )
         assert known.returncode == 0, known.stderr[-2000:]
         wrong = {"PREFECT_API_URL": api, "PREFECT_API_AUTH_STRING": "admin:guess"}
-        for name, more in (("none", {"PREFECT_API_URL": api}), ("wrong", wrong)):
-            refused = run(tmp_path, name, {**bare, **more})
-            assert refused.returncode == 1
-            said = json.loads(refused.stdout.splitlines()[-1])["error"]
-            assert "PREFECT_API_AUTH_STRING" in said
-            assert "\n" not in said
-            assert "Traceback" not in refused.stderr
-            assert AUTH not in refused.stderr + refused.stdout
+        guessed = run(tmp_path, "wrong", {**bare, **wrong})
+        said = json.loads(guessed.stdout.splitlines()[-1])
+        silent = Site(tmp_path, api).command(*words(tmp_path, "none"))
+        for name, code, error, stderr in (
+            ("wrong", guessed.returncode, said["error"], guessed.stderr),
+            ("none", silent.code, silent.error, silent.stderr),
+        ):
+            assert code == 1
+            assert "PREFECT_API_AUTH_STRING" in error
+            assert "\n" not in error
+            assert "Traceback" not in stderr
+            assert AUTH not in stderr + error
             assert not (tmp_path / name / "datasets").exists()
     finally:
         for child in psutil.Process(server.pid).children(recursive=True):
@@ -138,10 +143,16 @@ def wait(url: str, server: subprocess.Popen[bytes]) -> None:
     raise AssertionError("the server did not start")
 
 
+def words(home: Path, name: str) -> list[str]:
+    return [
+        "run", "--source", str(home / "in"), "--out", str(home / name), "--set",
+        "transcribe.backend.use=fake", "--set", "filter.segmenter.use=whole", "--set",
+        "cluster.workers=1",
+    ]  # fmt: skip
+
+
 def run(home: Path, name: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "flows.cli", "run", "--source", str(home / "in"), "--out",
-         str(home / name), "--set", "transcribe.backend.use=fake", "--set",
-         "filter.segmenter.use=whole", "--set", "cluster.workers=1", "--json"],
+        [sys.executable, "-m", "flows.cli", *words(home, name), "--json"],
         cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip

@@ -35,8 +35,9 @@ from flows.settings import parse
 from tasks import storage
 from tests import corpus
 from tests.conftest import KILLS, SOME_KILLS, kills
-from tests.faults.command import ROOT, Site, Started, differences, soon, still_open
+from tests.faults.command import ROOT, Site, Started, differences, packaged, soon, still_open
 from tests.faults.kills import (
+    ANY,
     MOMENTS,
     VICTIMS,
     Kill,
@@ -96,11 +97,19 @@ def alone(site: Site) -> Site:
 
 
 @pytest.fixture(scope="module")
-def quiet(site: Site) -> float:
-    """Seconds of the run that nobody disturbs, into `reference`."""
+def reference(site: Site) -> Path:
+    """OUT of what nobody disturbs."""
+    out = site.undisturbed(gated(site, "reference"))
+    assert len(packaged(out)) == COUNT
+    return out
+
+
+@pytest.fixture(scope="module")
+def quiet(site: Site, reference: Path) -> float:
+    """Seconds of the run that nobody disturbs, for kills at any moment of it."""
     Watch(site, PACE)
-    ended = site.done(gated(site, "reference"))
-    assert ended.result["utterances"]["packaged"] == COUNT
+    ended = site.done(gated(site, "quiet"))
+    assert differences(site.home / "quiet", reference) == []
     assert ended.result["deaths"] == {"deaths": 0, "timeouts": 0, "isolated": 0}
     return ended.seconds
 
@@ -158,7 +167,7 @@ def gone(site: Site, run: Started, kill: Kill) -> None:
 def test_kills(
     site: Site,
     alone: Site,
-    quiet: float,
+    reference: Path,
     tally: Tally,
     chain: tuple[Kill, ...],
     request: pytest.FixtureRequest,
@@ -166,6 +175,8 @@ def test_kills(
     began = time.monotonic()
     name = request.node.callspec.id
     own = any(kill.victim == "server" for kill in chain)
+    whenever = any(kill.moment == ANY for kill in chain)
+    quiet = request.getfixturevalue("quiet") if whenever else 0.0
     striker = Striker(alone if own else site, tally, quiet)
     left = list(chain)
     try:
@@ -312,9 +323,9 @@ def test_control_a_leftover_is_seen(tmp_path: Path, planted: str) -> None:
     assert leftovers(site, out) != []
 
 
-def test_control_a_lost_second_is_seen(site: Site, quiet: float, tmp_path: Path) -> None:
-    path = site.home / "reference/datasets/latest/ledger.parquet"
-    assert unbalanced(site, site.home / "reference") == []
+def test_control_a_lost_second_is_seen(site: Site, reference: Path, tmp_path: Path) -> None:
+    path = reference / "datasets/latest/ledger.parquet"
+    assert unbalanced(site, reference) == []
     table = pq.read_table(path)
     (tmp_path / "datasets/latest").mkdir(parents=True)
     pq.write_table(table.slice(0, table.num_rows - 1), tmp_path / "datasets/latest/ledger.parquet")

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 import soundfile as sf
 
-from flows.prepare import SHARDS_PER_FLOW
+from flows import prepare
+from tasks import callers
 from tasks.checkpoints import manifest
 from tasks.listing import balance
 from tasks.stages.stage import PER_SHARD
@@ -19,14 +20,26 @@ from tests.faults.command import Site, flow_runs, still_open, task_runs
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster]
 
-COUNT = SHARDS_PER_FLOW + 10
 SECONDS = 0.3
 
 
+@pytest.mark.parametrize(
+    ("most", "count"),
+    [(12, 15), pytest.param(prepare.SHARDS_PER_FLOW, 110, marks=pytest.mark.nightly)],
+)
 def test_shards_beyond_one_flow_run_go_through_children(
-    site: Site, shared_cluster: dict[str, Any]
+    site: Site,
+    shared_cluster: dict[str, Any],
+    most: int,
+    count: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for number in range(COUNT):
+    """A task run costs its server 50 ms of CPU, so that by day a flow run takes fewer shards."""
+    monkeypatch.setattr(prepare, "SHARDS_PER_FLOW", most)
+    for shown in (prepare.TaskRuns, callers.Alone):
+        monkeypatch.setattr(shown, "most_shards", most)
+    assert count > most
+    for number in range(count):
         path = site.source / f"r{number:03d}.wav"
         sf.write(path, corpus.speech(number, SECONDS, 8000), 8000, "PCM_16")
     settings = site.settings(
@@ -37,16 +50,16 @@ def test_shards_beyond_one_flow_run_go_through_children(
     )
     out = site.home / "out"
     first = site.done(settings)
-    assert first.result["utterances"]["packaged"] == COUNT
+    assert first.result["utterances"]["packaged"] == count
     # A size that was asked for has no lower bound; one minute is the least of the default only.
-    assert all(first.result["stages"][stage]["shards_run"] == COUNT for stage in PER_SHARD)
+    assert all(first.result["stages"][stage]["shards_run"] == count for stage in PER_SHARD)
 
     roots, children = flow_runs(site.api, out)
     assert [run["state_type"] for run in roots] == ["COMPLETED"]
-    assert len(children) == -(-COUNT // SHARDS_PER_FLOW)
+    assert len(children) == -(-count // most)
     assert {run["state_type"] for run in children} == {"COMPLETED"}
     runs = task_runs(site.api, out)
-    assert len(runs) == len(PER_SHARD) * COUNT + 2
+    assert len(runs) == len(PER_SHARD) * count + 2
     assert Counter(run["state_name"] for run in runs) == {"Completed": len(runs)}
     assert still_open(site.api, out) == []
     print(f"\n{first.seconds:.1f} s for {len(runs)} task runs")
@@ -54,13 +67,13 @@ def test_shards_beyond_one_flow_run_go_through_children(
     again = site.done(settings)
     assert not again.result["new"]
     assert len(task_runs(site.api, out)) == len(runs), "none: it was decided before Prefect began"
-    assert f"{COUNT} of {COUNT} shards are as the last run left them" in again.stderr
+    assert f"{count} of {count} shards are as the last run left them" in again.stderr
     for stage in PER_SHARD:
         counts = again.result["stages"][stage]
-        assert counts == {**counts, "shards_reused": COUNT, "items_reused": COUNT, "shards_run": 0}
+        assert counts == {**counts, "shards_reused": count, "items_reused": count, "shards_run": 0}
     print(f"{again.seconds:.1f} s for a run with nothing to do")
 
-    sf.write(site.source / "new.wav", corpus.speech(COUNT, SECONDS, 8000), 8000, "PCM_16")
+    sf.write(site.source / "new.wav", corpus.speech(count, SECONDS, 8000), 8000, "PCM_16")
     grown = site.done(settings)
     assert len(task_runs(site.api, out)) == len(runs) + 2 + len(PER_SHARD), (
         "none for a shard that lacks nothing"
@@ -72,8 +85,8 @@ def test_shards_beyond_one_flow_run_go_through_children(
         for name in manifest.shards(out)
         for r in manifest.read(out, "shard", name)[-1].table.to_pylist()
     ]
-    assert len(rows) == COUNT + 1
+    assert len(rows) == count + 1
     seconds = np.array([row["header_seconds"] for row in rows])
     names = pa.array([row["recording"] for row in rows])
-    assert balance.assigned(seconds, names, SECONDS / 3600)[1] == COUNT + 1
+    assert balance.assigned(seconds, names, SECONDS / 3600)[1] == count + 1
     assert balance.assigned(seconds, names, None)[1] == 1  # half a minute in all

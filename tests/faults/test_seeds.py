@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from threadpoolctl import threadpool_limits
 
 from flows.cluster import dask_config, spawning
 from flows.cluster.cluster import Cluster, ClusterSettings
@@ -131,7 +132,8 @@ def proven(client: Any, workers: int, threads: int) -> None:
 @pytest.mark.cluster
 @pytest.mark.parametrize("workers", [2, NIGHTLY(1), NIGHTLY(4)])
 def test_our_workers_resample_without_a_failure(workers: int, tmp_path: Path) -> None:
-    seeds.openmp()  # the parent has used OpenMP, as in (b)
+    with threadpool_limits(2):
+        seeds.openmp()  # the parent has used OpenMP, as in (b)
     settings = ClusterSettings(workers=workers, memory_limit="4GB")
     with Cluster(settings, tmp_path / "s") as cluster:
         proven(cluster.client, workers, 1)

@@ -120,8 +120,15 @@ def read(
         try:
             with open(path, encoding="utf-8") as file:
                 text = file.read(yaml_text.MOST_BYTES + 1)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"settings file {path} cannot be read: {error}") from None
+        except IsADirectoryError:
+            raise ConfigError(
+                f"{path} is a folder, not a settings file; for the recordings in it, give "
+                f"--source {path} and --out DIR"
+            ) from None
+        except OSError as error:
+            raise ConfigError(f"settings file {path} cannot be read: {error.strerror}") from None
+        except ValueError:
+            raise ConfigError(f"settings file {path} is not text in UTF-8") from None
         data = yaml_text.load(text, f"settings file {path}") or {}
         if not isinstance(data, dict):
             raise ConfigError(f"settings file {path} must be a mapping with sources and out")

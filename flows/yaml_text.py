@@ -20,7 +20,7 @@ def load(text: str, what: str) -> Any:
     if len(text) > MOST_BYTES:
         raise ConfigError(f"{what} is longer than {MOST_BYTES >> 10} KiB; is it a settings file?")
     try:
-        value = yaml.safe_load(text)
+        value = yaml.load(text, _UniqueKeys)  # a safe loader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
@@ -36,6 +36,20 @@ def load(text: str, what: str) -> Any:
     except (ValueError, RecursionError):
         raise ConfigError(f"{what} is nested too deeply, or holds itself by an alias") from None
     return value
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """Refuses a key that stands twice in a mapping: PyYAML takes the last one and tells nobody."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in getattr(node, "value", ()):
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    problem = f"the key {key.value} is given twice"
+                    raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 def refuse_what_json_cannot_hold(value: object, place: str) -> None:

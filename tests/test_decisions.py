@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -80,8 +81,6 @@ def test_it_is_not_used_when_manifests_changed(tmp_path: Path) -> None:
 
 def test_rules_over_columns_are_those_over_rows() -> None:
     """Nulls, both limits, allowed values and refused nulls."""
-    import pyarrow as pa
-
     table = pa.table(
         {"x": [None, -1.0, 0.0, 1.0, 2.0], "lang": ["en", None, "de", "en", "fr"]}
     )  # fmt: skip
@@ -92,3 +91,10 @@ def test_rules_over_columns_are_those_over_rows() -> None:
     ):  # fmt: skip
         expected = [rules.judge(row, (rule,)) is None for row in table.to_pylist()]
         assert decisions.passes(table, (rule,)).to_pylist() == expected
+
+
+def test_rules_over_no_rows() -> None:
+    """Each group of shards is a part of the table; one of broken recordings alone has no rows."""
+    table = pa.table({"silence": pa.array([], pa.float64())})
+    limit = rules.Limit("silence", max=0.5, high="silent")
+    assert decisions.passes(table, (limit,)).to_pylist() == []

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tasks.errors import RunError
 from tasks.estimating import planning
 from tasks.job import Job
 from tests import corpus
@@ -53,6 +54,36 @@ def test_nothing_to_do(home: Path) -> None:
     assert told == dict.fromkeys(STAGES, (0, 10)) == corpus.run(asked(home))[1]
     assert plan.changes == []
     assert plan.clips == (10, 10)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({"resample": {"rate": 24000}}, "resample.rate"),
+        ({"transcribe": {"backend": {"use": "fake", "seed": 3}}}, "transcribe.backend.seed"),
+    ],
+    ids=["rate", "recogniser"],
+)
+def test_settings_of_an_earlier_run_write_every_clip_again(
+    home: Path, changes: dict[str, Any], cause: str
+) -> None:
+    between = asked(home, **changes)
+    corpus.run(between)
+    told, plan = planned(asked(home), between)
+    assert plan.stages["package"].because == {cause: None}
+    assert told == dict.fromkeys(STAGES, (0, 10)) | {"package": (10, 0)}
+    assert told == corpus.run(asked(home))[1]
+
+
+def test_recordings_that_left_before_a_refused_run(home: Path) -> None:
+    for path in sorted((home / "in").glob("*.wav"))[:2]:
+        path.unlink()
+    with pytest.raises(RunError, match=r"2 of the 10 .* are gone .* such as .*max_removed"):
+        corpus.run(asked(home))
+    then = asked(home, package={"max_removed_fraction": 1})
+    told, plan = planned(then, asked(home))
+    assert plan.clips == (10, 8)
+    assert told == corpus.run(then)[1]
 
 
 SEVERAL = [{"use": "fake"}, {"use": "fake", "seed": 3}]

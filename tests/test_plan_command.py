@@ -203,3 +203,5 @@ def test_settings_that_came_and_went_are_told_so() -> None:
     shown.before_run(result, console)
     said = console.file.getvalue()  # type: ignore[attr-defined]
     assert "filter.filters.peak added; 2 recordings have left their sources" in said
+    shown.before_run({**result, "removed": 1}, console)
+    assert "1 recording has left its source." in console.file.getvalue()  # type: ignore[attr-defined]

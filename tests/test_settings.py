@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -277,3 +278,32 @@ def test_settings_of_a_plugin_are_checked_once_for_each_way_to_write_them() -> N
     assert plugins.resolve("filters", yes)[1] is not first
     with pytest.raises(ConfigError, match="min"):
         plugins.resolve("filters", Plugin.model_validate({"use": "duration", "min": "soon"}))
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"out: a\nout: b\n", "is not YAML: the key out is given twice (line 2, column 1)"),
+        (b"out: a\nshard: {hours: 1, hours: 2}", "the key hours is given twice"),
+        (b"out: \xff", "is not text in UTF-8"),
+        (None, "is a folder, not a settings file; for the recordings in it, give --source"),
+    ],
+    ids=["twice", "twice-inside", "bytes", "folder"],
+)
+def test_a_file_that_holds_no_settings(
+    tmp_path: Path, content: bytes | None, sentence: str
+) -> None:
+    path = tmp_path / "settings.yaml"
+    path.mkdir() if content is None else path.write_bytes(content)
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        settings.read(str(path), [], None, [])
+
+
+def test_a_merged_mapping_may_be_overridden(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "settings.yaml"
+    path.write_text(
+        f"sources: [&s {{path: {tmp_path}/in, name: a}}, {{<<: *s, name: b}}]\nout: {tmp_path}/out"
+    )
+    found = settings.read(str(path), [], None, [])
+    assert [each.name for each in plugins.datasets(found.job().sources)] == ["a", "b"]

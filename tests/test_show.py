@@ -64,7 +64,7 @@ def test_a_ledger_of_names_that_look_like_markup() -> None:
     told = said(
         results.ledger,
         {
-            "recordings": {"in": 1}, "utterances": {"packaged": 0},
+            "dataset": None, "recordings": {"in": 1}, "utterances": {"packaged": 0},
             "seconds": {"in": 1.0, "packaged": 0.0},
             "reasons": {f"filter.{MARKUP}": {"items": 1, "seconds": 1.0}}, "ignored": {MARKUP: 1},
             "by_dataset": [{"dataset": MARKUP, **cells}],
@@ -105,3 +105,25 @@ def test_a_log_line_that_looks_like_markup_passes_the_bars() -> None:
     finally:
         log.removeHandler(handler)
     assert stream.getvalue().count(MARKUP) == 2
+
+
+def test_one_is_no_plural() -> None:
+    row = {"source_path": "a.wav", "start": None, "outcome": "failed", "stage": "shard",
+           "reason": "empty", "value": None, "detail": ""}  # fmt: skip
+    assert said(results.items, {"items": [row]}).endswith("1 item.\n")
+    stored = {"imported": 1, "already_there": 0, "unknown_count": 0}
+    assert said(results.imported, stored).startswith("1 decision stored.")
+
+
+def test_the_ledger_before_the_first_version_says_so() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    result: dict[str, Any] = {
+        "dataset": None, "recordings": {"in": 1}, "utterances": {"packaged": 0}, "reasons": {},
+        "seconds": {"in": 0.0, "packaged": 0.0}, "by_dataset": [], "by_language": [],
+        "meanings": {},
+    }  # fmt: skip
+    results.ledger(result, console)
+    told = console.file.getvalue()  # type: ignore[attr-defined]
+    assert told.startswith("No version holds this")
+    results.ledger({**result, "dataset": "/data/v0001"}, console)
+    assert console.file.getvalue().count("No version") == 1  # type: ignore[attr-defined]

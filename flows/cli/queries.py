@@ -22,6 +22,9 @@ from tasks.packaging import contents, weights
 from tasks.schema import LEDGER_FILE
 from tasks.storage import tables
 
+#: Before a version there is, what no run has come to yet stands beside files that changed.
+UNFINISHED = "no run has come to it yet, or the file changed meanwhile; the next run takes it"
+
 
 def status(out: Path) -> JsonObject:
     """Per stage: items done, and items that a run with the newest settings would compute."""
@@ -49,13 +52,14 @@ def ledger(out: Path) -> JsonObject:
     parts, newest = _ledger(out)
     found = summary.added(map(summary.totals, parts))
     reasons = set(found.sums["reason"].to_pylist())
+    codes = CODES if newest else {**CODES, "changed": UNFINISHED}
     return {
         "dataset": str(newest) if newest else None,
         **summary.of_totals(found),
         "by_stage": summary.hours_by(found.sums, "stage", "outcome", "reason"),
         "by_dataset": summary.hours_by(found.sums, "dataset", "outcome", "reason"),
         "by_language": summary.hours_by(found.sums, "language", "outcome", "reason"),
-        "meanings": {code: text for code, text in CODES.items() if code in reasons},
+        "meanings": {code: text for code, text in codes.items() if code in reasons},
     }
 
 

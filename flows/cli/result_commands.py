@@ -122,7 +122,8 @@ def _out(text: str) -> Path:
 
     out = storage.place(text)
     if not storage.query(out / "runs", storage.is_folder):
-        raise ConfigError(f"{out} is not the OUT of a run: it holds no runs/")
+        why = "it holds no runs/" if storage.exists(out) else "it does not exist"
+        raise ConfigError(f"{out} is not the OUT of a run: {why}")
     return out
 
 

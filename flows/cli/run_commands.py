@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    print("Looking at the sources, and at what is done …", file=sys.stderr, flush=True)
     from flows.cli import asking
     from flows.cli.show import runs
     from flows.run import launch
 
     settings = _settings(args)
+    print("Looking at the sources, and at what is done …", file=sys.stderr, flush=True)
     if not asking.agreed(settings, args.yes):
         print("Nothing was started.", file=sys.stderr)
         return Exit.INTERRUPTED

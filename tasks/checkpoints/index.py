@@ -102,10 +102,11 @@ class Index:
     def warn_of_gone(self) -> None:
         if gone := self.gone():
             more = f" and {len(gone) - NAMED} more" if len(gone) > NAMED else ""
-            said = (
-                "%d checkpoint files are gone since the last run (%s); what they held is made again"
+            files = (
+                "1 checkpoint file is" if len(gone) == 1 else f"{len(gone)} checkpoint files are"
             )
-            log.warning(said, len(gone), ", ".join(gone[:NAMED]) + more)
+            said = "%s gone since the last run (%s); what was in there is made again"
+            log.warning(said, files, ", ".join(gone[:NAMED]) + more)
 
     def noted_shard(self, shard: str, key: str) -> Mapping[str, int] | None:
         """Items of each stage of a shard, if it was noted under this key."""

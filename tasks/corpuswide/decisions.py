@@ -199,7 +199,7 @@ def settled(table: pa.Table) -> pa.ChunkedArray:
 def passes(table: pa.Table, asked: Iterable[Rule]) -> pa.ChunkedArray:
     """Rows that no rule rejects, or that a person keeps, if the table has SPARED: `rules.judge`
     over columns; Boolean [rows]."""
-    kept = pa.array([True] * table.num_rows)
+    kept = pa.array([True] * table.num_rows, pa.bool_())
     for rule in asked:
         column = table[rule.column]
         null = pc.is_null(column)

@@ -30,6 +30,11 @@ class Causes:
     texts: list[str]
     version: list[str]  # only what is published
 
+    @property
+    def published(self) -> list[str]:
+        """What may change published clips, even where all that it needs was computed before."""
+        return [*self.limits, *self.pcm, *self.enhanced, *self.texts, *self.version]
+
     @classmethod
     def of(cls, found: list[Change]) -> Causes:
         def named(*heads: str) -> list[str]:

@@ -99,6 +99,7 @@ def plan(job: Job, before: Job | None, headers: bool = True) -> Plan:
                 scan.stages[name].reuse += items
         else:
             rows = listed.rows(each)
+            scan.scanned |= {row["recording"] for row in rows if not row["present"]}  # no clips
             unread = fresh - listed.moved.keys()
             scan.shard(each, [r for r in rows if r["present"] and r["recording"] not in unread])
     probe = scan.stages["shard"]
@@ -120,12 +121,10 @@ def plan(job: Job, before: Job | None, headers: bool = True) -> Plan:
     scan.leave_out_over_hours()
     gone = listed.removed()
     clips = _package(scan, {*gone, *fresh})
-    removed = gone - set(listed.moved.values())
+    removed = len(gone - set(listed.moved.values()))
     other = described is None or described["settings"] != whole_job.settings_of(job)
     size = 0 if headers else sum(row["size"] for row in new)
-    return Plan(
-        scan.stages, causes.all, len(removed), found.ignored, len(shards), clips, other, size
-    )
+    return Plan(scan.stages, causes.all, removed, found.ignored, len(shards), clips, other, size)
 
 
 class _Scan:
@@ -242,8 +241,7 @@ def _package(scan: _Scan, gone: set[str]) -> tuple[int, int]:
     amount = scan.stages["package"]
     waiting, seconds = scan.expected.packaged(scan.coming)
     causes = [name for each in ("resample", "transcribe") for name in scan.stages[each].because]
-    causes += scan.causes.limits + scan.causes.version
-    causes += [SOURCES] if gone else []
+    causes += [*scan.causes.published, *([SOURCES] if gone else [])]
     items = change.written + waiting
     amount.add(items, change.seconds + seconds, causes, again=False)
     then = change.staying + waiting

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -40,7 +41,9 @@ def of_version(
     newest = versions.newest(job.out)
     if newest is None:
         return Rewriting(0, len(stay), len(stay), sum(stay.values()))
-    writes_all = before is None or _writes_all(job, before)
+    writes_all = (
+        before is None or _writes_all(job, before) or _sounds_or_reads_otherwise(job, newest)
+    )
     others, kept = pa.array([*scanned, *gone], pa.string()), pa.array([*stay], pa.string())
     new, proved = dict(stay), Proved(newest)
     clips = staying_then = written_then = 0
@@ -69,3 +72,11 @@ def _writes_all(job: Job, before: Job) -> bool:
     full = job.package.rebalance == "full"
     names = ("formats", *LAYOUT_SETTINGS)
     return full or any(now[name] != then[name] for name in names)
+
+
+def _sounds_or_reads_otherwise(job: Job, newest: Path) -> bool:
+    """Whether the version's clips were made with another conversion or recogniser. Their ids stay,
+    and nothing is left to compute if an earlier run had this job's settings."""
+    now, then = whole_job.settings_of(job), versions.described(newest)["settings"]
+    heard = [each["transcribe"]["backend"] for each in (now, then)]
+    return bool(now["resample"] != then["resample"] or heard[0] != heard[1])

@@ -49,12 +49,14 @@ def _check_removed(job: Job, portions: Sequence[Portion], newest: Path) -> None:
     limit = job.package.max_removed_fraction
     if before and gone / before > limit:
         names = {name for portion in portions for name in portion.gone}
-        gone -= len(_moved(job, names))
+        names -= _moved(job, names)
+        gone = len(names)
     if before and gone / before > limit:
+        verb = "is" if gone == 1 else "are"
         raise RunError(
-            f"{gone} of the {before} recordings of {newest.name} are gone from the "
-            f"sources, more than package.max_removed_fraction ({limit:g}) allows; is a source "
-            "not mounted? raise the setting if they were removed on purpose"
+            f"{gone} of the {before} recordings of {newest.name} {verb} gone from the sources, "
+            f"such as {min(names)}: more than package.max_removed_fraction ({limit:g}) allows; "
+            "is a source not mounted? raise the setting if they were removed on purpose"
         )
 
 

@@ -11,6 +11,10 @@ from flows.cli.show.tables import counted, say, table
 from flows.progress import clock
 from tasks.json_types import JsonObject
 
+UNEXPLAINED = (
+    "an earlier run did not finish, some of its files are gone or damaged, or another release "
+    "made them"
+)
 HEARD = ("filter", "resample", "transcribe")  # what decides which clips there are
 
 
@@ -102,7 +106,7 @@ def _reasons(result: JsonObject) -> list[str]:
     if told:
         return told
     if any(entry["compute"] for entry in result["stages"].values()):
-        return ["an earlier run did not finish, or another release made it"]
+        return [UNEXPLAINED]
     if result["changes"]:
         return [f"{_words(change)} changes no clip" for change in result["changes"]]
     return ["nothing has changed since the last run"]
@@ -124,7 +128,8 @@ def _version(result: JsonObject) -> str:
 
 def _removed(result: JsonObject) -> str:
     count = result["removed"]
-    return f"{counted(count, 'recording')} {'has' if count == 1 else 'have'} left their sources"
+    left = "has left its source" if count == 1 else "have left their sources"
+    return f"{counted(count, 'recording')} {left}"
 
 
 def _unknown(result: JsonObject) -> str:

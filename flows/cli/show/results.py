@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from flows.cli.show import plans
-from flows.cli.show.tables import funnel, say, table
+from flows.cli.show.tables import counted, funnel, say, table
 from flows.progress import clock
 from tasks.json_types import JsonObject
 
@@ -22,6 +22,8 @@ def status(result: JsonObject, console: Console) -> None:
 
 
 def ledger(result: JsonObject, console: Console) -> None:
+    if result["dataset"] is None:
+        say(console, "No version holds this: it is the work done so far, and may go on.")
     funnel(result, console)
     for key in ("dataset", "language"):
         shown = table(
@@ -53,7 +55,7 @@ def items(result: JsonObject, console: Console) -> None:
         detail = f": {row['detail']}" if row["detail"] else ""
         line = f"{row['outcome']} {row['stage']}.{row['reason']}{value}{detail}"
         say(console, f"{row['source_path']}{span}  {line}")
-    say(console, f"{len(result['items'])} items.")
+    say(console, f"{counted(len(result['items']), 'item')}.")
 
 
 def explore(result: JsonObject, console: Console) -> None:
@@ -66,7 +68,10 @@ def explore(result: JsonObject, console: Console) -> None:
 
 def imported(result: JsonObject, console: Console) -> None:
     more = f"; {result['already_there']} were there already" if result["already_there"] else ""
-    say(console, f"{result['imported']} decisions stored{more}. The next run applies them.")
+    say(
+        console,
+        f"{counted(result['imported'], 'decision')} stored{more}. The next run applies them.",
+    )
     if result["unknown_count"]:
         some = ", ".join(result["unknown"][:3])
         say(

@@ -57,7 +57,10 @@ def funnel(result: JsonObject, console: Console) -> None:
     if result.get("ignored"):
         left = sorted(result["ignored"].items())
         parts = ", ".join(f"{counted(n, 'file')} ({name})" for name, n in left)
-        say(console, f"Left aside while listing: {parts}; `uttermill ledger --items` names them.")
+        say(
+            console,
+            f"Left aside while listing: {parts}; `uttermill ledger OUT --items` names them.",
+        )
 
 
 def broken(files: Sequence[Mapping[str, str]], failed: int, console: Console) -> None:

@@ -28,7 +28,7 @@ from typing import Protocol
 
 from tasks import environment
 from tasks.errors import RunError
-from tasks.lean import importing, without_pandas
+from tasks.lean import importing, search_as_usual, without_pandas
 from tasks.stages.process import command_line, die_with_parent, started_afresh
 
 #: Module, and an attribute whose reading loads it: what every run needs. The stages are here
@@ -98,9 +98,10 @@ logging.getLogger("distributed.worker").addFilter(
 )
 
 reached = environment.engines()
-without_pandas()
 with importing():
+    without_pandas()
     MODULES = warm({**ALWAYS, **(EVERYTHING if reached is None else reached)})
+search_as_usual()  # `flows.cluster.spawned` made it seldom
 #: Unix time when everything above was loaded.
 LOADED_AT = time.time()
 #: Unix time of `dask_setup`, which Dask calls before the worker joins; None if it never did.

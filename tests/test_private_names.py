@@ -73,7 +73,10 @@ def test_workers_alone_are_spawned_without_the_main_module(
         with spawning.without_main():
             pass
         prepared = multiprocessing.spawn.get_preparation_data
-        assert not set(prepared("Dask Worker process (from Nanny)")) & set(spawning.MAIN_KEYS)
+        workers = prepared("Dask Worker process (from Nanny)")
+        assert {name: workers[name] for name in spawning.MAIN_KEYS if name in workers} == {
+            "init_main_from_name": "flows.cluster.spawned"
+        }
         assert set(prepared("a user's own process")) & set(spawning.MAIN_KEYS) == main
     assert multiprocessing.spawn.get_preparation_data is original
 

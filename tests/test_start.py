@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -92,15 +93,21 @@ def test_a_run_without_prefect_imports_these(
 def test_a_worker_imports_these(tmp_path: Path) -> None:
     job = corpus.job(tmp_path, transcribe={"backend": {"use": "fake"}})
 
-    def modules() -> list[str]:
+    def looked() -> tuple[list[str], tuple[int, ...], bool]:
+        import gc
         import sys
 
-        return sorted({name.split(".")[0] for name in sys.modules})
+        main = sys.modules["__main__"].__file__ or ""
+        assert main.endswith("flows/cluster/spawned.py"), main
+        names = sorted({name.split(".")[0] for name in sys.modules})
+        return names, gc.get_threshold(), gc.isenabled() and gc.get_freeze_count() > 0
 
     reached = engines.of(job)
     with Cluster(ClusterSettings(workers=1), tmp_path / "scratch", engines=reached) as cluster:
-        [found] = cluster.client.run(modules).values()
+        [(found, searches, frozen)] = cluster.client.run(looked).values()
     assert WATCHED & set(found) == WORKER
+    assert searches == gc.get_threshold(), "seldom only while it starts"
+    assert frozen
 
 
 def test_an_engine_that_settings_name_is_reached(tmp_path: Path) -> None:
@@ -239,3 +246,41 @@ def test_imports_are_not_searched_for_garbage(off: bool, told: str) -> None:
         cwd=Path(__file__).parents[1], check=True,
     )  # fmt: skip
     assert done.stdout.split("\n")[0] == told
+
+
+#: Whether a finaliser ran at exit, and whether a cycle was searched for then.
+LEFT = """
+import atexit
+from tasks import lean
+{first}
+class Loop:
+    def __del__(self): print("searched", flush=True)
+one = Loop(); one.itself = one
+del one
+atexit.register(lambda: print("finished", flush=True))
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [("", ["finished", "searched"]), ("lean.without_search_at_exit()", ["finished"])],
+)
+def test_a_process_ends_without_a_last_search(first: str, told: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LEFT.format(first=first)], capture_output=True, text=True,
+        cwd=Path(__file__).parents[1], check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == told
+
+
+@pytest.mark.cluster
+def test_a_process_of_ours_leaves_so(first: tuple[Path, dict[str, Any], set[str]]) -> None:
+    home, _, _ = first
+    code = COMMAND + "import gc, atexit\nassert gc.isenabled() and gc.get_freeze_count() > 0\n"
+    code += "atexit._run_exitfuncs()\nprint(len(gc.get_objects()))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", f"--source={home / 'in'}", f"--out={home / 'out'}",
+         *FLAGS],
+        capture_output=True, text=True, cwd=Path(__file__).parents[1], check=True,
+    )  # fmt: skip
+    assert int(done.stdout.splitlines()[-1]) < 1000, "all but a few objects are left alone"

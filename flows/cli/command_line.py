@@ -16,7 +16,7 @@ from flows.cli.arguments import parser
 from flows.cli.exit_codes import Exit
 from tasks import masking
 from tasks.errors import ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
-from tasks.lean import without_pandas
+from tasks.lean import importing, without_pandas, without_search_at_exit
 
 #: Defaults for what this command and its children start; a value that is set already stays.
 ENVIRONMENT = {
@@ -30,7 +30,9 @@ ENVIRONMENT = {
 def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     if argv is None:  # this process is the command's own
-        without_pandas()
+        without_search_at_exit()
+        with importing():
+            without_pandas()
     with ExitStack() as scope:
         scope.enter_context(_environment(ENVIRONMENT))
         scope.enter_context(interrupts.heard())

@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING
 from flows.cli.exit_codes import Exit
 from flows.cli.printing import print_answer
 from tasks.errors import ConfigError
+from tasks.lean import importing
 
 if TYPE_CHECKING:
     from flows.settings import PrepareSettings
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from flows.cli import asking
-    from flows.cli.show import runs
-    from flows.run import launch
+    with importing():
+        from flows.cli import asking
+        from flows.cli.show import runs
+        from flows.run import launch
 
     settings = _settings(args)
     print("Looking at the sources, and at what is done …", file=sys.stderr, flush=True)

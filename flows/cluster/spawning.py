@@ -16,6 +16,7 @@ from tasks.json_types import JsonObject
 
 NANNY = "Nanny"  # in the name of every worker process that Dask spawns
 MAIN_KEYS = ("init_main_from_name", "init_main_from_path")
+WORKERS_MAIN = "flows.cluster.spawned"
 
 
 @contextmanager
@@ -45,7 +46,8 @@ _original = multiprocessing.spawn.get_preparation_data
 @contextmanager
 def without_main() -> Iterator[None]:
     """Keep Dask's workers from importing the flow's `__main__` again, until the last such context
-    ends; other processes that are spawned meanwhile import it as usual.
+    ends: theirs is `flows.cluster.spawned`. Other processes that are spawned meanwhile import it as
+    usual.
 
     Under a deployment `__main__` is Prefect (45 MB and a second per worker), and a script without
     a main guard would start a cluster in each worker. Workers only get importable functions.
@@ -71,6 +73,7 @@ def _without_main(name: str) -> JsonObject:
     if NANNY in name:
         for key in MAIN_KEYS:
             data.pop(key, None)
+        data["init_main_from_name"] = WORKERS_MAIN
     return data
 
 

@@ -57,7 +57,8 @@ def _with_workers(settings: PrepareSettings, opened: body.Body, early: bool) -> 
     """Run on workers, which start in parallel with the server; not `early`: when they are
     needed."""
     if settings.history == "none":
-        from flows.run.observer import Shown
+        with importing():  # Dask with it
+            from flows.run.observer import Shown
 
         opened.start_workers()
         return opened.work(Shown)

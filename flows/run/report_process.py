@@ -78,10 +78,13 @@ def make(job: Job, folder: Path) -> None:
 
 def main() -> None:
     """Reads job and folder from standard input, and writes the report."""
-    from tasks.lean import without_pandas
+    from tasks import lean
     from tasks.stages import process
 
+    lean.without_search_at_exit()
     process.die_with_parent(int(sys.argv[1]))
-    without_pandas()
-    job, folder = pickle.load(sys.stdin.buffer)
+    with lean.importing():
+        lean.without_pandas()
+        job, folder = pickle.load(sys.stdin.buffer)
+        from tasks import report  # noqa: F401 - `make` imports it
     make(job, folder)

@@ -1,7 +1,8 @@
-"""Blocks of samples cut anew."""
+"""Blocks of samples: cut anew, and checked."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -25,3 +26,14 @@ def regroup(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
             count += len(block) - at
     if held:
         yield np.concatenate(held)
+
+
+def all_finite(samples: Samples) -> bool:
+    """Whether no sample is NaN or infinite."""
+    # One such sample makes the sum of squares so, too, which is read off in one pass over memory.
+    # The sum of large, finite samples may overflow: they are looked at one by one.
+    if samples.flags.c_contiguous:
+        flat = samples.reshape(-1)
+        if math.isfinite(np.dot(flat, flat)):
+            return True
+    return bool(np.isfinite(samples).all())

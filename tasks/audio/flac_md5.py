@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from tasks.audio.mp3 import id3_length
 
+INFO_BYTES = 42  # of a FLAC stream, to the end of STREAMINFO
+
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
@@ -27,10 +29,14 @@ def flac_info(file: BinaryIO) -> StreamInfo | None:
     """STREAMINFO of a native FLAC file (RFC 9639, 8.2); None for anything else."""
     try:
         file.seek(id3_length(file))
-        head = file.read(42)
+        return info_in(file.read(INFO_BYTES))
     finally:
         file.seek(0)
-    if head[:4] != b"fLaC" or len(head) < 42 or head[4] & 0x7F:
+
+
+def info_in(head: bytes) -> StreamInfo | None:
+    """STREAMINFO in the first INFO_BYTES of a FLAC stream; None for anything else."""
+    if head[:4] != b"fLaC" or len(head) < INFO_BYTES or head[4] & 0x7F:
         return None
     packed = int.from_bytes(head[18:26], "big")
     return StreamInfo(

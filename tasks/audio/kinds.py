@@ -22,7 +22,7 @@ class Header:
     channels: int
     frames: int | None
     format: str  # container/codec, say wav/pcm_16
-    decoder: str  # soundfile | av
+    decoder: str  # soundfile | av | whole: a short FLAC file at once
 
 
 class Decoder(Protocol):

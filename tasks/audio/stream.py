@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 
 from tasks.audio.alignment import lost_since
+from tasks.audio.blocks import all_finite
 from tasks.audio.decoders import BROKEN, opened
 from tasks.audio.kinds import Header, Samples
 from tasks.audio.promise import promise
@@ -60,7 +61,7 @@ class Stream:
         try:
             for block in self._decoder.read(frames):
                 self.decoded += len(block)
-                finite = finite and bool(np.isfinite(block).all())
+                finite = finite and all_finite(block)
                 if finite:
                     yield block
         except ItemError as error:

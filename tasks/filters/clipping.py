@@ -47,8 +47,8 @@ class _Peak:
     clipped: int = 0
     longest: int = 0
 
-    def push(self, samples: NDArray[np.float32]) -> None:
-        extreme = float(samples.max() if self.sign > 0 else -samples.min())
+    def push(self, samples: NDArray[np.float32], extreme: float) -> None:
+        """The next samples of the channel, and the furthest of them on this side."""
         if extreme > self.level:
             # A new extreme: earlier runs were below it, so they were not clipping.
             self.level, self.open, self.clipped, self.longest = extreme, 0, 0, 0
@@ -56,7 +56,7 @@ class _Peak:
             self.end()
             return
         where = np.flatnonzero(samples == np.float32(self.sign * self.level))  # at least one
-        gaps = np.flatnonzero(np.diff(where) > 1)
+        gaps = np.flatnonzero(where[1:] - where[:-1] > 1)
         first = np.concatenate([where[:1], where[gaps + 1]])
         last = np.concatenate([where[gaps], where[-1:]])
         lengths = last - first + 1
@@ -82,13 +82,17 @@ class _Peak:
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     peaks = [(channel, _Peak(sign)) for channel in range(clip.channels) for sign in (1, -1)]
     for block in clip.blocks():
-        if _lower(block, [peak for _, peak in peaks]):
+        top, bottom = float(block.max()), float(block.min())
+        if _lower(top, bottom, [peak for _, peak in peaks]):
             for _, peak in peaks:
                 peak.end()
             continue
         columns = np.ascontiguousarray(block.T)
         for channel, peak in peaks:
-            peak.push(columns[channel])
+            samples = columns[channel]
+            if clip.channels > 1:
+                top, bottom = float(samples.max()), float(samples.min())
+            peak.push(samples, top if peak.sign > 0 else -bottom)
     for _, peak in peaks:
         peak.end()
     clipped = sum(peak.clipped for _, peak in peaks)
@@ -100,11 +104,12 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     }
 
 
-def _lower(block: NDArray[np.float32], peaks: list[_Peak]) -> bool:
-    """Whether no channel reaches its extremes. True for most blocks, and cheap to tell."""
-    top = min(peak.level for peak in peaks if peak.sign > 0)
-    bottom = max(-peak.level for peak in peaks if peak.sign < 0)
-    return float(block.max()) < top and float(block.min()) > bottom
+def _lower(top: float, bottom: float, peaks: list[_Peak]) -> bool:
+    """Whether a block with these extremes over all channels reaches no channel's. True for most
+    blocks, and cheap to tell."""
+    highest = min(peak.level for peak in peaks if peak.sign > 0)
+    lowest = max(-peak.level for peak in peaks if peak.sign < 0)
+    return top < highest and bottom > lowest
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:

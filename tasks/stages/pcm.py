@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tasks import plugins
 from tasks.audio import Clip
-from tasks.audio.blocks import regroup
+from tasks.audio.blocks import all_finite, regroup
 from tasks.audio.channels import mean
 from tasks.errors import ItemError
 from tasks.plugins.contracts import Resampler
@@ -175,6 +175,6 @@ def _joined(pieces: list[Float]) -> Float:
 
 def finite(samples: Float) -> Float:
     """The samples; ItemError `non_finite` if one is NaN or infinite."""
-    if not np.isfinite(samples).all():
+    if not all_finite(samples):
         raise ItemError("non_finite", "a sample is NaN or infinite")
     return samples

@@ -143,9 +143,8 @@ def _with_content(
         told = speakers.content(found.clips.content, found.clips.speaker, found.speakers)
         found = found._replace(clips=found.clips._replace(content=told))
         spoken = speakers.names_of(found.clips.speaker, pa.array(found.speakers))
-    content, more = found.clips.content, dict[str, pa.Array]()
-    if parts.derives(job):
-        more = parts.derived(job, groups, found.clips)
+    content, more = found.clips.content, parts.derived(job, groups, found.clips)
+    if more:
         content = content * np.uint64(0x9E3779B97F4A7C15) ^ canonical.of_rows(pa.table(more))
     return found, content, more, spoken
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,7 +19,7 @@ from tasks.checkpoints import manifest
 from tasks.estimating.sample import Member, member
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import contents, layout, weights
+from tasks.packaging import contents, format_shards, layout, weights
 from tasks.packaging import plan as packaging_plan
 from tasks.stages import contract, stage
 from tasks.stages.stage import view_of
@@ -179,7 +180,10 @@ def plan(job: Job, shards: Sequence[str], staging: Path) -> JsonObject:
         return {"shards": [], "clips": 0, "seconds": 0.0, "tables": 0}
     clips = layout.clips_of(rows, job.package)
     groups = layout.lay_out_clips(clips, job.package, 1)
-    published = packaging_plan.write(job, staging, groups, rows)
+    rows = rows.take(np.concatenate([group.rows for group in groups]))
+    derived = format_shards.all_derived(job, rows.schema, rows.select)
+    planned = [group.planned() for group in groups]
+    published = packaging_plan.write(job, staging, planned, rows, derived)
     return {
         "shards": [*packaging_plan.numbered(staging)],
         "clips": rows.num_rows,

@@ -31,16 +31,37 @@ MOST_TARS = 40_000
 
 
 @dataclass(frozen=True, slots=True)
-class ClipGroup:
-    """The clips of one output shard, which is the same in every format."""
+class PlannedGroup:
+    """The clips of one output shard, which is the same in every format. In the plan of a part, its
+    rows follow those of the group before it."""
 
     split: str
     number: int  # in its split
     generation: int  # the version that made it
-    rows: NDArray[np.int64]  # of the table, in order
+    clips: int
     before: int | None = None  # its number in the previous version, if it was there
     whole: bool = False  # no clip has left it since
     same: bool = False  # and each has the same row
+    fresh: bool = True  # its rows come from the decided groups, else from the previous version
+    file: str = ""  # of the previous version with its rows; empty: there is none to compare
+    then: int = 0  # its first row there
+
+
+@dataclass(frozen=True, slots=True)
+class ClipGroup:
+    """The same with its clips, whose rows may be anywhere."""
+
+    split: str
+    number: int
+    generation: int
+    rows: NDArray[np.int64]  # of the table, in order
+    before: int | None = None
+    whole: bool = False
+    same: bool = False
+
+    def planned(self) -> PlannedGroup:
+        place = self.split, self.number, self.generation, len(self.rows)
+        return PlannedGroup(*place, self.before, self.whole, self.same)
 
 
 class LayoutClips(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from tasks import storage
 from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging import whole
-from tasks.packaging.layout import ClipGroup
-from tasks.packaging.parts import SPEAKER, Ints, Member, PlannedPart, write_batches
+from tasks.packaging.layout import ClipGroup, PlannedGroup
+from tasks.packaging.parts import SPEAKER, Ints, PlannedPart, write_batches
 from tasks.packaging.published import Published, TablePart
 
 TOGETHER = 8  # decided groups whose rows lie in one file, some 40,000 rows
@@ -58,17 +58,13 @@ def save(
                 continue
             planned.append(PlannedPart(number, name, ""))
             readable = not any(_place(places, group)[0] in damaged for group in own)
-            members = []
-            rows = []
+            members = [_member(each, _place(places, each), linkable, readable) for each in own]
             at = 0
-            for group in own:
-                member = _member(group, _place(places, group), linkable, readable)
-                members.append(member)
-                rows.append(group.rows)
+            for group, member in zip(own, members, strict=True):
                 if member.fresh:
                     wanted.append((group.rows, number, at))
-                    at += len(group.rows)
-            every = np.concatenate(rows)
+                    at += member.clips
+            every = np.concatenate([group.rows for group in own])
             columns: dict[str, Any] = {
                 "high": found.clips.high[every],
                 "low": found.clips.low[every],
@@ -97,22 +93,19 @@ def _stays(old: TablePart | None, groups: Sequence[ClipGroup]) -> bool:
     )
 
 
-def _member(group: ClipGroup, place: tuple[str, int], linkable: bool, readable: bool) -> Member:
+def _member(
+    group: ClipGroup, place: tuple[str, int], linkable: bool, readable: bool
+) -> PlannedGroup:
     """A group of a part. `readable`: the previous version's files of the part can be read."""
     fresh = not (group.same and linkable and readable)
     file, then = place
     compared = bool(file) and readable and (not fresh or group.whole)
-    return Member(
-        group.split,
-        group.number,
-        group.generation,
-        len(group.rows),
-        group.before,
-        group.whole,
-        group.same and readable,
-        fresh,
-        file if compared else "",
-        then,
+    return replace(
+        group.planned(),
+        same=group.same and readable,
+        fresh=fresh,
+        file=file if compared else "",
+        then=then,
     )
 
 

@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 from tasks import plugins
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import plan, shard_decisions, whole
+from tasks.packaging import format_shards, plan, shard_decisions, whole
 from tasks.packaging.decided import ShardGroup
+from tasks.packaging.format_shards import PreviousVersion
 from tasks.packaging.layout import ClipGroup
-from tasks.packaging.previous import PreviousVersion
 from tasks.schema import LEDGER_FILE, UTTERANCES_FILE
 from tasks.settings import PackageSettings
 from tasks.storage import tables
@@ -40,22 +40,6 @@ SPEAKER = "speaker"  # column of a part's digests
 SECONDS_OF_CLIP = 5.0  # about; only the number of tars in a part follows from it
 
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A group of a part."""
-
-    split: str
-    number: int
-    generation: int
-    count: int
-    before: int | None
-    whole: bool
-    same: bool
-    fresh: bool  # its rows come from the decided groups, else from the previous version
-    file: str  # of the previous version with its rows; empty: there is none to compare
-    then: int  # its first row there
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,28 +81,18 @@ def divided(
     return list(found.items())
 
 
-def derives(job: Job) -> bool:
-    """Whether a format derives columns from all rows of the version."""
-    empty = _published_schema(job).empty_table()
-    formats = [plugins.resolve("formats", plugin) for plugin in job.package.formats]
-    return any(module.derived(empty, settings) for module, settings in formats)
-
-
 def derived(
     job: Job, groups: Sequence[ShardGroup], clips: whole.CorpusClips
 ) -> dict[str, pa.Array]:
-    """The columns that formats derive, for all clips in order, by their names in a plan. Holds all
-    rows in memory, but only the columns from which others are derived."""
-    found: dict[str, pa.Array] = {}
-    schema = _published_schema(job)
-    for plugin in job.package.formats:
-        module, settings = plugins.resolve("formats", plugin)
-        if module.derived(schema.empty_table(), settings):
-            names = [name for name in module.COLUMNS if name in schema.names]
-            rows = whole.rows_of(groups, clips, names)
-            for name, values in module.derived(rows, settings).items():
-                found[plan.derived_name(plugin.use, name)] = values
-    return found
+    """The columns that formats derive, for all clips in order. Holds all rows in memory, but only
+    the columns from which others are derived."""
+    sources = {name for name, _ in plan.sources_of(job)}
+    fields = [field for field in shard_decisions.row_schema(job) if field.name not in sources]
+
+    def read(names: list[str]) -> pa.Table:
+        return whole.rows_of(groups, clips, names)
+
+    return format_shards.all_derived(job, pa.schema(fields), read)
 
 
 def all_linkable(job: Job, newest: Path, described: JsonObject) -> bool:
@@ -129,12 +103,6 @@ def all_linkable(job: Job, newest: Path, described: JsonObject) -> bool:
         previous.has_format(plugin) and not plugins.load("formats", plugin.use).NUMBERED
         for plugin in job.package.formats
     )
-
-
-def _published_schema(job: Job) -> pa.Schema:
-    sources = {name for name, _ in plan.sources_of(job)}
-    fields = shard_decisions.row_schema(job)
-    return pa.schema([field for field in fields if field.name not in sources])
 
 
 def write_batches(path: Path, parts: Sequence[pa.Table]) -> None:

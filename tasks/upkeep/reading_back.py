@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from tasks.dataset import datacard, versions
 from tasks.errors import RunError
 from tasks.formats import Output, OutputShard, Rows
 from tasks.json_types import JsonObject
-from tasks.packaging import format_rows, layout
+from tasks.packaging import format_shards, layout
 from tasks.plugins.contracts import Format
 from tasks.schema import UTTERANCES_FILE
 from tasks.settings import Plugin, StageSettings
@@ -60,9 +60,10 @@ def _cores() -> int:
 
 
 def _portions(version: Path, described: Described) -> Iterator[Portion]:
-    groups = _groups(version / UTTERANCES_FILE)
+    path = version / UTTERANCES_FILE
+    groups, schema = _groups(path), tables.schema(path)
     for plugin in datacard.formats_of(described).values():
-        derived = _derived(version, *plugins.resolve("formats", plugin))
+        derived = format_shards.derived(plugin, schema, partial(tables.read, path))
         for first in range(0, len(groups), AT_ONCE):
             some = groups[first : first + AT_ONCE]
             low, rows = some[0][2], sum(count for *_, count in some)
@@ -110,8 +111,8 @@ def read(portion: Portion) -> Read:
     for index, (split, number, first, count) in enumerate(portion.groups, portion.first):
         own = {name: values.slice(at, count) for name, values in portion.derived.items()}
         at += count
-        rows, _ = format_rows.with_derived(module, settings, held.read(first, count), own)
-        files = module.files(split, number, format_rows.visible(module, rows), settings)
+        rows = format_shards.with_columns(held.read(first, count), own)
+        files = module.files(split, number, format_shards.visible(module, rows), settings)
         shard = OutputShard(portion.plugin.use, split, number, index, count, tuple(files))
         seen += files
         found += _shard(portion.version, described, module, settings, shard, rows)
@@ -130,7 +131,7 @@ def _shard(
     try:
         with storage.of(version).reading(version, shard.files) as home:
             out = Output(home)
-            found += _checked(module, shard, format_rows.rows_for(module, rows), out, settings)
+            found += _checked(module, shard, format_shards.rows_for(module, rows), out, settings)
             for name in filter(lambda name: (home / name).is_file(), shard.files):
                 known = out.hashes.get(name) or storage.hashed(home / name)
                 found += differs(name, known, described)
@@ -180,17 +181,3 @@ def _checked(
         raise
     except Exception as error:
         return [f"{shard.path} cannot be read: {error}"]
-
-
-def _derived(version: Path, module: Format, settings: StageSettings) -> dict[str, pa.Array]:
-    """The columns that a format derives from all rows of the version."""
-    path = version / UTTERANCES_FILE
-    if not module.derived(tables.schema(path).empty_table(), settings):
-        return {}
-    held = tables.schema(path).names
-    names = [name for name in module.COLUMNS if name in held]
-    found = module.derived(tables.read(path, columns=names), settings)
-    return {
-        name: values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-        for name, values in found.items()
-    }

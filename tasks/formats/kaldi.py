@@ -20,15 +20,7 @@ import pyarrow.compute as pc
 
 from tasks import audio
 from tasks.errors import ConfigError
-from tasks.formats import (
-    Output,
-    OutputShard,
-    ReadPcm,
-    Rows,
-    _clips,
-    _kaldi_lists,
-    _lists,
-)
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _kaldi_lists, _lists
 from tasks.settings import StageSettings
 
 VERSION = 1

@@ -18,15 +18,7 @@ from tasks import storage
 from tasks.dataset import versions
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import (
-    decided,
-    judgements,
-    selecting,
-    selection,
-    speakers,
-    splits,
-    staying,
-)
+from tasks.packaging import decided, judgements, selecting, selection, speakers, splits, staying
 from tasks.packaging.decided import VOICE, ShardGroup
 from tasks.packaging.selection import Selection
 from tasks.packaging.speakers import Speakers

@@ -18,14 +18,7 @@ from tasks.dataset.proved import Proved
 from tasks.errors import RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import (
-    ledger_rows,
-    seeded,
-    selecting,
-    selection,
-    shard_decisions,
-    speakers,
-)
+from tasks.packaging import ledger_rows, seeded, selecting, selection, shard_decisions, speakers
 from tasks.schema import LEDGER, UTTERANCES_FILE
 from tasks.storage import long_columns, tables
 

@@ -37,10 +37,8 @@ from tasks.json_types import JsonObject
 from tasks.packaging import (
     canonical,
     decided,
-    finish,
     layout,
     ledger_notes,
-    part_planning,
     parts,
     plan,
     published,
@@ -50,7 +48,7 @@ from tasks.packaging import (
     whole,
 )
 from tasks.packaging.published import Published
-from tasks.packaging.shards import check, write
+from tasks.packaging.shards import check, finished, write
 from tasks.recipe import whole_job
 from tasks.reviews import applied
 from tasks.storage import sorted_keys, tables
@@ -110,7 +108,7 @@ def gather(
     if before is not None and old is not None:
         laid_out = _compared(laid_out, before, content)
     divided = parts.divided(laid_out, job.package, len(found.split))
-    planned, needed = part_planning.save(
+    planned, needed = parts.save(
         job, scratch, divided, laid_out, found, content, more, spoken, before, linkable, damaged
     )
     _tables(scratch, staging, job)
@@ -219,7 +217,7 @@ def publish(job: Job, gathered: JsonObject) -> Path:
     staging = storage.place(gathered["staging"])
     known: Hashes = gathered["tables"]
     told = _told(staging, gathered)
-    with finish.finished(job, staging, [*known]) as (home, hashes):
+    with finished(job, staging, [*known]) as (home, hashes):
         for name, expected in known.items():
             if storage.hashed(home / name) != expected:
                 raise RunError(

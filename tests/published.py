@@ -109,10 +109,6 @@ def laid_out(
     then = None
     if before is not None:
         now = pc.index_in(before["id"], table["id"]).fill_null(-1).to_numpy().astype(np.int64)
-        generations = before["generation"].to_pylist()
-        groups = [
-            layout.PublishedGroup(split, number, generations[first], first, count)
-            for split, number, first, count in layout.groups_of(before)
-        ]
+        groups = layout.published_groups([before])
         then = layout.Before(groups, now)
     return layout.lay_out_clips(clips, settings, generation, then, before_settings)

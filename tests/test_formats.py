@@ -82,7 +82,8 @@ def shards_of(version: Path, use: str) -> list[OutputShard]:
     module, settings = plugins.resolve("formats", plugin)
     whole = format_shards.with_columns(table, module.derived(table, settings))
     found = []
-    for index, (split, number, first, count) in enumerate(layout.groups_of(table)):
+    for index, group in enumerate(layout.published_groups([table])):
+        split, number, _, first, count = group
         rows = format_shards.visible(module, whole.slice(first, count))
         files = tuple(module.files(split, number, rows, settings))
         found.append(OutputShard(use, split, number, index, count, files))
@@ -102,7 +103,7 @@ def test_all_formats_in_one_version(made: Path) -> None:
     assert verify(version) == []
     held = [name for use in FORMATS for name in of_format(version, use)]
     assert set(corpus.content(version)) == {*held, *COMMON}
-    assert len(layout.groups_of(pq.read_table(version / "utterances.parquet"))) == 2
+    assert len(layout.published_groups([pq.read_table(version / "utterances.parquet")])) == 2
 
 
 @pytest.mark.parametrize("use", FORMATS)

@@ -309,8 +309,9 @@ def test_a_layout_holds_every_clip_once(then: list[int], new: list[int], gone: s
         longest = max((float(seconds_of(table_)[g.rows].max()) for g in some), default=0)
         assert max(loads, default=0) - min(loads, default=0) <= longest + 1e-9
     places: dict[tuple[str, int | None], tuple[int, int]]
-    places = {(split, n): (first, count) for split, n, first, count in layout.groups_of(before)}
-    then = PreviousVersion(Path(), {}, (), before, places)
+    there = layout.published_groups([before])
+    places = {(each.split, each.number): (each.first, each.clips) for each in there}
+    previous = PreviousVersion(Path(), {}, (), before, places)
     now = table.take(np.concatenate([g.rows for g in groups])).select(["id", "num_samples"])
-    same = format_shards.same_as([g.planned() for g in groups], now, then)
+    same = format_shards.same_as([g.planned() for g in groups], now, previous)
     assert [number is not None for number in same] == [g.whole for g in groups]

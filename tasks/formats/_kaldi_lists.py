@@ -13,6 +13,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from contextlib import ExitStack
+from functools import cache, partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -34,6 +35,10 @@ SCHEMA = pa.schema(
 )
 LISTS = ("segments", "text", "utt2spk", "utt2dur", "utt2lang", "utt2id")
 UNKNOWN = "und"  # ISO 639-2
+_LONGEST = 60  # characters of a speaker's name that are kept for people
+#: Words that Kaldi reserves; its script looks for them with `grep -w` in the C locale.
+_RESERVED = re.compile(r"(?<!\w)(?:<s>|</s>|#0)(?!\w)", re.ASCII)
+_SPACED = {"<s>": "< s >", "</s>": "< /s >", "#0": "# 0"}
 
 
 def segments_of(shard: OutputShard, rows: Rows) -> pa.Table:
@@ -114,12 +119,6 @@ def _write_recordings(folder: Path, split: str, table: pa.Table) -> None:
             lengths.write(f"{key} {time(samples, table['rate'][0].as_py())}\n")
 
 
-_LONGEST = 60  # characters of a speaker's name that are kept for people
-#: Words that Kaldi reserves; its script looks for them with `grep -w` in the C locale.
-_RESERVED = re.compile(r"(?<!\w)(?:<s>|</s>|#0)(?!\w)", re.ASCII)
-_SPACED = {"<s>": "< s >", "</s>": "< /s >", "#0": "# 0"}
-
-
 def text_of(text: str) -> str:
     """Single spaces only, and none of the words that Kaldi reserves."""
     return _RESERVED.sub(lambda word: _SPACED[word[0]], " ".join(text.split()))
@@ -151,20 +150,15 @@ def speaker_name(dataset: str, speaker: str, taken: set[str]) -> str:
 
 def with_names(table: pa.Table, taken: set[str]) -> pa.Table:
     """The table with `name`, the speaker's, and `utterance`, its name for Kaldi."""
-    names: dict[tuple[str, str], str] = {}
+    named = cache(partial(speaker_name, taken=taken))
     speakers, utterances = [], []
     for batch in table.select(["id", "dataset", "speaker"]).to_batches(max_chunksize=65536):
         found, keys = [], []
         columns = (column.to_pylist() for column in batch.columns)
         for key, dataset, speaker in zip(*columns, strict=True):
-            if not speaker:
-                found.append(key)
-                keys.append(key)
-                continue
-            if (dataset, speaker) not in names:
-                names[dataset, speaker] = speaker_name(dataset, speaker, taken)
-            found.append(names[dataset, speaker])
-            keys.append(f"{found[-1]}-{key}")
+            name = named(dataset, speaker) if speaker else key
+            found.append(name)
+            keys.append(f"{name}-{key}" if speaker else key)
         speakers.append(pa.array(found, pa.string()))
         utterances.append(pa.array(keys, pa.string()))
     table = table.append_column("name", pa.chunked_array(speakers, pa.string()))

@@ -35,8 +35,6 @@ READER = ReaderLimits(
         Bound("max_output_input_ratio", "max", "characters_per_frame", 1),
     ),
 )
-
-
 NAME = "units.txt"
 SPECIAL = ("<blank>", "<unk>", "<sos/eos>")
 BLANK = "▁"
@@ -44,14 +42,12 @@ BLANK = "▁"
 
 def write_units(home: Path, folder: str) -> None:
     """From the version's texts of `train`; of all splits if there is no `train`."""
-    found: dict[bool, set[str]] = {True: set(), False: set()}
+    train, others = set[str](), set[str]()
     for part in tables.row_groups(home / UTTERANCES_FILE, ["split", "text"]):
         own = pc.equal(part["split"], REST)
-        for is_own, chosen in ((True, own), (False, pc.invert(own))):
-            for text in part["text"].filter(chosen).to_pylist():
-                found[is_own].update(text.strip())
-    text = text_of(found[True] or found[False])
-    write_atomic(home / folder / NAME, text.encode())
+        for characters, chosen in ((train, own), (others, pc.invert(own))):
+            characters.update(*map(str.strip, part["text"].filter(chosen).to_pylist()))
+    write_atomic(home / folder / NAME, text_of(train or others).encode())
 
 
 def text_of(characters: set[str]) -> str:

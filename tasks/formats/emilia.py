@@ -29,12 +29,12 @@ from numpy.typing import NDArray
 from tasks import audio
 from tasks.checkpoints.manifest import Row
 from tasks.errors import ConfigError, ItemError
-from tasks.formats import Bound, Output, OutputShard, ReaderLimits, ReadPcm, Rows, _clips
+from tasks.formats import Bound, Output, OutputShard, ReaderLimits, ReadPcm, Rows, _clips, _wavs
 from tasks.json_types import JsonObject
 from tasks.recording import Locator
 from tasks.schema import UTTERANCES_FILE
 from tasks.settings import StageSettings, Threshold
-from tasks.storage import long_columns, tables
+from tasks.storage import long_columns, sorted_keys, tables
 
 VERSION = 1
 ORDER = ("split", "recording", "start", "end", "id")
@@ -62,8 +62,7 @@ def derived(rows: pa.Table, settings: Settings) -> dict[str, pa.Array]:
     order = _in_order(rows)
     codes = [long_columns.coded(rows[name]).indices for name in ORDER[:2]]
     grid = np.stack([code.to_numpy(zero_copy_only=False) for code in codes])[:, order]
-    begins = np.ones(len(order), bool)
-    begins[1:] = (grid[:, 1:] != grid[:, :-1]).any(axis=0)
+    begins = sorted_keys.first_of_runs(*grid)
     count = np.arange(len(order))
     places = np.empty(len(order), np.int64)
     places[order] = count - np.maximum.accumulate(np.where(begins, count, 0))
@@ -99,21 +98,19 @@ def _stem(split: str, recording: str) -> str:
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
+    if settings.audio == "wav":
+        _wavs.write(shard, rows, pcm, out, settings)
+        return
     for path, row in zip(shard.files, rows, strict=True):
-        if settings.audio == "mp3":
-            out.write(path, audio.write_mp3_bytes(pcm(row), row["sample_rate"]))
-        else:
-            with out.create(path) as file:
-                file.writelines(_clips.parts(pcm(row), row["sample_rate"], "wav"))
+        out.write(path, audio.write_mp3_bytes(pcm(row), row["sample_rate"]))
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
+    if settings.audio == "wav":
+        return _wavs.check(shard, rows, out, settings)
     faults: list[str] = []
     for path, row in zip(shard.files, rows, strict=True):
-        if settings.audio == "mp3":
-            faults += _mp3_faults(row, path, out.home) + out.changed(path)
-        else:
-            faults += _clips.faults(row, path, (out.home / path).read_bytes(), "wav")
+        faults += _mp3_faults(row, path, out.home) + out.changed(path)
     return faults
 
 

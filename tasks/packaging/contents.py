@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from tasks import corpuswide
 from tasks.corpuswide import decisions, judging, outcomes
 from tasks.dataset import versions
-from tasks.dataset.proved import Proved
+from tasks.dataset.versions import Proved
 from tasks.errors import RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import ledger_rows, seeded, selecting, selection, shard_decisions, speakers
+from tasks.packaging import candidates, ledger_rows, seeded, selection, shard_decisions, speakers
 from tasks.schema import LEDGER, UTTERANCES_FILE
 from tasks.storage import long_columns, tables
 
@@ -52,7 +52,7 @@ def of_shards(job: Job, shards: Sequence[str]) -> Contents:
 
 def _selected(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Table, pa.Table]:
     """The rows to package, with their splits, and verdicts (`outcomes.SCHEMA`) on the others."""
-    with selecting.Candidates(job.package) as clips:
+    with candidates.Candidates(job.package) as clips:
         keys = seeded.keys(str(job.package.seed), rows["id"].to_pylist())
         clips.add(rows, selection.PublishedIds(job, newest).among(keys))
         clips.finish()

@@ -8,6 +8,7 @@ again. A full layout distributes all clips anew.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
@@ -90,15 +91,25 @@ class PublishedGroup(NamedTuple):
     clips: int
 
 
-def groups_of(table: pa.Table) -> list[tuple[str, int, int, int]]:
-    """(split, number, first row, rows) of each group of a published `utterances.parquet`."""
-    runs = pc.run_end_encode(table["shard"].combine_chunks(), run_end_type=pa.int64())
+def published_groups(portions: Iterable[pa.Table]) -> list[PublishedGroup]:
+    """The groups of a published `utterances.parquet` (columns shard, split, generation), which may
+    come in portions."""
+    found: list[PublishedGroup] = []
     numbers: dict[str, int] = {}
-    found = []
-    for first, end in pairwise([0, *runs.run_ends.to_pylist()]):
-        split = table["split"][first].as_py()
-        numbers[split] = numbers.get(split, -1) + 1
-        found.append((split, numbers[split], first, end - first))
+    at, last = 0, None
+    for part in portions:
+        runs = pc.run_end_encode(part["shard"].combine_chunks(), run_end_type=pa.int64())
+        edges = [0, *runs.run_ends.to_pylist()]
+        splits, made = (part[n].take(edges[:-1]).to_pylist() for n in ("split", "generation"))
+        told = zip(runs.values.to_pylist(), splits, made, pairwise(edges), strict=True)
+        for shard, split, generation, (first, end) in told:
+            if shard == last:  # it goes on in this portion
+                found[-1] = found[-1]._replace(clips=found[-1].clips + end - first)
+                continue
+            last, numbers[split] = shard, numbers.get(split, -1) + 1
+            place = split, numbers[split], generation, at + first
+            found.append(PublishedGroup(*place, end - first))
+        at += len(part)
     return found
 
 

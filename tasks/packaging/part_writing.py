@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -14,8 +15,7 @@ import pyarrow.parquet as pq
 
 from tasks import storage
 from tasks.dataset import versions
-from tasks.dataset.proved import Proved
-from tasks.formats import OutputShard, PublishedFile
+from tasks.dataset.versions import Proved
 from tasks.job import Job
 from tasks.packaging import decided, plan, published, shard_decisions, speakers
 from tasks.packaging.format_shards import PreviousVersion
@@ -27,8 +27,7 @@ from tasks.storage import tables
 def scatter(job: Job, number: int, scratch: Path) -> None:
     """On a worker: sort the rows of some decided groups by the parts that need them."""
     groups = decided.listed(job, scratch)
-    with tables.arrow(scratch / f"wanted/{number}.arrow") as file:
-        wanted = pa.ipc.open_file(file).read_all()
+    wanted = tables.read_arrow(scratch / f"wanted/{number}.arrow")
     group, row = wanted["group"].to_numpy(), wanted["row"].to_numpy()
     held = {each: groups[each].table("rows.arrow") for each in np.unique(group).tolist()}
     first = np.cumsum([0, *map(len, held.values())])[np.searchsorted([*held], group)]
@@ -57,8 +56,7 @@ def write(
     storage.of(staging).detach(staging / part.name)
     if part.file:
         return _link(job, part, staging, newest)
-    with tables.arrow(scratch / f"parts/{part.number}.arrow") as file:
-        digests = pa.ipc.open_file(file).read_all()
+    digests = tables.read_arrow(scratch / f"parts/{part.number}.arrow")
     told = json.loads(storage.read(scratch / f"parts/{part.number}.json"))
     members = [PlannedGroup(**each) for each in told["members"]]
     previous = None
@@ -100,11 +98,10 @@ def _link(
     previous = PreviousVersion(newest, {"files": files}, ())
     shards = []
     for shard in published.shards(job.out, part.file):
-        unchanged: tuple[PublishedFile, ...] = previous.files(shard.files)
+        unchanged = previous.files(shard.files)
         if not unchanged and shard.files:
             return Damaged((part.name,))
-        fields = (shard.format, shard.split, shard.number, shard.group, shard.clips, shard.files)
-        shards.append(OutputShard(*fields, unchanged))
+        shards.append(replace(shard, unchanged=unchanged))
     with storage.of(staging).writing(staging, job.scratch) as home:
         folder = home / plan.PLAN / plan.part_name(part.number)
         folder.mkdir(parents=True, exist_ok=True)

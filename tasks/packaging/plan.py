@@ -39,17 +39,13 @@ PCM_COLUMNS = (
 LAYOUT_COLUMNS = ("shard", "generation", "offset")  # that the layout fills in
 PLAN, HASHES = ".plan", "hashes"
 PART_BITS = 24  # of a shard's number: its place in its part
+FILE = pa.struct({"path": pa.string(), "sha256": pa.string(), "size": pa.int64()}.items())
 SHARD = pa.schema(
     {
-        "format": pa.string(),
-        "split": pa.string(),
-        "number": pa.int64(),
-        "group": pa.int64(),
-        "clips": pa.int64(),
+        **dict.fromkeys(("format", "split"), pa.string()),
+        **dict.fromkeys(("number", "group", "clips"), pa.int64()),
         "files": pa.list_(pa.string()),
-        "unchanged": pa.list_(
-            pa.struct({"path": pa.string(), "sha256": pa.string(), "size": pa.int64()})
-        ),
+        "unchanged": pa.list_(FILE),
     }
 )
 
@@ -156,15 +152,8 @@ def _load(path: Path, number: int) -> pa.RecordBatch:
 
 
 def to_row(shard: OutputShard) -> Row:
-    return {
-        "format": shard.format,
-        "split": shard.split,
-        "number": shard.number,
-        "group": shard.group,
-        "clips": shard.clips,
-        "files": shard.files,
-        "unchanged": [file._asdict() for file in shard.unchanged],
-    }
+    fields = {name: getattr(shard, name) for name in SHARD.names}
+    return {**fields, "unchanged": [file._asdict() for file in shard.unchanged]}
 
 
 def from_row(row: Row) -> OutputShard:
@@ -181,9 +170,8 @@ def parts(staging: Path) -> list[int]:
 
 def shards_of(staging: Path, part: int) -> list[OutputShard]:
     """The output shards of one part, in order."""
-    with tables.arrow(staging / PLAN / part_name(part) / "shards.arrow") as file:
-        table = pa.ipc.open_file(file).read_all().combine_chunks()  # of a batch for each shard
-        return [from_row(row) for row in table.to_pylist()]
+    table = tables.read_arrow(staging / PLAN / part_name(part) / "shards.arrow")
+    return [from_row(row) for row in table.combine_chunks().to_pylist()]  # of many batches
 
 
 def numbered(staging: Path) -> dict[int, OutputShard]:

@@ -23,14 +23,14 @@ from tasks.dataset import datacard, versions
 from tasks.errors import RunError
 from tasks.formats import Output, OutputShard, Rows
 from tasks.json_types import JsonObject
-from tasks.packaging import format_shards, layout
+from tasks.packaging import format_shards
+from tasks.packaging.layout import PublishedGroup, published_groups
 from tasks.plugins.contracts import Format
 from tasks.schema import UTTERANCES_FILE
 from tasks.settings import Plugin, StageSettings
 from tasks.storage import tables
 
 Described = JsonObject  # dataset.json
-Groups = list[tuple[str, int, int, int]]  # (split, number, first row, rows) of each
 LEAST = 1 << 28  # bytes; a smaller version is read before other processes have started
 AT_ONCE = 32  # output shards of a call
 
@@ -41,7 +41,7 @@ class Portion(NamedTuple):
     version: Path
     plugin: Plugin
     first: int  # of `groups` among all
-    groups: Groups
+    groups: list[PublishedGroup]
     derived: dict[str, pa.Array]  # of their rows
 
 
@@ -61,12 +61,13 @@ def _cores() -> int:
 
 def _portions(version: Path, described: Described) -> Iterator[Portion]:
     path = version / UTTERANCES_FILE
-    groups, schema = _groups(path), tables.schema(path)
+    schema = tables.schema(path)
+    groups = published_groups(tables.row_groups(path, ["shard", "split", "generation"]))
     for plugin in datacard.formats_of(described).values():
         derived = format_shards.derived(plugin, schema, partial(tables.read, path))
         for first in range(0, len(groups), AT_ONCE):
             some = groups[first : first + AT_ONCE]
-            low, rows = some[0][2], sum(count for *_, count in some)
+            low, rows = some[0].first, sum(group.clips for group in some)
             own = {name: values.slice(low, rows) for name, values in derived.items()}
             yield Portion(version, plugin, first, some, own)
 
@@ -108,7 +109,8 @@ def read(portion: Portion) -> Read:
     found: list[str] = []
     seen: list[str] = []
     at = 0
-    for index, (split, number, first, count) in enumerate(portion.groups, portion.first):
+    for index, group in enumerate(portion.groups, portion.first):
+        split, number, _, first, count = group
         own = {name: values.slice(at, count) for name, values in portion.derived.items()}
         at += count
         rows = format_shards.with_columns(held.read(first, count), own)
@@ -148,28 +150,6 @@ def differs(name: str, found: tuple[str, int], described: Described) -> list[str
     if entry is None or found == (entry["sha256"], entry["bytes"]):
         return []
     return [f"{name} is not the file that was published (hash or size differs)"]
-
-
-def _groups(path: Path) -> Groups:
-    """(split, number, first row, rows) of each group."""
-    found: Groups = []
-    at, last = 0, None
-    numbers: dict[str, int] = {}
-    for part in tables.row_groups(path, ["shard", "split"]):
-        for (split, _, first, count), shard in zip(
-            groups := layout.groups_of(part),
-            part["shard"].take([first for _, _, first, _ in groups]).to_pylist(),
-            strict=True,
-        ):
-            if shard == last:
-                before = found.pop()
-                found.append((before[0], before[1], before[2], before[3] + count))
-            else:
-                numbers[split] = numbers.get(split, -1) + 1
-                found.append((split, numbers[split], at + first, count))
-            last = shard
-        at += part.num_rows
-    return found
 
 
 def _checked(

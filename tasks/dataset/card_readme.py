@@ -81,8 +81,8 @@ def _contents(facts: JsonObject) -> Iterator[str]:
     spoken = facts["speakers"]
     if most := spoken.get("largest"):
         yield f"The {len(most)} speakers with the most hours, of {spoken['count']:,}:"
-        rows = [(r["speaker"], r["dataset"] or "all", *_amounts(r)) for r in most]
-        yield table(("speaker", "dataset", *AMOUNTS), rows)
+        lines = [(r["speaker"], r["dataset"] or "all", *_amounts(r)) for r in most]
+        yield table(("speaker", "dataset", *AMOUNTS), lines)
 
 
 def _amounts(row: JsonObject) -> tuple[str, str]:

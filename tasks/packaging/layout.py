@@ -92,8 +92,7 @@ class PublishedGroup(NamedTuple):
 
 
 def published_groups(portions: Iterable[pa.Table]) -> list[PublishedGroup]:
-    """The groups of a published `utterances.parquet` (columns shard, split, generation), which may
-    come in portions."""
+    """The groups of a published table, from portions of its columns shard, split and generation."""
     found: list[PublishedGroup] = []
     numbers: dict[str, int] = {}
     at, last = 0, None

@@ -37,10 +37,8 @@ from tasks.json_types import JsonObject
 from tasks.packaging import (
     canonical,
     decided,
-    finish,
     layout,
     ledger_notes,
-    part_planning,
     parts,
     plan,
     published,
@@ -50,7 +48,7 @@ from tasks.packaging import (
     whole,
 )
 from tasks.packaging.published import Published
-from tasks.packaging.shards import check, write
+from tasks.packaging.shards import check, finished, write
 from tasks.recipe import whole_job
 from tasks.reviews import applied
 from tasks.storage import sorted_keys, tables
@@ -110,7 +108,7 @@ def gather(
     if before is not None and old is not None:
         laid_out = _compared(laid_out, before, content)
     divided = parts.divided(laid_out, job.package, len(found.split))
-    planned, needed = part_planning.save(
+    planned, needed = parts.save(
         job, scratch, divided, laid_out, found, content, more, spoken, before, linkable, damaged
     )
     _tables(scratch, staging, job)
@@ -143,9 +141,8 @@ def _with_content(
         told = speakers.content(found.clips.content, found.clips.speaker, found.speakers)
         found = found._replace(clips=found.clips._replace(content=told))
         spoken = speakers.names_of(found.clips.speaker, pa.array(found.speakers))
-    content, more = found.clips.content, dict[str, pa.Array]()
-    if parts.derives(job):
-        more = parts.derived(job, groups, found.clips)
+    content, more = found.clips.content, parts.derived(job, groups, found.clips)
+    if more:
         content = content * np.uint64(0x9E3779B97F4A7C15) ^ canonical.of_rows(pa.table(more))
     return found, content, more, spoken
 
@@ -220,7 +217,7 @@ def publish(job: Job, gathered: JsonObject) -> Path:
     staging = storage.place(gathered["staging"])
     known: Hashes = gathered["tables"]
     told = _told(staging, gathered)
-    with finish.finished(job, staging, [*known]) as (home, hashes):
+    with finished(job, staging, [*known]) as (home, hashes):
         for name, expected in known.items():
             if storage.hashed(home / name) != expected:
                 raise RunError(

@@ -13,6 +13,7 @@ from tasks.callers import Caller
 from tasks.checkpoints import manifest
 from tasks.dataset import publication, versions
 from tasks.errors import CorruptManifest, MillError
+from tasks.formats import OutputShard
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
 from tasks.packaging import (
@@ -42,13 +43,7 @@ def publish(
     Does nothing if `state` knows that the newest version is up to date. CorruptManifest when a blob
     is damaged: it has been removed, and the chains must run again.
     """
-    began = last = time.monotonic()
-    walls: dict[str, float] = {}
-
-    def lap(step: str) -> None:
-        nonlocal last
-        walls[step], last = round(time.monotonic() - last, 3), time.monotonic()
-
+    began, laps = time.monotonic(), Laps()
     versions.clean(job.out)
     state.freeze()
     if known := state.version():
@@ -58,13 +53,13 @@ def publish(
         keys = state.keys()
         groups = decided.groups(job, {shard: keys[shard] for shard in shards})
         caller.map(deciding.decide, [(job, group) for group in decided.missing(groups, job.out)])
-        lap("decide")
+        laps.end("decide")
         gathered = gather(job, groups, caller, scratch, state.names_hash())
         storage.of(scratch).clear(scratch)
-        lap("gather")
-        count = gathered["summary"]["utterances"]["packaged"]
-        seconds = gathered["summary"]["seconds"]["packaged"]
-        version = Version(gathered["version"], count, gathered["summary"], gathered["balance"])
+        laps.end("gather")
+        counts, balance = gathered["summary"], gathered["balance"]
+        clips, seconds = counts["utterances"]["packaged"], counts["seconds"]["packaged"]
+        version = Version(gathered["version"], clips, counts, balance)
         if not gathered["new"]:
             versions.clean(job.out)
             published = _unchanged(job, version, began)
@@ -72,34 +67,47 @@ def publish(
                 state.save(version, gathered["changed"])
                 decided.forget(job.out, groups, gathered["changed"])
             return published
-        staging = storage.place(gathered["staging"])
-        parts = [part.number for part in gathered["parts"]]
-        left = caller.map(output_shards.link, [(job, staging, part) for part in parts])
-        planned = plan.numbered(staging)
-        written = [number for some in left for number in some]
-        caller.map(package.write, [(job, staging, number) for number in written])
-        lap("write")
-        caller.map(package.check, [(job, staging, number) for number in written])
-        lap("verify")
+        planned, written = _write(job, gathered, caller, laps)
         path = package.publish(job, gathered)
         state.save(version, gathered["changed"])
         decided.forget(job.out, groups, gathered["changed"])
         if job.package.keep is not None:
             _remove_old(job.out, job.package.keep)
-        lap("publish")
-    wall = time.monotonic() - began
+        laps.end("publish")
     computed = sum({planned[n].group: planned[n].clips for n in written}.values())
-    done = Done("package", "", computed, count - computed, seconds, wall, new=True)
-    return Published(
-        path,
-        True,
-        gathered["summary"],
-        done,
-        walls,
-        len(written),
-        len(planned) - len(written),
-        gathered["balance"],
-    )
+    wall = time.monotonic() - began
+    done = Done("package", "", computed, clips - computed, seconds, wall, new=True)
+    linked = len(planned) - len(written)
+    return Published(path, True, counts, done, laps.walls, len(written), linked, balance)
+
+
+class Laps:
+    """Wall seconds of the steps of the stage."""
+
+    def __init__(self) -> None:
+        self.walls: dict[str, float] = {}
+        self._last = time.monotonic()
+
+    def end(self, step: str) -> None:
+        now = time.monotonic()
+        self.walls[step], self._last = round(now - self._last, 3), now
+
+
+def _write(
+    job: Job, gathered: JsonObject, caller: Caller, laps: Laps
+) -> tuple[dict[int, OutputShard], list[int]]:
+    """Link or write all output shards, and check the written ones: all by number, and the numbers
+    of those that were written."""
+    staging = storage.place(gathered["staging"])
+    parts = [part.number for part in gathered["parts"]]
+    left = caller.map(output_shards.link, [(job, staging, part) for part in parts])
+    planned = plan.numbered(staging)
+    written = [number for some in left for number in some]
+    caller.map(package.write, [(job, staging, number) for number in written])
+    laps.end("write")
+    caller.map(package.check, [(job, staging, number) for number in written])
+    laps.end("verify")
+    return planned, written
 
 
 @contextmanager

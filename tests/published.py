@@ -17,7 +17,7 @@ from tasks import plugins, storage
 from tasks.checkpoints.blobs import Pcm
 from tasks.checkpoints.manifest import Row
 from tasks.formats import Hashes, Output, OutputShard
-from tasks.packaging import format_rows, layout
+from tasks.packaging import format_shards, layout
 from tasks.schema import UTTERANCES
 from tasks.settings import PackageSettings, Plugin
 
@@ -62,7 +62,7 @@ def publish(
     home.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, home / "utterances.parquet")
     module, checked = plugins.resolve("formats", Plugin.model_validate({"use": use, **settings}))
-    whole, _ = format_rows.with_derived(module, checked, table)
+    whole = format_shards.with_columns(table, module.derived(table, checked))
     numbers = {each["id"]: each["number"] for each in flat}
     made: list[OutputShard] = []
     at = 0
@@ -70,9 +70,9 @@ def publish(
         split = group[0]["split"]
         rows, at = whole.slice(at, len(group)), at + len(group)
         number = sum(shard.split == split for shard in made)
-        names = module.files(split, number, format_rows.visible(module, rows), checked)
+        names = module.files(split, number, format_shards.visible(module, rows), checked)
         shard = OutputShard(use, split, number, index, len(group), tuple(names))
-        given = format_rows.rows_for(module, rows, "id")
+        given = format_shards.rows_for(module, rows, "id")
         hashes: Hashes = {}
         out = Output(home, hashes)
         module.write(shard, given, lambda row: pcm(numbers[row["id"]]), out, checked)
@@ -80,7 +80,7 @@ def publish(
         if noted is not None:
             noted |= hashes
         for known in ({}, hashes):
-            given = format_rows.rows_for(module, rows)
+            given = format_shards.rows_for(module, rows)
             assert module.check(shard, given, Output(home, known), checked) == []
         assert all((home / name).is_file() for name in names)
         made.append(shard)
@@ -109,10 +109,6 @@ def laid_out(
     then = None
     if before is not None:
         now = pc.index_in(before["id"], table["id"]).fill_null(-1).to_numpy().astype(np.int64)
-        generations = before["generation"].to_pylist()
-        groups = [
-            layout.PublishedGroup(split, number, generations[first], first, count)
-            for split, number, first, count in layout.groups_of(before)
-        ]
+        groups = layout.published_groups([before])
         then = layout.Before(groups, now)
     return layout.lay_out_clips(clips, settings, generation, then, before_settings)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tasks.checkpoints.manifest import Row
 from tasks.errors import ConfigError
-from tasks.formats import _kaldi_lists, _kaldi_names, kaldi
+from tasks.formats import _kaldi_lists, kaldi
 from tests import published
 
 NAMES = {"wav.scp", "segments", "text", "utt2spk", "spk2utt", "utt2dur", "reco2dur", "utt2lang",
@@ -148,7 +148,7 @@ def test_any_names_are_sorted_by_utterance_and_speaker(
         for number, (dataset, speaker, stem) in enumerate(clips)
     ]
     plain = pa.Table.from_pylist(rows, schema=_kaldi_lists.SCHEMA)
-    named = _kaldi_names.with_names(plain, _kaldi_names.reserved([plain]))
+    named = _kaldi_lists.with_names(plain, _kaldi_lists.reserved([plain]))
     pairs = sorted(zip(named["utterance"].to_pylist(), named["name"].to_pylist(), strict=True))
     assert len({utterance for utterance, _ in pairs}) == len(clips)
     assert [spk for spk, _ in groupby(pairs, lambda pair: pair[1])] == sorted(

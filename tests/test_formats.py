@@ -22,7 +22,7 @@ from tasks import plugins, shard_chain, shelves, storage
 from tasks.checkpoints import blobs
 from tasks.dataset import datacard, versions
 from tasks.formats import Hashes, Output, OutputShard, _clips, _tar, _tar_check, nemo
-from tasks.packaging import format_rows, layout
+from tasks.packaging import format_shards, layout
 from tasks.results import Published
 from tasks.settings import Plugin
 from tasks.upkeep.verify import verify
@@ -80,10 +80,11 @@ def shards_of(version: Path, use: str) -> list[OutputShard]:
     table = pq.read_table(version / "utterances.parquet")
     plugin = datacard.formats_of(versions.described(version))[use]
     module, settings = plugins.resolve("formats", plugin)
-    whole, _ = format_rows.with_derived(module, settings, table)
+    whole = format_shards.with_columns(table, module.derived(table, settings))
     found = []
-    for index, (split, number, first, count) in enumerate(layout.groups_of(table)):
-        rows = format_rows.visible(module, whole.slice(first, count))
+    for index, group in enumerate(layout.published_groups([table])):
+        split, number, _, first, count = group
+        rows = format_shards.visible(module, whole.slice(first, count))
         files = tuple(module.files(split, number, rows, settings))
         found.append(OutputShard(use, split, number, index, count, files))
     return found
@@ -102,7 +103,7 @@ def test_all_formats_in_one_version(made: Path) -> None:
     assert verify(version) == []
     held = [name for use in FORMATS for name in of_format(version, use)]
     assert set(corpus.content(version)) == {*held, *COMMON}
-    assert len(layout.groups_of(pq.read_table(version / "utterances.parquet"))) == 2
+    assert len(layout.published_groups([pq.read_table(version / "utterances.parquet")])) == 2
 
 
 @pytest.mark.parametrize("use", FORMATS)
@@ -181,7 +182,7 @@ def test_other_samples_or_texts_are_found_without_a_hash(
     version = alone(use)
     module, settings = plugins.resolve("formats", Plugin(use=use))
     table = pq.read_table(version / "utterances.parquet")
-    table, _ = format_rows.with_derived(module, settings, table)
+    table = format_shards.with_columns(table, module.derived(table, settings))
     shard = shards_of(version, use)[0]
     rows = table.slice(0, shard.clips).to_pylist()
     hashes: Hashes = {}
@@ -240,7 +241,7 @@ def test_what_a_library_encodes_is_compared_with_what_was_written(
     [shard] = published.publish(tmp_path, use, [rows], hashes, **settings)
     module, own = plugins.resolve("formats", Plugin.model_validate({"use": use, **settings}))
     table = pq.read_table(tmp_path / "utterances.parquet")
-    told = format_rows.with_derived(module, own, table)[0].to_pylist()
+    told = format_shards.with_columns(table, module.derived(table, own)).to_pylist()
     path = next(path for path in shard.files if path.endswith(ending))
     whole = (tmp_path / path).read_bytes()
     assert hashes[path] == storage.hashed(tmp_path / path)

@@ -22,6 +22,7 @@ from tasks.accounting.summary import seconds_of
 from tasks.callers import Here
 from tasks.checkpoints import manifest
 from tasks.packaging import format_shards, layout
+from tasks.packaging.format_shards import PreviousVersion
 from tasks.settings import PackageSettings
 from tasks.stages import stage
 from tasks.upkeep.verify import verify
@@ -307,6 +308,10 @@ def test_a_layout_holds_every_clip_once(then: list[int], new: list[int], gone: s
         loads = [float(seconds_of(table_)[g.rows].sum()) for g in some]
         longest = max((float(seconds_of(table_)[g.rows].max()) for g in some), default=0)
         assert max(loads, default=0) - min(loads, default=0) <= longest + 1e-9
-    places = {(split, n): (first, count) for split, n, first, count in layout.groups_of(before)}
-    same = format_shards.same_as(groups, table, before, ("id", "num_samples"), places)
+    places: dict[tuple[str, int | None], tuple[int, int]]
+    there = layout.published_groups([before])
+    places = {(each.split, each.number): (each.first, each.clips) for each in there}
+    previous = PreviousVersion(Path(), {}, (), before, places)
+    now = table.take(np.concatenate([g.rows for g in groups])).select(["id", "num_samples"])
+    same = format_shards.same_as([g.planned() for g in groups], now, previous)
     assert [number is not None for number in same] == [g.whole for g in groups]

@@ -15,7 +15,7 @@ import soundfile as sf
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from tasks.corpuswide import identities, sorting
+from tasks.corpuswide import identities, ordering
 from tasks.corpuswide.voices import VOICES
 from tasks.estimating import planning, what_if
 from tasks.packaging import speaker_hours, split_allocation
@@ -209,7 +209,7 @@ def test_nothing_depends_on_how_much_is_in_memory(
     first, more = night(0, 80), night(40, 40)
     whole = linked(first, NOTHING, 0.5, False)
     later = linked([*first[1:], *more], whole, 0.5, False)
-    monkeypatch.setattr(sorting, "AT_ONCE", 7)
+    monkeypatch.setattr(ordering, "AT_ONCE", 7)
     monkeypatch.setattr(identities, "SAMPLED", np.uint64(3))
     assert linked(first, NOTHING, 0.5, False).equals(whole, check_metadata=True)
     again = linked([*first[1:], *more], whole, 0.5, False)

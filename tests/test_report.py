@@ -33,7 +33,6 @@ from tasks.estimating import what_if
 from tasks.job import Cost, Job
 from tasks.recording import Locator
 from tasks.report import (
-    candidates,
     choosing,
     clips,
     curves,
@@ -504,7 +503,7 @@ def test_a_ledger_in_parts_tells_what_a_table_tells(tmp_path: Path) -> None:
         row["outcome"] if row["outcome"] == "packaged" else f"{row['stage']}.{row['reason']}"
         for row in pq.read_table(path).to_pylist()
     )
-    groups = candidates.groups(parts, 0, 2)
+    groups = choosing.groups_of(parts, 0, 2)
     assert len(told) > 2
     assert {name: group.count for name, group in groups.items()} == told
     for column in ("dataset", "language"):

@@ -21,7 +21,7 @@ from tasks import report as making
 from tasks.corpuswide import decisions
 from tasks.job import Job
 from tasks.recording import Locator
-from tasks.report import candidates, choosing, clips, doubtful, listen, samples, words
+from tasks.report import choosing, clips, doubtful, listen, samples, words
 from tasks.report.choosing import choose
 from tasks.report.columns import Columns
 from tasks.report.doubtful import Why
@@ -258,7 +258,7 @@ def page(made: tuple[Job, Path]) -> str:
 def test_the_worst_of_a_run_is_on_its_page_and_first(made: tuple[Job, Path], page: str) -> None:
     job, _ = made
     ledger = Ledger(job.out / "datasets/latest/ledger.parquet")
-    group = candidates.groups(ledger, job.package.seed, 8)["filter.too_short"]
+    group = choosing.groups_of(ledger, job.package.seed, 8)["filter.too_short"]
     assert group.count > 8
     drawn = ledger.rows(group.first["drawn"]["row"].tolist())
     assert not any("r37" in row["source_path"] for row in drawn)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks.packaging import candidates, splits
 from tasks.packaging import names as names_module
-from tasks.packaging import selecting, splits
 from tasks.packaging.names import Names
 from tasks.schema import SPLITS
 from tasks.settings import PackageSettings
@@ -90,7 +90,7 @@ def test_answers_are_those_of_one_table(
 
 def assigned(table: pa.Table, settings: PackageSettings, before: pa.Table) -> tuple[pa.Table, str]:
     """The next `splits.parquet`, and all else that is said."""
-    with selecting.Candidates(settings) as clips:
+    with candidates.Candidates(settings) as clips:
         for at in range(0, len(table), 97):
             some = table.slice(at, 97)
             clips.add(some, np.zeros(len(some), bool))

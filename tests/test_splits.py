@@ -24,19 +24,18 @@ from tasks.errors import ConfigError, RunError
 from tasks.estimating import what_if
 from tasks.json_types import JsonObject
 from tasks.packaging import (
+    candidates,
     contents,
-    selecting,
     selection,
     split_allocation,
-    split_faults,
     splits,
     weights,
 )
-from tasks.packaging.components import Published
+from tasks.packaging.components import SplitTable
 from tasks.schema import SPLITS
 from tasks.settings import PackageSettings
 from tasks.storage import tables
-from tasks.upkeep.verify import verify
+from tasks.upkeep.verify import split_faults, verify
 from tests import corpus, fuzz
 
 Clip = tuple[str, str, str | None, str, float]  # id, recording, speaker, samples, seconds
@@ -80,7 +79,7 @@ def sides(
     """Split of each clip by id ('' where it is dropped), and everything else; three clips come at a
     time."""
     rows, settings = table(clips), asked(**package)
-    with selecting.Candidates(settings) as held:
+    with candidates.Candidates(settings) as held:
         for at in range(0, len(rows), 3):
             held.add(rows.slice(at, 3), np.zeros(len(rows.slice(at, 3)), bool))
         held.finish()
@@ -92,7 +91,7 @@ def sides(
     return where, Assigned(found.names, joins, whole, found.lists, found.notes)
 
 
-def parts_of(table: pa.Table) -> Published:
+def parts_of(table: pa.Table) -> SplitTable:
     """A table in parts of five rows."""
 
     def parts(columns: list[str]) -> Iterator[pa.Table]:
@@ -102,8 +101,8 @@ def parts_of(table: pa.Table) -> Published:
 
 
 def faults_of(rows: pa.Table, table: pa.Table) -> list[str]:
-    columns = [*selecting.NODES, "split"]
-    return split_faults.faults(lambda: parts_of(rows)(columns), parts_of(table))
+    columns = [*candidates.NODES, "split"]
+    return split_faults(lambda: parts_of(rows)(columns), parts_of(table))
 
 
 def singles(count: int, seconds: float = 10.0) -> list[Clip]:
@@ -548,7 +547,7 @@ def test_weights_drop_by_a_draw_that_the_ledger_names(tmp_path: Path) -> None:
 def test_the_share_is_in_the_order_of_ids(tmp_path: Path) -> None:
     job = corpus.job(tmp_path, package={"splits": {"dev": 0.3}, "weights": {"c": 0.5}})
     rows = table(singles(200)).take(np.random.default_rng(0).permutation(200))
-    with selecting.Candidates(job.package) as clips:
+    with candidates.Candidates(job.package) as clips:
         clips.add(rows, np.zeros(200, bool))
         clips.finish()
         shared = selection.select(job, clips, None)

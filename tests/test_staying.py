@@ -17,13 +17,13 @@ from tasks import storage
 from tasks.dataset import datacard, versions
 from tasks.job import Job
 from tasks.packaging import (
+    candidates,
     canonical,
     choosing,
     decided,
     judgements,
     published,
     seeded,
-    selecting,
     splits,
     staying,
     whole,
@@ -101,7 +101,7 @@ def groups(job: Job, table: pa.Table, size: int = 150) -> list[ShardGroup]:
 def choose(job: Job, table: pa.Table, caplog: pytest.LogCaptureFixture) -> Chose:
     asked = 0
 
-    class Counted(selecting.Candidates):
+    class Counted(candidates.Candidates):
         def finish(self) -> None:
             nonlocal asked
             asked = self._added
@@ -112,7 +112,7 @@ def choose(job: Job, table: pa.Table, caplog: pytest.LogCaptureFixture) -> Chose
     decided.list_in(scratch, groups(job, table))
     caplog.clear()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(selecting, "Candidates", Counted)
+        patched.setattr(candidates, "Candidates", Counted)
         told = choosing.choose(job, scratch)
     names = (whole.CHOSEN, splits.FILE, judgements.FILE)
     files = {name: (scratch / name).read_bytes() for name in names if (scratch / name).exists()}

@@ -1,4 +1,5 @@
-"""Transcripts by further recognisers: which of them are asked, and the text that results.
+"""Looks up transcripts: the first recogniser's, in the language of most of its recording's speech,
+and those by further recognisers; which of these are asked, and the text that results.
 
 Each hypothesis is a transcript with its own recipe, as if its recogniser were the only one: adding
 a recogniser computes that one alone. A further recogniser hears each utterance by itself.
@@ -6,15 +7,18 @@ a recogniser computes that one alone. A further recogniser hears each utterance 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from tasks import recipe, scoring
+from tasks.checkpoints import language_vote
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
 from tasks.scoring import agreement
 from tasks.settings import Plugin, TranscribeSettings
+
+Lookup = Callable[[Utterance], Row | None]
 
 
 @lru_cache(maxsize=8)
@@ -79,3 +83,31 @@ def compared(utterance: Utterance, text: str) -> str | None:
             return normalised
     language = scoring.language_of(utterance.language, utterance.reference, row["language"])
     return scoring.normalise(text, language)
+
+
+def attach_first(utterances: Sequence[Utterance], lookup: Lookup, by_vote: bool) -> None:
+    """Set `heard` on the utterances of one recording and, if `by_vote`, `vote` and `voted`.
+
+    The vote is taken once every clip has a transcript, so it does not depend on their order. Clips
+    that it overrules get the transcript in the recording's language, or None until there is one.
+    """
+    for utterance in utterances:
+        _set_heard(utterance, lookup(utterance))
+    if not by_vote or any(u.heard is None for u in utterances):
+        return
+    sound = [u for u in utterances if u.heard and not u.heard["error_code"]]
+    vote = language_vote.count((u.heard or {}, u.seconds) for u in sound)
+    if vote is None:
+        return
+    for utterance in sound:
+        utterance.vote = vote
+        if not utterance.language and vote.overrules(utterance.heard or {}, utterance.seconds):
+            utterance.voted = vote.language
+            _set_heard(utterance, lookup(utterance))
+
+
+def _set_heard(utterance: Utterance, row: Row | None) -> None:
+    if row and not row["error_code"]:
+        # Errors are counted again in case the source's text or the rules changed.
+        row = scoring.scored(row, utterance.reference, utterance.language)
+    utterance.heard = row

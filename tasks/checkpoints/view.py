@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from itertools import groupby
 
 from tasks import plugins, recipe
-from tasks.checkpoints import cuts, enhanced, hypotheses, sharing, transcripts, written
+from tasks.checkpoints import cuts, enhanced, hypotheses, sharing, written
 from tasks.checkpoints.cuts import Cut, segments_of
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.sharing import Company
@@ -185,7 +185,7 @@ class ShardView(StoredShard):
         for _, group in by_recording:
             utterances = list(group)
             waiting = [u for u in utterances if u.outcome == Outcome("pending", "transcribe")]
-            transcripts.attach(waiting, self._transcript, by_vote)
+            hypotheses.attach_first(waiting, self._transcript, by_vote)
             for utterance in utterances:
                 row = utterance.heard
                 if row and row["error_code"]:

@@ -26,20 +26,17 @@ from tasks.plugins.contracts import Measuring
 from tasks.settings import Plugin
 
 ROW = pa.schema(
-    [
-        pa.field("id", pa.string()),
-        pa.field("dataset", pa.string()),
-        pa.field("recording", pa.string()),
-        pa.field("language", pa.string()),
-        pa.field("seconds", pa.float64()),
-        pa.field("text", pa.string()),
-        pa.field("native_rate", pa.int64()),
-        pa.field("format", pa.string()),  # container/codec of the recording
-        pa.field("print", pa.large_binary()),  # fingerprint by the filter `duplicate`, if used
-        pa.field("work_shard", pa.string()),
-        pa.field("kept", pa.bool_()),  # no verdict has rejected it so far
-        pa.field("published", pa.bool_()),  # in the newest version
-    ]
+    {
+        **dict.fromkeys(("id", "dataset", "recording", "language"), pa.string()),
+        "seconds": pa.float64(),
+        "text": pa.string(),
+        "native_rate": pa.int64(),
+        "format": pa.string(),  # container/codec of the recording
+        "print": pa.large_binary(),  # fingerprint by the filter `duplicate`, if used
+        "work_shard": pa.string(),
+        "kept": pa.bool_(),  # no verdict has rejected it so far
+        "published": pa.bool_(),  # in the newest version
+    }
 )
 
 

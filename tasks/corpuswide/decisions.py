@@ -11,7 +11,7 @@ and it is ignored once the manifests have changed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,21 +37,16 @@ from tasks.text import SHARED_COLUMNS
 SPARED = "spared"
 NOT_IN_AUDIO = "not_in_audio"  # the reason of a text that was never said
 FIXED = pa.schema(
-    [
-        pa.field("id", pa.string()),
-        pa.field("dataset", pa.string()),
-        pa.field("recording", pa.string()),
-        pa.field("language", pa.string()),
-        pa.field("seconds", pa.float64()),
-        pa.field("outcome", pa.string()),
-        pa.field("stage", pa.string()),
-        pa.field("reason", pa.string()),
-        pa.field("heard", pa.bool_()),  # it has a transcript
-        pa.field(SPARED, pa.bool_()),  # a person keeps it, whatever verdicts say
+    {
+        **dict.fromkeys(("id", "dataset", "recording", "language"), pa.string()),
+        "seconds": pa.float64(),
+        **dict.fromkeys(("outcome", "stage", "reason"), pa.string()),
+        "heard": pa.bool_(),  # it has a transcript
+        SPARED: pa.bool_(),  # a person keeps it, whatever verdicts say
         # From here on, columns of `Utterance.texts` and `Utterance.measures`.
-        pa.field("words", pa.int64()),  # of the reference
-        pa.field("word_errors", pa.int64()),  # of the recogniser's text
-    ]
+        "words": pa.int64(),  # of the reference
+        "word_errors": pa.int64(),  # of the recogniser's text
+    }
 )
 TOLD = FIXED.names.index("words")  # columns that `_told` gives
 
@@ -167,18 +162,10 @@ def where(job: Job) -> Path | None:
     return home if whole and known == state else None
 
 
-def parts(job: Job, columns: set[str]) -> Iterator[pa.Table]:
-    """These columns of the table in the folder that `where` gave, a part at a time."""
-    return tables.row_groups(place(job.out), sorted(columns))
-
-
 def columns_asked(job: Job) -> set[str]:
     """Columns that the job's verdicts judge."""
-    return {column for rule in rules_asked(job) for column in rules.columns(rule)}
-
-
-def rules_asked(job: Job) -> tuple[Rule, ...]:
-    return (*measured_rules(job), *rules_of("text", job.transcribe.verdicts))
+    asked = (*measured_rules(job), *rules_of("text", job.transcribe.verdicts))
+    return {column for rule in asked for column in rules.columns(rule)}
 
 
 def measured_rules(job: Job) -> tuple[Rule, ...]:
@@ -186,7 +173,7 @@ def measured_rules(job: Job) -> tuple[Rule, ...]:
     return (*rules_of("filters", job.filter.filters), *enhanced.rules(job))
 
 
-def settled(table: pa.Table) -> pa.ChunkedArray:
+def beyond_limits(table: pa.Table) -> pa.ChunkedArray:
     """Rows whose outcome no limit can change: failed ones, texts that were never said, and rows
     that corpus-wide verdicts reject (copies, outliers, splits); Boolean [rows]. From the columns
     outcome, stage and reason."""

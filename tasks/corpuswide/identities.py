@@ -18,15 +18,16 @@ files.
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.corpuswide.sorting import Sorted
+from tasks.corpuswide.ordering import Sorted
 from tasks.corpuswide.speaker_names import (
     Codes,
     KnownVoices,
@@ -36,8 +37,9 @@ from tasks.corpuswide.speaker_names import (
     keys,
     named,
 )
-from tasks.corpuswide.vectors import Vectors
+from tasks.corpuswide.voices import BYTES
 from tasks.schema import SPEAKERS
+from tasks.speech.embedding import SIZE
 from tasks.speech.linkage import linked
 from tasks.storage import long_columns, sorted_keys
 
@@ -166,3 +168,32 @@ def _grouped(parts: VoiceTables, known: KnownVoices, least: float, stays: bool) 
     used[into] = True
     found: Small = (np.cumsum(used, dtype=np.int32) - 1)[into[place]]
     return found
+
+
+class Vectors:
+    """Embeddings of more voices than memory holds, by the places of their groups: means of groups
+    for the first `few`, in memory; then one embedding each, in a file."""
+
+    def __init__(self, file: IO[bytes], few: int, count: int) -> None:
+        self.few = np.zeros((few, SIZE), np.float32)
+        self._file, self._count = file, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, at: slice) -> NDArray[np.float32]:
+        low, high, _ = at.indices(self._count)
+        few = len(self.few)
+        single = range(max(low, few) - few, max(high, few) - few)
+        data = os.pread(self._file.fileno(), BYTES * len(single), BYTES * single.start)
+        found = np.frombuffer(data, "<f2").reshape(-1, SIZE).astype(np.float32)
+        return np.concatenate([self.few[low:high], found])
+
+    def put(self, place: Small, vectors: list[bytes], share: NDArray[np.float32]) -> None:
+        """Add embeddings to the groups of these places."""
+        shared = place < len(self.few)
+        some = [vectors[at] for at in np.flatnonzero(shared).tolist()]
+        data = np.frombuffer(b"".join(some), "<f2").reshape(-1, SIZE)
+        np.add.at(self.few, place[shared], data * share[shared, None])
+        for at in np.flatnonzero(~shared).tolist():
+            os.pwrite(self._file.fileno(), vectors[at], BYTES * (int(place[at]) - len(self.few)))

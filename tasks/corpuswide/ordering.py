@@ -1,25 +1,30 @@
-"""Sorts more texts than fit in memory.
-
-A radix sort: texts are cut into words of eight bytes, with a temporary file for each position, and
-sorted by these words as numbers, last position first. Sorting takes 40 bytes of memory a text.
-"""
+"""Sorts more rows than fit in memory: texts by a radix sort, tables by ranges of names."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import IO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from tasks.storage import long_columns
 
 Ints = NDArray[np.int64]
 CUT = 8  # bytes
+AT_ONCE = 1 << 18  # rows, about
 
 
 class Order(ExitStack):
-    """Texts, added some at a time."""
+    """Texts, added some at a time.
+
+    A radix sort: texts are cut into words of eight bytes, with a temporary file for each position,
+    and sorted by these words as numbers, last position first: 40 bytes of memory a text.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,3 +57,62 @@ class Order(ExitStack):
             if (cuts[1:] < cuts[:-1]).any():
                 order = order[np.argsort(cuts, kind="stable")]
         return order
+
+
+class Sorted(ExitStack):
+    """Rows, added some at a time, in the order of some columns, the first of which are names.
+
+    Rows go to temporary files by ranges of names, and each range is sorted by itself: some hundred
+    thousand rows are in memory. The ranges do not affect the result.
+
+    `sample`: some of the names, evenly; `count`: about how many rows there are.
+    """
+
+    def __init__(self, schema: pa.Schema, by: Sequence[str], sample: list[str], count: int) -> None:
+        super().__init__()
+        self._schema, self._by = schema, list(by)
+        ranges = min(-(-count // AT_ONCE), len(sample) + 1)
+        inner = [at * len(sample) // ranges for at in range(1, ranges)]
+        names = sorted(name.encode() for name in sample)
+        self._bounds = np.array([names[at] for at in inner], np.bytes_)
+        self._files: list[IO[bytes]] = []
+        self._writers: list[pa.RecordBatchStreamWriter] = []
+        for _ in range(len(inner) + 1):
+            file = self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+            self._files.append(file)
+            self._writers.append(self.enter_context(pa.ipc.new_stream(file, schema)))
+        self._waiting = [schema.empty_table()]
+        self._rows = 0
+
+    def add(self, rows: pa.Table) -> None:
+        """The next rows; of equal ones, those that were added first come first."""
+        self._waiting.append(rows.select(self._schema.names).cast(self._schema))
+        self._rows += len(rows)
+        if self._rows >= AT_ONCE:
+            self._write()
+
+    def _write(self) -> None:
+        rows = pa.concat_tables(self._waiting).combine_chunks()
+        self._waiting, self._rows = [self._schema.empty_table()], 0
+        if not len(self._bounds):
+            self._writers[0].write_table(rows)
+            return
+        names = np.array(rows[self._by[0]].cast(pa.binary()).to_pylist(), np.bytes_)
+        at = np.searchsorted(self._bounds, names, side="right").astype(np.uint16)
+        order = np.argsort(at, kind="stable")
+        edges = np.searchsorted(at, np.arange(len(self._files) + 1), sorter=order)
+        rows = long_columns.take(rows, order)
+        for number in np.flatnonzero(np.diff(edges)).tolist():
+            size = int(edges[number + 1] - edges[number])
+            self._writers[number].write_table(rows.slice(int(edges[number]), size))
+
+    def tables(self) -> Iterator[pa.Table]:
+        """All rows in their order; at least one table."""
+        self._write()
+        for writer, file in zip(self._writers, self._files, strict=True):
+            writer.close()
+            file.seek(0)
+            with pa.ipc.open_stream(file) as stream:
+                rows = stream.read_all()
+            order = pc.sort_indices(rows, [(name, "ascending") for name in self._by])
+            yield long_columns.take(rows, order.to_numpy())

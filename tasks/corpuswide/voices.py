@@ -17,13 +17,13 @@ from tasks.speech.embedding import SIZE, unit
 
 BYTES = 2 * SIZE
 VOICES = pa.schema(
-    [
-        pa.field("recording", pa.string()),
-        pa.field("number", pa.int32()),  # of the person in the recording, from 1
-        pa.field("content", pa.string()),  # of the recording
-        pa.field("seconds", pa.float64()),  # that the person speaks
-        pa.field("vector", pa.binary(BYTES)),  # float16 [192], of length 1
-    ]
+    {
+        "recording": pa.string(),
+        "number": pa.int32(),  # of the person in the recording, from 1
+        "content": pa.string(),  # of the recording
+        "seconds": pa.float64(),  # that the person speaks
+        "vector": pa.binary(BYTES),  # float16 [192], of length 1
+    }
 )
 
 

@@ -12,19 +12,8 @@ from collections.abc import Iterable
 from tasks.json_types import JsonObject
 
 TASKS = ("automatic-speech-recognition", "text-to-speech")
-#: Upper bounds of the Hub's size categories, in utterances.
-SIZES = {
-    10**3: "n<1K",
-    10**4: "1K<n<10K",
-    10**5: "10K<n<100K",
-    10**6: "100K<n<1M",
-    10**7: "1M<n<10M",
-    10**8: "10M<n<100M",
-    10**9: "100M<n<1B",
-    10**10: "1B<n<10B",
-    10**11: "10B<n<100B",
-    10**12: "100B<n<1T",
-}
+#: Bounds of the Hub's size categories, in utterances: powers of ten from 1000 on.
+SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
 #: Licences that the Hub knows by name.
 LICENCES = frozenset(
     """apache-2.0 mit afl-3.0 artistic-2.0 bsl-1.0 bsd-2-clause bsd-3-clause bsd-3-clause-clear
@@ -90,4 +79,9 @@ def languages(heard: Iterable[str | None]) -> list[str]:
 
 
 def size(utterances: int) -> str:
-    return next((name for limit, name in SIZES.items() if utterances < limit), "n>1T")
+    reached = max(len(str(utterances)) - 3, 0)  # bounds that are not above it
+    if reached == 0:
+        return f"n<{SIZES[0]}"
+    if reached >= len(SIZES):
+        return f"n>{SIZES[-1]}"
+    return f"{SIZES[reached - 1]}<n<{SIZES[reached]}"

@@ -19,6 +19,7 @@ from tasks.dataset import card_header, card_reading
 from tasks.errors import CODES
 from tasks.json_types import JsonObject
 
+AMOUNTS = ("utterances", "hours")  # of `_amounts`
 SHOWN = ("filter", "enhance", "resample", "transcribe", "package")
 
 
@@ -61,39 +62,31 @@ def _about(facts: JsonObject) -> Iterator[str]:
 def _contents(facts: JsonObject) -> Iterator[str]:
     yield "## Contents"
     rows = [
-        {
-            "split": r["split"],
-            "dataset": r["dataset"],
-            "language": r["language"] or "unknown",
-            "utterances": f"{r['utterances']:,}",
-            "hours": f"{r['hours']:.3f}",
-        }
+        (r["split"], r["dataset"], r["language"] or "unknown", *_amounts(r))
         for r in facts["packaged"]
     ]
-    yield table(rows[0], [row.values() for row in rows])
+    yield table(("split", "dataset", "language", *AMOUNTS), rows)
+    lengths = {"min": "shortest, s", "mean": "mean, s", "median": "median, s", "max": "longest, s"}
     rows = [
-        {
-            "split": name,
-            "utterances": f"{split['utterances']:,}",
-            "hours": f"{split['hours']:.3f}",
-            "shortest, s": f"{split['durations']['min']:.2f}",
-            "mean, s": f"{split['durations']['mean']:.2f}",
-            "median, s": f"{split['durations']['median']:.2f}",
-            "longest, s": f"{split['durations']['max']:.2f}",
-            "speakers": f"{split['speakers']['count']:,}",
-            "hours of unknown speakers": f"{split['speakers']['hours_unknown']:.3f}",
-        }
+        (
+            *(name, *_amounts(split)),
+            *(f"{split['durations'][each]:.2f}" for each in lengths),
+            f"{split['speakers']['count']:,}",
+            f"{split['speakers']['hours_unknown']:.3f}",
+        )
         for name, split in facts["splits"].items()
     ]
-    yield table(rows[0], [row.values() for row in rows])
+    unknown = "hours of unknown speakers"
+    yield table(("split", *AMOUNTS, *lengths.values(), "speakers", unknown), rows)
     spoken = facts["speakers"]
     if most := spoken.get("largest"):
         yield f"The {len(most)} speakers with the most hours, of {spoken['count']:,}:"
-        lines = (
-            (r["speaker"], r["dataset"] or "all", f"{r['utterances']:,}", f"{r['hours']:.3f}")
-            for r in most
-        )
-        yield table(("speaker", "dataset", "utterances", "hours"), lines)
+        lines = [(r["speaker"], r["dataset"] or "all", *_amounts(r)) for r in most]
+        yield table(("speaker", "dataset", *AMOUNTS), lines)
+
+
+def _amounts(row: JsonObject) -> tuple[str, str]:
+    return f"{row['utterances']:,}", f"{row['hours']:.3f}"
 
 
 def _funnel(facts: JsonObject) -> Iterator[str]:

@@ -22,23 +22,9 @@ from tasks.settings import Plugin
 from tasks.storage import tables
 
 LIBRARIES = (
-    "uttermill",
-    "numpy",
-    "scipy",
-    "soundfile",
-    "av",
-    "soxr",
-    "samplerate",
-    "resampy",
-    "librosa",
-    "onnxruntime",
-    "faster-whisper",
-    "ctranslate2",
-    "rapidfuzz",
-    "whisper-normalizer",
-    "opencc-python-reimplemented",
-    "unicode-rbnf",
-    "pyarrow",
+    *("uttermill", "numpy", "scipy", "soundfile", "av", "soxr", "samplerate", "resampy", "librosa"),
+    *("onnxruntime", "faster-whisper", "ctranslate2", "rapidfuzz", "whisper-normalizer"),
+    *("opencc-python-reimplemented", "unicode-rbnf", "pyarrow"),
 )
 SEAL = "sealed"  # key of the sha256 of dataset.json with zeros in its place
 NO_SEAL = "0" * 64

@@ -45,12 +45,11 @@ def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> l
     Keys: `format`, `split`, `clips` (of the split), `dropped` (a clip counts for the first bound it
     breaks), `setting` and `limit` (of the trainer), and `warning`, a sentence for people.
     """
-    limits = {plugin.use: limits_of(plugin) for plugin in formats}
-    counts = _count(version, {use: found for use, found in limits.items() if found is not None})
+    readers = {plugin.use: plugins.load("formats", plugin.use).READER for plugin in formats}
+    limits = {use: reader for use, reader in readers.items() if reader is not None}
     entries = []
-    for (use, split), count in counts.items():
+    for (use, split), count in _count(version, limits).items():
         reader = limits[use]
-        assert reader is not None
         for bound, dropped in zip(reader.bounds, count.dropped.tolist(), strict=True):
             if dropped:
                 warning = _sentence(use, split, reader, bound, dropped, count.clips, segmenter)
@@ -66,11 +65,6 @@ def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> l
                     }
                 )
     return entries
-
-
-def limits_of(plugin: Plugin) -> ReaderLimits | None:
-    """The limits of a format's usual reader; None if it keeps every clip."""
-    return plugins.load("formats", plugin.use).READER
 
 
 def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str, str], _Count]:

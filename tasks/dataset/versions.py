@@ -1,20 +1,27 @@
 """Dataset versions: OUT/datasets/v0001 and so on, complete or not there, never changed after.
 
 `latest` names the newest. How they are published depends on the store, see `publication.py`.
+
+Parquet has no checksum here, so damage may be read as other values: files that the next version
+builds on are first compared with the hashes in dataset.json (`Proved`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from pathlib import Path
 
+import pyarrow as pa
+
 from tasks import storage
 from tasks.dataset import publication
-from tasks.errors import ConfigError
+from tasks.errors import ConfigError, RunError
 from tasks.json_types import JsonObject, PublishedEntry
+from tasks.storage import tables
 
 
 def home(out: Path) -> Path:
@@ -93,13 +100,6 @@ def stage(out: Path, number: int) -> Path:
     return publication.of(out).staging(numbered(out, number))
 
 
-def finishing(
-    staging: Path, read: Iterable[str], sizes: Mapping[str, int | None], scratch: Path | None
-) -> AbstractContextManager[Path]:
-    """A local folder for the last files of a version; see `Publication.finishing`."""
-    return publication.of(staging).finishing(staging, read, sizes, scratch)
-
-
 def publish(out: Path, staging: Path, number: int, finished: Path, staged: Collection[str]) -> Path:
     """Publish the staged version, then move `latest`; see `Publication.publish`."""
     version = numbered(out, number)
@@ -123,3 +123,53 @@ def beyond(out: Path, keep: int) -> list[Path]:
     """Published versions older than the newest `keep`; never what `latest` names."""
     named = latest(out)
     return [path for path in all_of(out)[:-keep] if named is None or path.name != named.name]
+
+
+PIECE = 1 << 20  # bytes
+
+
+class Proved:
+    """Opens files of a version for `tables`; RunError for one that differs from what was
+    published."""
+
+    def __init__(self, version: Path) -> None:
+        self.version = version
+        self.files = files(version)
+
+    def __call__(self, path: Path) -> AbstractContextManager[pa.NativeFile]:
+        return self._opened(path)
+
+    @contextmanager
+    def _opened(self, path: Path) -> Iterator[pa.NativeFile]:
+        with tables.arrow(path) as file:
+            if not self._is_whole(path, file):
+                raise RunError(differs(self.version, self.name_of(path)))
+            yield file
+
+    def is_whole(self, path: Path) -> bool:
+        """Whether a file is as it was published."""
+        with tables.arrow(path) as file:
+            return self._is_whole(path, file)
+
+    def name_of(self, path: Path) -> str:
+        """Its name in the version."""
+        return path.relative_to(self.version).as_posix()
+
+    def _is_whole(self, path: Path, file: pa.NativeFile) -> bool:
+        entry = self.files.get(self.name_of(path))
+        if entry is None or file.size() != entry["bytes"]:
+            return False
+        state = hashlib.sha256()
+        while piece := file.read_buffer(PIECE):
+            state.update(piece)
+        file.seek(0)
+        return state.hexdigest() == entry["sha256"]
+
+
+def differs(version: Path, name: str) -> str:
+    """The error for a file of a version that differs from what was published."""
+    return (
+        f"{name} of {version.name} is not the file that was published (size or hash differs), so "
+        f"no version can follow on it: put back a copy of it, or remove {version}, then the next "
+        "run follows on the version before; `uttermill verify` names all that differs"
+    )

@@ -14,12 +14,12 @@ from tasks.corpuswide import voices
 from tasks.dataset import versions
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import selecting, selection, speakers
+from tasks.packaging import candidates, selection, speakers
 from tasks.schema import UTTERANCES
 
 CLIP = pa.schema(
     [
-        *(UTTERANCES.field(name) for name in selecting.COLUMNS),
+        *(UTTERANCES.field(name) for name in candidates.COLUMNS),
         pa.field("seconds", pa.float64()),
         pa.field("pending", pa.bool_()),  # it is still to be heard
     ]

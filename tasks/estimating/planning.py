@@ -1,6 +1,5 @@
 """What a run would compute and reuse, stage by stage, from manifests and headers; computes nothing.
-Recordings that are already cut are counted exactly, the others predicted (`expected.py`). A setting
-is named as the cause of work if its change made that work necessary.
+Recordings that are already cut are counted exactly, the others predicted (`expected.py`).
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from tasks.checkpoints.view import ShardView
 from tasks.dataset import versions
 from tasks.estimating import rewriting
 from tasks.estimating.capped import PassingClips
-from tasks.estimating.causes import Causes, found_since
-from tasks.estimating.changes import Change
+from tasks.estimating.changes import Causes, Change, found_since
 from tasks.estimating.expected import Expected, lengths
 from tasks.filter import todo as cuts_lacking
 from tasks.job import Job
@@ -37,7 +35,7 @@ SOURCES = "sources"  # the cause of work on recordings that are new or changed
 @dataclass(slots=True)
 class Amount:
     """Work of one stage. `seconds`: audio that it computes, `again`: the part of it that was
-    computed before, under other settings; `because`: names of settings."""
+    computed before, under other settings; `because`: settings whose change made it necessary."""
 
     compute: int = 0
     reuse: int = 0
@@ -165,35 +163,27 @@ class _Scan:
             return
         pcm, text = utterance.audio, view.transcript_recipe(utterance)
         if clean := utterance.enhanced:
-            if clean in view.audio or clean in seen:
-                self.stages["resample"].reuse += 1
-            else:
-                because = self.causes.enhanced or self.causes.pcm or self.causes.limits
-                self.stages["resample"].add(1, seconds, because, bool(self.causes.enhanced))
+            because = self.causes.enhanced or self.causes.pcm or self.causes.limits
+            known = clean in view.audio or clean in seen
+            self._tally("resample", known, seconds, because, bool(self.causes.enhanced))
             seen.add(clean)
         there = {pcm} & view.audio.keys() | {text} & view.transcripts.keys()
         earlier = self.causes.limits or self.causes.pcm
         causes, again = self.causes.texts or earlier, bool(self.causes.texts)
-        if pcm in there | seen:
-            self.stages["resample"].reuse += 1
-            if view.audio.get(pcm, {}).get("error_code"):
-                return
-        else:
+        converted = pcm in there | seen
+        if not converted:
             again = self._was_converted(view, utterance)
             causes = self.causes.pcm if again else earlier
-            self.stages["resample"].add(1, seconds, causes, again)
+        self._tally("resample", converted, seconds, causes, again)
+        if converted and view.audio.get(pcm, {}).get("error_code"):
+            return
         if outcome.stage == "enhance":  # it failed there, or is dropped for its scores
             return
-        if text in there | seen:
-            self.stages["transcribe"].reuse += 1
-        else:
-            self.stages["transcribe"].add(1, seconds, causes, again)
+        self._tally("transcribe", text in there | seen, seconds, causes, again)
         for other in view.further_recipes(utterance) if utterance.missing else ():
-            if other in view.transcripts or other in seen:
-                self.stages["transcribe"].reuse += 1
-            else:
-                self.stages["transcribe"].add(1, seconds, causes, bool(self.causes.texts))
-                seen.add(other)
+            known = other in view.transcripts or other in seen
+            self._tally("transcribe", known, seconds, causes, bool(self.causes.texts))
+            seen.add(other)
         question = written.request_for(self.job, utterance) if utterance.unwritten else None
         if question is not None and question.recipe not in seen:
             self.stages["transcribe"].add(1, seconds, causes, bool(self.causes.texts))
@@ -211,6 +201,15 @@ class _Scan:
         elif outcome.outcome == "pending":
             self.coming[utterance.id] = seconds
             self._clips.add(utterance)
+
+    def _tally(
+        self, stage: str, known: bool, seconds: float, causes: Sequence[str], again: bool
+    ) -> None:
+        """Count one item, which is computed unless it is `known`."""
+        if known:
+            self.stages[stage].reuse += 1
+        else:
+            self.stages[stage].add(1, seconds, causes, again)
 
     def leave_out_over_hours(self) -> None:
         """Do not count clips beyond the cap on hours per speaker as packaged."""

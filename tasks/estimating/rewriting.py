@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tasks.accounting import summary
 from tasks.dataset import versions
-from tasks.dataset.proved import Proved
+from tasks.dataset.versions import Proved
 from tasks.job import Job
 from tasks.packaging.layout import LAYOUT_SETTINGS
 from tasks.recipe import whole_job

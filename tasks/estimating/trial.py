@@ -10,15 +10,17 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import storage
+from tasks.accounting import summary
 from tasks.checkpoints import manifest
 from tasks.estimating.sample import Member, member
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import contents, layout, weights
+from tasks.packaging import contents, format_shards, layout, weights
 from tasks.packaging import plan as packaging_plan
 from tasks.stages import contract, stage
 from tasks.stages.stage import view_of
@@ -26,14 +28,8 @@ from tasks.storage import tables
 
 PACKAGED = 3600.0  # s of the sample, about, that are packaged on trial
 FRAME = [
-    "recording",
-    "dataset",
-    "path",
-    "format",
-    "size",
-    "header_seconds",
-    "error_code",
-    "present",
+    *("recording", "dataset", "path", "format", "size"),
+    *("header_seconds", "error_code", "present"),
 ]
 
 
@@ -171,19 +167,20 @@ def plan(job: Job, shards: Sequence[str], staging: Path) -> JsonObject:
     job = replace(job, package=bare)
     rows = contents.of_shards(job, shards).rows
     rows = rows.take(pc.sort_indices(rows["sha256"]))
-    seconds = pc.divide(pc.cast(rows["num_samples"], pa.float64()), rows["sample_rate"])
-    before = pc.subtract(pc.cumulative_sum(seconds), seconds)
-    few = pc.less(before, PACKAGED)
-    rows, seconds = rows.filter(few).combine_chunks(), seconds.filter(few)
+    seconds = summary.seconds_of(rows)
+    rows = rows.filter(pa.array(np.cumsum(seconds) - seconds < PACKAGED)).combine_chunks()
     if not rows.num_rows:
         return {"shards": [], "clips": 0, "seconds": 0.0, "tables": 0}
     clips = layout.clips_of(rows, job.package)
     groups = layout.lay_out_clips(clips, job.package, 1)
-    published = packaging_plan.write(job, staging, groups, rows)
+    rows = rows.take(np.concatenate([group.rows for group in groups]))
+    derived = format_shards.all_derived(job, rows.schema, rows.select)
+    planned = [group.planned() for group in groups]
+    published = packaging_plan.write(job, staging, planned, rows, derived)
     return {
         "shards": [*packaging_plan.numbered(staging)],
         "clips": rows.num_rows,
-        "seconds": float(pc.sum(seconds).as_py()),
+        "seconds": float(clips.seconds.sum()),
         "tables": _parquet(published),
     }
 

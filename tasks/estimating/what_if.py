@@ -19,6 +19,7 @@ from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.packaging import components, contents, weights
 from tasks.stages.stage import view_of
+from tasks.storage import tables
 
 
 def with_same_texts(now: Job, then: Job) -> Job:
@@ -41,10 +42,8 @@ def kept(now: Job, then: Job) -> tuple[JsonObject, JsonObject]:
         columns |= decisions.columns_asked(now) | decisions.columns_asked(then)
         columns |= {"id"} if now.package.weights or then.package.weights else set()
         try:
-            parts = [
-                (_of_part(now, part), _of_part(then, part))
-                for part in decisions.parts(now, columns)
-            ]
+            table = tables.row_groups(decisions.place(now.out), sorted(columns))
+            parts = [(_of_part(now, part), _of_part(then, part)) for part in table]
         except (OSError, pa.ArrowException):  # damaged: the manifests tell
             return of_shards(now), of_shards(then)
         before, after = ([each[side] for each in parts] for side in (0, 1))
@@ -69,7 +68,7 @@ def _summed(parts: Sequence[Sums]) -> JsonObject:
 def _of_part(job: Job, table: pa.Table) -> Sums:
     draw, weight = weights.draws(job.package, table)
     good = decisions.passes(table, decisions.measured_rules(job))
-    good = pc.and_(good, pc.invert(decisions.settled(table)))
+    good = pc.and_(good, pc.invert(decisions.beyond_limits(table)))
     waiting = pc.and_(good, pc.invert(table["heard"]))
     texts = decisions.passes(table, rules_of("text", job.transcribe.verdicts))
     packaged = pc.and_(pc.and_(good, pa.array(~(draw >= weight))), pc.and_(table["heard"], texts))

@@ -1,15 +1,27 @@
-"""The lists of a Kaldi data folder, which pass its `validate_data_dir.sh`."""
+"""The lists of a Kaldi data folder, which pass its `validate_data_dir.sh`, and the names in them.
+
+Kaldi wants `utt2spk` sorted by utterance and, at the same time, by speaker. So an utterance is
+named `<speaker>-<id>`, and no speaker's name has a `-`, which sorts before every other character
+that a name may have: of `a` and `ab`, all of `a-…` comes first. Speakers belong to a dataset:
+`<dataset>_<speaker>`. Characters outside [A-Za-z0-9_] become `_`, and a hash then keeps names
+unique. An utterance of an unknown speaker is its own speaker and keeps its plain id.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections.abc import Iterable
 from contextlib import ExitStack
+from functools import cache, partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.checkpoints.manifest import Row
-from tasks.formats import OutputShard, Rows, _kaldi_names
+from tasks.formats import OutputShard, Rows
+from tasks.recording import ids
 
 READ = ("id", "dataset", "speaker", "text", "language", "num_samples", "sample_rate")
 #: One row per utterance; `start` and `stop` are samples of the file `wav`.
@@ -23,6 +35,10 @@ SCHEMA = pa.schema(
 )
 LISTS = ("segments", "text", "utt2spk", "utt2dur", "utt2lang", "utt2id")
 UNKNOWN = "und"  # ISO 639-2
+_LONGEST = 60  # characters of a speaker's name that are kept for people
+#: Words that Kaldi reserves; its script looks for them with `grep -w` in the C locale.
+_RESERVED = re.compile(r"(?<!\w)(?:<s>|</s>|#0)(?!\w)", re.ASCII)
+_SPACED = {"<s>": "< s >", "</s>": "< /s >", "#0": "# 0"}
 
 
 def segments_of(shard: OutputShard, rows: Rows) -> pa.Table:
@@ -30,7 +46,7 @@ def segments_of(shard: OutputShard, rows: Rows) -> pa.Table:
     found, at = [], 0
     for row in rows:
         start, at = at, at + row["num_samples"]
-        text = _kaldi_names.text_of(row["text"] or "")
+        text = text_of(row["text"] or "")
         if text and at > start:
             entry = {name: row[name] for name in ("id", "dataset", "speaker", "language")}
             entry |= {"text": text, "wav": shard.path, "start": start, "stop": at}
@@ -41,7 +57,7 @@ def segments_of(shard: OutputShard, rows: Rows) -> pa.Table:
 def write(home: Path, split: str, table: pa.Table, taken: set[str]) -> None:
     """All lists of a split; `table` has SCHEMA."""
     folder = home / "kaldi" / split
-    table = _kaldi_names.with_names(table, taken)
+    table = with_names(table, taken)
     table = table.take(pc.sort_indices(table["utterance"]))  # by bytes, as in the C locale
     with ExitStack() as stack:
         out = {
@@ -101,3 +117,49 @@ def _write_recordings(folder: Path, split: str, table: pa.Table) -> None:
             samples = ((folder / "wav" / Path(wav).name).stat().st_size - 44) // 2
             scp.write(f"{key} {wav}\n")
             lengths.write(f"{key} {time(samples, table['rate'][0].as_py())}\n")
+
+
+def text_of(text: str) -> str:
+    """Single spaces only, and none of the words that Kaldi reserves."""
+    return _RESERVED.sub(lambda word: _SPACED[word[0]], " ".join(text.split()))
+
+
+def reserved(tables: Iterable[pa.Table]) -> set[str]:
+    """What precedes the first `-` in ids without a speaker. No speaker may have such a name: `a-…`
+    of no speaker would be sorted among the utterances of `a`."""
+    found: set[str] = set()
+    for table in tables:
+        for batch in table.select(["id", "speaker"]).to_batches(max_chunksize=65536):
+            known = pc.fill_null(pc.not_equal(batch["speaker"], ""), False)
+            unknown = batch["id"].filter(pc.invert(known))
+            found.update(key.partition("-")[0] for key in unknown.to_pylist())
+    return found
+
+
+def speaker_name(dataset: str, speaker: str, taken: set[str]) -> str:
+    """`<dataset>_<speaker>`; with a hash if that is changed, ambiguous or reserved."""
+    if ids.OVER_ALL.fullmatch(speaker):  # of all datasets
+        return speaker
+    name = f"{dataset}_{speaker}"
+    plain = re.sub(r"[^A-Za-z0-9_]+", "_", name)[:_LONGEST]
+    if plain == name and "_" not in dataset and plain not in taken:
+        return name
+    digest = hashlib.sha256(f"{dataset}\0{speaker}".encode()).hexdigest()
+    return f"{plain}_{digest[:8]}"
+
+
+def with_names(table: pa.Table, taken: set[str]) -> pa.Table:
+    """The table with `name`, the speaker's, and `utterance`, its name for Kaldi."""
+    named = cache(partial(speaker_name, taken=taken))
+    speakers, utterances = [], []
+    for batch in table.select(["id", "dataset", "speaker"]).to_batches(max_chunksize=65536):
+        found, keys = [], []
+        columns = (column.to_pylist() for column in batch.columns)
+        for key, dataset, speaker in zip(*columns, strict=True):
+            name = named(dataset, speaker) if speaker else key
+            found.append(name)
+            keys.append(f"{name}-{key}" if speaker else key)
+        speakers.append(pa.array(found, pa.string()))
+        utterances.append(pa.array(keys, pa.string()))
+    table = table.append_column("name", pa.chunked_array(speakers, pa.string()))
+    return table.append_column("utterance", pa.chunked_array(utterances, pa.string()))

@@ -1,12 +1,15 @@
-"""`<format>/<split>/data.list`: the path of each shard's main file in the version, one a line."""
+"""For lists over all shards: the published rows, shard by shard, without loading all of them; and
+`<format>/<split>/data.list`, the path of each shard's main file in the version, one a line."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tasks.checkpoints.manifest import Row
 from tasks.formats import OutputShard
-from tasks.storage import write_atomic
+from tasks.schema import UTTERANCES_FILE
+from tasks.storage import tables, write_atomic
 
 NAME = "data.list"
 
@@ -24,3 +27,17 @@ def read(home: Path, use: str, split: str) -> list[str]:
     found = sorted(home.glob(f"{use}/{split}/{NAME}"))
     # Not `splitlines`: a text may contain U+2028.
     return [line for each in found for line in each.read_text("utf-8").split("\n") if line]
+
+
+def stream(
+    shards: Sequence[OutputShard], home: Path, columns: Sequence[str]
+) -> Iterator[tuple[OutputShard, list[Row]]]:
+    """Each shard of one format with its rows, in order, from `home/utterances.parquet`."""
+    rows = (
+        row
+        for part in tables.row_groups(home / UTTERANCES_FILE, columns)
+        for batch in part.to_batches(max_chunksize=4096)
+        for row in batch.to_pylist()
+    )
+    for shard in shards:
+        yield shard, [next(rows) for _ in range(shard.clips)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips
+from tasks.settings import StageSettings
 
 COLUMNS = ("id", *_clips.COLUMNS)  # the texts are in the lists only
 
@@ -14,13 +15,15 @@ def files(use: str, split: str, number: int, rows: pa.Table) -> list[str]:
     return [f"{home}/{key}.wav" for key in rows["id"].to_pylist()]
 
 
-def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output) -> None:
+def write(
+    shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: StageSettings
+) -> None:
     for path, row in zip(shard.files, rows, strict=True):
         with out.create(path) as file:
             file.writelines(_clips.parts(pcm(row), row["sample_rate"], "wav"))
 
 
-def check(shard: OutputShard, rows: Rows, out: Output) -> list[str]:
+def check(shard: OutputShard, rows: Rows, out: Output, settings: StageSettings) -> list[str]:
     faults: list[str] = []
     for path, row in zip(shard.files, rows, strict=True):
         faults += _clips.faults(row, path, (out.home / path).read_bytes(), "wav")

@@ -28,11 +28,13 @@ from numpy.typing import NDArray
 
 from tasks import audio
 from tasks.checkpoints.manifest import Row
-from tasks.formats import Bound, Output, OutputShard, ReaderLimits, ReadPcm, Rows, _clips, _mp3
+from tasks.errors import ConfigError, ItemError
+from tasks.formats import Bound, Output, OutputShard, ReaderLimits, ReadPcm, Rows, _clips, _wavs
 from tasks.json_types import JsonObject
+from tasks.recording import Locator
 from tasks.schema import UTTERANCES_FILE
 from tasks.settings import StageSettings, Threshold
-from tasks.storage import long_columns, tables
+from tasks.storage import long_columns, sorted_keys, tables
 
 VERSION = 1
 ORDER = ("split", "recording", "start", "end", "id")
@@ -60,8 +62,7 @@ def derived(rows: pa.Table, settings: Settings) -> dict[str, pa.Array]:
     order = _in_order(rows)
     codes = [long_columns.coded(rows[name]).indices for name in ORDER[:2]]
     grid = np.stack([code.to_numpy(zero_copy_only=False) for code in codes])[:, order]
-    begins = np.ones(len(order), bool)
-    begins[1:] = (grid[:, 1:] != grid[:, :-1]).any(axis=0)
+    begins = sorted_keys.first_of_runs(*grid)
     count = np.arange(len(order))
     places = np.empty(len(order), np.int64)
     places[order] = count - np.maximum.accumulate(np.where(begins, count, 0))
@@ -86,7 +87,7 @@ def _name(recording: str) -> str:
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
     """ConfigError if MP3 does not support the sample rate."""
     if settings.audio == "mp3":
-        _mp3.check_rates(rows, "formats.emilia.audio")
+        _check_rates(rows)
     pairs = zip(rows["recording"].to_pylist(), rows["place"].to_pylist(), strict=True)
     return [f"{_stem(split, recording)}_{place}.{settings.audio}" for recording, place in pairs]
 
@@ -97,21 +98,19 @@ def _stem(split: str, recording: str) -> str:
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
+    if settings.audio == "wav":
+        _wavs.write(shard, rows, pcm, out, settings)
+        return
     for path, row in zip(shard.files, rows, strict=True):
-        if settings.audio == "mp3":
-            out.write(path, audio.write_mp3_bytes(pcm(row), row["sample_rate"]))
-        else:
-            with out.create(path) as file:
-                file.writelines(_clips.parts(pcm(row), row["sample_rate"], "wav"))
+        out.write(path, audio.write_mp3_bytes(pcm(row), row["sample_rate"]))
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
+    if settings.audio == "wav":
+        return _wavs.check(shard, rows, out, settings)
     faults: list[str] = []
     for path, row in zip(shard.files, rows, strict=True):
-        if settings.audio == "mp3":
-            faults += _mp3.faults(row, path, out.home) + out.changed(path)
-        else:
-            faults += _clips.faults(row, path, (out.home / path).read_bytes(), "wav")
+        faults += _mp3_faults(row, path, out.home) + out.changed(path)
     return faults
 
 
@@ -148,3 +147,26 @@ def listing(home: Path, split: str, head: str) -> list[str]:
     """The list of each recording."""
     found = sorted(home.glob(f"emilia/{split}/*/*.json"))
     return [f"{head}/{path.relative_to(home).as_posix()}" for path in found]
+
+
+def _check_rates(rows: pa.Table) -> None:
+    """ConfigError if MP3 does not support a sample rate of the rows."""
+    rates = set(pc.unique(rows["sample_rate"]).to_pylist())
+    if not rates <= audio.MP3_RATES:
+        raise ConfigError(
+            f"formats.emilia.audio: MP3 has no sample rate of {max(rates - audio.MP3_RATES)} Hz; "
+            "take wav, or another resample.rate"
+        )
+
+
+def _mp3_faults(row: Row, path: str, home: Path) -> list[str]:
+    """Whether a file has its row's sample rate, and its length within one MP3 frame."""
+    try:
+        with audio.open_stream(Locator(str(home / path))) as stream:
+            samples = sum(len(block) for block in stream.blocks())
+    except ItemError as error:
+        return [f"{path} does not decode: {error}"]
+    difference = abs(samples - row["num_samples"])
+    if stream.rate != row["sample_rate"] or difference > audio.MP3_FRAME:
+        return [f"{path} has {samples} samples at {stream.rate} Hz, not what its row says"]
+    return []

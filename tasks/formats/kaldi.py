@@ -20,16 +20,7 @@ import pyarrow.compute as pc
 
 from tasks import audio
 from tasks.errors import ConfigError
-from tasks.formats import (
-    Output,
-    OutputShard,
-    ReadPcm,
-    Rows,
-    _clips,
-    _kaldi_lists,
-    _kaldi_names,
-    _rows,
-)
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _kaldi_lists, _lists
 from tasks.settings import StageSettings
 
 VERSION = 1
@@ -83,10 +74,10 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     segments: dict[str, list[pa.Table]] = {}
-    for shard, rows in _rows.stream(shards, home, _kaldi_lists.READ):
+    for shard, rows in _lists.stream(shards, home, _kaldi_lists.READ):
         segments.setdefault(shard.split, []).append(_kaldi_lists.segments_of(shard, rows))
     tables = {split: pa.concat_tables(found) for split, found in segments.items()}
-    reserved = _kaldi_names.reserved(tables.values())
+    reserved = _kaldi_lists.reserved(tables.values())
     for split, table in tables.items():
         _kaldi_lists.write(home, split, table, reserved)
 

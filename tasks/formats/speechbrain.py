@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tasks.checkpoints.manifest import Row
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _rows, _wavs
+from tasks.formats import OutputShard, _clips, _lists, _wavs
 from tasks.json_types import JsonObject
 from tasks.settings import StageSettings
 
@@ -39,17 +39,12 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return _wavs.files("speechbrain", split, number, rows)
 
 
-def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
-    _wavs.write(shard, rows, pcm, out)
-
-
-def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
-    return _wavs.check(shard, rows, out)
+write, check = _wavs.write, _wavs.check
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """The manifest of each split: the shards of a split follow one another."""
-    every = _rows.stream(shards, home, LISTED)
+    every = _lists.stream(shards, home, LISTED)
     for split, part in groupby(every, lambda pair: pair[0].split):
         clips = (
             (path, row) for shard, rows in part for path, row in zip(shard.files, rows, strict=True)

@@ -30,13 +30,13 @@ from tasks.formats import (
     ReadPcm,
     Rows,
     _clips,
-    _energon,
     _index,
     _lists,
     _tar,
     _tar_check,
 )
 from tasks.settings import Threshold
+from tasks.storage import write_atomic
 
 VERSION = 2
 #: Keys of `<key>.json`, in this order, before `seconds`.
@@ -126,8 +126,38 @@ def _texts(row: Row, part: int) -> Iterator[bytes]:
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     _lists.write(shards, home)
     if settings.energon:
-        _energon.write(shards, home / "webdataset")
+        _write_energon(shards, home / "webdataset")
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:
     return [f"{head}/{line}" for line in _lists.read(home, "webdataset", split)]
+
+
+NV_META = ".nv-meta"
+CRUDE = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
+
+
+def _write_energon(shards: Sequence[OutputShard], folder: Path) -> None:
+    """What Megatron-Energon reads of a folder of tars; paths in the metadata start from it.
+
+    .nv-meta/.info.json     how many samples each tar has, by its path in the folder
+    .nv-meta/split.yaml     the tars of each split, under the split's own name
+    .nv-meta/dataset.yaml   samples as dictionaries: a `Cooker` of the task turns them into its own
+    """
+    counts: dict[str, int] = {}
+    splits: dict[str, list[str]] = {}
+    for shard in shards:
+        name = shard.path.partition("/")[2]
+        counts[name] = shard.clips
+        splits.setdefault(shard.split, []).append(name)
+    home = folder / NV_META
+    home.mkdir(exist_ok=True)
+    write_atomic(home / ".info.json", _json_line({"shard_counts": counts}))
+    write_atomic(
+        home / "split.yaml", _json_line({"exclude": [], "split_parts": splits})
+    )  # JSON is YAML
+    write_atomic(home / "dataset.yaml", CRUDE.encode())
+
+
+def _json_line(value: object) -> bytes:
+    return json.dumps(value, indent=0).encode() + b"\n"

@@ -24,15 +24,14 @@ from tasks.formats import (
     _lists,
     _tar,
     _tar_check,
-    _units,
+    _wenet,
 )
-from tasks.formats._reader_limits import WENET
 from tasks.settings import StageSettings
 
 VERSION = 1
 COLUMNS = ("id", "text", *_clips.COLUMNS)
 PROVES_SAMPLES = True
-READER = WENET
+READER = _wenet.READER
 
 
 class Settings(StageSettings):
@@ -78,7 +77,7 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     _lists.write(shards, home)
-    _units.write(home, "wenet")
+    _wenet.write_units(home, "wenet")
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:

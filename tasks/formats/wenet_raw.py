@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _lists, _rows, _units, _wavs
-from tasks.formats._reader_limits import WENET
+from tasks.formats import OutputShard, _lists, _wavs, _wenet
 from tasks.settings import StageSettings
 
 VERSION = 1
 COLUMNS = _wavs.COLUMNS
 PROVES_SAMPLES = True
-READER = WENET
+READER = _wenet.READER
 
 
 class Settings(StageSettings):
@@ -31,22 +30,17 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return _wavs.files("wenet_raw", split, number, rows)
 
 
-def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
-    _wavs.write(shard, rows, pcm, out)
-
-
-def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
-    return _wavs.check(shard, rows, out)
+write, check = _wavs.write, _wavs.check
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     for split in sorted({shard.split for shard in shards}):
         with (home / "wenet_raw" / split / _lists.NAME).open("w", encoding="utf-8") as list_:
-            for shard, rows in _rows.stream(shards, home, ("id", "text")):
+            for shard, rows in _lists.stream(shards, home, ("id", "text")):
                 if shard.split == split:
                     for path, row in zip(shard.files, rows, strict=True):
                         list_.write(_line({"key": row["id"], "wav": path, "txt": row["text"]}))
-    _units.write(home, "wenet_raw")
+    _wenet.write_units(home, "wenet_raw")
 
 
 def _line(entry: dict[str, str]) -> str:

@@ -33,7 +33,8 @@ def note(job: Job, scratch: Path, judged: Sequence[int], manifests: str | None =
         for number, group in enumerate(decided.listed(job, scratch)):
             name, own = group.home.name, None
             if number in at:
-                own = _of_group(verdicts, at[number])
+                batch = verdicts.get_batch(at[number])
+                own = pa.Table.from_batches([batch]).drop_columns(["group"])
                 told = repr(own.to_pylist()).encode()
                 name = f"{name}-{hashlib.sha256(told).hexdigest()[:16]}"
             names.append(f"{name}.parquet")
@@ -51,7 +52,3 @@ def _part(group: ShardGroup, verdicts: pa.Table | None) -> bytes:
         return data
     table = outcomes.entered(pq.read_table(pa.BufferReader(data)), "id", verdicts)
     return tables.parquet(table, compression="zstd")
-
-
-def _of_group(verdicts: pa.ipc.RecordBatchFileReader, place: int) -> pa.Table:
-    return pa.Table.from_batches([verdicts.get_batch(place)]).drop_columns(["group"])

@@ -18,15 +18,7 @@ from tasks import storage
 from tasks.dataset import versions
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import (
-    decided,
-    judgements,
-    selecting,
-    selection,
-    speakers,
-    splits,
-    staying,
-)
+from tasks.packaging import candidates, decided, judgements, selection, speakers, splits, staying
 from tasks.packaging.decided import VOICE, ShardGroup
 from tasks.packaging.selection import Selection
 from tasks.packaging.speakers import Speakers
@@ -47,7 +39,7 @@ def choose(job: Job, scratch: Path) -> JsonObject:
     newest = versions.newest(job.out)
     linked = speakers.link(
         job,
-        lambda: decided.in_order(groups, "voices.arrow"),
+        lambda: (each.table("voices.arrow") for each in groups),
         newest,
         lambda tables: _save(scratch, speakers.FILE, tables),
     )
@@ -59,7 +51,7 @@ def choose(job: Job, scratch: Path) -> JsonObject:
     if selection.selects(job):
         stay = staying.of(job, groups, newest, split >= 0, linked is not None)
         among = (split >= 0) & (stay.split < 0)
-        with selecting.Candidates(job.package) as passed:
+        with candidates.Candidates(job.package) as passed:
             _add_left(job, passed, groups, among, linked, newest)
             selected = selection.select(job, passed, newest, stay.lengths)
             if selected.splits is not None:
@@ -103,7 +95,7 @@ def _first_ids(
 
 def _add_left(
     job: Job,
-    clips: selecting.Candidates,
+    clips: candidates.Candidates,
     groups: Sequence[ShardGroup],
     left: NDArray[np.bool_],
     linked: Speakers | None,
@@ -119,7 +111,7 @@ def _add_left(
         at += len(some)
         if not some.any():
             continue
-        rows = group.table("rows.arrow", selecting.COLUMNS).filter(pa.array(some))
+        rows = group.table("rows.arrow", candidates.COLUMNS).filter(pa.array(some))
         columns = ("high", "low", *([VOICE] if linked else []))
         digests = group.table("digests.arrow", columns).filter(pa.array(some))
         if linked is not None:

@@ -26,7 +26,7 @@ Numbers = NDArray[np.int32]
 Sides = NDArray[np.int16]  # indices of names of splits; -1: none
 Bools = NDArray[np.bool_]
 #: The parts of a `splits.parquet`, in these columns.
-Published = Callable[[list[str]], Iterable[pa.Table]]
+SplitTable = Callable[[list[str]], Iterable[pa.Table]]
 
 
 def speakers_in(rows: pa.Table) -> pa.ChunkedArray:
@@ -66,7 +66,7 @@ def nodes_of(names: tuple[Names, ...], rows: Numbers) -> Nodes:
     return Nodes(names, np.concatenate(kinds), np.concatenate(firsts), of_row)
 
 
-def published_splits(nodes: Nodes, published: Published, names: list[str]) -> Sides:
+def published_splits(nodes: Nodes, published: SplitTable, names: list[str]) -> Sides:
     """Each node's split in `splits.parquet`, as an index of `names`; -1: none yet."""
     split = np.full(len(nodes.kind), -1, np.int16)
     known = [_sorted_codes(nodes, number) for number in range(len(KINDS))]

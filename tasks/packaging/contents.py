@@ -14,20 +14,12 @@ from numpy.typing import NDArray
 from tasks import corpuswide
 from tasks.corpuswide import decisions, judging, outcomes
 from tasks.dataset import versions
-from tasks.dataset.proved import Proved
 from tasks.errors import RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import (
-    ledger_rows,
-    seeded,
-    selecting,
-    selection,
-    shard_decisions,
-    speakers,
-)
-from tasks.schema import LEDGER, UTTERANCES_FILE
-from tasks.storage import long_columns, tables
+from tasks.packaging import candidates, ledger_rows, seeded, selection, shard_decisions, speakers
+from tasks.schema import LEDGER
+from tasks.storage import long_columns
 
 
 class Contents(NamedTuple):
@@ -59,7 +51,7 @@ def of_shards(job: Job, shards: Sequence[str]) -> Contents:
 
 def _selected(job: Job, rows: pa.Table, newest: Path | None) -> tuple[pa.Table, pa.Table]:
     """The rows to package, with their splits, and verdicts (`outcomes.SCHEMA`) on the others."""
-    with selecting.Candidates(job.package) as clips:
+    with candidates.Candidates(job.package) as clips:
         keys = seeded.keys(str(job.package.seed), rows["id"].to_pylist())
         clips.add(rows, selection.PublishedIds(job, newest).among(keys))
         clips.finish()
@@ -91,14 +83,10 @@ def _corpus_wide(job: Job, heard: Sequence[pa.Table]) -> pa.Table:
         return outcomes.SCHEMA.empty_table()
     newest = versions.newest(job.out)
     frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
-    known = pa.chunked_array([], pa.string())
-    if newest:
-        place = newest / UTTERANCES_FILE
-        known = tables.read(place, columns=["id"], opened=Proved(newest))["id"]
+    known = selection.PublishedIds(job, newest)
 
     def published(ids: pa.ChunkedArray) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = pc.is_in(ids, known).to_numpy()
-        return found
+        return known.among(seeded.keys(str(job.package.seed), ids.to_pylist()))
 
     def parts(names: Sequence[str]) -> Iterator[pa.Table]:
         return (each.select(names) for each in heard)

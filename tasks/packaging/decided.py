@@ -20,7 +20,7 @@ import hashlib
 import io
 import json
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -90,7 +90,10 @@ class ShardGroup:
 
     def data(self, name: str) -> bytes:
         """The bytes of a file; CorruptManifest if they are not as written."""
-        return _proved(self, name, storage.read(self.home / name))
+        data = storage.read(self.home / name)
+        if hashlib.sha256(data).hexdigest()[:16] != self.facts["files"].get(name):
+            raise self._damaged(name)
+        return data
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """A table, or only these columns of it, in the file's order."""
@@ -120,20 +123,13 @@ class ShardGroup:
         for at, size, crc in spans:
             part = memoryview(data)[at - low : at - low + size]
             if zlib.crc32(part) != crc:
-                raise _damaged(self, "ledger.bin")
+                raise self._damaged("ledger.bin")
             parts.append(pa.ipc.open_stream(pa.py_buffer(part), options=_ALONE).read_all())
         return pa.concat_tables(parts)
 
-
-def _proved(group: ShardGroup, name: str, data: bytes) -> bytes:
-    if hashlib.sha256(data).hexdigest()[:16] != group.facts["files"].get(name):
-        raise _damaged(group, name)
-    return data
-
-
-def _damaged(group: ShardGroup, name: str) -> CorruptManifest:
-    """Names the seal as the damaged file: once it is removed, the group is decided again."""
-    return CorruptManifest(f"{group.home / name} is damaged", str(group.home / "facts.json"))
+    def _damaged(self, name: str) -> CorruptManifest:
+        """Names the seal as the damaged file: once it is removed, the group is decided again."""
+        return CorruptManifest(f"{self.home / name} is damaged", str(self.home / "facts.json"))
 
 
 def home(out: Path) -> Path:
@@ -198,10 +194,3 @@ def arrow_bytes(table: pa.Table) -> bytes:
     with pa.ipc.new_file(target, table.schema, options=FAST) as out:
         out.write_table(table.combine_chunks())
     return target.getvalue()
-
-
-def in_order(
-    some: Sequence[ShardGroup], name: str, columns: Sequence[str] | None = None
-) -> Iterator[pa.Table]:
-    """A table of each group."""
-    return (each.table(name, columns) for each in some)

@@ -19,7 +19,7 @@ from tasks.corpuswide import judging, outcomes
 from tasks.dataset import versions
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import accounts, decided, seeded, selection
+from tasks.packaging import accounts, seeded, selection
 from tasks.packaging.accounts import ACCOUNT, ACCOUNTED, KEY
 from tasks.packaging.decided import ShardGroup
 from tasks.storage import sorted_keys, tables
@@ -60,7 +60,7 @@ def corpus_wide(
         return known.among(keys[-1])
 
     def parts(columns: Sequence[str]) -> Iterator[pa.Table]:
-        return (each.select(columns) for each in decided.in_order(groups, "heard.arrow", columns))
+        return (each.table("heard.arrow", columns).select(columns) for each in groups)
 
     found, frozen = judging.judge(job, parts, published, frozen)
     at = found["at"].to_numpy()

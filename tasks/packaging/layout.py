@@ -8,6 +8,7 @@ again. A full layout distributes all clips anew.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
@@ -31,16 +32,37 @@ MOST_TARS = 40_000
 
 
 @dataclass(frozen=True, slots=True)
-class ClipGroup:
-    """The clips of one output shard, which is the same in every format."""
+class PlannedGroup:
+    """The clips of one output shard, which is the same in every format. In the plan of a part, its
+    rows follow those of the group before it."""
 
     split: str
     number: int  # in its split
     generation: int  # the version that made it
-    rows: NDArray[np.int64]  # of the table, in order
+    clips: int
     before: int | None = None  # its number in the previous version, if it was there
     whole: bool = False  # no clip has left it since
     same: bool = False  # and each has the same row
+    fresh: bool = True  # its rows come from the decided groups, else from the previous version
+    file: str = ""  # of the previous version with its rows; empty: there is none to compare
+    then: int = 0  # its first row there
+
+
+@dataclass(frozen=True, slots=True)
+class ClipGroup:
+    """The same with its clips, whose rows may be anywhere."""
+
+    split: str
+    number: int
+    generation: int
+    rows: NDArray[np.int64]  # of the table, in order
+    before: int | None = None
+    whole: bool = False
+    same: bool = False
+
+    def planned(self) -> PlannedGroup:
+        place = self.split, self.number, self.generation, len(self.rows)
+        return PlannedGroup(*place, self.before, self.whole, self.same)
 
 
 class LayoutClips(NamedTuple):
@@ -69,15 +91,24 @@ class PublishedGroup(NamedTuple):
     clips: int
 
 
-def groups_of(table: pa.Table) -> list[tuple[str, int, int, int]]:
-    """(split, number, first row, rows) of each group of a published `utterances.parquet`."""
-    runs = pc.run_end_encode(table["shard"].combine_chunks(), run_end_type=pa.int64())
+def published_groups(portions: Iterable[pa.Table]) -> list[PublishedGroup]:
+    """The groups of a published table, from portions of its columns shard, split and generation."""
+    found: list[PublishedGroup] = []
     numbers: dict[str, int] = {}
-    found = []
-    for first, end in pairwise([0, *runs.run_ends.to_pylist()]):
-        split = table["split"][first].as_py()
-        numbers[split] = numbers.get(split, -1) + 1
-        found.append((split, numbers[split], first, end - first))
+    at, last = 0, None
+    for part in portions:
+        runs = pc.run_end_encode(part["shard"].combine_chunks(), run_end_type=pa.int64())
+        edges = [0, *runs.run_ends.to_pylist()]
+        splits, made = (part[n].take(edges[:-1]).to_pylist() for n in ("split", "generation"))
+        told = zip(runs.values.to_pylist(), splits, made, pairwise(edges), strict=True)
+        for shard, split, generation, (first, end) in told:
+            if shard == last:  # it goes on in this portion
+                found[-1] = found[-1]._replace(clips=found[-1].clips + end - first)
+                continue
+            last, numbers[split] = shard, numbers.get(split, -1) + 1
+            place = split, numbers[split], generation, at + first
+            found.append(PublishedGroup(*place, end - first))
+        at += len(part)
     return found
 
 

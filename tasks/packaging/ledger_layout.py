@@ -43,8 +43,10 @@ class Task:
     """A part to write."""
 
     name: str
-    before: tuple[str, ...] = ()  # parts of the newest version from which it takes rows
-    portion: tuple[int, int] | None = None  # of the wanted recordings, by hash; None: none
+    before: Sequence[str] = ()  # parts of the newest version from which it takes rows
+    portion: Sequence[int] | None = (
+        None  # place and count, of the wanted recordings, by hash; None: none
+    )
 
 
 def plan(job: Job, scratch: Path, judged: bool) -> JsonObject:

@@ -8,9 +8,10 @@ Like the files of `published.py`, these only save time: a missing one is made ag
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,15 +22,15 @@ from tasks import storage
 from tasks.accounting import broken, summary
 from tasks.accounting.broken import Broken
 from tasks.accounting.summary import Totals
-from tasks.dataset import datacard
-from tasks.dataset.proved import Proved
+from tasks.dataset.versions import Proved
 from tasks.json_types import JsonObject
 from tasks.packaging import accounts, decided, published
 from tasks.schema import LEDGER, LEDGER_FILE
 from tasks.storage import tables
 
 
-class Written(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Written:
     """A part of the next version's ledger as a worker notes it."""
 
     name: str  # of its file in the version
@@ -38,13 +39,10 @@ class Written(NamedTuple):
     gone: list[str]  # recordings that have left the sources since the version before
 
 
-class Portion(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Portion(Written):
     """The same, with its note."""
 
-    name: str
-    file: tuple[str, int]
-    told: str
-    gone: list[str]
     totals: Totals
     broken: dict[str, list[Broken]]  # by dataset, the first recordings that failed
 
@@ -71,21 +69,15 @@ def tell(ledger: pa.Table) -> pa.Table:
 
 def save(out: Path, told: pa.Table) -> str:
     """Save the note on a part; returns the name of its file. Only while holding OUT's lock."""
-    data = decided.arrow_bytes(told)
-    name = f"{hashlib.sha256(data).hexdigest()[:16]}.arrow"
-    storage.write_atomic(published.home(out) / name, data)
-    return name
+    return published.keep(out, decided.arrow_bytes(told))
 
 
 def of_version(out: Path, newest: Path, described: JsonObject) -> list[LedgerPart]:
     """The parts of the newest version's ledger, in order. RunError if a part has no note and is
     damaged."""
-    try:
-        known = json.loads(storage.read(published.home(out) / "version.json"))
-        if known["sealed"] == described[datacard.SEAL]:
+    with suppress(OSError, ValueError, KeyError, pa.ArrowException):
+        if known := published.noted(out, described):
             return [LedgerPart(n, file, published.read(out, file)) for n, file in known["ledger"]]
-    except (OSError, ValueError, KeyError, pa.ArrowException):
-        pass
     proved = Proved(newest)
     parts = tables.parts(newest / LEDGER_FILE)
     return [
@@ -108,7 +100,7 @@ def as_ledger(table: pa.Table) -> pa.Table:
 def note(scratch: Path, number: int, written: Sequence[Written]) -> None:
     """Record the parts that one worker call has written or linked."""
     path = scratch / f"ledger/noted-{number:06d}.json"
-    storage.of(scratch).write(path, json.dumps(written).encode())
+    storage.of(scratch).write(path, json.dumps([asdict(each) for each in written]).encode())
 
 
 def portions(out: Path, scratch: Path) -> list[Portion]:
@@ -116,7 +108,7 @@ def portions(out: Path, scratch: Path) -> list[Portion]:
     found = []
     for path in storage.names(scratch / "ledger", ".json"):
         if path.name.startswith("noted-"):
-            found += [_portion(out, *each) for each in json.loads(storage.read(path))]
+            found += [_portion(out, **each) for each in json.loads(storage.read(path))]
     return sorted(found, key=lambda each: each.name)
 
 

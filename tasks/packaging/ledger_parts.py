@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tasks import storage
-from tasks.dataset import proved, versions
-from tasks.dataset.proved import Proved
+from tasks.dataset import versions
+from tasks.dataset.versions import Proved
 from tasks.errors import RunError
 from tasks.job import Job
 from tasks.packaging import accounts, decided, judgements, ledger_notes, ledger_rows, published
@@ -42,16 +42,16 @@ def write(
     `judged`: there are corpus-wide verdicts. All parts of a call read the same portion of the
     decisions."""
     plan = json.loads(storage.read(scratch / "ledger/plan.json"))
-    tasks = [_task(**plan["tasks"][number]) for number in numbers]
+    tasks = [Task(**plan["tasks"][number]) for number in numbers]
     found = KEYED.empty_table()
     if tasks[0].portion is not None:
         first, (last, count) = tasks[0].portion[0], tasks[-1].portion or (0, 1)
         size = decided.SLICES
         slices = range(first * size // count, max(-(-(last + 1) * size // count), 1))
         groups = decided.listed(job, scratch)
-        wanted = None if plan["anew"] else _keys(scratch / "ledger/wanted.arrow")
         pieces = [groups[number].ledger(slices) for number in plan["groups"]]
-        if wanted is not None:
+        if not plan["anew"]:
+            wanted = tables.read_arrow(scratch / "ledger/wanted.arrow")[KEY].combine_chunks()
             pieces = [each.filter(pc.is_in(each[KEY], wanted)) for each in pieces]
         found = pa.concat_tables([found, *pieces])
         if judged:
@@ -89,7 +89,7 @@ def link(
         sha256, size = files[name]["sha256"], files[name]["bytes"]
         guard = published.guard(job.out, newest, name)
         if not storage.of(newest).link(newest / name, staging / name, sha256, size, guard):
-            raise RunError(proved.differs(newest, name))
+            raise RunError(versions.differs(newest, name))
         written.append(Written(name, (sha256, size), told, []))
     ledger_notes.note(scratch, 900_000 + number, written)
 
@@ -97,10 +97,6 @@ def link(
 def linking(links: Sequence[tuple[str, str]]) -> list[Sequence[tuple[str, str]]]:
     """The arguments of each call of `link`."""
     return [links[low : low + LINKED] for low in range(0, len(links), LINKED)]
-
-
-def _task(name: str, before: Sequence[str], portion: Sequence[int] | None) -> Task:
-    return Task(name, tuple(before), None if portion is None else (portion[0], portion[1]))
 
 
 def _write(job: Job, name: str, ledger: pa.Table, staging: Path, gone: list[str]) -> Written:
@@ -118,8 +114,7 @@ def _write(job: Job, name: str, ledger: pa.Table, staging: Path, gone: list[str]
 
 def _before(newest: Path, task: Task, kept: Path) -> tuple[pa.Table, pa.Table]:
     """Rows of the newest version that stay, and those of recordings that have left since."""
-    with tables.arrow(kept) as file:
-        known = pa.ipc.open_file(file).read_all()
+    known = tables.read_arrow(kept)
     if not len(known):
         return LEDGER.empty_table(), LEDGER.empty_table()
     stays, gone = (known[KEY].filter(each) for each in (pc.invert(known["gone"]), known["gone"]))
@@ -135,19 +130,11 @@ def _before(newest: Path, task: Task, kept: Path) -> tuple[pa.Table, pa.Table]:
     return pa.concat_tables([empty, *rows]), ledger_rows.removed(pa.concat_tables([empty, *left]))
 
 
-def _keys(path: Path) -> pa.Array:
-    with tables.arrow(path) as file:
-        return pa.ipc.open_file(file).read_all()[KEY].combine_chunks()
-
-
 def _verdicts(path: Path, slices: range) -> pa.Table:
     """Verdicts on utterances of some slices; read in batches, as there may be many."""
-    with tables.arrow(path) as file:
-        held = pa.ipc.open_file(file)
-        found = [held.schema.empty_table()]
-        for number in range(held.num_record_batches):
-            batch = held.get_batch(number)
-            own = decided.slice_of(batch[KEY].to_numpy(), decided.SLICES)
-            inside = (own >= slices.start) & (own < slices.stop)
-            found.append(pa.Table.from_batches([batch.filter(pa.array(inside))]))
+    found = [judgements.SAVED.empty_table()]
+    for batch in tables.arrow_batches(path):
+        own = decided.slice_of(batch[KEY].to_numpy(), decided.SLICES)
+        inside = (own >= slices.start) & (own < slices.stop)
+        found.append(pa.Table.from_batches([batch.filter(pa.array(inside))]))
     return pa.concat_tables(found)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.accounting import ledger as accounts
+from tasks.accounting import ledger
 from tasks.accounting.summary import REMOVED
 from tasks.corpuswide import outcomes
 from tasks.schema import LEDGER
@@ -34,7 +34,7 @@ def judged(table: pa.Table, verdicts: pa.Table) -> pa.Table:
     by_recording: dict[str, list[dict[str, Any]]] = {}
     for row in table.filter(inside).to_pylist():
         by_recording.setdefault(row["recording"], []).append(row)
-    rows = [row for some in by_recording.values() for row in accounts.assigned_again(some)]
+    rows = [row for some in by_recording.values() for row in ledger.assigned_again(some)]
     again = pa.Table.from_pylist(rows, schema=table.schema)
     return pa.concat_tables([table.filter(pc.invert(inside)), again])
 
@@ -66,16 +66,10 @@ def _rank(column: pa.ChunkedArray) -> NDArray[np.int64]:
 
 def removed(table: pa.Table) -> pa.Table:
     """A row of no seconds for each recording of a ledger, which records that it left its source."""
-    rows = table.filter(pa.array(_first_of_each(table["recording"]))).select(NAMES)
+    firsts = [(name, "first") for name in NAMES[1:]]
+    rows = table.group_by("recording", use_threads=False).aggregate(firsts)
+    rows = rows.rename_columns([name.removesuffix("_first") for name in rows.column_names])
     nothing = {"start": 0.0, "end": 0.0, "samples": 0, "seconds": 0.0, "overlap_samples": 0}
     outcome = {"outcome": "dropped", "stage": "shard", "reason": REMOVED}
     told = [{**row, **nothing, **outcome} for row in rows.to_pylist()]
     return pa.Table.from_pylist(told, schema=LEDGER)
-
-
-def _first_of_each(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Whether each row is the first with its value; equal values are adjacent."""
-    first = np.ones(len(column), bool)
-    whole = column.combine_chunks()
-    first[1:] = pc.not_equal(whole[1:], whole[:-1]).to_numpy(zero_copy_only=False)
-    return first

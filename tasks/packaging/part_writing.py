@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -14,21 +15,19 @@ import pyarrow.parquet as pq
 
 from tasks import storage
 from tasks.dataset import versions
-from tasks.dataset.proved import Proved
-from tasks.formats import OutputShard, PublishedFile
+from tasks.dataset.versions import Proved
 from tasks.job import Job
 from tasks.packaging import decided, plan, published, shard_decisions, speakers
-from tasks.packaging.layout import ClipGroup
-from tasks.packaging.parts import SPEAKER, Member, PlannedPart, write_batches
-from tasks.packaging.previous import PreviousVersion
+from tasks.packaging.format_shards import PreviousVersion
+from tasks.packaging.layout import PlannedGroup
+from tasks.packaging.parts import SPEAKER, PlannedPart, write_batches
 from tasks.storage import tables
 
 
 def scatter(job: Job, number: int, scratch: Path) -> None:
     """On a worker: sort the rows of some decided groups by the parts that need them."""
     groups = decided.listed(job, scratch)
-    with tables.arrow(scratch / f"wanted/{number}.arrow") as file:
-        wanted = pa.ipc.open_file(file).read_all()
+    wanted = tables.read_arrow(scratch / f"wanted/{number}.arrow")
     group, row = wanted["group"].to_numpy(), wanted["row"].to_numpy()
     held = {each: groups[each].table("rows.arrow") for each in np.unique(group).tolist()}
     first = np.cumsum([0, *map(len, held.values())])[np.searchsorted([*held], group)]
@@ -57,10 +56,9 @@ def write(
     storage.of(staging).detach(staging / part.name)
     if part.file:
         return _link(job, part, staging, newest)
-    with tables.arrow(scratch / f"parts/{part.number}.arrow") as file:
-        digests = pa.ipc.open_file(file).read_all()
+    digests = tables.read_arrow(scratch / f"parts/{part.number}.arrow")
     told = json.loads(storage.read(scratch / f"parts/{part.number}.json"))
-    members = [Member(**each) for each in told["members"]]
+    members = [PlannedGroup(**each) for each in told["members"]]
     previous = None
     if newest is not None:
         found = _with_rows(newest, members)
@@ -70,26 +68,16 @@ def write(
     rows = _rows(job, members, _fresh(told["sources"], part.number, scratch), previous)
     if SPEAKER in digests.column_names:
         rows = speakers.called(rows, digests[SPEAKER])
-    ends = np.cumsum([0, *(each.count for each in members)]).tolist()
-    groups = [
-        ClipGroup(m.split, m.number, m.generation, np.arange(low, high), m.before, m.whole, m.same)
-        for m, low, high in zip(members, ends[:-1], ends[1:], strict=True)
-    ]
-    more = {name: digests[name].combine_chunks() for name in digests.column_names[3:]}
-    derived: dict[str, dict[str, pa.Array]] = {}
-    for plugin in job.package.formats:
-        head = plan.derived_name(plugin.use, "")
-        derived[plugin.use] = {
-            n.removeprefix(head): a for n, a in more.items() if n.startswith(head)
-        }
+    other = {*published.DIGESTS.names, SPEAKER}
+    derived = {name: digests[name] for name in digests.column_names if name not in other}
     with storage.of(staging).writing(staging, job.scratch) as home:
-        table = plan.write(job, home, groups, rows, previous, part.number, derived)
+        table = plan.write(job, home, members, rows, derived, previous, part.number)
         target = home / part.name
         target.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(table, target, compression="zstd")
         hashed = storage.hashed(target)
         shards = plan.shards_of(home, part.number)
-        runs = [(m.split, m.generation, m.count) for m in members]
+        runs = [(m.split, m.generation, m.clips) for m in members]
         known = published.tell(digests.select(published.DIGESTS.names), runs, shards)
         (home / plan.PLAN / plan.part_name(part.number) / "told.arrow").write_bytes(known)
     return hashed
@@ -110,11 +98,10 @@ def _link(
     previous = PreviousVersion(newest, {"files": files}, ())
     shards = []
     for shard in published.shards(job.out, part.file):
-        unchanged: tuple[PublishedFile, ...] = previous.files(shard.files)
+        unchanged = previous.files(shard.files)
         if not unchanged and shard.files:
             return Damaged((part.name,))
-        fields = (shard.format, shard.split, shard.number, shard.group, shard.clips, shard.files)
-        shards.append(OutputShard(*fields, unchanged))
+        shards.append(replace(shard, unchanged=unchanged))
     with storage.of(staging).writing(staging, job.scratch) as home:
         folder = home / plan.PLAN / plan.part_name(part.number)
         folder.mkdir(parents=True, exist_ok=True)
@@ -122,7 +109,7 @@ def _link(
     return entry["sha256"], entry["bytes"]
 
 
-def _with_rows(newest: Path, members: Sequence[Member]) -> PreviousVersion | Damaged:
+def _with_rows(newest: Path, members: Sequence[PlannedGroup]) -> PreviousVersion | Damaged:
     """The previous version with the rows of these groups."""
     described, proved = versions.described(newest), Proved(newest)
     files = sorted({each.file for each in members if each.file})
@@ -133,9 +120,9 @@ def _with_rows(newest: Path, members: Sequence[Member]) -> PreviousVersion | Dam
         held = tables.read(newest / name)
         for each in members:
             if each.file == name:
-                found.append(held.slice(each.then, each.count))
-                places[each.split, each.before or 0] = at, each.count
-                at += each.count
+                found.append(held.slice(each.then, each.clips))
+                places[each.split, each.before] = at, each.clips
+                at += each.clips
     if not found:
         return PreviousVersion(newest, described, ())
     rows = pa.concat_tables(found)
@@ -158,24 +145,30 @@ def _fresh(sources: Sequence[int], part: int, scratch: Path) -> pa.Table | None:
 
 
 def _rows(
-    job: Job, members: Sequence[Member], fresh: pa.Table | None, previous: PreviousVersion | None
+    job: Job,
+    members: Sequence[PlannedGroup],
+    fresh: pa.Table | None,
+    previous: PreviousVersion | None,
 ) -> pa.Table:
     """All rows of a part, in the order of its groups."""
     schema = shard_decisions.row_schema(job)
     pieces, at = [], 0
     for is_fresh, some in groupby(members, lambda each: each.fresh):
         run = [*some]
-        count = sum(each.count for each in run)
+        count = sum(each.clips for each in run)
         if is_fresh:
             assert fresh is not None
-            splits = np.repeat([each.split for each in run], [each.count for each in run])
-            piece = _in_splits(fresh.slice(at, count), pa.array(splits, pa.string()))
-            at += count
+            splits = np.repeat([each.split for each in run], [each.clips for each in run])
+            piece, at = fresh.slice(at, count), at + count
+            place = piece.schema.get_field_index("split")
+            piece = piece.set_column(
+                place, piece.schema.field(place), pa.array(splits, pa.string())
+            )
         else:  # one after the other in the previous version, too
             assert previous is not None
             assert previous.rows is not None
-            firsts = [previous.places[each.split, each.before or 0][0] for each in run]
-            slices = zip(firsts, (each.count for each in run), strict=True)
+            firsts = [previous.places[each.split, each.before][0] for each in run]
+            slices = zip(firsts, (each.clips for each in run), strict=True)
             piece = pa.concat_tables(previous.rows.slice(*each) for each in _runs(slices))
             for field in schema:
                 if field.name not in piece.column_names:
@@ -185,20 +178,12 @@ def _rows(
     return pa.concat_tables(pieces).combine_chunks().cast(schema)
 
 
-def _runs(slices: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _runs(slices: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """(first row, rows) with adjacent runs joined, since each slice of a column takes time."""
-    held: tuple[int, int] | None = None
+    found: list[tuple[int, int]] = []
     for first, count in slices:
-        if held is not None and sum(held) == first:
-            held = held[0], held[1] + count
-            continue
-        if held is not None:
-            yield held
-        held = first, count
-    if held is not None:
-        yield held
-
-
-def _in_splits(rows: pa.Table, splits: pa.Array) -> pa.Table:
-    at = rows.column_names.index("split")
-    return rows.set_column(at, rows.schema.field("split"), splits)
+        if found and sum(found[-1]) == first:
+            found[-1] = found[-1][0], found[-1][1] + count
+        else:
+            found.append((first, count))
+    return found

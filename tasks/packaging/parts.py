@@ -1,4 +1,4 @@
-"""Parts of a version: runs of output shards with their rows, planned by one worker each.
+"""Parts of a version: runs of output shards with their rows. One process plans them for workers.
 
 `utterances.parquet` is one file, or, beyond `package.table_rows` clips, a folder of parts of that
 name: `<split>-<number>.parquet` holds the rows of `groups_of_part` tars of a split, in their order.
@@ -15,47 +15,36 @@ batch for each part, so that there are not as many files as groups times parts.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import plugins
+from tasks import plugins, storage
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import plan, shard_decisions, whole
+from tasks.packaging import format_shards, plan, shard_decisions, whole
 from tasks.packaging.decided import ShardGroup
-from tasks.packaging.layout import ClipGroup
-from tasks.packaging.previous import PreviousVersion
+from tasks.packaging.format_shards import PreviousVersion
+from tasks.packaging.layout import ClipGroup, PlannedGroup
+from tasks.packaging.published import Published, TablePart
 from tasks.schema import LEDGER_FILE, UTTERANCES_FILE
 from tasks.settings import PackageSettings
 from tasks.storage import tables
 
+TOGETHER = 8  # decided groups whose rows lie in one file, some 40,000 rows
+WANTED = pa.schema({"group": pa.int32(), "row": pa.int32(), "part": pa.int32(), "at": pa.int64()})
 FOLDERS = ("parts", "wanted", "rows")  # in the scratch folder
 SPEAKER = "speaker"  # column of a part's digests
 SECONDS_OF_CLIP = 5.0  # about; only the number of tars in a part follows from it
 
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A group of a part."""
-
-    split: str
-    number: int
-    generation: int
-    count: int
-    before: int | None
-    whole: bool
-    same: bool
-    fresh: bool  # its rows come from the decided groups, else from the previous version
-    file: str  # of the previous version with its rows; empty: there is none to compare
-    then: int  # its first row there
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,28 +86,18 @@ def divided(
     return list(found.items())
 
 
-def derives(job: Job) -> bool:
-    """Whether a format derives columns from all rows of the version."""
-    empty = _published_schema(job).empty_table()
-    formats = [plugins.resolve("formats", plugin) for plugin in job.package.formats]
-    return any(module.derived(empty, settings) for module, settings in formats)
-
-
 def derived(
     job: Job, groups: Sequence[ShardGroup], clips: whole.CorpusClips
 ) -> dict[str, pa.Array]:
-    """The columns that formats derive, for all clips in order, by their names in a plan. Holds all
-    rows in memory, but only the columns from which others are derived."""
-    found: dict[str, pa.Array] = {}
-    schema = _published_schema(job)
-    for plugin in job.package.formats:
-        module, settings = plugins.resolve("formats", plugin)
-        if module.derived(schema.empty_table(), settings):
-            names = [name for name in module.COLUMNS if name in schema.names]
-            rows = whole.rows_of(groups, clips, names)
-            for name, values in module.derived(rows, settings).items():
-                found[plan.derived_name(plugin.use, name)] = values
-    return found
+    """The columns that formats derive, for all clips in order. Holds all rows in memory, but only
+    the columns from which others are derived."""
+    sources = {name for name, _ in plan.sources_of(job)}
+    fields = [field for field in shard_decisions.row_schema(job) if field.name not in sources]
+
+    def read(names: list[str]) -> pa.Table:
+        return whole.rows_of(groups, clips, names)
+
+    return format_shards.all_derived(job, pa.schema(fields), read)
 
 
 def all_linkable(job: Job, newest: Path, described: JsonObject) -> bool:
@@ -131,12 +110,6 @@ def all_linkable(job: Job, newest: Path, described: JsonObject) -> bool:
     )
 
 
-def _published_schema(job: Job) -> pa.Schema:
-    sources = {name for name, _ in plan.sources_of(job)}
-    fields = shard_decisions.row_schema(job)
-    return pa.schema([field for field in fields if field.name not in sources])
-
-
 def write_batches(path: Path, parts: Sequence[pa.Table]) -> None:
     """An Arrow file of a record batch for each table."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -144,3 +117,131 @@ def write_batches(path: Path, parts: Sequence[pa.Table]) -> None:
         for table in parts:
             for batch in table.combine_chunks().to_batches():
                 out.write_batch(batch)
+
+
+Places = Mapping[tuple[str, int], tuple[str, int]]  # file and first row, by split and number
+
+
+def save(
+    job: Job,
+    scratch: Path,
+    divided: Sequence[tuple[str, list[int]]],
+    groups: Sequence[ClipGroup],
+    found: whole.Chosen,
+    content: NDArray[np.uint64],
+    more: dict[str, pa.Array],
+    spoken: pa.Array | None,
+    before: Published | None,
+    linkable: bool,
+    damaged: Sequence[str],
+) -> tuple[list[PlannedPart], list[int]]:
+    """Save what workers need to know about each part; returns the parts, and the numbers of the
+    files of rows that they need. `more`: columns that formats derive, and `spoken`: names of
+    speakers over all recordings, both for all clips. `linkable`: unchanged groups need no rows;
+    `damaged`: files of the previous version that cannot be read."""
+    places = {} if before is None else places_of(before)
+    counts = {} if before is None else {part.name: part for part in before.parts}
+    planned, wanted = [], []
+    described: dict[int, JsonObject] = {}
+    with storage.of(scratch).writing(scratch) as home:
+        for folder in ("parts", "wanted"):
+            (home / folder).mkdir(parents=True, exist_ok=True)
+        for number, (name, indices) in enumerate(divided):
+            own = [groups[index] for index in indices]
+            old = counts.get(name)
+            if linkable and name not in damaged and not more and _stays(old, own):
+                planned.append(PlannedPart(number, name, old.file if old else ""))
+                continue
+            planned.append(PlannedPart(number, name, ""))
+            readable = not any(_place(places, group)[0] in damaged for group in own)
+            members = [_member(each, _place(places, each), linkable, readable) for each in own]
+            at = 0
+            for group, member in zip(own, members, strict=True):
+                if member.fresh:
+                    wanted.append((group.rows, number, at))
+                    at += member.clips
+            every = np.concatenate([group.rows for group in own])
+            columns: dict[str, Any] = {
+                "high": found.clips.high[every],
+                "low": found.clips.low[every],
+                "content": content[every],
+            }
+            columns |= {name: values.take(pa.array(every)) for name, values in more.items()}
+            if spoken is not None:
+                columns[SPEAKER] = spoken.take(pa.array(every))
+            write_batches(home / f"parts/{number}.arrow", [pa.table(columns).combine_chunks()])
+            described[number] = {"members": [asdict(each) for each in members]}
+        sources = _save_wanted(home, found.clips, wanted)
+        needed = sorted({file for files in sources.values() for file in files})
+        for number, told in described.items():
+            told["sources"] = sources.get(number, [])
+            (home / f"parts/{number}.json").write_text(json.dumps(told))
+    return planned, needed
+
+
+def _stays(old: TablePart | None, groups: Sequence[ClipGroup]) -> bool:
+    """Whether a part of the previous version still holds just these groups."""
+    return (
+        old is not None
+        and bool(old.file)
+        and len(old.groups) == len(groups)
+        and all(group.same and group.number == group.before for group in groups)
+    )
+
+
+def _member(
+    group: ClipGroup, place: tuple[str, int], linkable: bool, readable: bool
+) -> PlannedGroup:
+    """A group of a part. `readable`: the previous version's files of the part can be read."""
+    fresh = not (group.same and linkable and readable)
+    file, then = place
+    compared = bool(file) and readable and (not fresh or group.whole)
+    return replace(
+        group.planned(),
+        same=group.same and readable,
+        fresh=fresh,
+        file=file if compared else "",
+        then=then,
+    )
+
+
+def places_of(before: Published) -> Places:
+    """(file, first row in it) of each group of the previous version, by its split and number."""
+    return {
+        (group.split, group.number): (part.name, group.first - part.groups[0].first)
+        for part in before.parts
+        for group in part.groups
+    }
+
+
+def _place(places: Places, group: ClipGroup) -> tuple[str, int]:
+    """Where the previous version has the group; ("", 0): nowhere."""
+    return ("", 0) if group.before is None else places.get((group.split, group.before), ("", 0))
+
+
+def _save_wanted(
+    home: Path, clips: whole.CorpusClips, wanted: list[tuple[Ints, int, int]]
+) -> dict[int, list[int]]:
+    """Save which rows each file has to hold for the parts; returns the files of each part."""
+    if not wanted:
+        return {}
+    numbers = np.array([number for _, number, _ in wanted], np.int32)
+    firsts = np.array([first for _, _, first in wanted])
+    ends = np.cumsum([len(rows) for rows, _, _ in wanted])
+    begins = ends - [len(rows) for rows, _, _ in wanted]
+    index = np.concatenate([rows for rows, _, _ in wanted])
+    wanted.clear()  # the same once more
+    file = clips.group[index] // TOGETHER
+    order = np.argsort(file, kind="stable")  # in a file, by part and place
+    edges = np.searchsorted(file, np.arange(len(np.bincount(file)) + 1), sorter=order)
+    sources: dict[int, list[int]] = {}
+    for number in np.flatnonzero(np.diff(edges)).tolist():
+        some = order[edges[number] : edges[number + 1]]
+        run = np.searchsorted(ends, some, side="right")
+        at = some - begins[run] + firsts[run]
+        part, rows = numbers[run], index[some]
+        table = pa.table([clips.group[rows], clips.row[rows], part, at], schema=WANTED)
+        write_batches(home / f"wanted/{number}.arrow", [table])
+        for each in np.unique(part).tolist():
+            sources.setdefault(each, []).append(number)
+    return sources

@@ -21,10 +21,9 @@ from tasks import plugins, storage
 from tasks.checkpoints.manifest import Row
 from tasks.formats import Hashes, OutputShard, PublishedFile
 from tasks.job import Job
-from tasks.packaging import format_rows
-from tasks.packaging.format_shards import of_format
-from tasks.packaging.layout import ClipGroup
-from tasks.packaging.previous import PreviousVersion
+from tasks.packaging import format_shards
+from tasks.packaging.format_shards import PreviousVersion
+from tasks.packaging.layout import PlannedGroup
 from tasks.schema import UTTERANCES
 from tasks.storage import tables
 
@@ -40,18 +39,13 @@ PCM_COLUMNS = (
 LAYOUT_COLUMNS = ("shard", "generation", "offset")  # that the layout fills in
 PLAN, HASHES = ".plan", "hashes"
 PART_BITS = 24  # of a shard's number: its place in its part
-Derived = Mapping[str, dict[str, pa.Array]]  # columns that a format derives, by its name
+FILE = pa.struct({"path": pa.string(), "sha256": pa.string(), "size": pa.int64()}.items())
 SHARD = pa.schema(
     {
-        "format": pa.string(),
-        "split": pa.string(),
-        "number": pa.int64(),
-        "group": pa.int64(),
-        "clips": pa.int64(),
+        **dict.fromkeys(("format", "split"), pa.string()),
+        **dict.fromkeys(("number", "group", "clips"), pa.int64()),
         "files": pa.list_(pa.string()),
-        "unchanged": pa.list_(
-            pa.struct({"path": pa.string(), "sha256": pa.string(), "size": pa.int64()})
-        ),
+        "unchanged": pa.list_(FILE),
     }
 )
 
@@ -59,34 +53,30 @@ SHARD = pa.schema(
 def write(
     job: Job,
     home: Path,
-    groups: list[ClipGroup],
+    groups: Sequence[PlannedGroup],
     rows: pa.Table,
+    derived: Mapping[str, pa.Array],
     previous: PreviousVersion | None = None,
     part: int = 0,
-    derived: Derived | None = None,
 ) -> pa.Table:
     """Write the plan of a part into a local folder; returns its rows of `utterances.parquet`.
 
-    `derived`: the columns that each format derives, where `rows` are not the whole version.
+    `rows`: those of the groups, in order; `derived`: their columns of `format_shards.all_derived`.
     """
     folder = home / PLAN / part_name(part)
     folder.mkdir(parents=True)
     source_columns = [name for name, _ in sources_of(job)]
-    published = rows.drop_columns(source_columns)
-    shards: list[OutputShard] = []
-    more: dict[str, pa.Array] = {}
-    for plugin in job.package.formats:
-        own = None if derived is None else derived.get(plugin.use, {})
-        found, columns = of_format(plugin, groups, published, previous, own)
-        shards += found
-        more |= {derived_name(plugin.use, name): values for name, values in columns.items()}
-    for name, values in more.items():
-        rows = rows.append_column(name, values)
-    first = [shard for shard in shards if shard.format == job.package.formats[0].use]
-    laid_out = _laid_out(job, groups, first, rows)
-    _save(folder / "rows.arrow", laid_out, [len(group.rows) for group in groups])
-    save_shards(folder, shards)
-    return laid_out.drop_columns([*source_columns, *more])
+    planned = format_shards.with_columns(rows, derived)
+    shards = {
+        plugin.use: format_shards.of_format(
+            plugin, groups, planned.drop_columns(source_columns), previous
+        )
+        for plugin in job.package.formats
+    }
+    laid_out = _laid_out(job, groups, shards[job.package.formats[0].use], planned)
+    _save(folder / "rows.arrow", laid_out, [group.clips for group in groups])
+    save_shards(folder, [shard for some in shards.values() for shard in some])
+    return laid_out.drop_columns([*source_columns, *derived])
 
 
 def sources_of(job: Job) -> list[tuple[str, pa.DataType]]:
@@ -114,17 +104,11 @@ def _place(number: int) -> tuple[str, int]:
     return part_name(number >> PART_BITS), number & ((1 << PART_BITS) - 1)
 
 
-def derived_name(use: str, column: str) -> str:
-    """Name of a derived column in the plan: two formats may derive columns of one name."""
-    return f"{use}:{column}"
-
-
 def _laid_out(
-    job: Job, groups: list[ClipGroup], shards: list[OutputShard], rows: pa.Table
+    job: Job, groups: Sequence[PlannedGroup], shards: list[OutputShard], table: pa.Table
 ) -> pa.Table:
-    """All rows in the order of the groups, with their places in the first format's `shards`."""
+    """The rows with their places in the first format's `shards`."""
     module, settings = plugins.resolve("formats", job.package.formats[0])
-    table = rows.take(np.concatenate([group.rows for group in groups]))
     paths, generations, offsets = [], [], []
     at = 0
     for group, shard in zip(groups, shards, strict=True):
@@ -168,15 +152,8 @@ def _load(path: Path, number: int) -> pa.RecordBatch:
 
 
 def to_row(shard: OutputShard) -> Row:
-    return {
-        "format": shard.format,
-        "split": shard.split,
-        "number": shard.number,
-        "group": shard.group,
-        "clips": shard.clips,
-        "files": shard.files,
-        "unchanged": [file._asdict() for file in shard.unchanged],
-    }
+    fields = {name: getattr(shard, name) for name in SHARD.names}
+    return {**fields, "unchanged": [file._asdict() for file in shard.unchanged]}
 
 
 def from_row(row: Row) -> OutputShard:
@@ -193,9 +170,8 @@ def parts(staging: Path) -> list[int]:
 
 def shards_of(staging: Path, part: int) -> list[OutputShard]:
     """The output shards of one part, in order."""
-    with tables.arrow(staging / PLAN / part_name(part) / "shards.arrow") as file:
-        table = pa.ipc.open_file(file).read_all().combine_chunks()  # of a batch for each shard
-        return [from_row(row) for row in table.to_pylist()]
+    table = tables.read_arrow(staging / PLAN / part_name(part) / "shards.arrow")
+    return [from_row(row) for row in table.combine_chunks().to_pylist()]  # of many batches
 
 
 def numbered(staging: Path) -> dict[int, OutputShard]:
@@ -217,9 +193,8 @@ def rows(staging: Path, number: int, *more: str) -> list[Row]:
     """A shard's rows as its format gets them, with `more` columns."""
     one = shard(staging, number)
     batch = _load(staging / PLAN / _place(number)[0] / "rows.arrow", one.group)
-    prefix = derived_name(one.format, "")
-    own = batch.rename_columns([name.removeprefix(prefix) for name in batch.schema.names])
-    return format_rows.rows_for(plugins.load("formats", one.format), own, *more)
+    own = format_shards.own_columns(one.format, batch)
+    return format_shards.rows_for(plugins.load("formats", one.format), own, *more)
 
 
 def save_hashes(staging: Path, number: int, hashes: Hashes) -> None:

@@ -13,29 +13,27 @@ These only save time: a missing or outdated one is made again from `utterances.p
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks import storage
 from tasks.checkpoints.manifest import Row
 from tasks.dataset import datacard, versions
-from tasks.dataset.proved import Proved
+from tasks.dataset.versions import Proved
 from tasks.formats import OutputShard
 from tasks.json_types import JsonObject
-from tasks.packaging import canonical, plan, seeded
-from tasks.packaging.decided import PLACES
+from tasks.packaging import canonical, layout, plan, seeded
+from tasks.packaging.decided import PLACES, arrow_bytes
 from tasks.packaging.layout import PublishedGroup
 from tasks.schema import UTTERANCES_FILE
 from tasks.storage import tables
@@ -73,15 +71,22 @@ def home(out: Path) -> Path:
     return out / "manifests" / "package" / "published"
 
 
+def noted(out: Path, described: JsonObject) -> JsonObject:
+    """What is noted of the newest version; empty if that is gone, or of another version."""
+    try:
+        known: JsonObject = json.loads(storage.read(home(out) / "version.json"))
+    except (OSError, ValueError):
+        return {}
+    return known if known.get("sealed") == described[datacard.SEAL] else {}
+
+
 def load(out: Path, newest: Path, described: JsonObject, seed: int) -> Published:
     """The saved facts of the newest version, else those in its tables. RunError if the former are
     gone and a table is damaged."""
-    try:
-        known = json.loads(storage.read(home(out) / "version.json"))
-        if known["sealed"] == described[datacard.SEAL] and known["seed"] == seed:
+    known = noted(out, described)
+    with suppress(OSError, ValueError, KeyError, pa.ArrowException):
+        if known.get("seed") == seed:
             return _assembled((name, file, read(out, file)) for name, file in known["parts"])
-    except (OSError, ValueError, KeyError, pa.ArrowException):
-        pass
     path = newest / UTTERANCES_FILE
     found, proved = [], Proved(newest)
     for part in tables.parts(path):
@@ -93,12 +98,8 @@ def load(out: Path, newest: Path, described: JsonObject, seed: int) -> Published
 def firsts(out: Path, described: JsonObject) -> dict[str, str]:
     """The first id of each split of the newest version, in the order of ids; empty if the notes are
     gone."""
-    try:
-        known = json.loads(storage.read(home(out) / "version.json"))
-    except (OSError, ValueError):
-        return {}
-    found: dict[str, str] = known.get("firsts", {})
-    return found if known.get("sealed") == described[datacard.SEAL] else {}
+    found: dict[str, str] = noted(out, described).get("firsts", {})
+    return found
 
 
 def _assembled(parts: Iterable[tuple[str, str, pa.Table]]) -> Published:
@@ -134,32 +135,17 @@ def shards(out: Path, file: str) -> list[OutputShard]:
 
 def _made(part: Path, seed: int, proved: Proved) -> pa.Table:
     """The same as `read`, from the part itself in batches; without its output shards."""
-    digests, groups, last = [], list[list[Any]](), None
+    digests, places = [DIGESTS.empty_table()], []
     for table in tables.row_groups(part, opened=proved):
-        for batch in (table.slice(at, BATCH) for at in range(0, table.num_rows, BATCH)):
-            keys = seeded.keys(str(seed), batch["id"].to_pylist())
-            content = canonical.of_rows(batch.drop_columns(_places(batch)))
-            digests.append(pa.table([keys[:, 0], keys[:, 1], content], schema=DIGESTS))
-            for shard, split, generation, count in _runs(batch):
-                if shard != last:
-                    groups.append([split, generation, 0])
-                last = shard
-                groups[-1][2] += count
-    whole = pa.concat_tables([DIGESTS.empty_table(), *digests])
+        places.append(table.select(["shard", "split", "generation"]))
+        content = table.drop_columns([name for name in PLACES if name in table.column_names])
+        for at in range(0, len(table), BATCH):
+            keys = seeded.keys(str(seed), table["id"].slice(at, BATCH).to_pylist())
+            codes = canonical.of_rows(content.slice(at, BATCH))
+            digests.append(pa.table([keys[:, 0], keys[:, 1], codes], schema=DIGESTS))
+    groups = [[g.split, g.generation, g.clips] for g in layout.published_groups(places)]
+    whole = pa.concat_tables(digests)
     return whole.replace_schema_metadata({"groups": json.dumps(groups)})
-
-
-def _places(table: pa.Table) -> list[str]:
-    return [name for name in PLACES if name in table.column_names]
-
-
-def _runs(table: pa.Table) -> list[tuple[str, str, int, int]]:
-    """(shard, split, generation, rows) of each run of rows in one shard."""
-    runs = pc.run_end_encode(table["shard"].combine_chunks(), run_end_type=pa.int64())
-    edges = [0, *runs.run_ends.to_pylist()]
-    split, generation = (table[n].take(edges[:-1]).to_pylist() for n in ("split", "generation"))
-    counts = [end - first for first, end in pairwise(edges)]
-    return list(zip(runs.values.to_pylist(), split, generation, counts, strict=True))
 
 
 def tell(
@@ -170,11 +156,7 @@ def tell(
         "groups": json.dumps([list(group) for group in groups]),
         "shards": json.dumps([plan.to_row(replace(shard, unchanged=())) for shard in shards]),
     }
-    target = io.BytesIO()
-    table = digests.replace_schema_metadata(told).combine_chunks()
-    with pa.ipc.new_file(target, table.schema) as out:
-        out.write_table(table)
-    return target.getvalue()
+    return arrow_bytes(digests.replace_schema_metadata(told))
 
 
 def guards(out: Path, version: Path) -> Mapping[str, str]:
@@ -212,6 +194,13 @@ def read_again(name: str, version: int) -> bool:
     return (zlib.crc32(name.encode()) + version) % EVERY == 0
 
 
+def keep(out: Path, data: bytes) -> str:
+    """Save the note on a part; returns the name of its file. Only while holding OUT's lock."""
+    name = f"{hashlib.sha256(data).hexdigest()[:16]}.arrow"
+    storage.write_atomic(home(out) / name, data)
+    return name
+
+
 def save(
     out: Path,
     parts: Sequence[tuple[str, str | bytes]],
@@ -222,12 +211,7 @@ def save(
 ) -> None:
     """Note the newest version: (name, file or its bytes) of each part, (name, file) of each of the
     ledger, the first id of each split. Only while holding OUT's lock."""
-    names = []
-    for name, file in parts:
-        if isinstance(file, bytes):
-            data, file = file, f"{hashlib.sha256(file).hexdigest()[:16]}.arrow"
-            storage.write_atomic(home(out) / file, data)
-        names.append([name, file])
+    names = [[name, keep(out, told) if isinstance(told, bytes) else told] for name, told in parts]
     noted = {"sealed": seal, "seed": seed, "parts": names, "ledger": ledger, "firsts": firsts}
     storage.write_atomic(home(out) / "version.json", json.dumps(noted).encode())
     kept = {file for _, file in (*names, *ledger)}

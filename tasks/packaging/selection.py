@@ -19,8 +19,8 @@ from tasks.corpuswide import judging
 from tasks.dataset import versions
 from tasks.job import Job
 from tasks.packaging import published, seeded, speaker_hours, split_allocation, splits, weights
+from tasks.packaging.candidates import Candidates
 from tasks.packaging.components import Bools, Numbers, Sides, speakers_in
-from tasks.packaging.selecting import Candidates
 from tasks.settings import split_lists
 from tasks.settings.portions import REST
 from tasks.storage import long_columns, sorted_keys

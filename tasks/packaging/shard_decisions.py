@@ -60,20 +60,10 @@ def of_shard(job: Job, shard: str, strict: bool = False) -> ShardDecisions:
 
 #: Columns of a packaged row that are those of its transcript.
 HEARD = (
-    "language",
-    "language_probability",
-    "avg_logprob",
-    "no_speech_probability",
-    "compression_ratio",
-    "words",
-    "word_errors",
-    "chars",
-    "char_errors",
-    "detected_language",
-    "detected_probability",
-    "speech_seconds",
-    "speech_after_text",
-    "word_times",
+    *("language", "language_probability", "avg_logprob", "no_speech_probability"),
+    *("compression_ratio", "words", "word_errors", "chars", "char_errors"),
+    *("detected_language", "detected_probability"),
+    *("speech_seconds", "speech_after_text", "word_times"),
 )
 
 

@@ -1,4 +1,4 @@
-"""Writes and checks output shards on the workers, one a call.
+"""Writes and checks output shards on the workers, one a call; then the formats' lists.
 
 Formats work in local folders only: on an object store, a worker writes a shard into a local folder
 and uploads it, and checks what it downloads again.
@@ -7,17 +7,22 @@ and uploads it, and checks what it downloads again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tasks import plugins, storage
 from tasks.checkpoints import blobs, manifest
 from tasks.checkpoints.manifest import Row
-from tasks.dataset import versions
+from tasks.dataset import publication, versions
 from tasks.errors import CorruptManifest, RunError
-from tasks.formats import Output, OutputShard
+from tasks.formats import Hashes, Output, OutputShard
 from tasks.job import Job
-from tasks.packaging import plan, published, sources
+from tasks.packaging import decided, plan, published
 from tasks.plugins.contracts import Format
 from tasks.settings import StageSettings
 
@@ -65,9 +70,10 @@ def _linked(
 def write(job: Job, staging: Path, number: int) -> None:
     """Write a shard. CorruptManifest when a blob is damaged."""
     shard = plan.shard(staging, number)
-    _remove_leftovers(staging, shard)
+    for path in shard.files:  # a dead worker's may be a link into a version: not to be written to
+        storage.of(staging).detach(staging / path)
     module, settings = _format(job, shard)
-    rows = sources.located(job, plan.rows(staging, number, "id", *plan.PCM_COLUMNS))
+    rows = _located(job, plan.rows(staging, number, "id", *plan.PCM_COLUMNS))
     verify = not module.PROVES_SAMPLES
     clips = [each for row in rows for each in (row, *blobs.beside(row))]
     with storage.of(staging).writing(staging) as home, blobs.reading(job.out, clips, verify) as pcm:
@@ -76,20 +82,13 @@ def write(job: Job, staging: Path, number: int) -> None:
     plan.save_hashes(staging, number, out.hashes)
 
 
-def _remove_leftovers(staging: Path, shard: OutputShard) -> None:
-    """Remove what a dead worker left: it may be hard links into a published version, which must not
-    be written through. An object is complete if it exists, and is never overwritten."""
-    for path in shard.files:
-        storage.of(staging).detach(staging / path)
-
-
 def check(job: Job, staging: Path, number: int) -> None:
     """Read a shard back, decode everything, record its digests. A faulty shard is written once
     more; RunError if that is faulty too. CorruptManifest if a blob caused the fault: `write` copies
     PCM without checking it."""
     shard = plan.shard(staging, number)
     if faults := _faults(job, staging, number, shard):
-        _check_blobs(job, sources.located(job, plan.rows(staging, number, "id", *plan.PCM_COLUMNS)))
+        _check_blobs(job, _located(job, plan.rows(staging, number, "id", *plan.PCM_COLUMNS)))
         log.warning("%s; it is written once more", "; ".join(faults[:3]))
         for path in shard.files:
             storage.remove(staging / path)
@@ -130,3 +129,45 @@ def _check_blobs(job: Job, rows: list[Row]) -> None:
                 damaged = damaged or fault
     if damaged:
         raise damaged
+
+
+def _located(job: Job, rows: Sequence[Row]) -> list[Row]:
+    """The rows with the columns `plan.sources_of`. Rows that came from the previous version lack
+    them, and are looked up in the groups: a tar that stays needs no PCM, unless it is damaged."""
+    lacking = {row["id"] for row in rows if row["work_shard"] is None}
+    if not lacking:
+        return list(rows)
+    found: dict[str, Row] = {}
+    names = [name for name, _ in plan.sources_of(job)]
+    home = decided.home(job.out)
+    for name in storage.of(job.out).folders(home):
+        table = decided.ShardGroup(home / name, ()).table("rows.arrow", ["id", *names])
+        hit = pc.is_in(table["id"], pa.array(sorted(lacking - found.keys()), pa.string()))
+        if np.any(hit.to_numpy()):
+            found |= {row.pop("id"): row for row in table.filter(hit).to_pylist()}
+    if left := sorted(lacking - found.keys()):
+        raise RunError(f"the samples of {left[0]} are in no decided shard; run it again")
+    return [{**row, **found.get(row["id"], {})} for row in rows]
+
+
+@contextmanager
+def finished(job: Job, staging: Path, tables: Sequence[str]) -> Iterator[tuple[Path, Hashes]]:
+    """Remove the plan and write the lists. Gives a local folder with these and the version's tables
+    (the staging folder itself unless it is remote), and the digests of all shard files.
+    `tables`: the files of the version's tables."""
+    numbered = plan.numbered(staging)
+    shards, hashes = [*numbered.values()], plan.all_hashes(staging, numbered)
+    store = storage.of(staging)
+    store.remove_tree(staging / plan.PLAN)
+    formats = [(plugin.use, *plugins.resolve("formats", plugin)) for plugin in job.package.formats]
+    wanted = list(dict.fromkeys([*tables, *(path.name for path in store.names(staging))]))
+    sizes = dict[str, int | None].fromkeys(hashes)
+    for use, module, _ in formats:
+        paths = [path for shard in shards if shard.format == use for path in shard.files]
+        wanted += [path for path in paths if path.endswith(module.READ_BACK)]
+        if module.SIZED:
+            sizes |= {path: hashes[path][1] for path in paths}
+    with publication.of(staging).finishing(staging, wanted, sizes, job.scratch) as home:
+        for use, module, settings in formats:
+            module.finish([shard for shard in shards if shard.format == use], home, settings)
+        yield home, hashes

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tasks import recipe, storage
 from tasks.corpuswide import identities
 from tasks.corpuswide.speaker_names import VoiceTables
-from tasks.dataset.proved import Proved
+from tasks.dataset.versions import Proved
 from tasks.job import Job
 from tasks.packaging import canonical, seeded
 from tasks.schema import SPEAKERS
@@ -28,10 +28,10 @@ from tasks.storage import long_columns, tables
 
 FILE = identities.FILE
 
+VOICE = "voice"  # head of the hashes of voices
+
 Codes = NDArray[np.uint64]
 Numbers = NDArray[np.int32]
-
-
 Save = Callable[[Iterator[pa.Table]], None]
 
 
@@ -81,9 +81,6 @@ def link(
     numbers.clear()
     order = np.argsort(hashes, kind="stable")
     return Speakers(hashes[order], number[order], [*known])
-
-
-VOICE = "voice"
 
 
 def published(version: Path | None) -> VoiceTables:

@@ -27,6 +27,7 @@ The result does not depend on the order of the rows; memory and time grow with n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,12 +36,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import storage
-from tasks.dataset.proved import Proved
+from tasks.dataset.versions import Proved
 from tasks.errors import RunError
 from tasks.json_types import JsonObject
 from tasks.packaging import components, split_allocation, split_by_list
-from tasks.packaging.components import AT_ONCE, KINDS, Bools, Ints, Numbers, Published, Sides
-from tasks.packaging.selecting import Candidates
+from tasks.packaging.candidates import Candidates
+from tasks.packaging.components import AT_ONCE, KINDS, Bools, Ints, Numbers, Sides, SplitTable
 from tasks.packaging.split_allocation import BATCH, HOUR
 from tasks.schema import SPLITS
 from tasks.settings import PackageSettings, Split
@@ -62,7 +63,7 @@ class SplitAssignment(NamedTuple):
     notes: list[str]  # for people, one sentence each
 
 
-def published(version: Path | None) -> Published:
+def published(version: Path | None) -> SplitTable:
     """The parts of `splits.parquet` of a version; none if it was published without splits. RunError
     if it is damaged."""
     if version is None or not storage.exists(version / FILE):
@@ -70,7 +71,7 @@ def published(version: Path | None) -> Published:
     return stored(version / FILE, Proved(version))
 
 
-def stored(path: Path, opened: tables.Opened = tables.arrow) -> Published:
+def stored(path: Path, opened: tables.Opened = tables.arrow) -> SplitTable:
     """The parts of such a file; `opened` opens it."""
 
     def parts(columns: list[str]) -> Iterator[pa.Table]:
@@ -84,7 +85,7 @@ def assign(
     settings: PackageSettings,
     clips: Candidates,
     rows: Numbers,
-    before: Published,
+    before: SplitTable,
     staying: Mapping[str, int] | None = None,
 ) -> SplitAssignment:
     """Assign the clips whose numbers are `rows`, in the order of their ids. `before`: the
@@ -94,18 +95,9 @@ def assign(
     """
     known = {name for part in before(["split"]) for name in pc.unique(part["split"]).to_pylist()}
     names = sorted({REST, *settings.splits, *known})
-    nodes = components.nodes_of(clips.names, rows)
+    nodes, nowhere = components.nodes_of(clips.names, rows), np.int16(-1)
     of_node = components.published_splits(nodes, before, names)
-    nowhere = np.int16(-1)
-    most = np.full(len(rows), -1, np.int16)
-    least = np.full(len(rows), len(names), np.int16)
-    for kind in range(len(KINDS)):
-        side = _side(nodes, of_node, kind)
-        np.maximum(most, side, out=most)
-        np.minimum(least, np.where(side >= 0, side, np.int16(len(names))), out=least)
-    joining = most > least
-    del least
-
+    most, joining = _sides(nodes, of_node, len(names))
     component = components.components_of(nodes, of_node, ~joining)
     count = int(component.max(initial=-1)) + 1
     of_component, torn = components.agreed(component, most, count)
@@ -119,14 +111,12 @@ def assign(
     by_list = free & (of_component[component] >= 0)
     free &= ~by_list
 
-    settled = np.where(component >= 0, of_component[component], most)
-    hours = _summed(np.where(kept & ~free, settled, nowhere), length, len(names))
-    del settled, matched
+    fixed = np.where(component >= 0, of_component[component], most)
+    hours = _summed(np.where(kept & ~free, fixed, nowhere), length, len(names))
+    del fixed, matched
     fresh = np.where(free, component, np.int32(-1))
-    sizes = _summed(fresh, length, count)
-    new = np.unique(fresh)
-    new = new[new >= 0]
-    sizes = sizes[new]
+    new = np.unique(fresh[free])
+    sizes = _summed(fresh, length, count)[new]
     del fresh
     train = names.index(REST)
     others = np.array([(staying or {}).get(name, 0) for name in names], np.int64)
@@ -148,13 +138,20 @@ def assign(
     has = others + _summed(split, length, len(names))
     notes = matches.notes + _notes(settings, names, split, has, matches.split, targets)
     out = np.flatnonzero(~kept)
-    direct = np.stack([_side(nodes, of_node, kind)[out] for kind in range(len(KINDS))])
-    joins = _joins(direct, joining[out], names)
-
-    def table() -> Iterator[pa.Table]:
-        return _table(nodes, of_node, split, before, names)
-
+    joins = _joins(nodes, of_node, out, joining[out], names)
+    table = partial(_table, nodes, of_node, split, before, names)
     return SplitAssignment(names, split, out, joins, table, matches.described, notes)
+
+
+def _sides(nodes: components.Nodes, of_node: Sides, splits: int) -> tuple[Sides, Bools]:
+    """The split that the nodes of each clip have (-1: none), and whether they have several."""
+    count = nodes.of_row.shape[1]
+    most, least = np.full(count, -1, np.int16), np.full(count, splits, np.int16)
+    for kind in range(len(KINDS)):
+        side = _side(nodes, of_node, kind)
+        np.maximum(most, side, out=most)
+        np.minimum(least, np.where(side >= 0, side, np.int16(splits)), out=least)
+    return most, most > least
 
 
 def _side(nodes: components.Nodes, of_node: Sides, kind: int) -> Sides:
@@ -175,7 +172,7 @@ def _summed(group: Sides | Numbers, length: Ints, count: int) -> Ints:
 
 
 def _table(
-    nodes: components.Nodes, of_node: Sides, split: Sides, before: Published, names: list[str]
+    nodes: components.Nodes, of_node: Sides, split: Sides, before: SplitTable, names: list[str]
 ) -> Iterator[pa.Table]:
     """`before`, and the nodes that were assigned now."""
     for part in before(SPLITS.names):
@@ -194,8 +191,11 @@ def _table(
             yield pa.table(columns, SPLITS.names).cast(SPLITS)
 
 
-def _joins(direct: Sides, joining: Bools, names: list[str]) -> pa.DictionaryArray:
+def _joins(
+    nodes: components.Nodes, of_node: Sides, clips: Ints, joining: Bools, names: list[str]
+) -> pa.DictionaryArray:
     """What each of these clips would join, in words."""
+    direct = np.stack([_side(nodes, of_node, kind)[clips] for kind in range(len(KINDS))])
     kinds, at = np.unique(direct, axis=1, return_inverse=True)
     words = [*(_joined(column, names) for column in kinds.T), "joins clips of two splits"]
     codes = np.where(joining, at.reshape(-1), len(words) - 1)

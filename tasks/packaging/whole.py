@@ -104,8 +104,7 @@ def chosen(scratch: Path) -> Chosen:
             for field in held.schema
         }
         at = 0
-        for number in range(held.num_record_batches):
-            batch = held.get_batch(number)
+        for batch in map(held.get_batch, range(held.num_record_batches)):
             for name, column in columns.items():
                 column[at : at + batch.num_rows] = batch[name].to_numpy()
             at += batch.num_rows
@@ -133,6 +132,4 @@ def tables_of(scratch: Path) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
     """`splits.parquet` and `speakers.parquet` of the next version, if requested."""
     for name in (splits.FILE, speakers.FILE):
         if storage.exists(scratch / name):
-            with tables.arrow(scratch / name) as file:
-                held = pa.ipc.open_file(file)
-                yield name, (held.get_batch(at) for at in range(held.num_record_batches))
+            yield name, tables.arrow_batches(scratch / name)

@@ -117,15 +117,15 @@ class Columns:
 
     @cached_property
     def blocked(self) -> Flags:
-        """Rows that no other limit would keep: `decisions.settled`, and those not drawn by their
-        dataset's weight."""
+        """Rows that no other limit would keep: `decisions.beyond_limits`, and those not drawn by
+        their dataset's weight."""
 
         def drawn(t: pa.Table) -> Flags:
             draw, weight = weights.draws(self.job.package, t)
             return np.asarray(draw >= weight, bool)
 
         columns = ("outcome", "stage", "reason")
-        found = self._flags(lambda t: flags_of(decisions.settled(t)), *columns)
+        found = self._flags(lambda t: flags_of(decisions.beyond_limits(t)), *columns)
         if any(weight < 1 for weight in self.job.package.weights.values()):
             found |= self._flags(drawn, "id", "dataset") & self.heard
         return found

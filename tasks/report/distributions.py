@@ -19,35 +19,12 @@ MOST_BEYOND = 1.0  # an axis grows by at most its length to show a limit
 
 #: The measures shown first, in this order; all others follow.
 FIRST = (
-    "duration",
-    "seconds",
-    "snr",
-    "nmf_snr",
-    "dnsmos_ovrl",
-    "dnsmos_sig",
-    "dnsmos_bak",
-    "loudness",
-    "bandwidth",
-    "char_rate_alphabetic",
-    "char_rate_syllabic",
-    "chars_per_second",
-    "wer",
-    "cer",
+    *("duration", "seconds", "snr", "nmf_snr", "dnsmos_ovrl", "dnsmos_sig", "dnsmos_bak"),
+    *("loudness", "bandwidth", "char_rate_alphabetic", "char_rate_syllabic", "chars_per_second"),
+    *("wer", "cer"),
 )
 CHARS_PER_SECOND = ("1/s", "characters of the text a second")
-NOT_MEASURES = {
-    decisions.SPARED,
-    "id",
-    "dataset",
-    "recording",
-    "language",
-    "outcome",
-    "stage",
-    "reason",
-    "heard",
-    "words",
-    "word_errors",
-}
+NOT_MEASURES = {*decisions.FIXED.names} - {"seconds"}
 
 
 def shown(columns: Columns) -> list[str]:

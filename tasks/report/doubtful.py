@@ -53,6 +53,9 @@ class Side:
         """How far values are inside the limit; negative beyond it, NaN if unknown."""
         return values - self.limit if self.side == "min" else self.limit - values
 
+    def why(self, group: str, kind: str, value: float) -> Why:
+        return Why(group, kind, self.column, float(value), self.limit, self.side)
+
 
 def sides_of(columns: Columns) -> list[Side]:
     """Every limit of every verdict."""
@@ -74,12 +77,8 @@ def inside(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[in
         away = np.where(columns.packaged, side.distances(values), np.nan)
         for row in least(np.where(away >= 0, away, np.nan), count):
             share = float(away[row]) / (abs(side.limit) or 1.0)
-            why = Why(
-                side.group, "just inside", side.column, float(values[row]), side.limit, side.side
-            )
-            found.append((share, row, why))
-    found.sort(key=lambda each: each[:2])
-    return [(row, why) for _, row, why in found[:count]]
+            found.append((share, row, side.why(side.group, "just inside", values[row])))
+    return _first(found, count)
 
 
 def near(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[int, Why]]:
@@ -94,12 +93,14 @@ def near(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[int,
         away = np.abs(side.distances(values)) / ((high - low) or abs(side.limit) or 1.0)
         for row in least(away, 2):
             if away[row] <= NEAR:
-                why = Why(
-                    PACKAGED, "near a limit", side.column, float(values[row]), side.limit, side.side
-                )
+                why = side.why(PACKAGED, "near a limit", values[row])
                 found.append((float(away[row]), row, why))
-    found.sort(key=lambda each: each[:2])
-    return [(row, why) for _, row, why in found[:count]]
+    return _first(found, count)
+
+
+def _first(found: list[tuple[float, int, Why]], count: int) -> list[tuple[int, Why]]:
+    """The rows with the smallest numbers."""
+    return [(row, why) for _, row, why in sorted(found, key=lambda each: each[:2])[:count]]
 
 
 def uncertain(

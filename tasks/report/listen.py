@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from tasks import masking
+from tasks import masking, storage
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.report import clips, distributions, earlier, words
+from tasks.recording.guard import file_state
+from tasks.report import clips, distributions, words
 from tasks.report.doubtful import CERTAINTY, PACKAGED, Why
 from tasks.report.samples import Sample
 
@@ -27,6 +31,13 @@ KINDS = {
     "near a limit": "kept, near a limit",
     "by chance": "by chance",
 }
+#: A player in a page; its key is a hash of all that its bytes depend on.
+_CLIP = re.compile(
+    rb'<td data-clip="([0-9a-f]{32})" data-seconds="([0-9.]+)">'
+    rb'<img src="(data:image/png;base64,[A-Za-z0-9+/=]+)"[^>]*>'
+    rb'<audio [^>]*src="(data:audio/mpeg;base64,[A-Za-z0-9+/=]+)"'
+)
+FORM = 1  # rises when `clips.media` makes other bytes of the same samples
 
 
 def embed(
@@ -44,7 +55,7 @@ def embed(
     """
     longest = max(room / LARGEST / clips.room(1.0), LEAST)
     for sample, row in zip(found, rows, strict=True):
-        row["clip"] = earlier.key(sample, job.resample.rate)
+        row["clip"] = _key(sample, job.resample.rate)
     new = [sample for sample, row in zip(found, rows, strict=True) if row["clip"] not in known]
     maker = clips.ClipMaker(job.out, job.resample.rate, new, longest)
     left_out = 0
@@ -151,3 +162,28 @@ def _shown(text: str | None, most: int) -> str | None:
         return None
     shown = masking.sentence(text)
     return shown if len(shown) <= most else f"{shown[:most]} … ({len(shown):,} characters)"
+
+
+def _key(sample: Sample, rate: int) -> str:
+    """32 hex digits; empty if it has no audio. `rate`: of packaged samples, Hz."""
+    if sample.pcm is not None:
+        played = [sample.pcm["sha256"], rate]
+    elif sample.locator is not None:
+        state = file_state(sample.locator.path)
+        played = [sample.locator.dumps(), state.size, state.guard, *clips.span(sample)]
+    else:
+        return ""
+    told = json.dumps([FORM, clips.RATE, clips.BIT_RATE, *played])
+    return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+
+def earlier(page: Path | None) -> dict[str, clips.Media]:
+    """The clips of a page by their keys; none if it cannot be read."""
+    try:
+        data = storage.of(page).read(page) if page else b""
+    except OSError:
+        return {}
+    return {
+        found[1].decode(): clips.Media(found[4].decode(), found[3].decode(), float(found[2]))
+        for found in _CLIP.finditer(data)
+    }

@@ -26,14 +26,13 @@ from tasks.report import (
     clips,
     curves,
     distributions,
-    earlier,
     facts,
     listen,
     samples,
     words,
     workers,
 )
-from tasks.report.columns import Columns, units
+from tasks.report.columns import Columns, plugin_rules, units
 from tasks.report.facts import Ledger
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
     for row in rows:  # as long as what a player takes beside its data
         row["media"], row["clip"] = clips.Media(why="-" * PLAYER), ""
     bare = _render({**context, "left_out": len(rows)})
-    known = earlier.of(asked.earlier)
+    known = listen.earlier(asked.earlier)
     left_out = listen.embed(job, found, rows, limit - len(bare) - 1, known)
     return _render({**context, "left_out": left_out})
 
@@ -138,8 +137,6 @@ def _tiles(asked: Request) -> list[tuple[str, str, str]]:
 
 def _explain(job: Job, steps: list[JsonObject]) -> None:
     """Give the reasons of limits a meaning, with the limit's value."""
-    from tasks.report.columns import plugin_rules
-
     for asked in plugin_rules(job):
         rule = asked.rule
         if isinstance(rule, Limit):

@@ -30,6 +30,19 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchFileWriter]
         yield out
 
 
+def read_arrow(path: Path) -> pa.Table:
+    """The whole of an Arrow file."""
+    with arrow(path) as file:
+        return pa.ipc.open_file(file).read_all()
+
+
+def arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """The record batches of an Arrow file, one at a time."""
+    with arrow(path) as file:
+        held = pa.ipc.open_file(file)
+        yield from map(held.get_batch, range(held.num_record_batches))
+
+
 def parquet(table: pa.Table, **options: Any) -> bytes:
     """The bytes of a Parquet file; `options` as `pyarrow.parquet.write_table` takes them."""
     target = io.BytesIO()

@@ -27,7 +27,7 @@ from tasks.checkpoints import manifest
 from tasks.checkpoints.index import STAGES, Index
 from tasks.corpuswide import decisions
 from tasks.dataset import publication, versions
-from tasks.dataset.proved import Proved
+from tasks.dataset.versions import Proved
 from tasks.errors import ConfigError, RunError
 from tasks.job import Job
 from tasks.json_types import JsonObject

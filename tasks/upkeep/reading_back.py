@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -23,14 +23,14 @@ from tasks.dataset import datacard, versions
 from tasks.errors import RunError
 from tasks.formats import Output, OutputShard, Rows
 from tasks.json_types import JsonObject
-from tasks.packaging import format_rows, layout
+from tasks.packaging import format_shards
+from tasks.packaging.layout import PublishedGroup, published_groups
 from tasks.plugins.contracts import Format
 from tasks.schema import UTTERANCES_FILE
 from tasks.settings import Plugin, StageSettings
 from tasks.storage import tables
 
 Described = JsonObject  # dataset.json
-Groups = list[tuple[str, int, int, int]]  # (split, number, first row, rows) of each
 LEAST = 1 << 28  # bytes; a smaller version is read before other processes have started
 AT_ONCE = 32  # output shards of a call
 
@@ -41,7 +41,7 @@ class Portion(NamedTuple):
     version: Path
     plugin: Plugin
     first: int  # of `groups` among all
-    groups: Groups
+    groups: list[PublishedGroup]
     derived: dict[str, pa.Array]  # of their rows
 
 
@@ -60,12 +60,14 @@ def _cores() -> int:
 
 
 def _portions(version: Path, described: Described) -> Iterator[Portion]:
-    groups = _groups(version / UTTERANCES_FILE)
+    path = version / UTTERANCES_FILE
+    schema = tables.schema(path)
+    groups = published_groups(tables.row_groups(path, ["shard", "split", "generation"]))
     for plugin in datacard.formats_of(described).values():
-        derived = _derived(version, *plugins.resolve("formats", plugin))
+        derived = format_shards.derived(plugin, schema, partial(tables.read, path))
         for first in range(0, len(groups), AT_ONCE):
             some = groups[first : first + AT_ONCE]
-            low, rows = some[0][2], sum(count for *_, count in some)
+            low, rows = some[0].first, sum(group.clips for group in some)
             own = {name: values.slice(low, rows) for name, values in derived.items()}
             yield Portion(version, plugin, first, some, own)
 
@@ -107,11 +109,12 @@ def read(portion: Portion) -> Read:
     found: list[str] = []
     seen: list[str] = []
     at = 0
-    for index, (split, number, first, count) in enumerate(portion.groups, portion.first):
+    for index, group in enumerate(portion.groups, portion.first):
+        split, number, _, first, count = group
         own = {name: values.slice(at, count) for name, values in portion.derived.items()}
         at += count
-        rows, _ = format_rows.with_derived(module, settings, held.read(first, count), own)
-        files = module.files(split, number, format_rows.visible(module, rows), settings)
+        rows = format_shards.with_columns(held.read(first, count), own)
+        files = module.files(split, number, format_shards.visible(module, rows), settings)
         shard = OutputShard(portion.plugin.use, split, number, index, count, tuple(files))
         seen += files
         found += _shard(portion.version, described, module, settings, shard, rows)
@@ -130,7 +133,7 @@ def _shard(
     try:
         with storage.of(version).reading(version, shard.files) as home:
             out = Output(home)
-            found += _checked(module, shard, format_rows.rows_for(module, rows), out, settings)
+            found += _checked(module, shard, format_shards.rows_for(module, rows), out, settings)
             for name in filter(lambda name: (home / name).is_file(), shard.files):
                 known = out.hashes.get(name) or storage.hashed(home / name)
                 found += differs(name, known, described)
@@ -149,28 +152,6 @@ def differs(name: str, found: tuple[str, int], described: Described) -> list[str
     return [f"{name} is not the file that was published (hash or size differs)"]
 
 
-def _groups(path: Path) -> Groups:
-    """(split, number, first row, rows) of each group."""
-    found: Groups = []
-    at, last = 0, None
-    numbers: dict[str, int] = {}
-    for part in tables.row_groups(path, ["shard", "split"]):
-        for (split, _, first, count), shard in zip(
-            groups := layout.groups_of(part),
-            part["shard"].take([first for _, _, first, _ in groups]).to_pylist(),
-            strict=True,
-        ):
-            if shard == last:
-                before = found.pop()
-                found.append((before[0], before[1], before[2], before[3] + count))
-            else:
-                numbers[split] = numbers.get(split, -1) + 1
-                found.append((split, numbers[split], at + first, count))
-            last = shard
-        at += part.num_rows
-    return found
-
-
 def _checked(
     module: Format, shard: OutputShard, rows: Rows, out: Output, settings: StageSettings
 ) -> list[str]:
@@ -180,17 +161,3 @@ def _checked(
         raise
     except Exception as error:
         return [f"{shard.path} cannot be read: {error}"]
-
-
-def _derived(version: Path, module: Format, settings: StageSettings) -> dict[str, pa.Array]:
-    """The columns that a format derives from all rows of the version."""
-    path = version / UTTERANCES_FILE
-    if not module.derived(tables.schema(path).empty_table(), settings):
-        return {}
-    held = tables.schema(path).names
-    names = [name for name in module.COLUMNS if name in held]
-    found = module.derived(tables.read(path, columns=names), settings)
-    return {
-        name: values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-        for name, values in found.items()
-    }

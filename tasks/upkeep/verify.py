@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -18,9 +18,11 @@ from tasks.accounting.ledger import PRECEDENCE
 from tasks.dataset import datacard, versions
 from tasks.errors import RunError
 from tasks.json_types import JsonObject, PublishedEntry
-from tasks.packaging import seeded, selecting, split_faults, splits
+from tasks.packaging import candidates, components, seeded, splits
+from tasks.packaging.components import KINDS, SplitTable
+from tasks.packaging.names import Names
 from tasks.schema import LEDGER_FILE, UTTERANCES_FILE
-from tasks.storage import tables
+from tasks.storage import sorted_keys, tables
 from tasks.upkeep import reading_back
 
 Described = JsonObject  # dataset.json
@@ -32,7 +34,7 @@ SIDE_ENDINGS = (".idx", ".index")
 
 def side_files(version: Path) -> list[str]:
     """Files that readers have put into a version, and that are no fault of it, sorted."""
-    described: JsonObject = json.loads(storage.read(version / "dataset.json"))
+    described = versions.described(version)
     there = {*storage.of(version).tree(version)} - {*described["files"]}
     return sorted(filter(_is_side_file, there))
 
@@ -89,9 +91,10 @@ def _check_entries(files: dict[str, PublishedEntry]) -> None:
 def _tables(version: Path, described: Described) -> list[str]:
     """Ledger, utterances and dataset.json agree; checked a part at a time."""
     faults: list[str] = []
-    counts = summary.of_totals(
-        summary.added(summary.totals(part) for part in _portions(version / LEDGER_FILE))
+    recordings = (  # whole ones in each part
+        tables.read(part, columns=summary.COLUMNS) for part in tables.parts(version / LEDGER_FILE)
     )
+    counts = summary.of_totals(summary.added(map(summary.totals, recordings)))
     for name, value in counts.items():
         if described[name] != value:
             faults.append(f"dataset.json's {name} are not those of the ledger")
@@ -108,20 +111,14 @@ def _tables(version: Path, described: Described) -> list[str]:
     if not np.array_equal(ids[~twice], packaged[~_repeated(packaged)]):
         faults.append("utterances.parquet and the ledger differ in what was packaged")
     if splits.FILE in described["files"]:
-        faults += split_faults.faults(
+        faults += split_faults(
             lambda: tables.row_groups(version / UTTERANCES_FILE, SPLITTING),
             splits.stored(version / splits.FILE),
         )
     return faults
 
 
-SPLITTING = (*selecting.NODES, "split")
-
-
-def _portions(path: Path) -> Iterator[pa.Table]:
-    """The ledger in portions of whole recordings."""
-    for part in tables.parts(path):
-        yield tables.read(part, columns=summary.COLUMNS)
+SPLITTING = (*candidates.NODES, "split")
 
 
 def _keys(parts: Iterable[pa.Table]) -> NDArray[np.uint64]:
@@ -134,9 +131,7 @@ def _keys(parts: Iterable[pa.Table]) -> NDArray[np.uint64]:
 
 def _repeated(keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Whether a sorted key is the one before it."""
-    found = np.zeros(len(keys), bool)
-    found[1:] = (keys[1:, 0] == keys[:-1, 0]) & (keys[1:, 1] == keys[:-1, 1])
-    return found
+    return ~sorted_keys.first_of_runs(keys[:, 0], keys[:, 1])
 
 
 def _unread(version: Path, described: Described, seen: Collection[str]) -> list[str]:
@@ -146,3 +141,35 @@ def _unread(version: Path, described: Described, seen: Collection[str]) -> list[
         if storage.exists(version / name):
             faults += reading_back.differs(name, storage.hashed(version / name), described)
     return faults
+
+
+def split_faults(rows: Callable[[], Iterable[pa.Table]], table: SplitTable) -> list[str]:
+    """Faults in the splits of a published version; `rows`: its parts (columns NODES
+    and `split`)."""
+    found = []
+    with Names() as speakers, Names() as recordings, Names() as pcm:
+        columns = (speakers, recordings, pcm)
+        names = {name for part in table(["split"]) for name in pc.unique(part["split"]).to_pylist()}
+        for part in rows():
+            names |= set(pc.unique(part["split"]).to_pylist())
+            for column, texts in zip(columns, candidates.columns_of(part), strict=True):
+                column.add(texts)
+        for column in columns:
+            column.finish()
+        sides = sorted(names)
+        coded = [pc.index_in(part["split"], pa.array(sides, pa.string())) for part in rows()]
+        empty = np.zeros(0, np.int16)
+        split = np.concatenate([empty, *(each.to_numpy().astype(np.int16) for each in coded)])
+        nodes = components.nodes_of(columns, np.arange(len(split), dtype=np.int32))
+        stored = components.published_splits(nodes, table, sides)
+        for kind, row in zip(KINDS, nodes.of_row, strict=True):
+            has = row >= 0
+            _, torn = components.agreed(row, split, len(nodes.kind))
+            if torn.any():
+                name = nodes.called(np.flatnonzero(torn)[:1])[0].as_py()
+                found.append(f"the {kind} {name} is in two splits")
+            if (stored[row[has]] != split[has]).any():
+                found.append(
+                    f"{splits.FILE} and utterances.parquet differ in the split of a {kind}"
+                )
+    return found

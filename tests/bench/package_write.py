@@ -138,7 +138,8 @@ def main() -> None:
         for number in range(rounds):
             staging = home / f"staging{number}"
             staging.mkdir()
-            plan.write(job, staging, groups, table, None)
+            ordered = table.take(np.concatenate([group.rows for group in groups]))
+            plan.write(job, staging, [group.planned() for group in groups], ordered, {})
             copied = home / f"bare{number}"
             for name in ("bare", "single"):
                 single = name == "single"

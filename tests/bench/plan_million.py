@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tasks.packaging import selecting, splits
+from tasks.packaging import candidates, splits
 from tasks.settings import PackageSettings
 from tasks.storage import tables
 from tests.bench._measured import MIB, forget_peak
@@ -64,7 +64,7 @@ def part(low: int, count: int) -> pa.Table:
     )
 
 
-def added(clips: selecting.Candidates, rows: int) -> float:
+def added(clips: candidates.Candidates, rows: int) -> float:
     """As `choosing.choose` adds what lies in files; what making the rows costs is not counted."""
     cpu = 0.0
     for part in parts(rows):
@@ -81,7 +81,7 @@ def assigned(clips: int, path: Path, known: bool) -> tuple[float, float, dict[st
     for _ in parts(AT_ONCE):  # what making them imports
         pass
     forget_peak()
-    with selecting.Candidates(SETTINGS) as held:
+    with candidates.Candidates(SETTINGS) as held:
         read = added(held, clips)
         began = time.process_time()
         found = splits.assign(

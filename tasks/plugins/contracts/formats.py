@@ -153,7 +153,7 @@ class FormatModule(VersionedModule, Protocol):
 
     def finish(self, shards: Sequence[OutputShard], home: Path, settings: PluginSettings) -> None:
         """Write the lists over all shards, which come in order. It streams rows from
-        `home/utterances.parquet` (`tasks.formats._rows.stream`). For a version on an object store,
+        `home/utterances.parquet` (`tasks.formats._lists.stream`). For a version on an object store,
         `home` has only the folders, and the files that READ_BACK and SIZED name."""
 
 

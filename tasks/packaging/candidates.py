@@ -19,14 +19,8 @@ from tasks.settings import PackageSettings
 
 #: Columns of a row that splits and weights go by.
 COLUMNS = (
-    "id",
-    "dataset",
-    "recording",
-    "source_id",
-    "speaker",
-    "sha256",
-    "num_samples",
-    "sample_rate",
+    *("id", "dataset", "recording", "source_id", "speaker"),
+    *("sha256", "num_samples", "sample_rate"),
 )
 #: Of these, the columns that only splits go by.
 NODES = ("dataset", "recording", "speaker", "sha256")

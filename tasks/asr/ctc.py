@@ -119,7 +119,7 @@ class Backend:
     def emissions(self, samples: Floats) -> Floats:
         """Log-probabilities [T, V] of frames that divide the clip evenly. RuntimeError if the graph
         refuses the clip, or gives something else."""
-        wide = np.pad(samples, (0, max(SHORTEST - len(samples), 0))).astype(np.float32)
+        wide = _pieces.padded(samples, SHORTEST).astype(np.float32)
         if self._scaled:  # as in the training of such models: mean 0, variance 1
             wide = (wide - wide.mean()) / np.sqrt(wide.var() + 1e-7)
         try:

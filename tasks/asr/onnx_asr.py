@@ -13,8 +13,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tasks import environment
 from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
 from tasks.asr._onnx_settings import KINDS, Kind, Settings
@@ -134,7 +132,7 @@ class Backend:
     def _hear(self, pieces: list[Piece]) -> list[EngineResult]:
         language = pieces[0][1]
         options = {"language": language} if self._kind.asked and language else {}
-        padded = [np.pad(p, (0, max(SHORTEST - len(p), 0))) for p, _ in pieces]
+        padded = [_pieces.padded(samples, SHORTEST) for samples, _ in pieces]
         try:
             results = self._model.recognize(padded, sample_rate=RATE, **options)
         except KeyError as error:  # Whisper's and Canary's name of a language

@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 from pydantic import Field
 
 from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
@@ -146,7 +145,7 @@ class Backend:
         streams = []
         for samples, _ in pieces:
             stream = model.create_stream()
-            stream.accept_waveform(RATE, np.pad(samples, (0, max(SHORTEST - len(samples), 0))))
+            stream.accept_waveform(RATE, _pieces.padded(samples, SHORTEST))
             streams.append(stream)
         model.decode_streams(streams)
         return [

@@ -21,6 +21,7 @@ import pyarrow as pa
 from flows.explore import loading, vocabulary
 from flows.explore.loading import Column
 from flows.explore.selection import Selection
+from flows.explore.shards import Shards
 from flows.explore.vocabulary import Vocabulary
 from flows.run import runs
 from tasks import storage
@@ -45,6 +46,11 @@ class Items:
     columns: Mapping[str, Column]
     selection: Selection
 
+    @property
+    def listed(self) -> str:
+        """Its columns, for SQL."""
+        return ", ".join(f'"{name}"' for name in self.columns)
+
 
 class Gone(MillError):
     """The requested thing is not in this OUT, or no longer."""
@@ -55,6 +61,7 @@ class Corpus:
 
     def __init__(self, out: Path, home: Path) -> None:
         self.out, self._home = out, home
+        self.shards = Shards(out, self.job)
         self._database = duckdb.connect(
             str(home / "explore.duckdb"),
             config={"memory_limit": MEMORY, "temp_directory": str(home)},
@@ -171,10 +178,6 @@ class Corpus:
                 self._answers.clear()
             self._answers[key] = self.rows(sql, values)
         return self._answers[key]
-
-    def described(self, number: int) -> JsonObject:
-        """dataset.json of a version."""
-        return versions.described(self.place(number))
 
     def job(self) -> Job | None:
         """The job of the last run that ended well; None if OUT keeps no run."""

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from tasks.diarizers import Diarizer, Turn, _windows
-from tasks.diarizers._cutting import CuttingSettings
+from tasks.audio.channels import mean
+from tasks.diarizers import CuttingSettings, Diarizer, Turn, _windows
 from tasks.diarizers._linking import Linker, assigned
 from tasks.diarizers._tracks import Stretch, frame_of_window, stretches
 from tasks.diarizers._windows import FRAMES, Window, Windows
@@ -107,7 +107,8 @@ class Segments:
 
     def push(self, block: NDArray[np.float32]) -> None:
         self._count += len(block)
-        self._windows += self._model.push(self._audio.push(block))
+        mono = np.nan_to_num(mean(block, np.float32), nan=0.0, posinf=0.0, neginf=0.0)
+        self._windows += self._model.push(self._audio.push(mono))
 
     def finish(self) -> tuple[Turn, ...]:
         self._windows += self._model.push(self._audio.finish())

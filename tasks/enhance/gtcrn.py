@@ -16,8 +16,7 @@ import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
-from tasks.enhance import Enhancer
-from tasks.enhance._settings import EnhancerSettings
+from tasks.enhance import Enhancer, EnhancerSettings
 from tasks.settings import Transient
 from tasks.weights import entries, finding, onnx_session, registry
 

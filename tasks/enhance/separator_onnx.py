@@ -18,8 +18,7 @@ import scipy.fft
 from numpy.typing import NDArray
 from pydantic import Field
 
-from tasks.enhance import Enhancer
-from tasks.enhance._settings import EnhancerSettings
+from tasks.enhance import Enhancer, EnhancerSettings
 from tasks.errors import ConfigError
 from tasks.settings import Threshold, Transient
 from tasks.weights import entries, finding, onnx_session

@@ -1,5 +1,7 @@
-"""Folders of the user's cache of models, each published whole by one rename: a folder that exists is
-complete. Of two processes that race, the second discards its copy."""
+"""Publishes folders of the user's cache of models whole, by one rename: what exists is complete.
+
+Of two processes that race, the second discards its copy.
+"""
 
 from __future__ import annotations
 

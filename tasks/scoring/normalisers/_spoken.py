@@ -23,26 +23,7 @@ MOST_FIGURES = 15  # longer ones are not quantities, and beyond what CLDR has wo
 _CARDINAL = "spellout-numbering"
 _YEAR = "spellout-numbering-year"
 #: Languages that group thousands with a comma and write decimals with a point.
-_POINT = {
-    "am",
-    "bn",
-    "cy",
-    "en",
-    "fil",
-    "ga",
-    "he",
-    "hi",
-    "km",
-    "ko",
-    "lo",
-    "ms",
-    "mt",
-    "my",
-    "ne",
-    "sw",
-    "ta",
-    "th",
-}
+_POINT = "am bn cy en fil ga he hi km ko lo ms mt my ne sw ta th"
 #: CLDR's names of languages that recognisers call otherwise.
 _NAMES = {"nb": "no", "tl": "fil", "iw": "he", "in": "id"}
 
@@ -64,7 +45,7 @@ def of(language: str, reading: Reading) -> Callable[[str], str] | None:
     engine = _engine(name)
     if engine is None:
         return None
-    group, mark = (",", ".") if name in _POINT else (".", ",")
+    group, mark = (",", ".") if name in _POINT.split() else (".", ",")
     # Letters that make a number part of a word; Hangul and unspaced scripts do not: "25개".
     letter = rf"[^\W_{UNSPACED}\uac00-\ud7a3]"
     number = re.compile(

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
@@ -26,13 +25,14 @@ from flows.explore.loading import Column
 from tasks.audio import write_wav_bytes
 from tasks.dataset import versions
 from tasks.errors import ConfigError
+from tasks.json_types import JsonObject
 
 KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 BODY = 16_000_000  # bytes of a request, at most
 WEB = resources.files("flows.explore") / "web"
 
-Asking = Callable[[Corpus, Items, query.Parameters], dict[str, Any]]
-Storing = Callable[[Corpus, Items, Mapping[str, Any]], dict[str, Any]]
+Asking = Callable[[Corpus, Items, query.Parameters], JsonObject]
+Storing = Callable[[Corpus, Items, JsonObject], JsonObject]
 
 
 class Explorer:

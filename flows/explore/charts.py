@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -129,7 +128,7 @@ def kept(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     """
     single = dict(asked)
     try:
-        wanted: list[Mapping[str, Any]] = json.loads(single.get("limits") or "[]")
+        wanted: list[JsonObject] = json.loads(single.get("limits") or "[]")
         moved = {(str(w["column"]), str(w["side"])): float(w["value"]) for w in wanted}
     except (ValueError, TypeError, KeyError):
         raise ConfigError("limits is not a JSON list of column, side and value") from None

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ class Corpus:
         )
         self._lock = threading.Lock()
         self._items: dict[int, Items] = {}
-        self._answers: dict[tuple[str, tuple[Any, ...]], list[dict[str, Any]]] = {}
+        self._once = lru_cache(ANSWERS)(self.rows)
         self._words: dict[int, Vocabulary] = {}
         self._counting = threading.Lock()
         self._ahead: list[threading.Thread] = []
@@ -170,14 +171,9 @@ class Corpus:
         with self.cursor() as cursor:
             return cursor.execute(sql, list(values)).fetchnumpy()
 
-    def once(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+    def once(self, sql: str, values: Sequence[Any] = ()) -> list[JsonObject]:
         """`rows` of a query on a version's table, cached: the result never changes."""
-        key = sql, tuple(values)
-        if key not in self._answers:
-            if len(self._answers) >= ANSWERS:
-                self._answers.clear()
-            self._answers[key] = self.rows(sql, values)
-        return self._answers[key]
+        return self._once(sql, tuple(values))
 
     def job(self) -> Job | None:
         """The job of the last run that ended well; None if OUT keeps no run."""

@@ -112,7 +112,7 @@ def page(asked: Mapping[str, str]) -> str:
     return f"LIMIT {limit} OFFSET {offset}"
 
 
-def rows(corpus: Corpus, items: Items, asked: Parameters) -> dict[str, Any]:
+def rows(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     """Rows of a page, with the number and the hours of all."""
     single = dict(asked)
     chosen = choice(items.columns, asked)

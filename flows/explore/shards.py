@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 from tasks.checkpoints import manifest
@@ -23,7 +23,7 @@ class Shards:
         self._out, self._job = out, job
         self._lock = threading.Lock()
         self._shard_of: dict[str, str] = {}
-        self._known: OrderedDict[tuple[str, str], dict[str, Utterance]] = OrderedDict()
+        self._decided = lru_cache(HELD)(self._decide)
 
     def shard_of(self, recording: str) -> str | None:
         with self._lock:
@@ -51,13 +51,13 @@ class Shards:
         shard, job = self.shard_of(recording), self._job()
         if shard is None or job is None or key is None:
             return None
-        with self._lock:
-            known = self._known.get((shard, recording))
-            if known is None:
-                view = view_of(job, shard)
-                view.recordings = [r for r in view.recordings if r["recording"] == recording]
-                known = {u.id: u for u in view.decided()}
-                self._known[shard, recording] = known
-                while len(self._known) > HELD:
-                    self._known.popitem(last=False)
+        known = self._decided(shard, recording)
         return (shard, known[key]) if key in known else None
+
+    def _decide(self, shard: str, recording: str) -> dict[str, Utterance]:
+        """The utterances of a recording by id."""
+        job = self._job()
+        assert job is not None
+        view = view_of(job, shard)
+        view.recordings = [r for r in view.recordings if r["recording"] == recording]
+        return {u.id: u for u in view.decided()}

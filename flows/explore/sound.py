@@ -4,15 +4,13 @@ speech is in a recording."""
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flows.explore.corpus import Gone
-from tasks import audio, storage
+from tasks import audio
 from tasks.audio import decode_int16
 from tasks.checkpoints import blobs
 from tasks.errors import CorruptManifest, ItemError
@@ -27,12 +25,12 @@ HEARD = 3600.0  # s of a source that the voice detector hears for one answer
 POINTS = 2000  # of its answer: the largest probability of each stretch
 
 
-def published(version: Path, row: Mapping[str, Any]) -> tuple[Pcm, int] | None:
-    """The clip from the version's tar, if it is in one; int16 [n], Hz."""
+def published(version: Path, row: JsonObject) -> tuple[Pcm, int] | None:
+    """The clip from the tar of a local version, if it is in one; int16 [n], Hz."""
     if row.get("shard") is None or row.get("offset") is None:
         return None
     path = version / row["shard"]
-    if storage.of(path).remote or not path.is_file():
+    if not path.is_file():
         return None
     with path.open("rb") as file:
         file.seek(int(row["offset"]))

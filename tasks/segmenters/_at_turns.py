@@ -11,7 +11,7 @@ of its speech is left out (`turn_edge`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -175,27 +175,3 @@ class AtTurns:
                     following = min(following, low)
                     break
         return following, "non_speech", None
-
-
-class Voiced:
-    """A segmenter whose given segments are turns of a diarizer: spans get the turn's speaker."""
-
-    def __init__(self, inner: Segmenter, speakers: Sequence[int]) -> None:
-        self._inner, self._speakers = inner, speakers
-
-    def push(self, block: NDArray[np.float32]) -> list[Span]:
-        return [*map(self._voiced, self._inner.push(block))]
-
-    def finish(self) -> list[Span]:
-        spans = (span for span in self._inner.finish() if span.end > span.start)
-        return [*map(self._voiced, spans)]
-
-    @property
-    def needed_from(self) -> int:
-        return self._inner.needed_from
-
-    def _voiced(self, span: Span) -> Span:
-        index = span.turn if span.given is None else span.given
-        if index is None:
-            return span
-        return replace(span, given=None, turn=None, voice=self._speakers[index])

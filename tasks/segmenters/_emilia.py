@@ -36,10 +36,17 @@ FAR = 1 << 60  # samples: beyond the end of any recording
 
 
 class EmiliaSegmenter:
-    """The segmenter `vad` with `merge: emilia`."""
+    """The segmenter `vad` with `merge: emilia`. `voices`: if the turns are a diarizer's, the
+    speaker of each; spans then have it in place of the turn."""
 
-    def __init__(self, settings: SpeechSettings, rate: int, given: Sequence[Segment]) -> None:
-        self._settings, self._rate = settings, rate
+    def __init__(
+        self,
+        settings: SpeechSettings,
+        rate: int,
+        given: Sequence[Segment],
+        voices: Sequence[int] | None = None,
+    ) -> None:
+        self._settings, self._rate, self._voices = settings, rate, voices
         self._count = 0  # samples pushed
         self._segments, turns = _turns(settings, rate, given)
         self._turns = deque(turns)  # whose pieces are not all merged, in the source's order
@@ -75,7 +82,8 @@ class EmiliaSegmenter:
         self._merge_pieces()
         self._finalise()
         count = self._count
-        self._out += [Span(count, count, given=turn.index) for turn in reversed(outside)]
+        if self._voices is None:
+            self._out += [Span(count, count, given=turn.index) for turn in reversed(outside)]
         self._label_rest()
         return self._take()
 
@@ -157,7 +165,9 @@ class EmiliaSegmenter:
             self._too_short.append(bounds)
             return
         self._utterances.append(bounds)
-        if last.whole:
+        if self._voices is not None and last.turn is not None:
+            self._out.append(Span(*bounds, voice=self._voices[last.turn]))
+        elif last.whole:
             self._out.append(Span(*bounds, given=last.turn))
         else:
             self._out.append(Span(*bounds, turn=last.turn))

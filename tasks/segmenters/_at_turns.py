@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from tasks.recording.turns import Range, Voices, overlap
 from tasks.segmenters import Kind, Segmenter, Span
+from tasks.segmenters.given import complement
 
 GROW_S = 0.5
 
@@ -44,17 +45,13 @@ class Stretches(NamedTuple):
 
 def stretches(voices: Voices, rate: int) -> Stretches:
     both = overlap(voices.turns)
-    alone: list[Stretch] = []
-    for turn in voices.turns:
-        at = turn.start
-        for low, high in [*both, (turn.end, turn.end)]:
-            if high <= at:
-                continue
-            if (end := min(low, turn.end)) > at:
-                alone.append(Stretch(at, end, turn.speaker))
-            at = max(at, high)
-            if at >= turn.end:
-                break
+    alone = [
+        Stretch(start, end, turn.speaker)
+        for turn in voices.turns
+        for start, end in complement(
+            [(0, turn.start), *(span for span in both if span[0] < turn.end)], turn.end
+        )
+    ]
     alone.sort(key=lambda each: (each.start, each.end))
     joined: list[Stretch] = []
     for each in alone:

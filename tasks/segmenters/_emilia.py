@@ -52,7 +52,6 @@ class EmiliaSegmenter:
         self._turns = deque(turns)  # whose pieces are not all merged, in the source's order
         self._ahead = sorted(turns, key=lambda turn: turn.start, reverse=True)
         self._active: list[Turn] = []
-        self._finished: set[int] = set()  # ids of the turns in `_turns` that have ended
         self._turn_ranges: list[Range] = []
         # earliest_start[n]: the smallest start among the last n turns
         self._earliest_start = [math.inf]
@@ -115,10 +114,9 @@ class EmiliaSegmenter:
     def _end(self, turns: list[Turn]) -> None:
         for turn in turns:
             turn.finish(self._count)
-            self._finished.add(id(turn))
             if turn.start < turn.end:
                 self._turn_ranges.append((turn.start, int(turn.end)))
-        self._active = [turn for turn in self._active if id(turn) not in self._finished]
+        self._active = [turn for turn in self._active if not turn.finished]
 
     def _merge_pieces(self) -> None:
         """Rule 3 on the pieces that are final in their turns, in the source's order of turns."""
@@ -127,9 +125,9 @@ class EmiliaSegmenter:
             for piece in turn.final:
                 self._merge(piece)
             turn.final.clear()
-            if id(turn) not in self._finished:
+            if not turn.finished:
                 break
-            self._finished.remove(id(self._turns.popleft()))
+            self._turns.popleft()
         last, settings = self._last, self._settings
         if last is not None:  # no piece that starts so late can be merged into it
             next_piece = self._next_piece()

@@ -246,9 +246,8 @@ def test_a_turn_has_the_voice_of_its_windows_even_after_hours(number: int) -> No
     heard = replace(window(number, (0, 0, 589)), voices=(voice,))
     first = _tracks.frame_of_window(number, HOP)
     for low, high in ((0, 20), (200, 400), (560, 589)):
-        found = segments._Heard([heard], {number: {0: 7}}, HOP).of(
-            _tracks.Stretch(7, first + low, first + high)
-        )
+        stretch = _tracks.Stretch(7, first + low, first + high)
+        found = segments._voice(stretch, {number: heard}, {number: {0: 7}}, HOP)
         assert found is not None
         assert np.allclose(found, voice.vector, atol=1e-6)
 

@@ -120,23 +120,23 @@ def test_damaged_wheels_are_refused(small: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_leftovers_of_a_killed_join_are_swept(small: Path) -> None:
-    for name, age in ((".joining-old", 7200), (".joining-new", 0)):
+    for name, age in ((".making-old", 7200), (".making-new", 0)):
         (small / name).mkdir(parents=True)
         then = (small / name).stat().st_mtime - age
         os.utime(small / name, (then, then))
     _bundled.folder()
-    assert sorted(p.name for p in small.iterdir() if p.name.startswith(".")) == [".joining-new"]
+    assert sorted(p.name for p in small.iterdir() if p.name.startswith(".")) == [".making-new"]
 
 
 def test_the_loser_of_a_race_uses_the_winners(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish = _bundled._publish
+    join = _bundled._join
 
-    def late(work: Path, target: Path) -> None:
-        monkeypatch.setattr(_bundled, "_publish", publish)
+    def late(made: Path) -> None:
+        monkeypatch.setattr(_bundled, "_join", join)
         _bundled.folder()  # another process finishes first
-        publish(work, target)
+        join(made)
 
-    monkeypatch.setattr(_bundled, "_publish", late)
+    monkeypatch.setattr(_bundled, "_join", late)
     assert (_bundled.folder() / "model.bin").read_bytes() == b"abcdefg"
     assert len(list(small.iterdir())) == 1
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.explore import ordering, query, vocabulary
+from flows.explore import query, selection, vocabulary
 from flows.explore.corpus import Corpus
 from tests.bench import explore as bench
 
@@ -31,7 +31,7 @@ def test_a_page_is_a_slice_of_the_sorted(
     sign = -1 if down else 1
     want = sorted(members, key=lambda at: (math.isnan(values[at]), sign * values[at])
                   if not math.isnan(values[at]) else (True, 0.0))  # fmt: skip
-    found = ordering.page(np.array(members, np.int32), np.array(values), down, start, limit)
+    found = selection.page(np.array(members, np.int32), np.array(values), down, start, limit)
     assert found.tolist() == want[start : start + limit]
 
 
@@ -43,7 +43,7 @@ def test_places_of_texts_below_zero_are_none(ranks: list[int], down: bool, start
         at for at in range(len(ranks)) if ranks[at] < 0
     ]
     whole = np.arange(len(ranks), dtype=np.int32)
-    found = ordering.page(whole, np.array(ranks, np.int32), down, start, 7)
+    found = selection.page(whole, np.array(ranks, np.int32), down, start, 7)
     assert found.tolist() == want[start : start + 7]
 
 

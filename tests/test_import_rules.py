@@ -325,7 +325,7 @@ def test_controls_of_the_layers() -> None:
     assert not climbs("tasks.filters.rms", "tasks.filters._levels")
     assert trespasses("tasks.shard", "tasks.sources._paths")
     assert not trespasses("tasks.sources.tar", "tasks.sources._paths")
-    assert not trespasses("tasks.scoring.normalisers.de", "tasks.scoring._plain")
+    assert not trespasses("tasks.scoring.normalisers.ja", "tasks.scoring._plain")
     assert trespasses("tasks.scoring.rates", "tasks.scoring.normalisers._han")
 
 

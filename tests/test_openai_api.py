@@ -21,13 +21,7 @@ import soundfile as sf
 from flows import checks, settings
 from flows.run import runs
 from tasks import masking, pipeline, plugins, recipe
-from tasks.asr import (
-    SpeechClip,
-    Transcript,
-    _openai_answer,
-    _openai_settings,
-    openai_api,
-)
+from tasks.asr import SpeechClip, Transcript, _openai_answer, openai_api
 from tasks.errors import ConfigError, RunError
 from tasks.served import http
 from tasks.settings import Plugin
@@ -334,7 +328,7 @@ def test_what_the_recipe_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert chosen.url == "https://h/v1"
     assert openai_api.weights(chosen) == "openai_api:large"  # and nobody was asked
-    assert _openai_settings.key(chosen) == KEY
+    assert openai_api.key(chosen) == KEY
     assert set(chosen.recipe()) == {
         "language", "prompt", "temperature", "response_format", "word_timestamps", "token_logprobs"
     }  # fmt: skip

@@ -29,8 +29,7 @@ from tasks.recording.turns import Voices
 from tasks.segmenters import Segmenter, Span, vad, whole
 from tasks.segmenters._at_turns import GROW_S, AtTurns, stretches
 from tasks.settings import Plugin
-from tasks.speech import fbank
-from tasks.speech.embedding import unit
+from tasks.speech.embedding import fbank, unit
 from tasks.weights import entries, registry
 from tests import corpus
 from tests.bench import _conversations, _turn_scores
@@ -247,9 +246,8 @@ def test_a_turn_has_the_voice_of_its_windows_even_after_hours(number: int) -> No
     heard = replace(window(number, (0, 0, 589)), voices=(voice,))
     first = _tracks.frame_of_window(number, HOP)
     for low, high in ((0, 20), (200, 400), (560, 589)):
-        found = segments._Heard([heard], {number: {0: 7}}, HOP).of(
-            _tracks.Stretch(7, first + low, first + high)
-        )
+        stretch = _tracks.Stretch(7, first + low, first + high)
+        found = segments._voice(stretch, {number: heard}, {number: {0: 7}}, HOP)
         assert found is not None
         assert np.allclose(found, voice.vector, atol=1e-6)
 
@@ -297,12 +295,12 @@ def test_which_voices_speak_in_a_frame() -> None:
 
 def test_fbank_hears_a_tone_in_its_band() -> None:
     times = np.arange(16_000) / 16_000
-    found = fbank.fbank((0.1 * np.sin(2 * np.pi * 1000 * times)).astype(np.float32))
+    found = fbank((0.1 * np.sin(2 * np.pi * 1000 * times)).astype(np.float32))
     assert found.shape == (98, 80)
     mel = 1127 * np.log(1 + np.array([20, 1000, 8000]) / 700)
     assert found.mean(axis=0).argmax() == round((mel[1] - mel[0]) / (mel[2] - mel[0]) * 81) - 1
-    assert fbank.fbank(np.zeros(399, np.float32)).shape == (0, 80)
-    assert np.isfinite(fbank.fbank(np.zeros(4000, np.float32))).all()
+    assert fbank(np.zeros(399, np.float32)).shape == (0, 80)
+    assert np.isfinite(fbank(np.zeros(4000, np.float32))).all()
 
 
 # --- filters --------------------------------------------------------------------------------------

@@ -24,11 +24,8 @@ def agreed(settings: PrepareSettings, yes: bool) -> bool:
     except (MillError, OSError):  # the run meets it too, and explains it
         return True
     shown.before_run(plan, console)
-    return yes or plan["hours_again"] <= plans.ASKS / 3600 or not _at_terminal() or _answer(plan)
-
-
-def _at_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
+    asked = sys.stdin.isatty() and sys.stderr.isatty()
+    return yes or plan["hours_again"] <= plans.ASKS / 3600 or not asked or _answer(plan)
 
 
 def _answer(plan: JsonObject) -> bool:

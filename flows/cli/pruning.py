@@ -7,7 +7,6 @@ from pathlib import Path
 from flows.run import runs
 from tasks import recipe
 from tasks.errors import ConfigError
-from tasks.job import Job
 from tasks.json_types import JsonObject
 from tasks.storage import lock
 from tasks.upkeep import prune as pruning
@@ -23,7 +22,8 @@ def prune(
     """
     with lock.hold(out):
         last, good = runs.settings_of(out).job(), runs.settings_of(out, ended_well=True).job()
-        asked = [_asked(job) for job in ([last] if last == good else [last, good])]
+        jobs = [last] if last == good else [last, good]
+        asked = [KeptSettings(job, recipe.weights(job.transcribe)) for job in jobs]
         kept = pruning.kept(out, keep)
         if recipes:
             asked += pruning.settings_of(out, kept)
@@ -32,10 +32,6 @@ def prune(
         if yes:
             pruning.carry_out(plan, good)
     return {**told, "removed": yes}
-
-
-def _asked(job: Job) -> KeptSettings:
-    return KeptSettings(job, recipe.weights(job.transcribe))
 
 
 def _old_runs(out: Path, keep: int | None) -> list[Path]:

@@ -23,6 +23,7 @@ from flows.demo.speech import Line, Samples, speak
 from flows.demo.voice import RATE
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
+from tasks.storage.atomic import staged
 
 VERSION = 1
 MARKER = ".uttermill-demo"
@@ -98,16 +99,9 @@ def _write(path: Path, data: bytes) -> None:
     """Write the whole file or nothing; a file that is right already keeps its time."""
     if path.is_file() and path.read_bytes() == data:
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with staged(path.parent) as (file, publish):
+        file.write(data)
+        publish(lambda _: path.name)
 
 
 def sentences() -> list[tuple[str, Line]]:

@@ -14,6 +14,8 @@ from starlette.responses import Response
 from flows.explore.corpus import Gone
 from tasks.errors import ConfigError, MillError
 
+Handler = Callable[[Request, Exception], Response]
+
 
 def asked(request: Request) -> list[tuple[str, str]]:
     return request.query_params.multi_items()
@@ -24,16 +26,13 @@ def answer(data: Any, status: int = 200) -> Response:
     return Response(text.encode("utf-8", "replace"), status, media_type="application/json")
 
 
-def _failed(status: int) -> Callable[[Request, Exception], Response]:
-    def handler(request: Request, error: Exception) -> Response:
-        return answer({"error": str(error)}, status)
-
-    return handler
+def _failed(status: int, sentence: Callable[[Exception], str] = str) -> Handler:
+    return lambda request, error: answer({"error": sentence(error)}, status)
 
 
-def _refused_by_duckdb(request: Request, error: Exception) -> Response:
-    """A pattern that is none, or a value that does not fit its column."""
-    return answer({"error": f"the query was refused: {str(error).splitlines()[0]}"}, 400)
+def _refused(error: Exception) -> str:
+    """DuckDB on a pattern that is none, or on a value that does not fit its column."""
+    return f"the query was refused: {str(error).splitlines()[0]}"
 
 
 def _http(request: Request, error: Exception) -> Response:
@@ -42,11 +41,11 @@ def _http(request: Request, error: Exception) -> Response:
 
 
 #: What an error is answered with.
-HANDLERS: dict[Any, Any] = {
+HANDLERS: dict[Any, Handler] = {
     Gone: _failed(404),
     ConfigError: _failed(400),
     MillError: _failed(500),
     OSError: _failed(500),
-    duckdb.Error: _refused_by_duckdb,
+    duckdb.Error: _failed(400, _refused),
     HTTPException: _http,
 }

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
@@ -18,21 +17,22 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from flows.explore import charts, clip, export, overview, query, reviewing, sound, speech
+from flows.explore import charts, clip, export, overview, query, reviewing, sound
 from flows.explore.answers import HANDLERS, answer, asked
-from flows.explore.clip import Shards
 from flows.explore.corpus import Corpus, Gone, Items
 from flows.explore.gate import Gate
 from flows.explore.loading import Column
 from tasks.audio import write_wav_bytes
+from tasks.dataset import versions
 from tasks.errors import ConfigError
+from tasks.json_types import JsonObject
 
 KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 BODY = 16_000_000  # bytes of a request, at most
 WEB = resources.files("flows.explore") / "web"
 
-Asking = Callable[[Corpus, Items, query.Parameters], dict[str, Any]]
-Storing = Callable[[Corpus, Items, Mapping[str, Any]], dict[str, Any]]
+Asking = Callable[[Corpus, Items, query.Parameters], JsonObject]
+Storing = Callable[[Corpus, Items, JsonObject], JsonObject]
 
 
 class Explorer:
@@ -40,7 +40,6 @@ class Explorer:
 
     def __init__(self, corpus: Corpus, against: int | None, token: str, home: Path) -> None:
         self.corpus, self.against, self.home, self.token = corpus, against, home, token
-        self.shards = Shards(corpus)
 
     def page(self, request: Request) -> Response:
         text = (WEB / "index.html").read_text(encoding="utf-8")
@@ -57,7 +56,7 @@ class Explorer:
     def about(self, request: Request) -> Response:
         """Answer to the page's first request: versions, columns, values to choose from, limits."""
         items = self._items(request)
-        described = self.corpus.described(items.number)
+        described = versions.described(self.corpus.place(items.number))
         return answer(
             {
                 "out": str(self.corpus.out),
@@ -81,10 +80,6 @@ class Explorer:
 
         return handler
 
-    def kept(self, request: Request) -> Response:
-        known = charts.limits(self.corpus.job())
-        return answer(charts.kept(self.corpus, self._items(request), asked(request), known))
-
     def compare(self, request: Request) -> Response:
         then = query.integer(dict(asked(request)), "against", self.against)
         if then is None:
@@ -95,15 +90,11 @@ class Explorer:
 
     def clip(self, request: Request) -> Response:
         item = request.path_params["item"]
-        return answer(clip.detail(self.corpus, self.shards, self._items(request), item))
-
-    def timeline(self, request: Request) -> Response:
-        name = dict(asked(request)).get("recording", "")
-        return answer(clip.timeline(self.corpus, self._items(request), name))
+        return answer(clip.detail(self.corpus, self._items(request), item))
 
     def speech(self, request: Request) -> Response:
         name = dict(asked(request)).get("recording", "")
-        return answer(speech.probabilities(self.shards, name))
+        return answer(sound.speech(self.corpus.shards.locator(name)))
 
     def audio(self, request: Request) -> Response:
         """WAV of an item, or of `start` to `end` of its recording; ranges as players ask them.
@@ -124,10 +115,10 @@ class Explorer:
             low, high = (query.number(single.get(n, ""), n) for n in ("start", "end"))
             if not 0 <= low < high:
                 raise ConfigError("start must lie before end")
-            pcm = clip.span(self.shards, row["recording"], low, high, int(row["sample_rate"]))
+            pcm = clip.span(self.corpus, row["recording"], low, high, int(row["sample_rate"]))
         else:
             more = clip.NEIGHBOURS if single.get("around") == "1" else 0.0
-            pcm = clip.audio_of(self.corpus, self.shards, items, item, more)
+            pcm = clip.audio_of(self.corpus, items, item, more)
         data, status, headers = sound.part(write_wav_bytes(*pcm), request.headers.get("range"))
         return Response(data, status, headers, media_type="audio/wav")
 
@@ -145,7 +136,7 @@ class Explorer:
             if kind == "parquet":
                 export.parquet(self.corpus, items, asked(request), path)
             elif kind == "zip":
-                export.archive(self.corpus, self.shards, items, asked(request), path)
+                export.archive(self.corpus, items, asked(request), path)
             else:
                 raise ConfigError(f"{kind!r} is none of jsonl, parquet and zip")
         except BaseException:
@@ -208,12 +199,12 @@ def make(explorer: Explorer) -> Gate:
         Route("/api/recordings", e.of_items(query.recordings)),
         Route("/api/histogram", e.of_items(charts.histogram)),
         Route("/api/scatter", e.of_items(charts.scatter)),
-        Route("/api/kept", e.kept),
+        Route("/api/kept", e.of_items(charts.kept)),
         Route("/api/table", e.of_items(overview.table)),
         Route("/api/compare", e.compare),
         Route("/api/clip/{item:int}", e.clip),
         Route("/api/audio/{item:int}", e.audio),
-        Route("/api/timeline", e.timeline),
+        Route("/api/timeline", e.of_items(clip.timeline)),
         Route("/api/speech", e.speech),
         Route("/api/export/{kind}", e.export),
         Route("/api/reviews", e.reviews, methods=["GET"]),

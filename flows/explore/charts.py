@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -79,9 +78,11 @@ def limits(job: Job | None) -> list[JsonObject]:
     if job is None:
         return []
     found = []
-    shelves = (("filters", "filter.filters", job.filter.filters),)
-    more = (("text", "transcribe.verdicts", job.transcribe.verdicts),)
-    for shelf, key, chosen in (*shelves, *more):
+    shelves = [
+        ("filters", "filter.filters", job.filter.filters),
+        ("text", "transcribe.verdicts", job.transcribe.verdicts),
+    ]
+    for shelf, key, chosen in shelves:
         for plugin in chosen:
             module, settings = plugins.resolve(shelf, plugin)
             for name in type(settings).model_fields:
@@ -118,7 +119,7 @@ def _set_by(module: Any, settings: Any, name: str) -> list[tuple[Limit, str]]:
     ]
 
 
-def kept(corpus: Corpus, items: Items, asked: Parameters, known: list[JsonObject]) -> JsonObject:
+def kept(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     """What the page's limits would keep: `limits` is JSON, `[{column, side, value}, …]`.
 
     A dropped item comes back if only this limit rejects it, by the recorded reason, and it passes
@@ -127,11 +128,12 @@ def kept(corpus: Corpus, items: Items, asked: Parameters, known: list[JsonObject
     """
     single = dict(asked)
     try:
-        wanted: list[Mapping[str, Any]] = json.loads(single.get("limits") or "[]")
+        wanted: list[JsonObject] = json.loads(single.get("limits") or "[]")
         moved = {(str(w["column"]), str(w["side"])): float(w["value"]) for w in wanted}
     except (ValueError, TypeError, KeyError):
         raise ConfigError("limits is not a JSON list of column, side and value") from None
     chosen = query.choice(items.columns, asked)
+    known = limits(corpus.job())
     today = {(each["column"], each["side"]): each["value"] for each in known}
     reasons = [each["reason"] for each in known if (each["column"], each["side"]) in moved]
     tests, values = [], list[Any]()

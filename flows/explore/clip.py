@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any
 
 from flows.explore import sound
 from flows.explore.corpus import Corpus, Gone, Items
 from flows.explore.loading import parquet_glob
+from flows.explore.query import Parameters
 from flows.explore.sound import Pcm
 from tasks import storage
-from tasks.checkpoints import manifest
 from tasks.checkpoints.utterance import Utterance
 from tasks.json_types import JsonObject
-from tasks.recording import Locator
 from tasks.schema import UTTERANCES_FILE
-from tasks.stages.stage import view_of
 
-HELD = 8  # shards whose utterances stay in memory
 NEIGHBOURS = 3.0  # s before and after a clip that can be heard with it
 
 
@@ -34,58 +27,7 @@ def row(corpus: Corpus, items: Items, item: int) -> JsonObject:
     return found[0]
 
 
-class Shards:
-    """Looks recordings up in the checkpoints of an OUT."""
-
-    def __init__(self, corpus: Corpus) -> None:
-        self.corpus = corpus
-        self._lock = threading.Lock()
-        self._shard_of: dict[str, str] = {}
-        self._known: OrderedDict[tuple[str, str], dict[str, Utterance]] = OrderedDict()
-
-    def shard_of(self, recording: str) -> str | None:
-        with self._lock:
-            if recording not in self._shard_of:
-                self._shard_of = self._look()
-            return self._shard_of.get(recording)
-
-    def _look(self) -> dict[str, str]:
-        out = self.corpus.out
-        return {
-            name: shard
-            for shard in manifest.shards(out)
-            for name in manifest.recordings(out, shard)
-        }
-
-    def locator(self, recording: str) -> Locator | None:
-        """Where a recording's bytes lie; None if no checkpoint says it."""
-        shard = self.shard_of(recording)
-        if shard is None:
-            return None
-        parts = manifest.read(self.corpus.out, "shard", shard)
-        for each in parts[-1].table.to_pylist() if parts else []:
-            if each["recording"] == recording:
-                return Locator.loads(each["locator"])
-        return None
-
-    def utterance(self, recording: str, key: str | None) -> tuple[str, Utterance] | None:
-        """(shard, utterance) by its id, decided by the last run's settings."""
-        shard, job = self.shard_of(recording), self.corpus.job()
-        if shard is None or job is None or key is None:
-            return None
-        with self._lock:
-            known = self._known.get((shard, recording))
-            if known is None:
-                view = view_of(job, shard)
-                view.recordings = [r for r in view.recordings if r["recording"] == recording]
-                known = {u.id: u for u in view.decided()}
-                self._known[shard, recording] = known
-                while len(self._known) > HELD:
-                    self._known.popitem(last=False)
-        return (shard, known[key]) if key in known else None
-
-
-def detail(corpus: Corpus, shards: Shards, items: Items, item: int) -> JsonObject:
+def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
     """The row, its texts, words with times, and the spans before and after it."""
     found = row(corpus, items, item)
     around = corpus.rows(
@@ -93,24 +35,20 @@ def detail(corpus: Corpus, shards: Shards, items: Items, item: int) -> JsonObjec
         "WHERE recording = ? AND item BETWEEN ? AND ? ORDER BY item",
         [found["recording"], item - 3, item + 3],
     )
-    known = shards.utterance(found["recording"], found["id"])
+    known = corpus.shards.utterance(found["recording"], found["id"])
     texts: JsonObject = {"reference": None, "heard": None, "others": [], "words": None}
     if known is not None:
         utterance = known[1]
         heard = utterance.heard or {}
         texts["reference"], texts["heard"] = utterance.reference, heard.get("text")
         texts["others"] = _others(corpus, utterance)
-        texts["words"] = _plain_words(heard)
+        words = heard.get("word_times")
+        texts["words"] = None if words is None else [dict(word) for word in words]
     elif found["text_source"] == "reference":
         texts["reference"] = found["text"]
     texts["heard"] = found["hypothesis"] or texts["heard"]
     texts["others"] = [other for other in texts["others"] if other != texts["heard"]]
     return {"row": found, "around": around, **texts}
-
-
-def _plain_words(heard: Mapping[str, Any]) -> list[JsonObject] | None:
-    words = heard.get("word_times")
-    return None if words is None else [dict(word) for word in words]
 
 
 def _others(corpus: Corpus, utterance: Utterance) -> list[str]:
@@ -127,9 +65,7 @@ def _others(corpus: Corpus, utterance: Utterance) -> list[str]:
     return [str(each["text"]) for each in found if each["text"] != mine]
 
 
-def audio_of(
-    corpus: Corpus, shards: Shards, items: Items, item: int, more: float = 0.0
-) -> tuple[Pcm, int]:
+def audio_of(corpus: Corpus, items: Items, item: int, more: float = 0.0) -> tuple[Pcm, int]:
     """PCM of an item, with `more` seconds of its source before and after; int16 [n], Hz. Gone, with
     the reason, if none is left."""
     found = row(corpus, items, item)
@@ -138,7 +74,7 @@ def audio_of(
     if not more:
         if found["outcome"] == "packaged" and (ready := _tar(corpus, items, found["id"])):
             return ready
-        known = shards.utterance(found["recording"], found["id"])
+        known = corpus.shards.utterance(found["recording"], found["id"])
         if known is not None:
             pcm = known[1].pcm
             made = pcm is not None and not pcm["error_code"]
@@ -151,12 +87,12 @@ def audio_of(
             f'SELECT max("end") AS last FROM {items.name} WHERE recording = ?', [found["recording"]]
         )
         end = min(end, last[0]["last"])
-    return span(shards, found["recording"], start, end, int(found["sample_rate"]))
+    return span(corpus, found["recording"], start, end, int(found["sample_rate"]))
 
 
-def span(shards: Shards, recording: str, start: float, end: float, rate: int) -> tuple[Pcm, int]:
+def span(corpus: Corpus, recording: str, start: float, end: float, rate: int) -> tuple[Pcm, int]:
     """Seconds of a recording, decoded from its source."""
-    locator = shards.locator(recording)
+    locator = corpus.shards.locator(recording)
     if locator is None:
         raise Gone("its audio is neither in the version nor in OUT, and its source is unknown")
     return sound.of_source(locator, start, end, rate)
@@ -178,8 +114,9 @@ def _tar(corpus: Corpus, items: Items, key: str) -> tuple[Pcm, int] | None:
     return sound.published(version, found[0]) if found else None
 
 
-def timeline(corpus: Corpus, items: Items, recording: str) -> JsonObject:
+def timeline(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     """All spans of a recording, in order."""
+    recording = dict(asked).get("recording", "")
     spans = corpus.rows(
         f'SELECT item, id, start, "end", seconds, outcome, stage, reason, value, threshold, '
         f"detail, text, speaker, source_path, sample_rate FROM {items.name} WHERE recording = ? "

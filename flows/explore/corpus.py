@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import pyarrow as pa
 from flows.explore import loading, vocabulary
 from flows.explore.loading import Column
 from flows.explore.selection import Selection
+from flows.explore.shards import Shards
 from flows.explore.vocabulary import Vocabulary
 from flows.run import runs
 from tasks import storage
@@ -45,6 +47,11 @@ class Items:
     columns: Mapping[str, Column]
     selection: Selection
 
+    @property
+    def listed(self) -> str:
+        """Its columns, for SQL."""
+        return ", ".join(f'"{name}"' for name in self.columns)
+
 
 class Gone(MillError):
     """The requested thing is not in this OUT, or no longer."""
@@ -55,13 +62,14 @@ class Corpus:
 
     def __init__(self, out: Path, home: Path) -> None:
         self.out, self._home = out, home
+        self.shards = Shards(out, self.job)
         self._database = duckdb.connect(
             str(home / "explore.duckdb"),
             config={"memory_limit": MEMORY, "temp_directory": str(home)},
         )
         self._lock = threading.Lock()
         self._items: dict[int, Items] = {}
-        self._answers: dict[tuple[str, tuple[Any, ...]], list[dict[str, Any]]] = {}
+        self._once = lru_cache(ANSWERS)(self.rows)
         self._words: dict[int, Vocabulary] = {}
         self._counting = threading.Lock()
         self._ahead: list[threading.Thread] = []
@@ -163,18 +171,9 @@ class Corpus:
         with self.cursor() as cursor:
             return cursor.execute(sql, list(values)).fetchnumpy()
 
-    def once(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+    def once(self, sql: str, values: Sequence[Any] = ()) -> list[JsonObject]:
         """`rows` of a query on a version's table, cached: the result never changes."""
-        key = sql, tuple(values)
-        if key not in self._answers:
-            if len(self._answers) >= ANSWERS:
-                self._answers.clear()
-            self._answers[key] = self.rows(sql, values)
-        return self._answers[key]
-
-    def described(self, number: int) -> JsonObject:
-        """dataset.json of a version."""
-        return versions.described(self.place(number))
+        return self._once(sql, tuple(values))
 
     def job(self) -> Job | None:
         """The job of the last run that ended well; None if OUT keeps no run."""

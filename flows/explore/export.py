@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from flows.explore import clip, query
-from flows.explore.clip import Shards
 from flows.explore.corpus import Corpus, Gone, Items
 from flows.explore.query import Choice, Parameters
 from tasks.audio import write_wav_bytes
@@ -31,16 +30,12 @@ def chosen(items: Items, asked: Parameters) -> tuple[Choice, str]:
     return picked, query.order(items.columns, dict(asked).get("sort"))
 
 
-def _names(items: Items) -> str:
-    return ", ".join(f'"{name}"' for name in items.columns)
-
-
 def jsonl(corpus: Corpus, items: Items, asked: Parameters) -> Iterator[bytes]:
     """One JSON object a line, without columns that are null."""
     picked, by = chosen(items, asked)
     with corpus.cursor() as cursor:
         found = cursor.execute(
-            f"SELECT {_names(items)} FROM {items.name} WHERE {picked.sql} ORDER BY {by}",
+            f"SELECT {items.listed} FROM {items.name} WHERE {picked.sql} ORDER BY {by}",
             list(picked.values),
         )
         names = [each[0] for each in found.description]
@@ -59,18 +54,18 @@ def parquet(corpus: Corpus, items: Items, asked: Parameters, path: Path) -> None
     with corpus.cursor() as cursor:
         target = str(path).replace("'", "''")
         cursor.execute(
-            f"COPY (SELECT {_names(items)} FROM {items.name} WHERE {picked.sql} ORDER BY {by}) "
+            f"COPY (SELECT {items.listed} FROM {items.name} WHERE {picked.sql} ORDER BY {by}) "
             f"TO '{target}' (FORMAT parquet, COMPRESSION zstd)",
             list(picked.values),
         )
 
 
-def archive(corpus: Corpus, shards: Shards, items: Items, asked: Parameters, path: Path) -> None:
+def archive(corpus: Corpus, items: Items, asked: Parameters, path: Path) -> None:
     """Write a zip to a local file: `<id>.wav` of each clip whose audio is left, and `items.jsonl`;
     ConfigError if it would hold more than CLIPS."""
     picked, by = chosen(items, asked)
     rows = corpus.rows(
-        f"SELECT item, {_names(items)} FROM {items.name} WHERE {picked.sql} ORDER BY {by} "
+        f"SELECT item, {items.listed} FROM {items.name} WHERE {picked.sql} ORDER BY {by} "
         f"LIMIT {CLIPS + 1}",
         picked.values,
     )
@@ -82,7 +77,7 @@ def archive(corpus: Corpus, shards: Shards, items: Items, asked: Parameters, pat
             item = row.pop("item")
             name = f"{row['id'] or f'item-{item}'}.wav"
             try:
-                whole.writestr(name, write_wav_bytes(*clip.audio_of(corpus, shards, items, item)))
+                whole.writestr(name, write_wav_bytes(*clip.audio_of(corpus, items, item)))
                 row["audio"] = name
             except Gone as error:
                 row["audio_missing"] = str(error)

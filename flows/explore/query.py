@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from flows.explore import ordering
+from flows.explore import selection
 from flows.explore.corpus import Corpus, Items
 from flows.explore.loading import Column
-from flows.explore.ordering import Places
+from flows.explore.selection import Places
 from tasks.accounting.ledger import PRECEDENCE
 from tasks.errors import ConfigError
 from tasks.json_types import JsonObject
@@ -112,16 +112,15 @@ def page(asked: Mapping[str, str]) -> str:
     return f"LIMIT {limit} OFFSET {offset}"
 
 
-def rows(corpus: Corpus, items: Items, asked: Parameters) -> dict[str, Any]:
+def rows(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     """Rows of a page, with the number and the hours of all."""
     single = dict(asked)
     chosen = choice(items.columns, asked)
     members = items.selection.members(chosen.sql, chosen.values)
     seconds = items.selection.numbers("seconds")[members]
     places = _places(corpus, items, chosen, single, members)
-    names = ", ".join(f'"{name}"' for name in items.columns)
     found = corpus.rows(
-        f"SELECT item, {names} FROM {items.name} WHERE item IN "
+        f"SELECT item, {items.listed} FROM {items.name} WHERE item IN "
         f"({', '.join(map(str, places)) or 'NULL'})"
     )
     by_item = {row["item"]: row for row in found}
@@ -141,7 +140,7 @@ def _places(
     by = order(items.columns, sort)  # ConfigError without such a column
     keys = items.selection.keys(name)
     if keys is not None:
-        return [int(item) for item in ordering.page(members, keys, sort != name, offset, limit)]
+        return [int(item) for item in selection.page(members, keys, sort != name, offset, limit)]
     found = corpus.rows(
         f"SELECT item FROM {items.name} WHERE {chosen.sql} ORDER BY {by} {page(asked)}",
         chosen.values,

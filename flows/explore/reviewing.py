@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 from urllib.parse import parse_qsl
 
 from flows.explore import query
@@ -23,7 +22,7 @@ def since(corpus: Corpus, line: int) -> JsonObject:
     return {"next": len(known), "decisions": [asdict(each) for each in known[start:]]}
 
 
-def store(corpus: Corpus, items: Items, given: Mapping[str, Any]) -> JsonObject:
+def store(corpus: Corpus, items: Items, given: JsonObject) -> JsonObject:
     """Store `decisions`, each on an utterance of this version; answers with the new ones."""
     asked = given.get("decisions")
     if not isinstance(asked, list) or not all(isinstance(each, dict) for each in asked):
@@ -33,7 +32,7 @@ def store(corpus: Corpus, items: Items, given: Mapping[str, Any]) -> JsonObject:
     return _stored(corpus, found, given)
 
 
-def store_selection(corpus: Corpus, items: Items, given: Mapping[str, Any]) -> JsonObject:
+def store_selection(corpus: Corpus, items: Items, given: JsonObject) -> JsonObject:
     """Store one decision on many: on `items`, or on all that the filters `selection` choose."""
     if picked := given.get("items"):
         if not isinstance(picked, list) or not all(isinstance(each, int) for each in picked):
@@ -54,7 +53,7 @@ def store_selection(corpus: Corpus, items: Items, given: Mapping[str, Any]) -> J
     return {**_stored(corpus, found, given), "stored": len(found)}
 
 
-def _stored(corpus: Corpus, found: Sequence[log.Decision], given: Mapping[str, Any]) -> JsonObject:
+def _stored(corpus: Corpus, found: Sequence[log.Decision], given: JsonObject) -> JsonObject:
     log.append(corpus.out, found)
     line = given.get("since")
     return since(corpus, line if isinstance(line, int) else 0)

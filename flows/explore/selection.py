@@ -1,5 +1,5 @@
 """The in-memory data behind a version's pages: the items that a condition chooses, and the sort
-keys of each column.
+keys of each column, by which a page of items is found without sorting all of them.
 
 A condition is evaluated on the table once, into row numbers; pages, sorts and counts use those.
 Numeric columns are read on first use. Sorting by a text needs the rank of every text, which a
@@ -18,7 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flows.explore.loading import Column
-from flows.explore.ordering import Keys, Places
+
+Places = NDArray[np.int32]  # items, ascending
+#: What a column is sorted by, of every item: float64, NaN if it is null, or of a text int32 its
+#: place among all texts, -1 if it is null.
+Keys = NDArray[Any]
 
 HELD = 400_000_000  # bytes of one version's arrays that stay; the least lately used go
 
@@ -88,3 +92,29 @@ class Selection:
             while size > HELD and len(self._held) > 1:
                 size -= self._held.popitem(last=False)[1].nbytes
         return found
+
+
+def page(members: Places, keys: Keys, down: bool, start: int, limit: int) -> Places:
+    """Items `start` to `start + limit` of `members` by `keys`, the largest first if `down`; items
+    without a value come last, equal ones in their order. In time proportional to the members."""
+    values = keys if len(members) == len(keys) else keys[members]
+    there = values == values if values.dtype.kind == "f" else values >= 0
+    known, count = members[there], int(np.count_nonzero(there))
+    values = -values[there] if down else values[there]
+    end = min(start + limit, count)
+    found = known[_window(values, start, end)] if start < end else known[:0]
+    rest = members[~there][max(start - count, 0) : max(start + limit - count, 0)]
+    return np.concatenate([found, rest])
+
+
+def _window(values: Keys, start: int, end: int) -> NDArray[np.int64]:
+    """Indices of the items that a stable sort would put at `start` to `end`, with `start < end`."""
+    parted = np.partition(values, (start, end - 1))
+    low, high = parted[start], parted[end - 1]
+    before = int(np.count_nonzero(values < low))
+    least = np.flatnonzero(values == low)[start - before :]
+    if low == high:
+        return least[: end - start]
+    between = np.flatnonzero((values > low) & (values < high))
+    between = between[np.argsort(values[between], kind="stable")]
+    return np.concatenate([least, between, np.flatnonzero(values == high)])[: end - start]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import socket
 import tempfile
@@ -75,17 +76,11 @@ def _checked(corpus: Corpus, number: int | None) -> int:
 
 
 def _listening(port: int) -> socket.socket:
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((HOST, port))
+        return socket.create_server((HOST, port), backlog=64)
     except OSError as error:
-        listener.close()
-        raise ConfigError(
-            f"port {port} cannot be used: {error.strerror}; give another --port"
-        ) from None
-    listener.listen(64)
-    return listener
+        fault = os.strerror(error.errno or 0)
+        raise ConfigError(f"port {port} cannot be used: {fault}; give another --port") from None
 
 
 def _read_ahead(corpus: Corpus, number: int) -> None:

@@ -1,33 +1,36 @@
-"""Audio of a span as WAV: from the published tar, from OUT's blobs, or decoded from its source."""
+"""Audio of a span, from the published tar, from OUT's blobs, or decoded from its source; and where
+speech is in a recording."""
 
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flows.explore.corpus import Gone
-from tasks import audio, storage
+from tasks import audio
 from tasks.audio import decode_int16
 from tasks.checkpoints import blobs
 from tasks.errors import CorruptManifest, ItemError
 from tasks.json_types import JsonObject
 from tasks.recording import Locator
+from tasks.speech import silero
+from tasks.speech_rate import RATE
 
 Pcm = NDArray[np.int16]
 LONGEST = 600.0  # s of a source that one answer holds
+HEARD = 3600.0  # s of a source that the voice detector hears for one answer
+POINTS = 2000  # of its answer: the largest probability of each stretch
 
 
-def published(version: Path, row: Mapping[str, Any]) -> tuple[Pcm, int] | None:
-    """The clip from the version's tar, if it is in one; int16 [n], Hz."""
+def published(version: Path, row: JsonObject) -> tuple[Pcm, int] | None:
+    """The clip from the tar of a local version, if it is in one; int16 [n], Hz."""
     if row.get("shard") is None or row.get("offset") is None:
         return None
     path = version / row["shard"]
-    if storage.of(path).remote or not path.is_file():
+    if not path.is_file():
         return None
     with path.open("rb") as file:
         file.seek(int(row["offset"]))
@@ -64,6 +67,31 @@ def of_source(locator: Locator, start: float, end: float, rate: int) -> tuple[Pc
         raise Gone(f"its source cannot be read: {error}") from None
     mono = found.mean(axis=1, dtype=np.float32)
     return (mono * 32767).round().clip(-32768, 32767).astype(np.int16), rate
+
+
+def speech(locator: Locator | None) -> JsonObject:
+    """Speech over a recording, as the voice detector hears it: `values` of stretches of `step`
+    seconds; Gone if it cannot be decoded."""
+    if locator is None:
+        raise Gone("its source is unknown")
+    found = []
+    try:
+        with audio.open_stream(locator) as stream:
+            detector = silero.Probabilities(stream.rate)
+            for block in stream.blocks():
+                found.append(detector.push(block))
+                if stream.decoded > HEARD * stream.rate:
+                    break
+            found.append(detector.finish())
+    except (ItemError, OSError) as error:
+        raise Gone(f"its source cannot be decoded: {error}") from None
+    values = np.concatenate(found)
+    width = max(-(-len(values) // POINTS), 1)
+    stretches = np.maximum.reduceat(values, np.arange(0, len(values), width))
+    return {
+        "step": width * silero.WINDOW / RATE,
+        "values": np.round(stretches.astype(float), 3).tolist(),
+    }
 
 
 def part(data: bytes, asked: str | None) -> tuple[bytes, int, dict[str, str]]:

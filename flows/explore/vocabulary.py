@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flows.explore.ordering import Places, page
+from flows.explore.selection import Places, page
 from tasks.json_types import JsonObject
 
 MOST = 500  # rows of an answer

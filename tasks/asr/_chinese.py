@@ -46,16 +46,11 @@ def _words(heard: Transcript, text: str, script: str) -> tuple[Word, ...] | None
         convert = _converter(script).convert
         return tuple(replace(word, word=convert(word.word)) for word in heard.words)
     found = []
-    at = -_led(heard)
+    first = heard.words[0].word
+    at = len(first.lstrip()) - len(first)  # the text has no space before its first word
     for word in heard.words:
         end = at + len(word.word)
         space = " " * max(0, -at)
         found.append(replace(word, word=space + text[max(0, at) : end]))
         at = end
     return tuple(found)
-
-
-def _led(heard: Transcript) -> int:
-    """Number of spaces before the first word; the text has none."""
-    first = heard.words[0].word if heard.words else ""
-    return len(first) - len(first.lstrip())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
 from pydantic import Field
@@ -45,23 +44,21 @@ class Kind:
 # NeMo's Parakeet was trained on up to 40 s, Canary too; GigaAM's limit is 25 s; Whisper's window
 # is 30 s. A Canary decoder goes on with clips of a batch that have ended, and
 # GigaAM's features at the end of a clip depend on the padding: each of those is heard alone.
-KINDS: Mapping[str, Kind] = MappingProxyType(
-    {
-        "nemo-conformer-ctc": Kind(40.0, 0.08),
-        "nemo-conformer-rnnt": Kind(40.0, 0.08),
-        "nemo-conformer-tdt": Kind(40.0, 0.08),
-        "nemo-conformer-aed": Kind(40.0, alone=True, asked=True),
-        "gigaam-v2-ctc": Kind(25.0, 0.04, alone=True),
-        "gigaam-v2-rnnt": Kind(25.0, 0.04, alone=True),
-        "gigaam-v3-e2e-ctc": Kind(25.0, 0.04, alone=True),
-        "gigaam-v3-e2e-rnnt": Kind(25.0, 0.04, alone=True),
-        "gigaam-multilingual-ctc": Kind(25.0, 0.04, alone=True),
-        "kaldi-rnnt": Kind(30.0, 0.04),
-        "vosk": Kind(30.0, 0.04),
-        "whisper": Kind(30.0, scored=False, asked=True),
-        "whisper-ort": Kind(30.0, scored=False, asked=True),
-    }
-)
+KINDS: Mapping[str, Kind] = {
+    "nemo-conformer-ctc": Kind(40.0, 0.08),
+    "nemo-conformer-rnnt": Kind(40.0, 0.08),
+    "nemo-conformer-tdt": Kind(40.0, 0.08),
+    "nemo-conformer-aed": Kind(40.0, alone=True, asked=True),
+    "gigaam-v2-ctc": Kind(25.0, 0.04, alone=True),
+    "gigaam-v2-rnnt": Kind(25.0, 0.04, alone=True),
+    "gigaam-v3-e2e-ctc": Kind(25.0, 0.04, alone=True),
+    "gigaam-v3-e2e-rnnt": Kind(25.0, 0.04, alone=True),
+    "gigaam-multilingual-ctc": Kind(25.0, 0.04, alone=True),
+    "kaldi-rnnt": Kind(30.0, 0.04),
+    "vosk": Kind(30.0, 0.04),
+    "whisper": Kind(30.0, scored=False, asked=True),
+    "whisper-ort": Kind(30.0, scored=False, asked=True),
+}
 
 
 class Settings(StageSettings):

@@ -30,6 +30,11 @@ def cut(samples: Samples, longest: int) -> list[Samples]:
     return [*found, samples]
 
 
+def padded(samples: Samples, shortest: int) -> Samples:
+    """At least `shortest` samples, by silence behind the clip."""
+    return np.pad(samples, (0, max(shortest - len(samples), 0)))
+
+
 @dataclass(frozen=True, slots=True)
 class EngineResult:
     """What an engine heard in a piece: `words` with times in the piece, None: unknown;

@@ -119,7 +119,7 @@ class Backend:
     def emissions(self, samples: Floats) -> Floats:
         """Log-probabilities [T, V] of frames that divide the clip evenly. RuntimeError if the graph
         refuses the clip, or gives something else."""
-        wide = np.pad(samples, (0, max(SHORTEST - len(samples), 0))).astype(np.float32)
+        wide = _pieces.padded(samples, SHORTEST).astype(np.float32)
         if self._scaled:  # as in the training of such models: mean 0, variance 1
             wide = (wide - wide.mean()) / np.sqrt(wide.var() + 1e-7)
         try:
@@ -152,18 +152,19 @@ class Backend:
         tokens: list[str] = []
         starts: list[float] = []
         sure: list[float] = []
+        space = ""  # a token of its own belongs to the next one
         for at in new.tolist():
-            if (written := self._written[best[at]]) is not None:
-                tokens.append(written)
+            written = self._written[best[at]]
+            if written == " ":
+                space = " "
+            elif written is not None:
+                tokens.append(written if written.startswith(" ") else space + written)
                 starts.append(at * step)
                 sure.append(float(emissions[at, best[at]]))
-        joined = _words_of(tokens, starts, sure)
-        text = "".join(each for each, _, _ in joined).strip()
-        names = [name for name, _, _ in joined]
-        begins = [begin for _, begin, _ in joined]
-        known = [logprob for _, _, logprob in joined]
-        timed = words(text, names, begins, known, step, seconds)
-        return EngineResult(text, timed, tuple(known))
+                space = ""
+        text = "".join(tokens).strip()
+        timed = words(text, tokens, starts, sure, step, seconds)
+        return EngineResult(text, timed, tuple(sure))
 
     @cached_property
     def _written(self) -> list[str | None]:
@@ -177,21 +178,6 @@ class Backend:
             else:
                 found.append(token.replace("▁", " "))
         return found
-
-
-def _words_of(
-    tokens: Sequence[str], starts: Sequence[float], sure: Sequence[float]
-) -> list[tuple[str, float, float]]:
-    """(token, start, log-probability), with a separate space token merged into the next one."""
-    found: list[tuple[str, float, float]] = []
-    space = ""
-    for token, start, logprob in zip(tokens, starts, sure, strict=True):
-        if token == " ":
-            space = " "
-            continue
-        found.append((token if token.startswith(" ") else space + token, start, logprob))
-        space = ""
-    return found
 
 
 def _load(graph: Path, threads: int) -> InferenceSession:

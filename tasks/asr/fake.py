@@ -18,32 +18,11 @@ from tasks.settings import StageSettings
 VERSION = 2
 LISTENS = False  # its texts cast no doubt on a reference
 WORDS_PER_SECOND = 2.5
-WORDS = (
-    "amber",
-    "bridge",
-    "candle",
-    "distant",
-    "evening",
-    "forest",
-    "garden",
-    "harbour",
-    "island",
-    "journey",
-    "kettle",
-    "lantern",
-    "meadow",
-    "narrow",
-    "orchard",
-    "people",
-    "quiet",
-    "river",
-    "silver",
-    "thunder",
-    "under",
-    "village",
-    "winter",
-    "yellow",
-)
+_WORDS = """
+amber bridge candle distant evening forest garden harbour island journey kettle lantern
+meadow narrow orchard people quiet river silver thunder under village winter yellow
+"""
+WORDS = _WORDS.split()
 
 
 class Settings(StageSettings):

@@ -13,11 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tasks import environment
 from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
-from tasks.asr._onnx_settings import KINDS, Kind, Settings
+from tasks.asr._onnx_settings import KINDS, Kind
+from tasks.asr._onnx_settings import Settings as Settings
 from tasks.asr._pieces import EngineResult, Piece
 from tasks.asr._tokens import mean, words
 from tasks.errors import ConfigError
@@ -26,17 +25,6 @@ from tasks.weights import onnx_session
 
 if TYPE_CHECKING:
     from onnx_asr.asr import TimestampedResult
-
-__all__ = [
-    "ENGINES",
-    "VERSION",
-    "Backend",
-    "Settings",
-    "abilities",
-    "gpu_fault",
-    "wants_gpu",
-    "weights",
-]
 
 VERSION = 1
 SHORTEST = RATE // 2  # samples; features of a shorter clip may have no frame, so it is padded
@@ -134,7 +122,7 @@ class Backend:
     def _hear(self, pieces: list[Piece]) -> list[EngineResult]:
         language = pieces[0][1]
         options = {"language": language} if self._kind.asked and language else {}
-        padded = [np.pad(p, (0, max(SHORTEST - len(p), 0))) for p, _ in pieces]
+        padded = [_pieces.padded(samples, SHORTEST) for samples, _ in pieces]
         try:
             results = self._model.recognize(padded, sample_rate=RATE, **options)
         except KeyError as error:  # Whisper's and Canary's name of a language

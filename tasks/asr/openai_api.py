@@ -13,21 +13,85 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, SecretStr, model_validator
 
 from tasks import masking
 from tasks.asr import SpeechClip, Transcript, _openai_answer, _pieces
-from tasks.asr._openai_settings import WHERE, Settings, key, weights
+from tasks.errors import ConfigError
+from tasks.served import asking
 from tasks.served.asking import Client, Failed
 from tasks.served.http import Body, Server, Service
+from tasks.settings import SECRET
+from tasks.settings.servers import ServerSettings
 from tasks.speech_rate import RATE
-
-__all__ = ["VERSION", "Backend", "Settings", "weights"]
 
 VERSION = 2  # constants that stand for scores are null
 SHORTEST = RATE // 10  # samples; OpenAI refuses shorter clips, so they are padded with silence
+WHERE = "transcribe.backend"
+
+
+class Settings(ServerSettings):
+    PATH: ClassVar[str] = "/audio/transcriptions"
+
+    api_key: SecretStr | None = Field(
+        None,
+        json_schema_extra=SECRET,
+        description="Key; prefer api_key_env, since Prefect stores parameters without secrets.",
+    )
+    language: str | None = Field(
+        None, description="Language of clips whose source forces none: ISO 639-1."
+    )
+    prompt: str | dict[str, str] | None = Field(
+        None, description="Text before each clip that sets the style; or one per language."
+    )
+    temperature: float = Field(
+        0.0, ge=0, le=1, description="Randomness, 0 to 1; 0: the likeliest words."
+    )
+    response_format: Literal["json", "verbose_json"] = Field(
+        "verbose_json",
+        description="verbose_json also gives language and scores; some models know json only.",
+    )
+    word_timestamps: bool = Field(
+        False,
+        description="Ask for the times of words, and store them: the column word_times. Needs "
+        "verbose_json.",
+    )
+    token_logprobs: bool = Field(
+        False, description="Ask for log-probabilities of tokens (gpt-4o-transcribe, with json)."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Settings:
+        if self.word_timestamps and self.response_format != "verbose_json":
+            raise ValueError("word_timestamps needs response_format verbose_json")
+        if self.api_key is not None and self.api_key_env is not None:
+            raise ValueError("api_key and api_key_env are given: one is enough")
+        return self
+
+
+def weights(settings: Settings) -> str:
+    """The model's name, the only known fact about it. ConfigError when a setting is missing or
+    wrong; no request is sent."""
+    asking.check(settings, WHERE, "openai_api")
+    key(settings)
+    return f"openai_api:{settings.model}"
+
+
+def key(settings: Settings) -> str:
+    """The key, or an empty string. ConfigError when its variable is not set or it is invalid."""
+    own = settings.api_key.get_secret_value() if settings.api_key else ""
+    if own == masking.HIDDEN:
+        raise ConfigError(
+            f"{WHERE}.api_key was hidden when these settings were written: give it again, or name "
+            f"a variable in {WHERE}.api_key_env"
+        )
+    return asking.key(settings, WHERE, own)
+
+
 SERVICE = Service(WHERE, "transcription server", "clips", Settings.PATH, _openai_answer.parse)
 HINT = f"{WHERE}.model, .language, .prompt and .response_format (some models know json only)"
 
@@ -89,5 +153,5 @@ def wav(samples: NDArray[np.float32]) -> bytes:
     """The clip as a 16-bit WAV file; samples that were int16 / 32768 are restored exactly."""
     from tasks.audio import write_wav_bytes
 
-    padded = np.pad(samples, (0, max(SHORTEST - len(samples), 0)))
-    return write_wav_bytes(np.clip(np.rint(padded * 32768.0), -32768, 32767).astype(np.int16), RATE)
+    wide = np.rint(_pieces.padded(samples, SHORTEST) * 32768.0)
+    return write_wav_bytes(np.clip(wide, -32768, 32767).astype(np.int16), RATE)

@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 from pydantic import Field
 
 from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
@@ -35,19 +34,13 @@ EXAMPLES = {
 LANGUAGES = {"sense_voice": ("zh", "yue", "en", "ja", "ko"), "paraformer": ("zh", "en")}
 STEP = 0.06  # s between two frames of either model: six frames of 10 ms
 #: Metadata that the engine reads of a graph; without one of them it ends the process.
+_SHARED = ("vocab_size", "lfr_window_size", "lfr_window_shift", "neg_mean", "inv_stddev")
 METADATA = {
     "sense_voice": (
-        "vocab_size",
-        "lfr_window_size",
-        "lfr_window_shift",
-        "normalize_samples",
-        "with_itn",
-        "without_itn",
+        *(*_SHARED, "normalize_samples", "with_itn", "without_itn"),
         *(f"lang_{code}" for code in ("auto", *LANGUAGES["sense_voice"])),
-        "neg_mean",
-        "inv_stddev",
     ),
-    "paraformer": ("vocab_size", "lfr_window_size", "lfr_window_shift", "neg_mean", "inv_stddev"),
+    "paraformer": _SHARED,
 }
 _LANGUAGE = re.compile(r"<\|(\w{2,3})\|>")
 
@@ -146,7 +139,7 @@ class Backend:
         streams = []
         for samples, _ in pieces:
             stream = model.create_stream()
-            stream.accept_waveform(RATE, np.pad(samples, (0, max(SHORTEST - len(samples), 0))))
+            stream.accept_waveform(RATE, _pieces.padded(samples, SHORTEST))
             streams.append(stream)
         model.decode_streams(streams)
         return [

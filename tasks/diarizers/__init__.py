@@ -3,7 +3,22 @@
 `tasks.plugins.contracts.diarizers` says what one has.
 """
 
+from __future__ import annotations
+
 from tasks.plugins.contracts.diarizers import Diarizer
 from tasks.recording.turns import Turn
+from tasks.settings import StageSettings, Threshold
 
-__all__ = ["Diarizer", "Turn"]
+__all__ = ["CuttingSettings", "Diarizer", "Turn"]
+
+
+class CuttingSettings(StageSettings):
+    """Settings that all diarizers with turns share; they change cuts, never turns."""
+
+    min_turn_seconds: float = Threshold(
+        0.5,
+        "Shortest stretch of one speaker that is cut into clips, s; shorter ones are unsegmented.",
+        ge=0,
+        le=60,
+    )
+    mixed: bool = Threshold(False, "Cut without regard to turns: clips may hold several voices.")

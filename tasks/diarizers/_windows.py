@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.speech import embedding
-from tasks.speech.fbank import BINS, fbank
-from tasks.speech.fbank import HOP as MEL_HOP
+from tasks.speech.embedding import BINS, fbank
+from tasks.speech.embedding import HOP as MEL_HOP
 from tasks.speech_rate import RATE
 from tasks.weights import finding, registry
 from tasks.weights.onnx_session import session

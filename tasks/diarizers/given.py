@@ -12,8 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.diarizers import Diarizer, Turn
-from tasks.diarizers._cutting import CuttingSettings
+from tasks.diarizers import CuttingSettings, Diarizer, Turn
 from tasks.recording import Segment
 
 VERSION = 1

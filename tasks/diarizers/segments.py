@@ -13,14 +13,14 @@ One pass; a window leaves 0.3 kB and an embedding of each of its voices, about 4
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from tasks.diarizers import Diarizer, Turn, _windows
-from tasks.diarizers._cutting import CuttingSettings
+from tasks.audio.channels import mean
+from tasks.diarizers import CuttingSettings, Diarizer, Turn, _windows
 from tasks.diarizers._linking import Linker, assigned
 from tasks.diarizers._tracks import Stretch, frame_of_window, stretches
 from tasks.diarizers._windows import FRAMES, Window, Windows
@@ -107,7 +107,8 @@ class Segments:
 
     def push(self, block: NDArray[np.float32]) -> None:
         self._count += len(block)
-        self._windows += self._model.push(self._audio.push(block))
+        mono = np.nan_to_num(mean(block, np.float32), nan=0.0, posinf=0.0, neginf=0.0)
+        self._windows += self._model.push(self._audio.push(mono))
 
     def finish(self) -> tuple[Turn, ...]:
         self._windows += self._model.push(self._audio.finish())
@@ -122,11 +123,11 @@ class Segments:
     def _turns(
         self, found: list[Stretch], owners: dict[int, dict[int, int]], means: NDArray[np.float64]
     ) -> tuple[Turn, ...]:
-        heard = _Heard(self._windows, owners, self._hop)
+        windows = {window.number: window for window in self._windows}
         numbers: dict[int, int] = {}
         turns = []
         for each in found:
-            vector = heard.of(each)
+            vector = _voice(each, windows, owners, self._hop)
             near = None if vector is None else means @ vector
             speaker = each.speaker
             if near is not None and near.max() > near[speaker] + MOVE:
@@ -179,33 +180,26 @@ def _owners(window: Window, means: NDArray[np.float64]) -> dict[int, int]:
     return found
 
 
-class _Heard:
-    """Embeddings of stretches: the mean of the windows' voices in them, by how long they last
-    there."""
-
-    def __init__(
-        self, windows: Sequence[Window], owners: dict[int, dict[int, int]], hop: int
-    ) -> None:
-        self._windows = {window.number: window for window in windows}
-        self._owners, self._hop = owners, hop
-
-    def of(self, stretch: Stretch) -> NDArray[np.float32] | None:
-        """Float32 [192] of length 1; None if no voice of it is sure."""
-        total = np.zeros(embedding.SIZE)
-        step = self._hop / RATE / _windows.STEP_S  # frames, not a whole number
-        before = max(int((stretch.first - FRAMES) / step), 0)
-        for number in range(before, int(stretch.last / step) + 2):
-            window = self._windows.get(number)
-            if window is None:
-                continue
-            first = frame_of_window(number, self._hop)
-            low, high = max(stretch.first - first, 0), min(stretch.last - first, FRAMES)
-            if low >= high:
-                continue
-            for voice in window.voices:
-                if voice.sure and self._owners[number].get(voice.local) == stretch.speaker:
-                    total += voice.vector * float(window.activity[low:high, voice.local].sum())
-        return unit(total.astype(np.float32)) if total.any() else None
+def _voice(
+    stretch: Stretch, windows: Mapping[int, Window], owners: Mapping[int, dict[int, int]], hop: int
+) -> NDArray[np.float32] | None:
+    """The embedding of a stretch, float32 [192] of length 1: the mean of the windows' voices in it,
+    by how long they last there; None if no voice of it is sure."""
+    total = np.zeros(embedding.SIZE)
+    step = hop / RATE / _windows.STEP_S  # frames, not a whole number
+    before = max(int((stretch.first - FRAMES) / step), 0)
+    for number in range(before, int(stretch.last / step) + 2):
+        window = windows.get(number)
+        if window is None:
+            continue
+        first = frame_of_window(number, hop)
+        low, high = max(stretch.first - first, 0), min(stretch.last - first, FRAMES)
+        if low >= high:
+            continue
+        for voice in window.voices:
+            if voice.sure and owners[number].get(voice.local) == stretch.speaker:
+                total += voice.vector * float(window.activity[low:high, voice.local].sum())
+    return unit(total.astype(np.float32)) if total.any() else None
 
 
 def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Diarizer:

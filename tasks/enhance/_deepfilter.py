@@ -69,20 +69,20 @@ class Stream:
     def push(self, samples: Floats) -> Floats:
         self._count += len(samples)
         self._held = np.concatenate([self._held, samples])
-        made = []
+        made = [np.zeros(0, np.float32)]
         while len(self._held) >= HOP * (self._next + CHUNK + AHEAD - self._first + 1):
             made.append(self._run(CHUNK, AHEAD))
-        return _joined(made)
+        return np.concatenate(made)
 
     def finish(self) -> Floats:
         frames = -(-self._count // HOP) + 1
         due = HOP * (frames - self._first + 1)
         self._held = np.concatenate([self._held, np.zeros(due - len(self._held), np.float32)])
-        made = []
+        made = [np.zeros(0, np.float32)]
         while self._next < frames:
             count = min(CHUNK, frames - self._next)
             made.append(self._run(count, min(AHEAD, frames - self._next - count)))
-        found = _joined(made)
+        found = np.concatenate(made)
         return found[: len(found) - (HOP * (frames - 1) - self._count)]
 
     def _run(self, count: int, ahead: int) -> Floats:
@@ -157,7 +157,3 @@ def _running(values: NDArray[np.float32], before: NDArray[np.float64]) -> NDArra
     found: NDArray[np.float64]
     found, _ = scipy.signal.lfilter([0.01], [1, -0.99], values, axis=0, zi=0.99 * before[None])
     return found
-
-
-def _joined(pieces: list[Floats]) -> Floats:
-    return np.concatenate(pieces) if pieces else np.zeros(0, np.float32)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.enhance import Enhancer, _deepfilter
-from tasks.enhance._settings import EnhancerSettings
+from tasks.enhance import Enhancer, EnhancerSettings, _deepfilter
 from tasks.settings import Transient
 from tasks.weights import entries, finding, registry
 

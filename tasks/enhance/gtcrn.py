@@ -16,8 +16,7 @@ import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
-from tasks.enhance import Enhancer
-from tasks.enhance._settings import EnhancerSettings
+from tasks.enhance import Enhancer, EnhancerSettings
 from tasks.settings import Transient
 from tasks.weights import entries, finding, onnx_session, registry
 
@@ -74,10 +73,12 @@ class Stream:
     def push(self, samples: Floats) -> Floats:
         self._count += len(samples)
         self._held = np.concatenate([self._held, samples])
-        made = []
+        made = [np.zeros(0, np.float32)]
         while len(self._held) >= HOP * (CHUNK + 1):
             made.append(self._run(CHUNK))
-        return self._joined(made)
+        found = np.concatenate(made)
+        self._given += len(found)
+        return found
 
     def finish(self) -> Floats:
         if not self._count:
@@ -87,11 +88,6 @@ class Stream:
         if rest := len(self._held) // HOP - 1:
             made.append(self._run(rest))
         return np.concatenate(made)[: count - given]
-
-    def _joined(self, made: list[Floats]) -> Floats:
-        found = np.concatenate(made) if made else np.zeros(0, np.float32)
-        self._given += len(found)
-        return found
 
     def _run(self, count: int) -> Floats:
         """Make the next `count` frames; the samples that become final."""

@@ -18,8 +18,7 @@ import scipy.fft
 from numpy.typing import NDArray
 from pydantic import Field
 
-from tasks.enhance import Enhancer
-from tasks.enhance._settings import EnhancerSettings
+from tasks.enhance import Enhancer, EnhancerSettings
 from tasks.errors import ConfigError
 from tasks.settings import Threshold, Transient
 from tasks.weights import entries, finding, onnx_session
@@ -129,11 +128,11 @@ class Separator:
     def push(self, samples: Floats) -> Floats:
         self._due += len(samples)
         self._held = np.concatenate([self._held, samples])
-        made = []
+        made = [np.zeros(0, np.float32)]
         while len(self._held) >= self._size:
             made.append(self._voice(self._held[: self._size]))
             self._held = self._held[self._size - 2 * self._margin :]
-        found = np.concatenate(made) if made else np.zeros(0, np.float32)
+        found = np.concatenate(made)
         self._due -= len(found)
         return found
 

@@ -18,7 +18,7 @@ from tasks.filters import _derived as derived
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold, Transient
 from tasks.speech import embedding
-from tasks.speech.fbank import fbank
+from tasks.speech.embedding import fbank
 from tasks.speech_rate import RATE
 from tasks.weights import entries, registry
 

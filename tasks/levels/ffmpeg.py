@@ -32,23 +32,11 @@ BLOCK = 4096  # samples pushed at once
 SLACK_SECONDS = 0.02
 TRIED_AT = 16_000  # Hz
 #: Filters that depend on more than the audio.
-REFUSED = {
-    "abench",
-    "agraphmonitor",
-    "ametadata",
-    "amovie",
-    "arealtime",
-    "arnndn",
-    "asendcmd",
-    "azmq",
-    "ladspa",
-    "lv2",
-    "metadata",
-    "movie",
-    "sendcmd",
-    "sofalizer",
-    "zmq",
-}
+_REFUSED = """
+abench agraphmonitor ametadata amovie arealtime arnndn asendcmd azmq
+ladspa lv2 metadata movie sendcmd sofalizer zmq
+"""
+REFUSED = _REFUSED.split()
 
 Chain = tuple[tuple[str, str], ...]  # (filter, its arguments)
 

@@ -38,33 +38,13 @@ _BETWEEN = r"[\s.,、،·・\-–‐‑]*"
 _APART = r"[\s.,、،·・\-–‐‑]+"
 #: Letters and figures one by one.
 _RUN = re.compile(rf"(?<!{_CHAR}){_CHAR}(?:{_APART}{_CHAR}(?!{_CHAR}))+")
-_LETTER_NAMES = {
-    "a": "ay",
-    "b": "bee|be",
-    "c": "cee|see",
-    "d": "dee",
-    "e": "ee",
-    "f": "eff|ef",
-    "g": "gee",
-    "h": "aitch|haitch",
-    "j": "jay",
-    "k": "kay",
-    "l": "ell|el",
-    "m": "em",
-    "n": "en",
-    "o": "oh",
-    "p": "pee",
-    "q": "cue|queue",
-    "r": "ar",
-    "s": "ess|es",
-    "t": "tee",
-    "u": "you",
-    "v": "vee",
-    "w": r"double[\s-]?(?:u|you)",
-    "x": "ex",
-    "y": "why|wye",
-    "z": "zee|zed",
-}
+#: Letter, pattern of its names, letter, pattern.
+_NAMES = r"""
+a ay b bee|be c cee|see d dee e ee f eff|ef g gee h aitch|haitch j jay
+k kay l ell|el m em n en o oh p pee q cue|queue r ar s ess|es
+t tee u you v vee w double[\s-]?(?:u|you) x ex y why|wye z zee|zed
+"""
+_LETTER_NAMES = dict(re.findall(r"(\S+) (\S+)", _NAMES))
 #: Figures with nothing but marks between them: 39960, 399-60, 39,960, 138 0013 8000; 3; 20.
 _NUMBER = re.compile(r"\d+(?:[\W_]{1,3}\d+)*")
 _DECIMAL = re.compile(r"\d+[.,٫]\d+")

@@ -11,7 +11,7 @@ of its speech is left out (`turn_edge`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from tasks.recording.turns import Range, Voices, overlap
 from tasks.segmenters import Kind, Segmenter, Span
+from tasks.segmenters.given import complement
 
 GROW_S = 0.5
 
@@ -44,17 +45,13 @@ class Stretches(NamedTuple):
 
 def stretches(voices: Voices, rate: int) -> Stretches:
     both = overlap(voices.turns)
-    alone: list[Stretch] = []
-    for turn in voices.turns:
-        at = turn.start
-        for low, high in [*both, (turn.end, turn.end)]:
-            if high <= at:
-                continue
-            if (end := min(low, turn.end)) > at:
-                alone.append(Stretch(at, end, turn.speaker))
-            at = max(at, high)
-            if at >= turn.end:
-                break
+    alone = [
+        Stretch(start, end, turn.speaker)
+        for turn in voices.turns
+        for start, end in complement(
+            [(0, turn.start), *(span for span in both if span[0] < turn.end)], turn.end
+        )
+    ]
     alone.sort(key=lambda each: (each.start, each.end))
     joined: list[Stretch] = []
     for each in alone:
@@ -175,27 +172,3 @@ class AtTurns:
                     following = min(following, low)
                     break
         return following, "non_speech", None
-
-
-class Voiced:
-    """A segmenter whose given segments are turns of a diarizer: spans get the turn's speaker."""
-
-    def __init__(self, inner: Segmenter, speakers: Sequence[int]) -> None:
-        self._inner, self._speakers = inner, speakers
-
-    def push(self, block: NDArray[np.float32]) -> list[Span]:
-        return [*map(self._voiced, self._inner.push(block))]
-
-    def finish(self) -> list[Span]:
-        spans = (span for span in self._inner.finish() if span.end > span.start)
-        return [*map(self._voiced, spans)]
-
-    @property
-    def needed_from(self) -> int:
-        return self._inner.needed_from
-
-    def _voiced(self, span: Span) -> Span:
-        index = span.turn if span.given is None else span.given
-        if index is None:
-            return span
-        return replace(span, given=None, turn=None, voice=self._speakers[index])

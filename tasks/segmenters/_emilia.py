@@ -36,16 +36,22 @@ FAR = 1 << 60  # samples: beyond the end of any recording
 
 
 class EmiliaSegmenter:
-    """The segmenter `vad` with `merge: emilia`."""
+    """The segmenter `vad` with `merge: emilia`. `voices`: if the turns are a diarizer's, the
+    speaker of each; spans then have it in place of the turn."""
 
-    def __init__(self, settings: SpeechSettings, rate: int, given: Sequence[Segment]) -> None:
-        self._settings, self._rate = settings, rate
+    def __init__(
+        self,
+        settings: SpeechSettings,
+        rate: int,
+        given: Sequence[Segment],
+        voices: Sequence[int] | None = None,
+    ) -> None:
+        self._settings, self._rate, self._voices = settings, rate, voices
         self._count = 0  # samples pushed
         self._segments, turns = _turns(settings, rate, given)
         self._turns = deque(turns)  # whose pieces are not all merged, in the source's order
         self._ahead = sorted(turns, key=lambda turn: turn.start, reverse=True)
         self._active: list[Turn] = []
-        self._finished: set[int] = set()  # ids of the turns in `_turns` that have ended
         self._turn_ranges: list[Range] = []
         # earliest_start[n]: the smallest start among the last n turns
         self._earliest_start = [math.inf]
@@ -75,7 +81,8 @@ class EmiliaSegmenter:
         self._merge_pieces()
         self._finalise()
         count = self._count
-        self._out += [Span(count, count, given=turn.index) for turn in reversed(outside)]
+        if self._voices is None:
+            self._out += [Span(count, count, given=turn.index) for turn in reversed(outside)]
         self._label_rest()
         return self._take()
 
@@ -107,10 +114,9 @@ class EmiliaSegmenter:
     def _end(self, turns: list[Turn]) -> None:
         for turn in turns:
             turn.finish(self._count)
-            self._finished.add(id(turn))
             if turn.start < turn.end:
                 self._turn_ranges.append((turn.start, int(turn.end)))
-        self._active = [turn for turn in self._active if id(turn) not in self._finished]
+        self._active = [turn for turn in self._active if not turn.finished]
 
     def _merge_pieces(self) -> None:
         """Rule 3 on the pieces that are final in their turns, in the source's order of turns."""
@@ -119,9 +125,9 @@ class EmiliaSegmenter:
             for piece in turn.final:
                 self._merge(piece)
             turn.final.clear()
-            if id(turn) not in self._finished:
+            if not turn.finished:
                 break
-            self._finished.remove(id(self._turns.popleft()))
+            self._turns.popleft()
         last, settings = self._last, self._settings
         if last is not None:  # no piece that starts so late can be merged into it
             next_piece = self._next_piece()
@@ -157,7 +163,9 @@ class EmiliaSegmenter:
             self._too_short.append(bounds)
             return
         self._utterances.append(bounds)
-        if last.whole:
+        if self._voices is not None and last.turn is not None:
+            self._out.append(Span(*bounds, voice=self._voices[last.turn]))
+        elif last.whole:
             self._out.append(Span(*bounds, given=last.turn))
         else:
             self._out.append(Span(*bounds, turn=last.turn))

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tasks import scoring
 from tasks.plugins.contracts.asr import SPACES, Alphabet
@@ -39,7 +40,7 @@ def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
     frames = np.concatenate([scores for _, _, scores in emissions.pieces])
     path = _viterbi.align(frames, whole, firsts[:-1], emissions.alphabet.blank)
     sure = list(_viterbi.confidence(frames, whole, path))
-    clock = _Clock(emissions)
+    starts, ends = _times(emissions)
     found = [Sentence(each, None, 0.0) for each in written]
     words: list[TimedWord] = []
     own: dict[int, tuple[TimedWord, TimedWord]] = {}  # first and last word of a sentence
@@ -52,14 +53,14 @@ def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
         beside[path.starts[low] : path.ends[high - 1]] = False
         begin, at = len(words), low
         for word in spelled[n]:
-            start, end = path.starts[at], path.ends[at + len(word) - 1]
-            words.append(TimedWord("", clock.at(int(start)), clock.until(int(end))))
+            head, tail = path.starts[at], path.ends[at + len(word) - 1] - 1
+            words.append(TimedWord("", float(starts[head]), float(ends[tail])))
             at += len(word)
         own[n] = words[begin], words[-1]
     edges = [edge for span in heard.speech for edge in span]
-    beside &= np.searchsorted(edges, clock.starts, "right") % 2 == 1  # a pause has no speech
-    strange = np.flatnonzero(beside).tolist()
-    words += [TimedWord("", clock.at(at), clock.until(at + 1)) for at in strange]
+    beside &= np.searchsorted(edges, starts, "right") % 2 == 1  # a pause has no speech
+    strange = zip(starts[beside].tolist(), ends[beside].tolist(), strict=True)
+    words += [TimedWord("", start, end) for start, end in strange]
     words.sort(key=lambda word: word.start)
     order = {id(word): at for at, word in enumerate(words)}
     pauses = _pauses.Pauses(replace(heard, words=tuple(words)))
@@ -69,25 +70,14 @@ def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
     return found
 
 
-class _Clock:
-    """Times of frames, s; the pieces of the recording are concatenated without the pauses between
-    them."""
-
-    def __init__(self, emissions: Emissions) -> None:
-        spans = [
-            np.linspace(start, start + seconds, len(scores) + 1)
-            for start, seconds, scores in emissions.pieces
-        ]
-        self.starts = np.concatenate([span[:-1] for span in spans])
-        self._ends = np.concatenate([span[1:] for span in spans])
-
-    def at(self, frame: int) -> float:
-        """Begin of a frame."""
-        return float(self.starts[frame])
-
-    def until(self, frame: int) -> float:
-        """End of the frame before `frame`."""
-        return float(self._ends[frame - 1])
+def _times(emissions: Emissions) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Where each frame starts and ends, s; the pieces of the recording are concatenated without the
+    pauses between them."""
+    spans = [
+        np.linspace(start, start + seconds, len(scores) + 1)
+        for start, seconds, scores in emissions.pieces
+    ]
+    return np.concatenate([s[:-1] for s in spans]), np.concatenate([s[1:] for s in spans])
 
 
 class _Spelling:

@@ -47,7 +47,9 @@ class Pauses:
 
     def parts(self, words: Tokens, token: int) -> bool:
         """Whether a long pause lies between a token and the one before it."""
-        return self._parted(words[token - 1][1], words[token][1])
+        both = (self._words[words[n][1]] for n in (token - 1, token))
+        low, high = ((word.start + word.end) / 2 for word in both)
+        return any(end - start > FAR for start, end in self._within(low, high))
 
     def torn(self, words: Tokens, token: int) -> bool:
         """Whether a long pause lies within a token's word, before most of it."""
@@ -57,11 +59,6 @@ class Pauses:
             start > word.start and end - start > FAR
             for start, end in self._within(word.start, (word.start + word.end) / 2)
         )
-
-    def _parted(self, first: int, last: int) -> bool:
-        """Whether a long pause lies between two consecutive words."""
-        low, high = ((self._words[n].start + self._words[n].end) / 2 for n in (first, last))
-        return any(end - start > FAR for start, end in self._within(low, high))
 
     def _bound(self, index: int) -> tuple[float, float]:
         """Between two words: where the one before ends and where word `index` begins, in s."""

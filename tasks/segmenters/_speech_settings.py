@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from tasks.settings import StageSettings
-from tasks.speech.hysteresis import Hysteresis
+from tasks.speech.regions import Hysteresis
 from tasks.speech.silero import WINDOW
 from tasks.speech_rate import RATE
 

@@ -9,7 +9,7 @@ doubtful: its words are then part of something longer that the text does not hav
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -92,16 +92,3 @@ def _words(text: str, language: str) -> list[str]:
 @lru_cache(maxsize=65_536)  # a book has that many different words
 def _word(word: str, language: str) -> tuple[str, ...]:
     return tuple(_words(word, language))
-
-
-def unsaid(sentences: Sequence[Sentence]) -> Iterator[tuple[int, str]]:
-    """Runs of sentences that are spoken nowhere: the index before which each lies, and its text."""
-    run: list[str] = []
-    for index, sentence in enumerate(sentences):
-        if sentence.span is None:
-            run.append(sentence.text)
-        elif run:
-            yield index, " ".join(run)
-            run = []
-    if run:
-        yield len(sentences), " ".join(run)

@@ -59,6 +59,7 @@ class Turn:
         self.start, self.end = start, end
         self.index, self.speaker = index, speaker
         self.final: list[Piece] = []
+        self.finished = False
         self._held: list[Piece] = []  # while the turn may prove to be short, and stay whole
         self._rate = rate
         self._max_length = int(settings.max_seconds * RATE)
@@ -92,6 +93,7 @@ class Turn:
 
     def finish(self, count: int) -> None:
         """The turn was pushed to its end, or the recording ended after `count` samples."""
+        self.finished = True
         self.end = end = int(min(self.end, count))
         length = (end - self.start) * RATE // self._rate
         if self._is_short(end):

@@ -88,25 +88,20 @@ class Aligned:
         self._reason = reason
         self._count = 0
         self._done = 0  # samples covered
-        places: list[Span] = []
-        ends = [0]
-        for sentence in sentences:
-            if sentence.span is not None:
-                start, end = (round(at * rate) for at in sentence.span)
-                start = max(start, ends[-1])
-                end = max(start, end)
-                places.append(Span(start, end, text=sentence.text, match=sentence.match))
-                ends.append(end)
-        before = 0
-        lost = dict(_spoken.unsaid(sentences))
         self._spans: list[Span] = []
-        for index in range(len(sentences) + 1):
-            if index in lost:
-                at = ends[before]
-                self._spans.append(Span(at, at, text=lost[index], match=0.0))
-            if index < len(sentences) and sentences[index].span is not None:
-                self._spans.append(places[before])
-                before += 1
+        end, unsaid = 0, list[str]()
+        for sentence in [*sentences, None]:
+            if sentence is not None and sentence.span is None:
+                unsaid.append(sentence.text)
+                continue
+            if unsaid:
+                self._spans.append(Span(end, end, text=" ".join(unsaid), match=0.0))
+                unsaid = []
+            if sentence is not None and sentence.span is not None:
+                start, stop = (round(at * rate) for at in sentence.span)
+                start = max(start, end)
+                end = max(start, stop)
+                self._spans.append(Span(start, end, text=sentence.text, match=sentence.match))
         self._spans.reverse()  # a stack
 
     def push(self, block: NDArray[np.float32]) -> list[Span]:

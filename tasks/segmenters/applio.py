@@ -6,7 +6,7 @@ the last window, whatever its length. `simple` cuts the whole recording into suc
 that fills none is kept, unless `drop_tail` asks for Applio's behaviour. Pauses are `non_speech`;
 the ledger counts what windows share as overlap.
 
-As in Applio, pauses are sought at `sample_rate` and behind a high-pass (`_applio_ear.py`): hum and
+As in Applio, pauses are sought at `sample_rate` and behind a high-pass (`Ear`): hum and
 offset hide pauses, and the quietest frame of a pause, where it is cut, depends on the rate. A
 recording of up to `min_length_ms` is left whole. Each cut is the nearest sample of the recording.
 Memory: one window and a pause of up to twice `max_sil_kept_ms`, whatever the length of the
@@ -27,8 +27,7 @@ from pydantic import Field, model_validator
 from tasks.audio.channels import mean
 from tasks.recording import Segment
 from tasks.segmenters import Segmenter, Span
-from tasks.segmenters._applio_ear import Ear
-from tasks.segmenters._slicer import FrameRms, Slicer
+from tasks.segmenters._slicer import Ear, FrameRms, Slicer
 from tasks.settings import StageSettings
 
 VERSION = 2

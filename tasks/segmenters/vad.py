@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 from tasks.recording import Segment
 from tasks.recording.turns import Voices
 from tasks.segmenters import Kind, Segmenter, Span
-from tasks.segmenters._at_turns import AtTurns, Voiced, stretches
+from tasks.segmenters._at_turns import AtTurns, stretches
 from tasks.segmenters._detector import SpeechDetector
 from tasks.segmenters._edges import levels
 from tasks.segmenters._emilia import EmiliaSegmenter
@@ -192,7 +192,7 @@ def _at_emilia_turns(settings: Settings, rate: int, voices: Voices) -> Segmenter
     turns = [Segment(s.start / rate, s.end / rate, speaker=str(s.speaker)) for s in kept]
     if not turns:
         return Vad(settings, rate)
-    return Voiced(EmiliaSegmenter(settings, rate, turns), [s.speaker for s in kept])
+    return EmiliaSegmenter(settings, rate, turns, [s.speaker for s in kept])
 
 
 def start(settings: SpeechSettings, rate: int, given: Sequence[Segment]) -> Segmenter:

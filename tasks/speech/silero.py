@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audio.channels import mean
-from tasks.speech_rate import RATE
+from tasks.speech.stream16k import At16k
 from tasks.weights import finding, registry, silero
 from tasks.weights.onnx_session import session
 
@@ -57,24 +57,13 @@ def _infer(grid: Floats, context: Floats, h: Floats, c: Floats) -> tuple[Floats,
 
 
 class Probabilities:
-    """Samples at the native rate in, speech probabilities of 32 ms windows out.
-
-    Samples are regrouped into pieces of one second for the resampler and fixed batches for the
-    model, so that the result does not depend on the block size.
-    """
+    """Samples at the native rate in, speech probabilities of 32 ms windows out: the same for any
+    size of blocks, as the model gets fixed batches."""
 
     def __init__(self, rate: int) -> None:
-        import soxr
-
         _session()  # fail before the first block if the model is missing
-        self._piece = rate
-        self._native: list[Floats] = []
-        self._native_count = 0
-        self._resample = (
-            None if rate == RATE else soxr.ResampleStream(rate, RATE, 1, "float32", "HQ")
-        )
-        self._at_16k: list[Floats] = []
-        self._count_16k = 0
+        self._audio = At16k(rate)
+        self._held = np.empty(0, np.float32)  # samples at 16 kHz that wait for a batch
         self._context = np.zeros(CONTEXT, np.float32)
         self._h = np.zeros((1, 1, 128), np.float32)
         self._c = np.zeros((1, 1, 128), np.float32)
@@ -86,47 +75,24 @@ class Probabilities:
         `windows` then holds their samples, float32 [n, 512] at 16 kHz.
         """
         self.windows = self.windows[:0]
-        mono = mean(block, np.float32)
-        self._native.append(mono)
-        self._native_count += len(mono)
-        if self._native_count < self._piece:
-            return np.empty(0, np.float32)
-        whole = np.concatenate(self._native)
-        cut = len(whole) - len(whole) % self._piece
-        for at in range(0, cut, self._piece):
-            self._to_16k(whole[at : at + self._piece], last=False)
-        self._native, self._native_count = [whole[cut:].copy()], len(whole) - cut
-        return self._run(BATCH)
+        new = self._audio.push(mean(block, np.float32))
+        return self._run(new, BATCH) if len(new) else new
 
     def finish(self) -> Floats:
         """The remaining probabilities; the last window is padded with zeros."""
-        self.windows = self.windows[:0]
-        rest = np.concatenate(self._native) if self._native else np.empty(0, np.float32)
-        self._to_16k(rest, last=True)
-        self._native, self._native_count = [], 0
-        missing = -self._count_16k % WINDOW
-        self._at_16k.append(np.zeros(missing, np.float32))
-        self._count_16k += missing
-        return self._run(1)
+        rest = self._audio.finish()
+        return self._run(np.pad(rest, (0, -(len(self._held) + len(rest)) % WINDOW)), 1)
 
-    def _to_16k(self, piece: Floats, last: bool) -> None:
-        if self._resample is not None:
-            piece = self._resample.resample_chunk(np.ascontiguousarray(piece), last=last)
-        self._at_16k.append(piece)
-        self._count_16k += len(piece)
-
-    def _run(self, least: int) -> Floats:
+    def _run(self, new: Floats, least: int) -> Floats:
         """Run the model on full batches, and on the rest if it has `least` windows."""
-        if self._count_16k < least * WINDOW:
-            return np.empty(0, np.float32)
-        samples = np.concatenate(self._at_16k)
-        found, at = [], 0
+        samples = np.concatenate([self._held, new])
+        found, at = [np.empty(0, np.float32)], 0
         while (windows := min((len(samples) - at) // WINDOW, BATCH)) >= least:
             grid = samples[at : at + windows * WINDOW].reshape(windows, WINDOW)
             out, self._h, self._c = _infer(grid, self._context, self._h, self._c)
             self._context = grid[-1, -CONTEXT:].copy()
             found.append(out)
             at += windows * WINDOW
-        self._at_16k, self._count_16k = [samples[at:].copy()], len(samples) - at
+        self._held = samples[at:].copy()
         self.windows = samples[:at].reshape(-1, WINDOW)
-        return np.concatenate(found) if found else np.empty(0, np.float32)
+        return np.concatenate(found)

@@ -1,18 +1,17 @@
-"""A recording's channel mean at 16 kHz, block by block, the same for any size of blocks."""
+"""A mono stream at 16 kHz, block by block, the same for any size of blocks."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.audio.channels import mean
 from tasks.speech_rate import RATE
 
 Floats = NDArray[np.float32]
 
 
 class At16k:
-    """Blocks at the native rate in, samples at 16 kHz out. Samples that are not finite are 0."""
+    """Samples at the native rate in, samples at 16 kHz out."""
 
     def __init__(self, rate: int) -> None:
         import soxr
@@ -24,10 +23,9 @@ class At16k:
             None if rate == RATE else soxr.ResampleStream(rate, RATE, 1, "float32", "HQ")
         )
 
-    def push(self, block: Floats) -> Floats:
-        """Float32 [n, channels] to the samples [m] that are now known."""
-        mono = mean(block, np.float32)
-        self._held.append(np.nan_to_num(mono, nan=0.0, posinf=0.0, neginf=0.0))
+    def push(self, mono: Floats) -> Floats:
+        """Float32 [n] to the samples [m] that are now known."""
+        self._held.append(mono)
         self._count += len(mono)
         if self._count < self._piece:
             return np.empty(0, np.float32)

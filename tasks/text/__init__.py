@@ -9,7 +9,7 @@ from tasks.plugins.contracts.text import ScoredTranscript, words
 from tasks.plugins.rules import Within
 from tasks.settings import StageSettings, Threshold
 
-__all__ = ["SHARED_COLUMNS", "Exemption", "ScoredTranscript", "words"]
+__all__ = ["SHARED_COLUMNS", "Exemption", "ScoredTranscript", "sure", "words"]
 
 #: Numbers that every verdict may judge, besides `language` and its own columns.
 SHARED_COLUMNS = (
@@ -33,3 +33,8 @@ class Exemption(StageSettings):
     def confirmed(self) -> tuple[Within, ...]:
         """For `Limit.unless`: unrelated texts hardly share half of their words."""
         return () if self.unless_wer is None else (Within("wer", max=self.unless_wer),)
+
+
+def sure(least: float | None) -> tuple[Within, ...]:
+    """For `Limit.unless`: the recogniser was sure of its text, by the mean log-probability."""
+    return () if least is None else (Within("avg_logprob", min=least),)

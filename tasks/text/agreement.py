@@ -55,14 +55,13 @@ def _unspaced(text: str) -> bool:
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
-    own = tuple(
-        Limit("agreement", min=least, low="disagreement", languages=(code,))
-        for code, least in sorted(settings.by_language.items())
-    )
-    others = tuple(sorted(settings.by_language))
+    by_language = dict(sorted(settings.by_language.items()))
     return (
-        Limit("agreement", min=settings.min, low="disagreement", other_than=others),
-        *own,
+        Limit("agreement", min=settings.min, low="disagreement", other_than=tuple(by_language)),
+        *(
+            Limit("agreement", min=least, low="disagreement", languages=(code,))
+            for code, least in by_language.items()
+        ),
         Limit("agreement_worst", max=settings.max_worst, high="disagreement"),
         Limit("agreement_votes", min=settings.min_votes, low="disagreement"),
     )

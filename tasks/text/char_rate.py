@@ -65,11 +65,8 @@ def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | No
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
     s = settings
-    limits = (
-        ("char_rate_alphabetic", s.min_alphabetic, s.max_alphabetic),
-        ("char_rate_syllabic", s.min_syllabic, s.max_syllabic),
-    )
-    return tuple(
-        Limit(column, low, high, "too_slow", "too_fast", s.confirmed)
-        for column, low, high in limits
+    rest = "too_slow", "too_fast", s.confirmed
+    return (
+        Limit("char_rate_alphabetic", s.min_alphabetic, s.max_alphabetic, *rest),
+        Limit("char_rate_syllabic", s.min_syllabic, s.max_syllabic, *rest),
     )

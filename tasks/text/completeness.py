@@ -24,17 +24,9 @@ class Settings(Exemption):
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
+    most, least = settings.max_speech_after_text, settings.min_words_per_speech_second
+    reason, unless = "text_incomplete", settings.confirmed
     return (
-        Limit(
-            "speech_after_text",
-            max=settings.max_speech_after_text,
-            high="text_incomplete",
-            unless=settings.confirmed,
-        ),
-        Limit(
-            "words_per_speech_second",
-            min=settings.min_words_per_speech_second,
-            low="text_incomplete",
-            unless=settings.confirmed,
-        ),
+        Limit("speech_after_text", max=most, high=reason, unless=unless),
+        Limit("words_per_speech_second", min=least, low=reason, unless=unless),
     )

@@ -3,17 +3,18 @@
 Credits ("subtitles by the amara.org community") count as the whole text or as its end, "thanks for
 watching" only as the whole text. "Thank you", which people also say alone, counts if it would be
 spoken very slowly and the recogniser was not sure. A repeated phrase counts like a single one.
-Texts of references are not judged. The phrases are in `_hallucinations.py`.
+Texts of references are not judged. The phrases are in `hallucinations.txt`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
+from importlib.resources import files
 
-from tasks.plugins.rules import Limit, Rule, Within
+from tasks.plugins.rules import Limit, Rule
 from tasks.settings import Threshold
-from tasks.text import Exemption, ScoredTranscript, _hallucinations, words
+from tasks.text import Exemption, ScoredTranscript, sure, words
 
 COLUMNS = {
     "hallucination_credits": ("1", "1 where the text is a credit or ends with one, else 0"),
@@ -39,23 +40,24 @@ def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | No
     if heard.text_source != "asr" or not heard.words:
         return dict.fromkeys(COLUMNS)
     said = _without_year(heard.words)
-    ends, whole, ordinary = _lists()
-    credit = any(said[-len(p) :] == p for p in ends.get(said[-1], ())) or _is_one(said, whole)
-    pace = heard.seconds / len(said) if _is_one(said, ordinary) else 0.0
+    known = _lists()
+    ends = any(said[-len(p) :] == p for p in known["credits"].get(said[-1], ()))
+    credit = ends or _is_one(said, known["channels"])
+    pace = heard.seconds / len(said) if _is_one(said, known["ordinary"]) else 0.0
     return {"hallucination_credits": float(credit), "hallucination_pace": pace}
 
 
 @lru_cache(maxsize=1)
-def _lists() -> tuple[Phrases, ...]:
-    kinds = (_hallucinations.CREDITS, _hallucinations.CHANNELS, _hallucinations.ORDINARY)
-    return tuple(_by_last_word(kind.values()) for kind in kinds)
-
-
-def _by_last_word(groups: Iterable[tuple[str, ...]]) -> Phrases:
-    found: Phrases = {}
-    for text in (text for group in groups for text in group):
-        phrase = _without_year(words(text))
-        found.setdefault(phrase[-1], set()).add(phrase)
+def _lists() -> dict[str, Phrases]:
+    """The phrases of each kind."""
+    found: dict[str, Phrases] = {}
+    kind = ""
+    for line in files("tasks.text").joinpath("hallucinations.txt").read_text("utf-8").splitlines():
+        if line.startswith("["):
+            kind = line.strip("[]")
+        elif line and not line.startswith("#"):
+            phrase = _without_year(words(line))
+            found.setdefault(kind, {}).setdefault(phrase[-1], set()).add(phrase)
     return found
 
 
@@ -76,17 +78,9 @@ def _is_one(said: tuple[str, ...], phrases: Phrases) -> bool:
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
-    sure = settings.unless_logprob
-    likely = () if sure is None else (Within("avg_logprob", min=sure),)
-    unless = settings.confirmed
+    s, unless, reason = settings, settings.confirmed, "hallucination"
+    likely = (*sure(s.unless_logprob), *unless)
     return (
-        Limit(
-            "hallucination_credits", max=settings.max_credits, high="hallucination", unless=unless
-        ),
-        Limit(
-            "hallucination_pace",
-            max=settings.max_pace,
-            high="hallucination",
-            unless=(*likely, *unless),
-        ),
+        Limit("hallucination_credits", max=s.max_credits, high=reason, unless=unless),
+        Limit("hallucination_pace", max=s.max_pace, high=reason, unless=likely),
     )

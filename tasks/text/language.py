@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from pydantic import field_validator
 
-from tasks.plugins.rules import Allowed, Limit, Rule, Within
+from tasks.plugins.rules import Allowed, Limit, Rule
 from tasks.settings import Threshold
-from tasks.text import Exemption
+from tasks.text import Exemption, sure
 
 
 class Settings(Exemption):
@@ -52,24 +52,13 @@ class Settings(Exemption):
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
-    sure = settings.unless_logprob
-    understood = () if sure is None else (Within("avg_logprob", min=sure),)
-    spared = (*understood, *settings.confirmed)
-    rules: list[Rule] = []
-    if settings.allowed is not None:
-        rules.append(Allowed("language", settings.allowed, "wrong_language"))
-    return (
-        *rules,
-        Limit(
-            "language_probability",
-            min=settings.min_probability,
-            low="language_uncertain",
-            unless=spared,
-        ),
-        Limit(
-            "language_contradiction",
-            max=settings.max_contradiction,
-            high="language_contradicted",
-            unless=spared,
-        ),
+    s = settings
+    unless = (*sure(s.unless_logprob), *s.confirmed)
+    uncertain, contradicted = "language_uncertain", "language_contradicted"
+    limits = (
+        Limit("language_probability", min=s.min_probability, low=uncertain, unless=unless),
+        Limit("language_contradiction", max=s.max_contradiction, high=contradicted, unless=unless),
     )
+    if s.allowed is None:
+        return limits
+    return (Allowed("language", s.allowed, "wrong_language"), *limits)

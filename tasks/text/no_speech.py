@@ -6,9 +6,9 @@ of no speech is above 0.6 and the mean log-probability below -1.0; neither alone
 
 from __future__ import annotations
 
-from tasks.plugins.rules import Limit, Rule, Within
+from tasks.plugins.rules import Limit, Rule
 from tasks.settings import Threshold
-from tasks.text import Exemption
+from tasks.text import Exemption, sure
 
 
 class Settings(Exemption):
@@ -19,7 +19,5 @@ class Settings(Exemption):
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
-    sure = settings.unless_logprob
-    likely = () if sure is None else (Within("avg_logprob", min=sure),)
-    unless = (*likely, *settings.confirmed)
+    unless = (*sure(settings.unless_logprob), *settings.confirmed)
     return (Limit("no_speech_probability", max=settings.max, high="no_speech", unless=unless),)

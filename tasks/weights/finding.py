@@ -10,7 +10,7 @@ from typing import Literal
 
 from tasks import environment
 from tasks.errors import ConfigError
-from tasks.weights.entries import File, Model
+from tasks.weights.entries import Model
 
 State = Literal["ok", "missing", "damaged"]
 
@@ -69,13 +69,10 @@ def located(model: Model, asked_by: str, folder: str | None = None) -> Path:
     if place is None or not (place / file.name).is_file():
         where = "" if folder is None else f" in {folder}"
         raise ConfigError(
-            f"{asked_by} needs the model {model.name}, which is not there{where}: {_remedy(model)}"
+            f"{asked_by} needs the model {model.name}, which is not there{where}: "
+            f"type `{model.get}`"
         )
-    _check(model, file, place / file.name, asked_by)
-    return place / file.name
-
-
-def _check(model: Model, file: File, path: Path, asked_by: str) -> None:
+    path = place / file.name
     try:
         right = sha256(path) == file.sha256
     except OSError as error:
@@ -83,9 +80,6 @@ def _check(model: Model, file: File, path: Path, asked_by: str) -> None:
     if not right:
         raise ConfigError(
             f"{asked_by}: {path} is not the model {model.name} (its sha256 is another one): "
-            f"{_remedy(model)}"
+            f"type `{model.get}`"
         )
-
-
-def _remedy(model: Model) -> str:
-    return f"type `{model.get}`"
+    return path

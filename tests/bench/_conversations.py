@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audio import open_stream
+from tasks.audio.channels import mean
 from tasks.recording import Locator
 from tasks.speech.stream16k import At16k
 from tasks.speech_rate import RATE
@@ -70,7 +71,7 @@ def decoded(path: Path) -> Floats:
     """A file's channel mean at 16 kHz."""
     with open_stream(Locator(str(path))) as stream:
         audio = At16k(stream.rate)
-        blocks = [audio.push(block) for block in stream.blocks()]
+        blocks = [audio.push(mean(block, np.float32)) for block in stream.blocks()]
     return np.concatenate([*blocks, audio.finish()])
 
 

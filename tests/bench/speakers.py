@@ -35,7 +35,7 @@ from tasks.filters import speaker_purity
 from tasks.recording.turns import Voices
 from tasks.segmenters._at_turns import stretches
 from tasks.speech import embedding
-from tasks.speech.fbank import fbank
+from tasks.speech.embedding import fbank
 from tasks.speech_rate import RATE
 from tests.bench import _conversations, _turn_scores
 from tests.bench._conversations import Asked, Conversation, Floats

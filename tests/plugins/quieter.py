@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from tasks.enhance._settings import EnhancerSettings
+from tasks.enhance import EnhancerSettings
 from tasks.settings import TRANSIENT
 from tests.plugins import poison
 

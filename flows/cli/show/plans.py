@@ -19,8 +19,7 @@ HEARD = ("filter", "resample", "transcribe")  # what decides which clips there a
 
 
 def plan(result: JsonObject, console: Console) -> None:
-    columns = (("stage", "<"), ("compute", ">"), ("reuse", ">"), ("audio", ">"), ("time", ">"))
-    shown = table("", *columns, ("because of", "<"))
+    shown = table("", "stage", ">compute", ">reuse", ">audio", ">time", "because of")
     for name, entry in result["stages"].items():
         seconds = entry["seconds"]
         time = "" if not entry["compute"] else "unknown" if seconds is None else clock(seconds)

@@ -13,7 +13,7 @@ from tasks.json_types import JsonObject
 
 
 def status(result: JsonObject, console: Console) -> None:
-    shown = table(result["out"], ("stage", "<"), ("done", ">"), ("to compute", ">"))
+    shown = table(result["out"], "stage", ">done", ">to compute")
     for name, entry in result["stages"].items():
         shown.add_row(name, entry["items_done"], entry["items_to_compute"])
     console.print(shown)
@@ -26,22 +26,10 @@ def ledger(result: JsonObject, console: Console) -> None:
         say(console, "No version holds this: it is the work done so far, and may go on.")
     funnel(result, console)
     for key in ("dataset", "language"):
-        shown = table(
-            f"by {key}",
-            (key, "<"),
-            ("outcome", "<"),
-            ("reason", "<"),
-            ("items", ">"),
-            ("audio", ">"),
-        )
+        shown = table(f"by {key}", key, "outcome", "reason", ">items", ">audio")
         for row in result[f"by_{key}"]:
-            shown.add_row(
-                row[key] or "–",
-                row["outcome"],
-                row["reason"],
-                row["items"],
-                clock(row["hours"] * 3600),
-            )
+            where, time = row[key] or "–", clock(row["hours"] * 3600)
+            shown.add_row(where, row["outcome"], row["reason"], row["items"], time)
         console.print(shown)
     for code, meaning in result["meanings"].items():
         say(console, f"{code}: {meaning}", "dim")
@@ -86,8 +74,7 @@ def report(result: JsonObject, console: Console) -> None:
 
 
 def what_if(result: JsonObject, console: Console) -> None:
-    waiting = ("of these not transcribed yet", ">")
-    shown = table("", ("", "<"), ("items", ">"), ("hours", ">"), waiting)
+    shown = table("", "", ">items", ">hours", ">of these not transcribed yet")
     for name in ("now", "then"):
         entry = result[name]
         later = entry["not_yet_transcribed"]["items"]
@@ -116,7 +103,7 @@ def verify(result: JsonObject, console: Console) -> None:
 
 
 def prune(result: JsonObject, console: Console) -> None:
-    shown = table("", ("", "<"), ("items", ">"), ("files", ">"), ("bytes", ">"), ("freed", ">"))
+    shown = table("", "", ">items", ">files", ">bytes", ">freed")
     for kind, entry in result["kinds"].items():
         numbers = (f"{entry[n]:,}" for n in ("items", "files", "bytes", "freed"))
         shown.add_row(kind, *numbers)
@@ -142,7 +129,7 @@ def prune(result: JsonObject, console: Console) -> None:
 
 def shelves(result: JsonObject, console: Console) -> None:
     for shelf, held in result.items():
-        shown = table(shelf, ("plug-in", "<"), ("what it does", "<"), ("settings", "<"))
+        shown = table(shelf, "plug-in", "what it does", "settings")
         for name, entry in held.items():
             shown.add_row(name, entry["about"], ", ".join(entry["settings"]))
         console.print(shown)
@@ -153,8 +140,7 @@ def plugins(result: JsonObject, console: Console) -> None:
     for shelf, held in result.items():
         for name, entry in held.items():
             say(console, f"{shelf}.{name}: {entry['about']}")
-            heads = (("setting", "<"), ("unit", "<"), ("default", "<"), ("meaning", "<"))
-            shown = table("", *heads)
+            shown = table("", "setting", "unit", "default", "meaning")
             for setting in entry["settings"]:
                 default = "required" if setting["required"] else _value(setting["default"])
                 shown.add_row(setting["setting"], setting["unit"], default, setting["meaning"])
@@ -188,7 +174,7 @@ def _value(value: Any) -> str:
 
 def columns(result: JsonObject, console: Console) -> None:
     for name, held in result.items():
-        shown = table(name, ("column", "<"), ("type", "<"), ("unit", "<"), ("meaning", "<"))
+        shown = table(name, "column", "type", "unit", "meaning")
         for entry in held:
             shown.add_row(entry["column"], entry["type"], entry["unit"], entry["meaning"])
         console.print(shown)

@@ -23,7 +23,7 @@ def run(result: JsonObject, console: Console) -> None:
     if not computed and not result["new"]:
         say(console, f"Nothing was left to do: {reused} items reused, 0 computed.")
     else:
-        stages = table("", ("stage", "<"), ("computed", ">"), ("reused", ">"), ("worker time", ">"))
+        stages = table("", "stage", ">computed", ">reused", ">worker time")
         for name, s in result["stages"].items():
             stages.add_row(name, s["items_computed"], s["items_reused"], clock(s["seconds"]))
         console.print(stages)
@@ -88,7 +88,7 @@ def estimate(result: JsonObject, console: Console) -> None:
         f"Sample: {sampled['recordings']} of {sampled['of']} recordings, {sampled['hours']:.2f} of "
         f"{hours['in']:.2f} h by header, {sampled['strata']} strata.",
     )
-    forecast = table("", ("forecast", "<"), ("expected", ">"), ("from", ">"), ("to", ">"))
+    forecast = table("", "forecast", ">expected", ">from", ">to")
 
     def row(name: str, interval: dict[str, float] | None, words: Callable[[float], str]) -> None:
         names = ("expected", "low", "high")

@@ -20,12 +20,13 @@ class PlainTable(Table):
         super().add_row(*(Text(str(cell)) for cell in cells), **options)
 
 
-def table(title: str, *columns: tuple[str, str]) -> PlainTable:
-    """A table with these columns: (heading, `<` for left or `>` for right)."""
+def table(title: str, *columns: str) -> PlainTable:
+    """A table with these columns; one whose heading begins with `>` is aligned to the right."""
     shown = Text(title, style="table.title") if title else None
     made = PlainTable(title=shown, title_justify="left", box=None, pad_edge=False)
-    for name, side in columns:
-        made.add_column(Text(name), justify="right" if side == ">" else "left")
+    for name in columns:
+        right = name.startswith(">")
+        made.add_column(Text(name.removeprefix(">")), justify="right" if right else "left")
     return made
 
 
@@ -43,7 +44,7 @@ def funnel(result: JsonObject, console: Console) -> None:
     """Print what came in, what each reason removed, and what was packaged."""
     recordings, utterances = result["recordings"], result["utterances"]
     seconds = result["seconds"]
-    shown = table("", ("", "<"), ("items", ">"), ("audio", ">"), ("share", ">"))
+    shown = table("", "", ">items", ">audio", ">share")
     whole = seconds["in"] or 1.0
 
     def row(name: str, items: int, length: float) -> None:

@@ -4,7 +4,7 @@
 
 A rule is applied to reference and hypothesis alike, so it can hide a difference but never create
 one. A language without a file gets the plain rule (NFKC, casefold, no punctuation), with numbers in
-words if CLDR has rules for them. Numbers go one way in each language:
+words if CLDR has rules for them (`_spoken.py`). Numbers go one way in each language:
 
     en            spoken numbers become figures, contractions and spellings one form (Whisper's)
     zh, yue, ja   numerals become figures; Chinese characters are simplified
@@ -21,10 +21,10 @@ from importlib.util import find_spec
 
 from tasks.scoring import _plain
 from tasks.scoring.cleaning import clean
-from tasks.scoring.normalisers._spoken import Reading
+from tasks.scoring.normalisers._spoken import READINGS, Reading
 from tasks.scoring.normalisers._spoken import of as figures_to_words
 
-__all__ = ["LONGEST", "VERSION", "Reading", "base", "figures_to_words", "normalise", "spelt"]
+__all__ = ["LONGEST", "VERSION", "base", "figures_to_words", "normalise", "training_text"]
 
 #: Raise it when a rule or `tasks.scoring.readings` gives another text: stored counts are then
 #: computed again from stored texts.
@@ -44,6 +44,21 @@ def normalise(text: str, language: str) -> str:
     return _rule(base(language) if len(text) <= LONGEST else "")(text)
 
 
+def training_text(text: str, language: str) -> str:
+    """Text to train on: lower case, without punctuation, numbers in words: "It's 21!" -> "it's
+    twenty-one". Each word is kept as it was said; `normalise` may join, split or replace words to
+    be fair to both sides ("5 o'clock" becomes "50 clock").
+
+    Figures stay where CLDR has no words for them in that language, as do ordinals ("3rd").
+    """
+    code = base(language)
+    text = _plain.JOINERS.sub(" " if code == "fa" else "", _plain.compatible(clean(text)))
+    say = figures_to_words(code)
+    if say is not None and not text.isalpha():
+        text = say(text)
+    return _plain.bare(_plain.lower(text, code))
+
+
 def base(language: str) -> str:
     """Language of a code, without script and region: "zh-Hant" -> "zh"."""
     return language.replace("_", "-").split("-")[0].casefold()
@@ -56,12 +71,12 @@ def _rule(language: str) -> Callable[[str], str]:
     if language.isascii() and language.isalpha() and find_spec(name):
         rule: Callable[[str], str] = import_module(name).normalise
         return rule
-    return spelt(language, Reading())
+    return _with_numbers_in_words(language)
 
 
-def spelt(language: str, reading: Reading) -> Callable[[str], str]:
-    """The rule of a language whose figures become words."""
-    say = figures_to_words(language, reading) if language else None
+def _with_numbers_in_words(language: str) -> Callable[[str], str]:
+    say = figures_to_words(language)
+    reading = READINGS.get(language, Reading())
     fold = [(re.compile(pattern), form) for pattern, form in reading.fold]
 
     def normalise(text: str) -> str:

@@ -23,26 +23,7 @@ MOST_FIGURES = 15  # longer ones are not quantities, and beyond what CLDR has wo
 _CARDINAL = "spellout-numbering"
 _YEAR = "spellout-numbering-year"
 #: Languages that group thousands with a comma and write decimals with a point.
-_POINT = {
-    "am",
-    "bn",
-    "cy",
-    "en",
-    "fil",
-    "ga",
-    "he",
-    "hi",
-    "km",
-    "ko",
-    "lo",
-    "ms",
-    "mt",
-    "my",
-    "ne",
-    "sw",
-    "ta",
-    "th",
-}
+_POINT = "am bn cy en fil ga he hi km ko lo ms mt my ne sw ta th"
 #: CLDR's names of languages that recognisers call otherwise.
 _NAMES = {"nb": "no", "tl": "fil", "iw": "he", "in": "id"}
 
@@ -58,13 +39,65 @@ class Reading:
     fold: tuple[tuple[str, str], ...] = ()  # forms of one number; patterns over the folded text
 
 
-def of(language: str, reading: Reading) -> Callable[[str], str] | None:
+#: By language. Of those with a rule of their own (en, ja, zh), for training texts only.
+READINGS = {
+    "de": Reading(
+        decimal="Komma",
+        years=True,
+        symbols=(("%", "Prozent"), ("€", "Euro"), ("$", "Dollar"), ("£", "Pfund")),
+        fold=(
+            # (ein)hundert and (ein)tausend are one number.
+            (r"\bein(?=hundert|tausend)", ""),
+            (r"(?<=tausend)ein(?=hundert)", ""),
+            (r"\bzwo\b", "zwei"),
+        ),
+    ),
+    "en": Reading(
+        decimal="point",
+        years=True,
+        symbols=(("%", "percent"), ("€", "euros"), ("$", "dollars"), ("£", "pounds")),
+    ),
+    "es": Reading(
+        decimal="coma",
+        by_figure=False,
+        symbols=(("%", "por ciento"), ("€", "euros"), ("$", "dólares"), ("£", "libras")),
+        fold=(
+            # un, uno and una at the end of a number are one form, as figures cannot tell them.
+            (r"\bveinti(?:ún|una)\b", "veintiuno"),
+            (r"(?<=nta y )(?:un|una)\b", "uno"),
+            (r"cientas\b", "cientos"),
+            (r"\bquinientas\b", "quinientos"),
+        ),
+    ),
+    "fr": Reading(
+        decimal="virgule",
+        by_figure=False,
+        symbols=(("%", "pour cent"), ("€", "euros"), ("$", "dollars"), ("£", "livres")),
+        fold=((r"\bcents\b", "cent"), (r"\bquatre vingts\b", "quatre vingt")),
+    ),
+    "it": Reading(
+        decimal="virgola",
+        by_figure=False,
+        symbols=(("%", "per cento"), ("€", "euro"), ("$", "dollari"), ("£", "sterline")),
+        fold=((r"\bpercento\b", "per cento"), (r"tré\b", "tre")),
+    ),
+    "ja": Reading(decimal="点"),
+    "yue": Reading(decimal="點"),
+    "zh": Reading(decimal="点"),
+}
+
+
+@lru_cache(maxsize=256)
+def of(language: str) -> Callable[[str], str] | None:
     """`spoken(text) -> text` of a language; None where CLDR has no rules for it."""
+    if not language:
+        return None
+    reading = READINGS.get(language, Reading())
     name = _NAMES.get(language, language)
     engine = _engine(name)
     if engine is None:
         return None
-    group, mark = (",", ".") if name in _POINT else (".", ",")
+    group, mark = (",", ".") if name in _POINT.split() else (".", ",")
     # Letters that make a number part of a word; Hangul and unspaced scripts do not: "25개".
     letter = rf"[^\W_{UNSPACED}\uac00-\ud7a3]"
     number = re.compile(

@@ -68,23 +68,15 @@ def _tables() -> _Tables:
     endings = [f for f in forms if rf"\b{f}\b" not in rule.replacers]
     short = [f for f in forms if f not in endings]
     n = rule.standardize_numbers
+    suffixed = n.ones_suffixed, n.tens_suffixed, n.multipliers_suffixed
+    numerals = n.zeros, n.ones, n.tens, n.multipliers, *suffixed
     return _Tables(
         re.compile(rule.ignore_patterns),
         re.compile(rf"\b(?:{'|'.join(short)})\b"),
         re.compile(rf"(?:{'|'.join(endings)})\b"),
         forms,
         n,
-        frozenset(
-            {
-                *n.zeros,
-                *n.ones,
-                *n.ones_suffixed,
-                *n.tens,
-                *n.tens_suffixed,
-                *n.multipliers,
-                *n.multipliers_suffixed,
-            }
-        ),
+        frozenset().union(*numerals),
         rule.standardize_spellings,
         _Characters(),
     )

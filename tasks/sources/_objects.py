@@ -15,12 +15,12 @@ from tasks.storage import answers, urls
 
 
 class Object(NamedTuple):
-    """One object: its name relative to the root, size in bytes, and `mark`, its guard."""
+    """One object: its name relative to the root, size in bytes, and guard."""
 
     relative: str
     url: str
     size: int
-    mark: str
+    guard: str
 
 
 def walk(root: str) -> Iterator[Object | Ignored]:

@@ -16,11 +16,11 @@ from tasks import storage
 from tasks.errors import ConfigError
 from tasks.recording import Ignored, Locator, Recording
 from tasks.recording.extensions import known
-from tasks.recording.guard import file_state, stat_error
+from tasks.recording.guard import stat_error
 from tasks.recording.names import display_text, recording_name, safe_name
 from tasks.settings import SourceSettings
 from tasks.sources import _outs
-from tasks.sources._lists import failed
+from tasks.sources._lists import failed, of_file
 from tasks.sources._objects import walk
 from tasks.sources._paths import skip_reason, source_root
 from tasks.storage.local import stat_guard
@@ -136,7 +136,7 @@ def _objects(root: str) -> Iterator[Recording | Ignored]:
         elif known(found.relative):
             name = safe_name(found.relative)
             yield Recording(
-                name, display_text(found.url), Locator(found.url), found.size, found.mark
+                name, display_text(found.url), Locator(found.url), found.size, found.guard
             )
         else:
             yield Ignored(recording_name(found.relative), "extension")
@@ -146,10 +146,7 @@ def _object(url: str, settings: Settings) -> Iterator[Recording | Ignored]:
     name = os.path.basename(url)
     if not known(name):
         raise ConfigError(f"source {display_text(settings.path)!r} is not an audio file")
-    found = file_state(url)
-    return iter(
-        [Recording(recording_name(name), display_text(url), Locator(url), found.size, found.guard)]
-    )
+    return iter([of_file(recording_name(name), url)])
 
 
 def _recording(relative: str, path: str, status: os.stat_result) -> Recording:

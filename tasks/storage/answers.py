@@ -28,10 +28,10 @@ class Archived(RunError):
 
 
 class ObjectState(NamedTuple):
-    """The state of an object by a listing; `mark` changes whenever its bytes may have changed."""
+    """The state of an object by a listing; `guard` changes whenever its bytes may have changed."""
 
     size: int
-    mark: str
+    guard: str
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def _short(error: Exception) -> str:
 
 
 def state_of(entry: Entry) -> ObjectState:
-    """Size and mark from fsspec's entry of an object; no mark if the store offers nothing that
+    """Size and guard from fsspec's entry of an object; no guard if the store offers nothing that
     distinguishes versions."""
     when = _first(entry, "LastModified", "last_modified", "Last-Modified", "mtime", "updated")
     tag = _first(entry, "ETag", "etag", "md5Hash", "Content-MD5", "content_md5")

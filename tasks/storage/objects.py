@@ -129,7 +129,7 @@ class Objects(Uploads):
 
     def guards(self, folder: Path) -> Iterator[tuple[str, str]]:
         for name, entry in under(*files_in(folder)).items():
-            yield name, entry.mark
+            yield name, entry.guard
 
     def temporaries(self, folder: Path) -> Iterator[Path]:
         return iter(())
@@ -143,14 +143,14 @@ class Objects(Uploads):
     def arrow(self, path: Path) -> Iterator[pa.NativeFile]:
         files, key = files_in(path)
         with store_errors(path):
-            copy = copies.cached(files, key, state_of(files.info(key)).mark)
+            copy = copies.cached(files, key, state_of(files.info(key)).guard)
         with copy, pa.PythonFile(copy, "r") as file:
             yield file
 
     def local(self, path: Path) -> Path:
         files, key = files_in(path)
         with store_errors(path):
-            return copies.kept(files, key, state_of(files.info(key)).mark)
+            return copies.kept(files, key, state_of(files.info(key)).guard)
 
     @contextmanager
     def reading(

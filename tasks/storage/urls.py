@@ -35,7 +35,7 @@ def guard(text: str, file: BinaryIO | None = None) -> str:
     """A short text that changes whenever the bytes of a file or object may have changed; `file`: it
     is open. OSError if it cannot be reached."""
     if is_url(text):
-        return object_state(text).mark
+        return object_state(text).guard
     return stat_guard(os.fstat(file.fileno()) if file else os.stat(text))
 
 
@@ -79,7 +79,7 @@ def fetched(url: str, offset: int | None = None, length: int | None = None) -> B
     files, key = files_of(url)
     with store_errors(url):
         entry = state_of(files.info(key))
-        return copies.cached(files, key, entry.mark, offset, length, entry.size)
+        return copies.cached(files, key, entry.guard, offset, length, entry.size)
 
 
 def streamed(text: str) -> BinaryIO:

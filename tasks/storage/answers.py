@@ -7,10 +7,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple
 
 from tasks.errors import RunError
-from tasks.storage.filesystem import Entry, FileSystem
+from tasks.storage.filesystem import Entry, FileSystem, files_in
 
 #: Answers of S3 to a condition that does not hold, or to two conditional puts at the same time.
 _CONDITION = {"PreconditionFailed", "ConditionalRequestConflict"}
@@ -59,6 +60,13 @@ def store_errors(what: object) -> Iterator[None]:
         if isinstance(error, OSError) or type(error).__module__.split(".")[0] in _NETWORK:
             raise RunError(f"{what} cannot be reached: {_short(error)}") from error
         raise
+
+
+@contextmanager
+def asking(place: Path) -> Iterator[tuple[FileSystem, str]]:
+    """The file system of a remote place, and the key in it; raises errors of requests as ours."""
+    with store_errors(place):
+        yield files_in(place)
 
 
 def _codes(error: BaseException | None) -> Iterator[str]:

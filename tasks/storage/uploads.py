@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tasks.errors import RunError
 from tasks.storage import copies
-from tasks.storage.answers import store_errors
+from tasks.storage.answers import asking, store_errors
 from tasks.storage.filesystem import files_in, protocols
 
 SHA256 = "uttermill-sha256"  # name of the hash among an object's metadata
@@ -18,8 +18,7 @@ class Uploads:
     """The part of the object store that puts objects."""
 
     def exists(self, path: Path) -> bool:
-        files, key = files_in(path)
-        with store_errors(path):
+        with asking(path) as (files, key):
             try:
                 return bool(files.info(key)["type"] == "file")
             except FileNotFoundError:
@@ -32,14 +31,12 @@ class Uploads:
 
     def put(self, path: Path, data: bytes, exclusive: bool = False) -> None:
         """One atomic PUT; `exclusive`: FileExistsError if the object exists."""
-        files, key = files_in(path)
-        with store_errors(path):
+        with asking(path) as (files, key):
             files.pipe_file(key, data, mode="create" if exclusive else "overwrite")
 
     def put_file(self, source: Path, path: Path) -> None:
         """A local file, which appears at once, as by `put`; it is not held in memory."""
-        files, key = files_in(path)
-        with store_errors(path):
+        with asking(path) as (files, key):
             files.put_file(str(source), key, mode="overwrite")
 
     def upload(self, source: Path, path: Path) -> None:

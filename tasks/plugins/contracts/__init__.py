@@ -1,22 +1,10 @@
 """The contracts of plug-ins, shelf by shelf, as types.
 
-A file on a shelf, or your own module, is a plug-in when it has every member of its `...Module`:
-
-    shelf        a module has          callers get
-    sources      SourceModule          Source
-    diarizers    DiarizerModule        DiarizerPlugin
-    segmenters   SegmenterModule       SegmenterPlugin
-    filters      FilterModule          Filter
-    enhance      EnhancerModule        EnhancerPlugin
-    resamplers   ResamplerModule       Resampler
-    levels       LevelModule           Level
-    asr          RecogniserModule      Recogniser
-    text         TextVerdictModule     TextVerdict
-    formats      FormatModule          Format
-
-What callers get has more members, each with a default: those a module may leave out. They are
-filled in once, by `tasks.plugins.load`. `settings` is always an instance of the module's own
-`Settings`. Modules import heavy libraries inside functions only, so that naming a plug-in is cheap.
+A file on a shelf, or your own module, is a plug-in when it has every member of its `...Module`.
+What callers get (see `CONTRACTS`) has more members, each with a default: those a module may leave
+out. They are filled in once, by `tasks.plugins.load`. `settings` is always an instance of the
+module's own `Settings`. Modules import heavy libraries inside functions only, so that naming a
+plug-in is cheap.
 """
 
 from __future__ import annotations
@@ -24,7 +12,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from tasks.plugins.contracts.asr import Recogniser, RecogniserModule
-from tasks.plugins.contracts.base import Columns, LoadedPlugin, PluginModule, VersionedModule
+from tasks.plugins.contracts.base import Columns, LoadedPlugin
 from tasks.plugins.contracts.diarizers import DiarizerModule, DiarizerPlugin
 from tasks.plugins.contracts.enhance import EnhancerModule, EnhancerPlugin
 from tasks.plugins.contracts.filters import Filter, FilterModule
@@ -38,31 +26,18 @@ from tasks.plugins.contracts.text import TextVerdict, TextVerdictModule
 __all__ = [
     "CONTRACTS",
     "Columns",
-    "Contract",
-    "DiarizerModule",
     "DiarizerPlugin",
-    "EnhancerModule",
     "EnhancerPlugin",
     "Filter",
-    "FilterModule",
     "Format",
-    "FormatModule",
     "Level",
-    "LevelModule",
     "LoadedPlugin",
     "Measuring",
-    "PluginModule",
     "Recogniser",
-    "RecogniserModule",
     "Resampler",
-    "ResamplerModule",
-    "SegmenterModule",
     "SegmenterPlugin",
     "Source",
-    "SourceModule",
     "TextVerdict",
-    "TextVerdictModule",
-    "VersionedModule",
 ]
 
 #: Shelves whose plug-ins give columns and rules.

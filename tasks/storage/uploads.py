@@ -10,6 +10,7 @@ from tasks.errors import RunError
 from tasks.storage import copies
 from tasks.storage.answers import asking, store_errors
 from tasks.storage.filesystem import files_in, protocols
+from tasks.storage.local import Local
 
 SHA256 = "uttermill-sha256"  # name of the hash among an object's metadata
 
@@ -43,7 +44,7 @@ class Uploads:
         """Put a local file exclusively; FileExistsError if another object exists. An object with
         the same bytes is accepted: a worker that was thought dead may have put it.
         """
-        sha256 = _hash_of(source)
+        sha256, _ = Local().hashed(source)
         files, key = files_in(path)
         about = {"Metadata": {SHA256: sha256}} if "s3" in protocols(files) else {}
         try:
@@ -88,8 +89,3 @@ class Uploads:
         except FileNotFoundError:
             return False
         return True
-
-
-def _hash_of(source: Path) -> str:
-    with source.open("rb", buffering=0) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

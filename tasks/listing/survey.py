@@ -52,12 +52,12 @@ class Survey:
 
 
 def survey(
-    job: Job, index: Index, home: Path | None = None, run: apart.Map | None = None
+    job: Job, index: Index | None = None, home: Path | None = None, run: apart.Map | None = None
 ) -> Survey:
-    """List all sources. `home`: a scratch folder for the rows that workers will probe; None: only
-    count them. `run`: sends calls to workers, which list large sources; without it everything is
-    listed here."""
-    had = known.of(job.out, index)
+    """List all sources. `index`: the listing of OUT that the run has already made. `home`: a
+    scratch folder for the rows that workers will probe; None: only count them. `run`: sends calls
+    to workers, which list large sources; without it everything is listed here."""
+    had = known.of(job.out, index or Index(job.out))
     found = Survey(had, RowFiles(home, "listing"), RowFiles(home, "told"))
     looking = _Looking(job, found)
     for number, dataset in enumerate(plugins.datasets(job.sources)):

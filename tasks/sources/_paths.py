@@ -15,7 +15,7 @@ from tasks.storage import urls
 #: Endings (lower case) that programs give to files they have not finished writing.
 TEMPORARY = ("~", ".part", ".partial", ".tmp", ".crdownload")
 
-#: What a run makes in its OUT, where nothing is ever a recording; what else lies there is not its own.
+#: What a run makes in its OUT, where nothing is ever a recording.
 OUT_FOLDERS = frozenset({"manifests", "audio", "runs", "datasets"})
 OUT_SIGN = os.path.join("manifests", "index.json")
 RESULTS = "results_of_uttermill"  # of files and folders that are left aside

@@ -81,6 +81,14 @@ class Observer(Protocol):
 class Unobserved(Observer):
     """An observer that only lets the steps run, one after another."""
 
+    def sharded(self, found: Sharded) -> None: ...
+
+    def start(self, stage: str, total_seconds: float) -> None: ...
+
+    def advance(self, stage: str, seconds: float, reused: bool = False) -> None: ...
+
+    def finish(self, stage: str) -> None: ...
+
 
 class WorkersNeeded(Exception):
     """A run that began in one process has work for workers."""

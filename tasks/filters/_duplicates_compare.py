@@ -40,7 +40,7 @@ class Comparison(NamedTuple):
     offset: Ints  # the best alignment
 
     def take(self, which: Ints) -> Comparison:
-        return Comparison(*(column[which] for column in self))
+        return Comparison._make(column[which] for column in self)
 
     @classmethod
     def joined(cls, parts: list[Comparison]) -> Comparison:

@@ -30,7 +30,7 @@ from tasks.filters import (
     silence,
     speech_ratio,
 )
-from tasks.plugins.contracts.filters import FilterModule
+from tasks.plugins.contracts import FilterModule
 from tasks.plugins.rules import Limit, Rejection, judge
 from tasks.schema import UTTERANCES
 from tests import fetched

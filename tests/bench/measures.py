@@ -17,7 +17,7 @@ import numpy as np
 from tasks import plugins, shelves
 from tasks.audio import Clip
 from tasks.errors import ConfigError
-from tasks.plugins.contracts.filters import FilterModule
+from tasks.plugins.contracts import FilterModule
 
 SECONDS = 20
 RUNS = 5

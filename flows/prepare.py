@@ -152,13 +152,10 @@ class TaskRuns(Shown):
             return over_shards(list(shards), chain, self.caller)
         groups = Groups(shards, each, self._task_run)
         log.info("Prefect shows the %d shards in %d groups", len(shards), len(groups.all))
-        caller, dispatcher = self.caller, self.caller.dispatcher
         with Boards(groups.all), groups:
             self._groups = groups
             try:
-                results = map_chains(
-                    groups.order, chain, caller.width, dispatcher.cancel, dispatcher.drain
-                )
+                results = self.caller.chains(groups.order, chain)
             finally:
                 self._groups = None
         of = dict(zip(groups.order, results, strict=True))
@@ -171,7 +168,7 @@ def over_shards(shards: list[str], chain: Chain, caller: ClusterCaller) -> list[
     dispatcher = caller.dispatcher
     groups = [shards[i : i + SHARDS_PER_FLOW] for i in range(0, len(shards), SHARDS_PER_FLOW)]
     if len(groups) <= 1:
-        return map_chains(shards, chain, caller.width, dispatcher.cancel, dispatcher.drain)
+        return caller.chains(shards, chain)
     finished: dict[str, list[Done]] = {}
 
     def once(shard: str) -> list[Done]:

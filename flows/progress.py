@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self, TextIO
 
 from rich.console import Console
@@ -51,26 +51,29 @@ def waiting(what: str) -> Iterator[None]:
 
 
 @dataclass
-class _Stage:
-    total: float = 0.0
-    done: float = 0.0
-    reused: float = 0.0  # part of `done` that cost nothing now
-    began: float = field(default_factory=time.monotonic)
-    bar: TaskID | None = None
-    finished: bool = False
-    took: float = 0.0  # wall seconds until it was finished
-
-
-@dataclass(frozen=True)
 class Standing:
     """How far a stage is, in seconds of audio; `seconds` is its wall time so far."""
 
     name: str
-    total: float
-    done: float
-    reused: float
-    seconds: float
-    finished: bool
+    total: float = 0.0
+    done: float = 0.0
+    reused: float = 0.0  # part of `done` that cost nothing now, which leaves it out of the speed
+    seconds: float = 0.0
+    finished: bool = False
+    began: float = field(default_factory=time.monotonic, compare=False)
+    bar: TaskID | None = field(default=None, compare=False)
+
+    @property
+    def speed(self) -> str:
+        return speed_of(self.done - self.reused, self.seconds)
+
+    @property
+    def left(self) -> float | None:
+        """Wall seconds left at the speed so far; None while that is unknown."""
+        computed = self.done - self.reused
+        if computed <= 0 or self.seconds <= 0:
+            return None
+        return max(0.0, self.total - self.done) * self.seconds / computed
 
 
 class Progress:
@@ -83,7 +86,7 @@ class Progress:
     def __init__(self, quiet: bool = False, stream: TextIO | None = None) -> None:
         stream = stream if stream is not None else sys.stderr
         self._lock = threading.RLock()
-        self._stages: dict[str, _Stage] = {}
+        self._stages: dict[str, Standing] = {}
         self._began = time.monotonic()
         self._quiet = quiet
         self._stream = stream
@@ -117,7 +120,7 @@ class Progress:
     def start(self, stage: str, total_seconds: float) -> None:
         """Show the stage, or set its new total."""
         with self._lock:
-            known = self._stages.setdefault(stage, _Stage())
+            known = self._now(stage)
             known.total = total_seconds
             if self._bars is not None and known.bar is None:
                 known.bar = self._bars.add_task(stage, hours="", speed="", left="")
@@ -126,42 +129,37 @@ class Progress:
     def advance(self, stage: str, seconds: float, reused: bool = False) -> None:
         """Add audio that the stage has done."""
         with self._lock:
-            known = self._stages.setdefault(stage, _Stage())
+            known = self._now(stage)
             known.done += seconds
-            if reused:  # left out of the speed
+            if reused:
                 known.reused += seconds
             self._show(known)
 
     def finish(self, stage: str) -> None:
         """Complete the stage; without a terminal this prints its line."""
         with self._lock:
-            known = self._stages.setdefault(stage, _Stage())
+            known = self._now(stage)
             if known.finished:
                 return
             known.finished = True
-            known.took = time.monotonic() - known.began
             known.total = known.done
             self._show(known)
             if self._bars is None and not self._quiet:
-                speed = speed_of(known.done - known.reused, known.took)
-                line = f"{stage}: {hours(known.done)} of audio in {clock(known.took)}"
-                print(line + (f", {speed}" if speed else ""), file=self._stream, flush=True)
+                line = f"{stage}: {hours(known.done)} of audio in {clock(known.seconds)}"
+                speed = f", {known.speed}" if known.speed else ""
+                print(line + speed, file=self._stream, flush=True)
 
     def standing(self) -> list[Standing]:
         """How far each stage is, in the order they began."""
         with self._lock:
-            now = time.monotonic()
-            return [
-                Standing(
-                    name=name,
-                    total=s.total,
-                    done=s.done,
-                    reused=s.reused,
-                    seconds=s.took if s.finished else now - s.began,
-                    finished=s.finished,
-                )
-                for name, s in self._stages.items()
-            ]
+            return [replace(self._now(name)) for name in self._stages]
+
+    def _now(self, name: str) -> Standing:
+        """A stage with its time so far, which stands still once it has finished."""
+        stage = self._stages.setdefault(name, Standing(name))
+        if not stage.finished:
+            stage.seconds = time.monotonic() - stage.began
+        return stage
 
     def line(self) -> str:
         """The run's progress on one line: each open stage's audio done, speed, and time left.
@@ -181,31 +179,26 @@ class Progress:
         if isinstance(message, dict) and "stage" in message and "seconds" in message:
             self.advance(str(message["stage"]), float(message["seconds"]))
 
-    def _show(self, stage: _Stage) -> None:
+    def _show(self, stage: Standing) -> None:
         if self._bars is None or stage.bar is None:
             return
-        took = time.monotonic() - stage.began
-        computed = stage.done - stage.reused
-        rate = computed / took if took > 0 else 0.0
-        left = "" if stage.finished or not rate else clock((stage.total - stage.done) / rate)
+        left = None if stage.finished else stage.left
         self._bars.update(
             stage.bar,
             # A total of 0 would show an endless bar.
             total=max(stage.total, stage.done) or 1.0,
             completed=stage.done if stage.total or stage.done else float(stage.finished),
             hours=f"{stage.done / 3600:.2f}/{hours(max(stage.total, stage.done))}",
-            speed=speed_of(computed, took),
-            left=f"{left} left" if left else "",
+            speed=stage.speed,
+            left="" if left is None else f"{clock(left)} left",
         )
 
 
 def _told(stage: Standing) -> str:
     """`filter 1.20 of 3.10 h, 84 x real time, 1:20 left`."""
-    computed = stage.done - stage.reused
     parts = [f"{stage.name} {stage.done / 3600:.2f} of {hours(max(stage.total, stage.done))}"]
-    if speed := speed_of(computed, stage.seconds):
-        left = max(0.0, stage.total - stage.done) * stage.seconds / computed
-        parts += [speed, f"{clock(left)} left"]
+    if stage.left is not None:
+        parts += [stage.speed, f"{clock(stage.left)} left"]
     return ", ".join(parts)
 
 

@@ -52,16 +52,18 @@ class Observer(Protocol):
     """Hears of every step of a run, and may wrap it. Seconds are seconds of audio."""
 
     #: More shards than this are too many to show: those that lack nothing get no steps.
-    most_shards: int
+    most_shards: int = 100
 
     def step(
         self, name: str, work: Callable[[], Step], shard: str = "", seconds: float = 0.0
     ) -> Step:
         """Run a step and return its result."""
+        return work()
 
     def chains(self, shards: Mapping[str, float], chain: Chain) -> list[list[Done]]:
         """Run `chain` for each shard, many at once if there is room; results in order. `shards`:
         seconds of audio of each, in the order in which they are best begun."""
+        return [chain(shard) for shard in shards]
 
     def sharded(self, found: Sharded) -> None:
         """The shard stage has ended."""
@@ -76,18 +78,8 @@ class Observer(Protocol):
         """A stage has ended."""
 
 
-class Unobserved:
+class Unobserved(Observer):
     """An observer that only lets the steps run, one after another."""
-
-    most_shards = 100
-
-    def step(
-        self, name: str, work: Callable[[], Step], shard: str = "", seconds: float = 0.0
-    ) -> Step:
-        return work()
-
-    def chains(self, shards: Mapping[str, float], chain: Chain) -> list[list[Done]]:
-        return [chain(shard) for shard in shards]
 
     def sharded(self, found: Sharded) -> None: ...
 

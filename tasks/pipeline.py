@@ -106,7 +106,7 @@ def run(job: Job, caller: Caller, observer: Observer, begun: Begun | None = None
 def run_here(job: Job) -> tuple[Published, JsonObject]:
     """`run` in this process; returns what was published and the stages' counts."""
     ended = run(job, Here(), Unobserved())
-    return ended.published, ended.totals.as_dict()
+    return ended.published, ended.totals.stages
 
 
 def sharded(job: Job, caller: Caller, observer: Observer, begun: Begun | None = None) -> Sharded:

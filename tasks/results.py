@@ -56,6 +56,3 @@ class Totals:
         entry["items_computed"] += done.computed
         entry["items_reused"] += done.reused
         entry["seconds"] = round(entry["seconds"] + done.wall, 3)
-
-    def as_dict(self) -> JsonObject:
-        return self.stages

@@ -193,10 +193,10 @@ LEDGER = pa.schema(
     ]
 )
 
-#: One row a packaged utterance; the measures follow as columns of their own.
 #: The tables of a version, each a file or a folder of parts.
 UTTERANCES_FILE, LEDGER_FILE = "utterances.parquet", "ledger.parquet"
 
+#: One row a packaged utterance; the measures follow as columns of their own.
 UTTERANCES = pa.schema(
     [
         _field("id", S, "unique in the version, stable across runs, [A-Za-z0-9_-]+"),

@@ -21,28 +21,16 @@ from tasks.checkpoints import manifest
 from tasks.checkpoints.index import Index
 from tasks.checkpoints.manifest import Row
 from tasks.job import Job
-from tasks.listing import apart, known, parts
-from tasks.listing import survey as listing_survey
+from tasks.listing import known, parts
 from tasks.listing.buckets import in_shards
 from tasks.listing.homes import homes_of
 from tasks.listing.known import Columns, KnownRecordings
 from tasks.listing.merging import merged
 from tasks.listing.parts import LISTED, PLACE
 from tasks.listing.survey import Survey as Survey
+from tasks.listing.survey import survey as survey
 from tasks.schema import RECORDINGS
 from tasks.storage import tables
-
-
-def survey(
-    job: Job, index: Index | None = None, home: Path | None = None, run: apart.Map | None = None
-) -> Survey:
-    """List all sources and find what is new, changed, unchanged or gone. Reads no audio.
-
-    `index`: the listing of OUT that the run has already made. `home`: a scratch folder for the rows
-    to probe; None: only count them. `run` sends calls to workers, which list large sources; without
-    it everything is listed here.
-    """
-    return listing_survey.survey(job, index or Index(job.out), home, run)
 
 
 def probe(job: Job, listing: Path, low: int, high: int, isolate: bool = False) -> Path:

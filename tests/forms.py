@@ -13,8 +13,8 @@ from typing import Any
 from tasks import shelves
 from tasks.json_types import JsonObject
 from tasks.plugins.loading import load
+from tasks.settings import Source
 from tasks.settings.base import Plugin
-from tasks.settings.sources import Source
 
 DOTTED = r"\."  # in the name of a module of one's own
 #: What a value may be; limits stay out, because a plug-in's own check says more.

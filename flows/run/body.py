@@ -185,7 +185,7 @@ def result_of(job: Job, ended: pipeline.Run) -> JsonObject:
         **published.summary,
         "ignored": found.ignored,
         "broken": _broken(published),
-        "stages": totals.as_dict(),
+        "stages": totals.stages,
         "package_walls": published.walls,
         "tars": {**published.balance, "written": published.written, "linked": published.linked},
     }

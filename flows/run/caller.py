@@ -19,6 +19,7 @@ from flows.run import dask_report
 from flows.run.metrics import Metrics, place_of
 from tasks import storage
 from tasks.accounting.metrics import Place, Trace
+from tasks.callers import Chain
 from tasks.job import Done, Job
 from tasks.plugins import engines, gpu
 from tasks.stages.cost import CostMeter
@@ -111,6 +112,11 @@ class ClusterCaller:
         """Shards in flight: one per worker, and as many waiting (MOST_WAITING at most), so that the
         last round is not one long stage while other workers idle."""
         return self.cluster.size + min(self.cluster.size, MOST_WAITING)
+
+    def chains(self, shards: Sequence[str], chain: Chain) -> list[list[Done]]:
+        """Run `chain` for each shard on as many threads as there is room for; results in order."""
+        dispatcher = self.dispatcher
+        return map_chains(shards, chain, self.width, dispatcher.cancel, dispatcher.drain)
 
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
         kind = self.kind(name, job)

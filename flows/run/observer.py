@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from flows.cluster.chains import map_chains
 from flows.progress import Progress
 from flows.run import items
 from flows.run.caller import ClusterCaller
@@ -37,9 +36,7 @@ class Shown:
         return work()
 
     def chains(self, shards: Mapping[str, float], chain: Chain) -> list[list[Done]]:
-        dispatcher = self.caller.dispatcher
-        width = self.caller.width
-        return map_chains(list(shards), chain, width, dispatcher.cancel, dispatcher.drain)
+        return self.caller.chains(list(shards), chain)
 
     def sharded(self, found: Sharded) -> None:
         if self.folder is not None:

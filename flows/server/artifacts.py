@@ -125,7 +125,7 @@ def _remedy(what: str, error: object) -> str:
 
 
 def _running(state: State) -> str:
-    left = [_left(stage) for stage in state.stages if not stage.finished]
+    left = [stage.left for stage in state.stages if not stage.finished]
     known = [seconds for seconds in left if seconds is not None]
     words = f"**Running for {clock(state.seconds)}**"
     if known:  # stages overlap: the slowest one counts
@@ -136,20 +136,13 @@ def _running(state: State) -> str:
 def _stages(stages: Sequence[Standing]) -> str:
     rows = []
     for stage in stages:
-        left = _left(stage)
         row = [stage.name, _hours(stage.done), _hours(max(stage.total, stage.done))]
         row.append(_hours(stage.reused) if stage.reused else "")
-        row.append(speed_of(stage.done - stage.reused, stage.seconds))
-        row.append("done" if stage.finished else clock(left) if left is not None else "")
+        row.append(stage.speed)
+        row.append("done" if stage.finished else "" if stage.left is None else clock(stage.left))
         rows.append(row)
     heads = ("stage", "done", "of", "reused", "throughput", "time left")
     return table(heads, rows)
-
-
-def _left(stage: Standing) -> float | None:
-    """Wall seconds left at the stage's speed so far; None while that is unknown."""
-    rate = (stage.done - stage.reused) / stage.seconds if stage.seconds > 0 else 0.0
-    return max(0.0, stage.total - stage.done) / rate if rate > 0 else None
 
 
 def _done(result: JsonObject) -> str:

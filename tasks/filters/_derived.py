@@ -6,7 +6,7 @@ they are computed block by block, so that memory does not grow with the length.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar, cast
 
 import numpy as np
@@ -61,6 +61,29 @@ def speech_probabilities(clip: Clip) -> Floats:
         return _joined([*found, model.finish()])
 
     return cached(clip, "speech", run)
+
+
+def frames(
+    blocks: Iterable[Floats], size: int, hop: int, counts: Iterable[int]
+) -> Iterator[Floats]:
+    """Whole frames [n, size] of a mono signal, one every `hop` samples, in batches of `counts`.
+
+    Batches do not depend on the blocks: the last bits of a sum may depend on how many rows are
+    summed at once. The last batch has the frames that are left.
+    """
+    rest = iter(blocks)
+    held = np.empty(0, np.float32)
+    for count in counts:
+        needed = (count - 1) * hop + size
+        pieces, length = [held], len(held)
+        while length < needed and (block := next(rest, None)) is not None:
+            pieces.append(block)
+            length += len(block)
+        held = _joined([piece for piece in pieces if len(piece)])
+        if length < size:
+            return
+        yield np.lib.stride_tricks.sliding_window_view(held[:needed], size)[::hop]
+        held = held[count * hop :]
 
 
 def _resampled(clip: Clip) -> Iterator[Floats]:

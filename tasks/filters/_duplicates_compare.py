@@ -40,13 +40,7 @@ class Comparison(NamedTuple):
     offset: Ints  # the best alignment
 
     def take(self, which: Ints) -> Comparison:
-        return Comparison(
-            self.error[which],
-            self.drift[which],
-            self.common[which],
-            self.sound[which],
-            self.offset[which],
-        )
+        return Comparison._make(column[which] for column in self)
 
     @classmethod
     def joined(cls, parts: list[Comparison]) -> Comparison:

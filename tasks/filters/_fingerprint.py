@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 
 import numpy as np
@@ -134,43 +134,14 @@ def _energies(blocks: Iterable[Floats], most: int) -> Floats:
     """
     window, bands = _analysis()
     found = []
-    for frames in _batches(blocks, most):
+    counts = [min(BATCH, most - at) for at in range(0, most, BATCH)]
+    for frames in derived.frames(blocks, FRAME, HOP, counts):
         # NaN and infinity count as silence.
         with np.errstate(over="ignore", invalid="ignore"):
             spectra = np.fft.rfft(frames * window)
             powers = (spectra.real**2 + spectra.imag**2) @ bands
         found.append(np.nan_to_num(powers, nan=0.0, posinf=0.0).astype(np.float32))
     return np.concatenate(found) if found else np.empty((0, BANDS), np.float32)
-
-
-def _batches(blocks: Iterable[Floats], most: int) -> Iterator[Floats]:
-    """Frames [n, FRAME], always in the same batches: the last bits of a sum may depend on how many
-    rows are summed at once."""
-    size = (BATCH - 1) * HOP + FRAME
-    held: list[Floats] = []
-    count = 0
-
-    def cut(samples: Floats, frames: int) -> Floats:
-        views = np.lib.stride_tricks.sliding_window_view(samples, FRAME)[::HOP]
-        part: Floats = views[:frames]
-        return part
-
-    for block in blocks:
-        if most <= 0:
-            return
-        held.append(block)
-        count += len(block)
-        if count >= size:
-            samples = np.concatenate(held)
-            at = 0
-            while count - at >= size and most > 0:
-                yield cut(samples[at : at + size], most)
-                at, most = at + BATCH * HOP, most - BATCH
-            held, count = [samples[at:]], count - at
-    samples = np.concatenate([*held, np.empty(0, np.float32)])
-    while len(samples) >= FRAME and most > 0:
-        yield cut(samples[:size], most)
-        samples, most = samples[BATCH * HOP :], most - BATCH
 
 
 @cache

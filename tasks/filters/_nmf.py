@@ -14,10 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from itertools import chain, repeat
 
 import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
+
+from tasks.filters import _derived as derived
 
 Floats = NDArray[np.float32]
 
@@ -37,35 +40,13 @@ def _window() -> Floats:
 
 
 def magnitudes(blocks: Iterable[Floats], count: int) -> Floats:
-    """|STFT| of `count` samples in blocks, float32 [frames, 1025], centred, padded with zeros.
-
-    Frames are transformed in fixed batches, so the numbers do not depend on the block size.
-    """
+    """|STFT| of `count` samples in blocks, float32 [frames, 1025], centred, padded with zeros."""
     found = np.empty((1 + count // HOP, BINS), np.float32)
-    step = HOP * FRAMES
-    held: list[Floats] = [np.zeros(FFT // 2, np.float32)]
-    size, done = FFT // 2, 0
-    for block in blocks:
-        held.append(block)
-        size += len(block)
-        if size >= step + FFT:
-            joined = np.concatenate(held)
-            at = 0
-            while len(joined) - at >= step + FFT:
-                found[done : done + FRAMES] = _spectra(joined[at : at + step - HOP + FFT])
-                at, done = at + step, done + FRAMES
-            held, size = [joined[at:]], len(joined) - at
-    joined = np.concatenate([*held, np.zeros(FFT // 2, np.float32)])
-    while done < len(found):
-        frames = min(len(found) - done, FRAMES)
-        found[done : done + frames] = _spectra(joined[: (frames - 1) * HOP + FFT])
-        joined, done = joined[frames * HOP :], done + frames
-    return found
-
-
-def _spectra(samples: Floats) -> Floats:
-    frames = np.lib.stride_tricks.sliding_window_view(samples, FFT)[::HOP]
-    found: Floats = np.abs(scipy.fft.rfft(frames * _window(), axis=1))
+    padding = [np.zeros(FFT // 2, np.float32)]
+    done = 0
+    for frames in derived.frames(chain(padding, blocks, padding), FFT, HOP, repeat(FRAMES)):
+        found[done : done + len(frames)] = np.abs(scipy.fft.rfft(frames * _window(), axis=1))
+        done += len(frames)
     return found
 
 

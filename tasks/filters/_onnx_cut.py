@@ -12,7 +12,7 @@ float32 of any shape.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +31,14 @@ _VALUE_INFO = 13  # shapes of inner tensors, dropped: they follow from the input
 
 def part(model: bytes, source: str, target: str) -> bytes:
     """The model that takes tensor `source` and gives tensor `target`."""
+    return _with_graph(model, lambda graph: _between(graph, source, target))
+
+
+def _with_graph(model: bytes, changed: Callable[[bytes], bytes]) -> bytes:
+    """The same model with its graph changed."""
     out = bytearray()
     for number, value, whole in fields(model):
-        out += tagged(number, _graph(value, source, target)) if number == _MODEL_GRAPH else whole
+        out += tagged(number, changed(value)) if number == _MODEL_GRAPH else whole
     return bytes(out)
 
 
@@ -48,17 +53,15 @@ def weights(model: bytes, name: str, shape: tuple[int, ...]) -> Floats:
 
 def with_weights(model: bytes, new: Mapping[str, Floats]) -> bytes:
     """The same model with other values and shapes of some initialisers."""
-    out = bytearray()
-    for number, value, whole in fields(model):
-        if number != _MODEL_GRAPH:
-            out += whole
-            continue
-        graph = bytearray()
-        for inner, tensor, field in fields(value):
-            name = values(tensor, _TENSOR_NAME)[0].decode() if inner == _INITIALIZER else ""
-            graph += tagged(_INITIALIZER, _tensor(name, new[name])) if name in new else field
-        out += tagged(_MODEL_GRAPH, bytes(graph))
-    return bytes(out)
+
+    def changed(graph: bytes) -> bytes:
+        out = bytearray()
+        for number, tensor, whole in fields(graph):
+            name = values(tensor, _TENSOR_NAME)[0].decode() if number == _INITIALIZER else ""
+            out += tagged(number, _tensor(name, new[name])) if name in new else whole
+        return bytes(out)
+
+    return _with_graph(model, changed)
 
 
 def _tensor(name: str, numbers: Floats) -> bytes:
@@ -70,7 +73,7 @@ def _tensor(name: str, numbers: Floats) -> bytes:
     )
 
 
-def _graph(graph: bytes, source: str, target: str) -> bytes:
+def _between(graph: bytes, source: str, target: str) -> bytes:
     nodes = values(graph, _NODE)
     kept: set[int] = set()
     wanted = {target.encode()}

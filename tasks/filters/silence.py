@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from tasks.audio import Clip
+from tasks.filters._levels import chunks
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold
 
@@ -45,27 +46,14 @@ class Settings(StageSettings):
 
 
 def frame_powers(clip: Clip) -> NDArray[np.float64]:
-    """Mean square of each 20 ms frame over all channels; the last frame may be shorter.
-
-    Does not depend on the block size.
-    """
+    """Mean square of each 20 ms frame over all channels; the last frame may be shorter."""
     size = max(round(clip.rate * FRAME_SECONDS), 1)
     powers: list[NDArray[np.float64]] = []
-    rest = np.empty((0, clip.channels), np.float32)
-    for block in clip.blocks():
-        at = 0
-        if len(rest):  # complete the frame that the last block began
-            at = size - len(rest)
-            rest = np.concatenate([rest, block[:at]])
-            if len(rest) < size:
-                continue
-            powers.append(_mean_square(rest.reshape(1, -1)))
-        cut = len(block) - (len(block) - at) % size
-        if cut > at:
-            powers.append(_mean_square(block[at:cut].reshape((cut - at) // size, -1)))
-        rest = block[cut:]
-    if len(rest):
-        powers.append(_mean_square(rest.reshape(1, -1)))
+    for chunk in chunks(clip, size):
+        whole = len(chunk) // size
+        powers.append(_mean_square(chunk[: whole * size].reshape(whole, size * clip.channels)))
+        if len(chunk) % size:
+            powers.append(_mean_square(chunk[whole * size :].reshape(1, -1)))
     return np.concatenate(powers) if powers else np.empty(0)
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import cycle
 
 import numpy as np
 import scipy.fft
@@ -102,46 +103,16 @@ def _parts(clip: Clip, size: int, frames: int) -> Iterator[Doubles]:
     shape = (0.5 - 0.5 * np.cos(2 * np.pi * turns)).astype(np.float32)
     bins = size // 2 + 1
     edges = FIRST_BIN + BAND_BINS * np.arange(max((bins - FIRST_BIN) // BAND_BINS, 1))
-    held: list[Floats] = []
-    length = 0
+    # Batches end with their part.
+    counts = [min(STEP, frames - at) for at in range(0, frames, STEP)]
     found: list[Doubles] = []
-    known = 0
-
-    def spectra(samples: Floats) -> Doubles:
-        cut = np.lib.stride_tricks.sliding_window_view(samples, size)[::hop]
-        powers = np.square(np.abs(scipy.fft.rfft(cut * shape, axis=1)), dtype=np.float64)
-        grouped: Doubles = np.add.reduceat(powers, edges, axis=1)
-        return grouped
-
-    def samples_of(count: int) -> int:
-        return (count - 1) * hop + size
-
     with np.errstate(all="ignore"):  # NaN and overflow show in the sums
-        blocks = derived.mono_blocks(clip)
-        ended = False
-        while not ended:
-            block = next(blocks, None)
-            ended = block is None
-            if block is not None:
-                held.append(block)
-                length += len(block)
-            joined: Floats | None = None
-            at = 0
-            while True:
-                # Batches end with their part, so they do not depend on the block size.
-                step = min(STEP, frames - known)
-                if ended:
-                    step = min(step, (length - at - size) // hop + 1)
-                if step < 1 or length - at < samples_of(step):
-                    break
-                joined = np.concatenate(held) if joined is None else joined
-                found.append(spectra(joined[at : at + samples_of(step)]))
-                at, known = at + step * hop, known + step
-                if known == frames:
-                    yield np.concatenate(found)
-                    found, known = [], 0
-            if joined is not None:
-                held, length = [joined[at:]], length - at
+        for batch in derived.frames(derived.mono_blocks(clip), size, hop, cycle(counts)):
+            powers = np.square(np.abs(scipy.fft.rfft(batch * shape, axis=1)), dtype=np.float64)
+            found.append(np.add.reduceat(powers, edges, axis=1))
+            if len(found) == len(counts):
+                yield np.concatenate(found)
+                found = []
     if found:
         yield np.concatenate(found)
 

@@ -25,7 +25,7 @@ LEAST_KNOWN = 200_000  # recordings: where fewer are known, listing takes second
 #: `tasks.callers.Caller.map`.
 Map = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]]
 
-LISTED = pa.schema(
+HASHED = pa.schema(
     [
         *RECORDINGS,
         pa.field("_key", pa.binary(16)),
@@ -55,7 +55,7 @@ def list_parts(job: Job, number: int, parts: Sequence[Any], home: Path, at: int)
     name, source, settings = plugins.datasets(job.sources)[number]
     left, turns = LeftAsides(), rttm.of_job(job, settings)
     written = io.BytesIO()
-    with pq.ParquetWriter(written, LISTED, compression="lz4") as writer:
+    with pq.ParquetWriter(written, HASHED, compression="lz4") as writer:
         for part in parts:
             found = source.part(settings, part)
             if found is None:
@@ -63,9 +63,9 @@ def list_parts(job: Job, number: int, parts: Sequence[Any], home: Path, at: int)
             for batch in entries.batches(name, settings, found, left, turns):
                 table = batch.rows.append_column("_key", fingerprints.stored(batch.keys))
                 hashes = (batch.states, batch.heads)
-                for title, column in zip(LISTED.names[-2:], hashes, strict=True):
+                for title, column in zip(HASHED.names[-2:], hashes, strict=True):
                     table = table.append_column(title, pa.array(column))
-                writer.write_table(table.cast(LISTED))
+                writer.write_table(table.cast(HASHED))
     rows, aside = _files(home, number, at)
     storage.of(rows).write(rows, written.getvalue())
     storage.of(aside).write(aside, tables.parquet(left.table()))
@@ -84,7 +84,7 @@ def _read(home: Path, number: int, count: int, left: LeftAsides) -> Iterator[Bat
 def _batch(table: pa.Table) -> Batch:
     table = table.combine_chunks()
     keys = fingerprints.loaded(table["_key"].chunk(0))
-    numbers = (table[name].to_numpy() for name in LISTED.names[-2:])
+    numbers = (table[name].to_numpy() for name in HASHED.names[-2:])
     return Batch(table.select(RECORDINGS.names), keys, *numbers)
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,16 +30,21 @@ def in_shards(
     if count <= 1:
         yield iter([_ordered(list(_numbered(found, results, numbers)))])
         return
-    room = Path(tempfile.mkdtemp(prefix="shards-", dir=job.scratch))
-    try:
-        with _sorted_out(room, count) as writers:
+    schema = LISTED.append(pa.field("probed", pa.bool_()))
+    home = tempfile.TemporaryDirectory(
+        prefix="shards-", dir=job.scratch, ignore_cleanup_errors=True
+    )
+    with home as room:
+        with ExitStack() as open_files:
+            writers = [
+                open_files.enter_context(pa.ipc.new_file(f"{room}/{number}", schema))
+                for number in range(count)
+            ]
             for rows in _numbered(found, results, numbers):
                 bucket = rows[PLACE].to_numpy() // step
                 for each in np.unique(bucket):
                     writers[each].write_table(rows.filter(pa.array(bucket == each)))
-        yield (_ordered([_all(room / str(n))]) for n in range(count))
-    finally:
-        shutil.rmtree(room, ignore_errors=True)
+        yield (_ordered([_all(f"{room}/{number}")]) for number in range(count))
 
 
 def _numbered(found: Survey, results: Sequence[Path], numbers: Numbers) -> Iterator[pa.Table]:
@@ -60,21 +63,8 @@ def _numbered(found: Survey, results: Sequence[Path], numbers: Numbers) -> Itera
         yield pa.concat_tables(held)
 
 
-@contextmanager
-def _sorted_out(room: Path, count: int) -> Iterator[list[Any]]:
-    schema = LISTED.append(pa.field("probed", pa.bool_()))
-    writers = []
-    try:
-        for number in range(count):
-            writers.append(pa.ipc.new_file(str(room / str(number)), schema))
-        yield writers
-    finally:
-        for writer in writers:
-            writer.close()
-
-
-def _all(path: Path) -> pa.Table:
-    with pa.OSFile(str(path), "rb") as file:
+def _all(path: str) -> pa.Table:
+    with pa.OSFile(path, "rb") as file:
         return pa.ipc.open_file(file).read_all()
 
 

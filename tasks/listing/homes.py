@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,16 +21,6 @@ from tasks.listing.survey import Survey
 from tasks.storage import long_columns, tables
 
 
-@dataclass(slots=True)
-class _News:
-    """New recordings, as columns."""
-
-    at: Numbers  # their places among all rows
-    seconds: NDArray[np.float64]
-    contents: NDArray[np.bytes_]  # zero where the bytes could not be read
-    names: pa.ChunkedArray
-
-
 def incoming(found: Survey, results: Sequence[Path]) -> Iterator[tuple[pa.Table, bool]]:
     """Tables of all rows for shards, in a stable order; with each, whether it was probed now."""
     for path in results:
@@ -44,52 +32,50 @@ def incoming(found: Survey, results: Sequence[Path]) -> Iterator[tuple[pa.Table,
 def homes_of(job: Job, found: Survey, results: Sequence[Path], gone: NDArray[np.bytes_]) -> Numbers:
     """The number of the shard for each incoming row, -1 for none; adds new shards to the known
     ones."""
-    homes: list[NDArray[Any]] = []
-    at: list[Numbers] = []
-    lengths: list[NDArray[np.float64]] = []
-    contents: list[NDArray[np.bytes_]] = []
-    names: list[pa.ChunkedArray] = []
+    homes: list[Numbers] = [np.zeros(0, np.int64)]
+    at: list[Numbers] = []  # of new recordings, their places among all rows
+    seconds: list[NDArray[np.float64]] = []
+    contents: list[NDArray[np.bytes_]] = []  # zero where the bytes could not be read
+    names: list[pa.Table] = []
     begin = 0
     for table, probed in incoming(found, results):
         place = table[PLACE].to_numpy().astype(np.int64)
         if probed:
             moving = pc.equal(table["error_code"], "changed").fill_null(False).to_numpy()
-            for row in (
-                table.filter(pa.array(moving)).select(["dataset", "source_path"]).to_pylist()
-            ):
-                found.left.append(survey.still_written(row))
+            found.left.leave(table.filter(pa.array(moving)), survey.STILL_WRITTEN)
             fresh = (place < 0) & ~moving
             some = table.filter(pa.array(fresh))
             sound = pc.if_else(pc.is_null(some["error_code"]), some["content"], None)
             at.append(begin + np.flatnonzero(fresh))
-            lengths.append(known.seconds_of(some))
+            seconds.append(known.seconds_of(some))
             contents.append(fingerprints.contents(sound.to_pylist()))
-            names.append(some["recording"])
+            names.append(some.select(["recording"]))
         homes.append(place)
         begin += len(table)
-    numbers = np.concatenate(homes) if homes else np.zeros(0, np.int64)
+    numbers = np.concatenate(homes)
     if at:
-        whole = pa.chunked_array([chunk for name in names for chunk in name.chunks], pa.string())
-        news = _News(np.concatenate(at), np.concatenate(lengths), np.concatenate(contents), whole)
-        home = _known_bytes(job.out, found.known, news.contents, gone)
-        _place(job, found.known, news, home, numbers)
+        new = np.concatenate(at)
+        numbers[new] = _known_bytes(job.out, found.known, np.concatenate(contents), gone)
+        rest = np.flatnonzero(numbers[new] < 0)
+        titles = long_columns.take(pa.concat_tables(names), rest)["recording"]
+        numbers[new[rest]] = _new_shards(job, found.known, np.concatenate(seconds)[rest], titles)
     return numbers
 
 
-def _place(job: Job, had: KnownRecordings, news: _News, home: Numbers, numbers: Numbers) -> None:
-    """Assign new recordings to the shards that have their bytes, and the others to new shards."""
-    numbers[news.at] = home
-    rest = np.flatnonzero(home < 0)
+def _new_shards(
+    job: Job, had: KnownRecordings, seconds: NDArray[np.float64], names: pa.ChunkedArray
+) -> Numbers:
+    """Adds shards for new recordings; the number of the shard of each."""
     first = max((int(name.split("-")[1]) for name in had.shards), default=-1) + 1
-    names = long_columns.take(pa.table([news.names], ["recording"]), rest)["recording"]
-    there = math.fsum(had.seconds)
-    groups, count = assigned(news.seconds[rest], names, job.shard.hours, least(job), there)
-    numbers[news.at[rest]] = len(had.shards) + groups
+    known_seconds = math.fsum(had.seconds)
+    groups, count = assigned(seconds, names, job.shard.hours, least(job), known_seconds)
+    groups += len(had.shards)
     for number in range(first, first + count):
         had.shards.append(f"shard-{number:06d}")
         had.parts.append(("", ""))
         had.seconds.append(0.0)
         had.counts.append({})
+    return groups
 
 
 def _known_bytes(

@@ -103,20 +103,17 @@ def of(out: Path, index: Index) -> KnownRecordings:
     names = manifest.shards(out)
     newest = _newest(index)
     noted = _noted(out)
-    shards, parts = names, [newest.get(name, ("", "")) for name in names]
-    known = KnownRecordings(shards, parts, [0.0] * len(names), [{} for _ in names], _empty())
+    parts = [newest.get(name, ("", "")) for name in names]
+    known = KnownRecordings(names, parts, [0.0] * len(names), [{} for _ in names], _empty())
     places = {name: number for number, name in enumerate(names)}
-    moved = np.full(len(noted.shards) if noted else 0, -1, np.int32)
-    for old, name in enumerate(noted.shards if noted else ()):
+    moved = np.full(len(noted.shards), -1, np.int32)
+    for old, name in enumerate(noted.shards):
         number = places.get(name)
-        assert noted is not None
         if number is not None and parts[number] == noted.parts[old] and parts[number][0]:
             moved[old] = number
             known.seconds[number], known.counts[number] = noted.seconds[old], noted.counts[old]
-    found = []
-    if noted is not None:
-        shard = moved[noted.columns.shard]
-        found.append(noted.columns._replace(shard=shard).where(shard >= 0))
+    shard = moved[noted.columns.shard]
+    found = [noted.columns._replace(shard=shard).where(shard >= 0)]
     lacking = sorted(set(range(len(names))) - set(moved.tolist()))
     known.stale = bool(lacking)
     for number in lacking:
@@ -175,8 +172,8 @@ def save(out: Path, known: KnownRecordings, index: Index) -> None:
             storage.remove(old)
 
 
-def _noted(out: Path) -> KnownRecordings | None:
-    """The last run's cache; None if it is missing or damaged."""
+def _noted(out: Path) -> KnownRecordings:
+    """The last run's cache; without recordings if it is missing or damaged."""
     for path in storage.names(home(out), ".parquet"):
         data = storage.read(path)
         if hashlib.sha256(data).hexdigest()[:16] != path.stem:
@@ -192,7 +189,7 @@ def _noted(out: Path) -> KnownRecordings | None:
         columns = Columns(keys, *others)
         counts = [{name: (n, bad) for name, (n, bad) in each.items()} for each in told["counts"]]
         return KnownRecordings(told["shards"], parts, told["seconds"], counts, columns)
-    return None
+    return KnownRecordings([], [], [], [], _empty())
 
 
 def _newest(index: Index) -> dict[str, tuple[str, str]]:
@@ -208,8 +205,6 @@ def _newest(index: Index) -> dict[str, tuple[str, str]]:
 
 
 def _sorted(found: list[Columns]) -> Columns:
-    if not found:
-        return _empty()
     whole = Columns(*map(np.concatenate, zip(*found, strict=True)))
     return whole.where(np.argsort(whole.keys, kind="stable"))
 

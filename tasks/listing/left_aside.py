@@ -33,6 +33,12 @@ class LeftAsides:
         if len(self._last) == CHUNK:
             self._flush()
 
+    def leave(self, rows: pa.Table, reason: str) -> None:
+        """Add rows of RECORDINGS."""
+        columns = (rows[name].to_pylist() for name in ("dataset", "source_path"))
+        for dataset, path in zip(*columns, strict=True):
+            self.append(LeftAside(dataset, path, reason))
+
     def extend(self, table: pa.Table) -> None:
         """Add the rows of another list's `table`."""
         for counted in table["reason"].value_counts().to_pylist():

@@ -19,12 +19,15 @@ from tasks.job import Job
 from tasks.listing import apart, entries, fingerprints, known, rttm
 from tasks.listing.entries import Batch
 from tasks.listing.known import MAY_BE_TRIED, PRESENT, KnownRecordings
-from tasks.listing.left_aside import LeftAside, LeftAsides
+from tasks.listing.left_aside import LeftAsides
 from tasks.listing.parts import RowFiles
 from tasks.recording import Locator
 from tasks.storage import urls
 
 _LOCAL_GUARD = re.compile(r"\d+-(-?\d+)-\d+")  # see `tasks.storage.local.stat_guard`
+
+#: Why a recording that changed while it was read is left aside; the next run takes it.
+STILL_WRITTEN = "still_written"
 
 Numbers = NDArray[np.int64]
 
@@ -49,12 +52,12 @@ class Survey:
 
 
 def survey(
-    job: Job, index: Index, home: Path | None = None, run: apart.Map | None = None
+    job: Job, index: Index | None = None, home: Path | None = None, run: apart.Map | None = None
 ) -> Survey:
-    """List all sources. `home`: a scratch folder for the rows that workers will probe; None: only
-    count them. `run`: sends calls to workers, which list large sources; without it everything is
-    listed here."""
-    had = known.of(job.out, index)
+    """List all sources. `index`: the listing of OUT that the run has already made. `home`: a
+    scratch folder for the rows that workers will probe; None: only count them. `run`: sends calls
+    to workers, which list large sources; without it everything is listed here."""
+    had = known.of(job.out, index or Index(job.out))
     found = Survey(had, RowFiles(home, "listing"), RowFiles(home, "told"))
     looking = _Looking(job, found)
     for number, dataset in enumerate(plugins.datasets(job.sources)):
@@ -106,7 +109,8 @@ class _Looking:
         columns = self.found.known.columns
         row = self.found.known.find(batch.keys)
         knows = row >= 0
-        self._leave(batch, twice := self._twice(batch.keys, row))
+        twice = self._twice(batch.keys, row)
+        self.found.left.leave(batch.rows.filter(pa.array(twice)), "duplicate_path")
         self.listed[row[knows]] = True
         place = np.full(len(row), -1, np.int32)
         same = np.zeros(len(row), bool)
@@ -138,12 +142,6 @@ class _Looking:
         twice[unknown] = self._seen.again(keys[unknown])
         return twice
 
-    def _leave(self, batch: Batch, twice: NDArray[np.bool_]) -> None:
-        for row in (
-            batch.rows.filter(pa.array(twice)).select(["dataset", "source_path"]).to_pylist()
-        ):
-            self.found.left.append(LeftAside(row["dataset"], row["source_path"], "duplicate_path"))
-
     def _fresh(self, rows: pa.Table, place: NDArray[np.int32], row: Numbers) -> None:
         now = time.time()
         young = np.fromiter(
@@ -172,16 +170,13 @@ class _Looking:
             return
         time.sleep(max(0.0, self._youngest + self._settle - time.time()))
         for rows, place, row in self._young:
-            still = np.fromiter(map(_changed, rows.select(_LOOK).to_pylist()), bool, len(rows))
-            for left in rows.filter(pa.array(still)).select(_LOOK).to_pylist():
-                self.found.left.append(still_written(left))
+            looked = rows.select(["locator", "guard", "error_code"]).to_pylist()
+            still = np.fromiter(map(_changed, looked), bool, len(rows))
+            self.found.left.leave(rows.filter(pa.array(still)), STILL_WRITTEN)
             # What was known about it no longer holds.
             failed = row[still & (place >= 0)]
             self.found.failed = np.concatenate([self.found.failed, failed])
             self.found.fresh.add(rows.filter(pa.array(~still)), place[~still])
-
-
-_LOOK = ["dataset", "source_path", "locator", "guard", "error_code"]
 
 
 def _changed(row: dict[str, Any]) -> bool:
@@ -192,8 +187,3 @@ def _changed(row: dict[str, Any]) -> bool:
         return bool(urls.guard(path) != row["guard"])
     except OSError:
         return False
-
-
-def still_written(row: dict[str, Any]) -> LeftAside:
-    """Record a recording that changed while it was read; the next run takes it."""
-    return LeftAside(row["dataset"], row["source_path"], "still_written")

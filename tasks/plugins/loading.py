@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib import import_module
+from itertools import chain, count
+from pathlib import Path
 from types import ModuleType
-from typing import Literal, TypeVar, cast, overload
+from typing import Literal, NamedTuple, TypeVar, cast, overload
 
 from pydantic import BaseModel, ValidationError
 
@@ -164,6 +166,34 @@ def resolve_source(source: settings.Source) -> tuple[contracts.Source, SourceSet
     found = load("sources", source.kind)
     data = {"kind": source.kind, "path": source.path, **source.options}
     return found, checked(found.Settings, data, f"sources.{source.kind}")
+
+
+class Dataset(NamedTuple):
+    """One source; `name` is in the ids of its recordings."""
+
+    name: str
+    source: contracts.Source
+    settings: SourceSettings
+
+
+def datasets(sources: Sequence[settings.Source]) -> list[Dataset]:
+    """All sources in order, named by their settings, else after their path; ConfigError where two
+    have one name."""
+    found: list[Dataset] = []
+    for each in sources:
+        source, chosen = resolve_source(each)
+        taken = {dataset.name for dataset in found}
+        name = chosen.name
+        if not name:
+            stem = Path(chosen.path).name.split(".")[0] or "source"
+            base = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in stem)
+            base = base[:30] or "source"
+            numbered = (f"{base}-{i}" for i in count(2))
+            name = next(n for n in chain([base], numbered) if n not in taken)
+        if name in taken:
+            raise ConfigError(f"two sources are named {name!r}; give each source a name of its own")
+        found.append(Dataset(name, source, chosen))
+    return found
 
 
 def checked(model: type[Model], data: Mapping[str, object], where: str) -> Model:

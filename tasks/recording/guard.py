@@ -45,10 +45,10 @@ def _object_state(url: str) -> FileState:
         found = urls.object_state(url)
     except FileNotFoundError:
         return FileState(error=("missing", "no such object"))
-    if not found.mark:
+    if not found.guard:
         detail = "its server tells neither its size nor when it changed"
         return FileState(error=("unsupported", detail))
-    return FileState(found.size, found.mark)
+    return FileState(found.size, found.guard)
 
 
 def stat_error(error: OSError) -> tuple[str, str]:

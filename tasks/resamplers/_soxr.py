@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import soxr
 from numpy.typing import NDArray
 
+from tasks.settings import StageSettings
 
-def resample(
-    samples: NDArray[np.float32], src_hz: int, dst_hz: int, quality: str
-) -> NDArray[np.float32]:
-    """float32 [n] to float32 [n * dst / src, within one]."""
-    result: NDArray[np.float32] = soxr.resample(samples, src_hz, dst_hz, quality=quality)
-    return result
+Samples = NDArray[np.float32]
 
 
-def stream(
-    blocks: Iterable[NDArray[np.float32]], src_hz: int, dst_hz: int, quality: str
-) -> Iterator[NDArray[np.float32]]:
-    """As `resample`, for clips too long to hold twice; any blocks in, blocks out."""
-    engine = soxr.ResampleStream(src_hz, dst_hz, 1, dtype="float32", quality=quality)
-    for block in blocks:
-        yield engine.resample_chunk(block)
-    yield engine.resample_chunk(np.zeros(0, np.float32), last=True)
+class Settings(StageSettings):
+    pass
+
+
+class Quality:
+    """A resampler of this quality, by libsoxr's name of it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def resample(self, samples: Samples, src_hz: int, dst_hz: int, settings: Settings) -> Samples:
+        """float32 [n] to float32 [n * dst / src, within one]."""
+        result: Samples = soxr.resample(samples, src_hz, dst_hz, quality=self._name)
+        return result
+
+    def stream(
+        self, blocks: Iterator[Samples], src_hz: int, dst_hz: int, settings: Settings
+    ) -> Iterator[Samples]:
+        """As `resample`, for clips too long to hold twice; any blocks in, blocks out."""
+        engine = soxr.ResampleStream(src_hz, dst_hz, 1, dtype="float32", quality=self._name)
+        for block in blocks:
+            yield engine.resample_chunk(block)
+        yield engine.resample_chunk(np.zeros(0, np.float32), last=True)

@@ -14,8 +14,8 @@ from tasks.settings.base import (
 )
 from tasks.settings.package import Format, PackageSettings
 from tasks.settings.portions import Split
-from tasks.settings.sources import AnySource, Source, SourceSettings
 from tasks.settings.stages import (
+    AnySource,
     Diarizer,
     Enhancer,
     Filter,
@@ -25,6 +25,8 @@ from tasks.settings.stages import (
     ResampleSettings,
     Segmenter,
     ShardSettings,
+    Source,
+    SourceSettings,
 )
 from tasks.settings.transcribe import Backend, TranscribeSettings, Verdict
 

@@ -1,4 +1,4 @@
-"""The settings of the stages shard, filter and resample, with their defaults.
+"""The settings of sources, and of the stages shard, filter and resample, with their defaults.
 
 Those of transcribe and package are in files of these names, beside this one.
 
@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from tasks.settings.base import Plugin, Shelf, StageSettings, Transient
+from tasks.json_types import JsonObject
+from tasks.settings.base import Masked, Plugin, Shelf, StageSettings, Transient
 
 Diarizer = Annotated[Plugin, Shelf("diarizers", "Diarizer")]
 Segmenter = Annotated[Plugin, Shelf("segmenters", "Segmenter")]
@@ -21,6 +22,41 @@ Filter = Annotated[Plugin, Shelf("filters", "Filter", listed=True)]
 Enhancer = Annotated[Plugin, Shelf("enhance", "Enhancer")]
 Resampler = Annotated[Plugin, Shelf("resamplers", "Resampler")]
 Level = Annotated[Plugin, Shelf("levels", "Level", listed=True)]
+
+
+class Source(Masked):
+    """One source of recordings; `kind` names a file in `tasks/sources/`, which checks the rest."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: str = Field("folder", description="What is read.")
+    path: str = Field(description="Folder, list or file to read.")
+
+    @property
+    def options(self) -> JsonObject:
+        return dict(self.model_extra or {})
+
+
+#: A source in the settings of a run, whose form shows what its kind has.
+AnySource = Annotated[Source, Shelf("sources", "Source", listed=True)]
+
+
+class SourceSettings(StageSettings):
+    """Fields that all kinds of sources share; each kind adds its own."""
+
+    kind: str
+    path: str = Field(description="Folder, list or file to read.")
+    name: str = Field("", pattern=r"^[A-Za-z0-9_-]{0,40}$", description="Dataset name in ids.")
+    licence: str | None = Field(None, description="Carried through to the data card.")
+    language: str | None = Field(None, description="Forces this language (ISO 639-1) for ASR.")
+    rttm: str | None = Field(
+        None,
+        description="RTTM file with who speaks when, for `speakers: {use: given}`; X.rttm beside "
+        "a recording is read without it.",
+    )
+    expect_broken: bool = Field(
+        False, description="Exempt from max_failed_fraction: broken files are normal here."
+    )
 
 
 class ShardSettings(StageSettings):

@@ -12,15 +12,30 @@ import math
 import os
 from collections.abc import Iterator
 
+from pydantic import Field
+
 from tasks.errors import ItemError
-from tasks.recording import Locator, Recording, TimedWord
+from tasks.recording import Ignored, Locator, Recording, TimedWord
+from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, is_utf8, recording_name
+from tasks.settings import SourceSettings
+from tasks.sources._paths import display_path
 from tasks.storage import urls
+
+Entries = Iterator[Recording | Ignored]
 
 #: A longer line is a bad line; it is skipped without being held in memory.
 MAX_LINE_BYTES = 4 << 20
 #: Labels that aligners write for silence.
 SILENT = frozenset(("", "<eps>", "<sil>", "sil", "SIL"))
+
+
+class ListSettings(SourceSettings):
+    """Settings of a source that is one list of files."""
+
+    root: str | None = Field(
+        None, description="Folder that relative paths start from; default: the list's folder."
+    )
 
 
 def read_lines(path: str) -> Iterator[tuple[int, str | None]]:
@@ -45,6 +60,13 @@ def read_lines(path: str) -> Iterator[tuple[int, str | None]]:
                 yield number, line
 
 
+def of_file(path: str, file: str) -> Recording:
+    """The recording of that name in its source, which is a whole file, as the file is now."""
+    state = file_state(file)
+    locator, here = Locator(file), display_path(file)
+    return Recording(path, here, locator, state.size, state.guard, error=state.error)
+
+
 def failed(path: str, source_path: str, file: str, code: str, detail: str) -> Recording:
     """A recording that the listing shows to be unusable; `file` is where its bytes should be."""
     return Recording(path, source_path, Locator(file), 0, "", error=(code, detail))
@@ -64,8 +86,10 @@ def line_name(file: str, number: int) -> str:
     return recording_name(f"{os.path.basename(file)}:{number}")
 
 
-def json_object(line: str) -> dict[str, object]:
-    """A line as a JSON object; ValueError says what is wrong."""
+def json_object(line: str | None) -> dict[str, object]:
+    """A line as a JSON object; ValueError says what is wrong. None: as `read_lines` gives it."""
+    if line is None:
+        raise ValueError("the line is too long")
     try:
         value = json.loads(line)
     except RecursionError:

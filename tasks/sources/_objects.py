@@ -9,18 +9,17 @@ from typing import NamedTuple
 from tasks.errors import ConfigError, RunError
 from tasks.recording import Ignored
 from tasks.recording.names import display_text, recording_name
-from tasks.sources import _outs
-from tasks.sources._paths import skip_reason
+from tasks.sources._paths import OUT_FOLDERS, OUT_SIGN, RESULTS, skip_reason
 from tasks.storage import answers, urls
 
 
 class Object(NamedTuple):
-    """One object: its name relative to the root, size in bytes, and `mark`, its guard."""
+    """One object: its name relative to the root, size in bytes, and guard."""
 
     relative: str
     url: str
     size: int
-    mark: str
+    guard: str
 
 
 def walk(root: str) -> Iterator[Object | Ignored]:
@@ -34,12 +33,12 @@ def walk(root: str) -> Iterator[Object | Ignored]:
         found = answers.under(files, key)
     except (FileNotFoundError, RunError) as error:
         raise ConfigError(f"source {display_text(root)!r} cannot be listed ({error})") from None
-    signs = (name.removesuffix(_outs.SIGN) for name in found if name.endswith(f"/{_outs.SIGN}"))
-    outs = {*signs, *([""] if _outs.SIGN in found else [])}
+    signs = (name.removesuffix(OUT_SIGN) for name in found if name.endswith(f"/{OUT_SIGN}"))
+    outs = {*signs, *([""] if OUT_SIGN in found else [])}
 
     def reason(parts: list[str], at: int) -> str | None:
-        if parts[at] in _outs.FOLDERS and "".join(f"{part}/" for part in parts[:at]) in outs:
-            return _outs.REASON
+        if parts[at] in OUT_FOLDERS and "".join(f"{part}/" for part in parts[:at]) in outs:
+            return RESULTS
         return skip_reason(parts[at])
 
     for relative in sorted(found, key=os.fsencode):

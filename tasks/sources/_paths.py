@@ -15,8 +15,13 @@ from tasks.storage import urls
 #: Endings (lower case) that programs give to files they have not finished writing.
 TEMPORARY = ("~", ".part", ".partial", ".tmp", ".crdownload")
 
+#: What a run makes in its OUT, where nothing is ever a recording.
+OUT_FOLDERS = frozenset({"manifests", "audio", "runs", "datasets"})
+OUT_SIGN = os.path.join("manifests", "index.json")
+RESULTS = "results_of_uttermill"  # of files and folders that are left aside
+
 #: What other tools put in place of a path: URLs, and WebDataset's `pipe:` commands.
-_REMOTE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://|pipe:)")
+_NO_PATH = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://|pipe:)")
 
 
 def skip_reason(name: str) -> str | None:
@@ -24,6 +29,24 @@ def skip_reason(name: str) -> str | None:
     if name.startswith("."):
         return "hidden"
     return "temporary" if name.lower().endswith(TEMPORARY) else None
+
+
+def is_results(folder: str) -> bool:
+    """Whether a local folder is one of OUT_FOLDERS of an OUT."""
+    home, name = os.path.split(folder)
+    return name in OUT_FOLDERS and os.path.isfile(os.path.join(home, OUT_SIGN))
+
+
+def results_above(path: str) -> str | None:
+    """The nearest folder of results that a local path is, or lies in."""
+    path = os.path.realpath(path)
+    while True:
+        if is_results(path):
+            return path
+        parent = os.path.dirname(path)
+        if parent == path:
+            return None
+        path = parent
 
 
 def source_root(path: str) -> tuple[str, os.stat_result]:
@@ -80,7 +103,7 @@ def resolve(root: str, written: object) -> str:
         raise ValueError("a path is expected")
     if storage.is_url(root):
         return _resolve_object(root, written)
-    if _REMOTE.match(written):
+    if _NO_PATH.match(written):
         raise ItemError("unsupported", "a remote address or a command, not a path")
     path = os.path.join(root, written)
     return path if ".." in path.split("/") else os.path.normpath(path)
@@ -91,7 +114,7 @@ def _resolve_object(root: str, written: str) -> str:
     bucket = f"{scheme}//{host}"
     if written.startswith(f"{bucket}/"):
         key = written.removeprefix(f"{bucket}/")
-    elif _REMOTE.match(written) or written.startswith("/"):
+    elif _NO_PATH.match(written) or written.startswith("/"):
         raise ItemError("unsupported", f"not in {bucket}, which the settings name")
     else:
         key = posixpath.join(root.removeprefix(bucket).lstrip("/"), written)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from tasks.errors import ItemError
-from tasks.recording import Ignored, Locator, Recording, Segment
-from tasks.recording.guard import file_state
-from tasks.sources._lists import bad_line, line_name
-from tasks.sources._paths import display_path, listed_name
+from tasks.recording import Ignored, Recording, Segment
+from tasks.sources._lists import Entries, bad_line, line_name, of_file
+from tasks.sources._paths import listed_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +21,6 @@ class Line:
     segment: Segment
 
 
-#: A line, or why there is none.
-ParsedLine = Line | ItemError | ValueError
-
-
 @dataclass(frozen=True, slots=True)
 class _Group:
     """The lines of one file; `segments` is an ordered set."""
@@ -35,24 +30,29 @@ class _Group:
 
 
 def grouped(
-    path: str, root: str, lines: Iterable[tuple[int, ParsedLine]]
-) -> Iterator[Recording | Ignored]:
-    """Recordings of the numbered lines of the list `path`, whose relative paths start at `root`.
+    path: str,
+    root: str,
+    lines: Iterable[tuple[int, str | None]],
+    parse: Callable[[str | None], Iterable[Line]],
+) -> Entries:
+    """Recordings of the numbered lines of the list `path`, whose relative paths start at `root`;
+    ItemError or ValueError of `parse` is the fault of a line.
 
     Bad lines come first, then the recordings: a file's lines may be anywhere in the list.
     """
     groups: dict[str, _Group] = {}
-    for number, parsed in lines:
-        if isinstance(parsed, ItemError | ValueError):
-            yield bad_line(path, number, parsed)
-        else:
-            group = groups.get(parsed.path)
-            if group is None:
-                groups[parsed.path] = _Group(parsed, {parsed.segment: None})
-            elif group.first.whole or parsed.whole or parsed.segment in group.segments:
-                yield Ignored(line_name(path, number), "duplicate_line")
-            else:
-                group.segments[parsed.segment] = None
+    for number, text in lines:
+        try:
+            for line in parse(text):
+                group = groups.get(line.path)
+                if group is None:
+                    groups[line.path] = _Group(line, {line.segment: None})
+                elif group.first.whole or line.whole or line.segment in group.segments:
+                    yield Ignored(line_name(path, number), "duplicate_line")
+                else:
+                    group.segments[line.segment] = None
+        except (ItemError, ValueError) as error:
+            yield bad_line(path, number, error)
     names: set[str] = set()
     for group in groups.values():
         recording = _recording(group, root)
@@ -66,20 +66,15 @@ def grouped(
 
 def _recording(group: _Group, root: str) -> Recording:
     line = group.first
-    found = file_state(line.path)
-    first = line.segment
+    found = of_file(listed_name(line.path, line.written, root), line.path)
+    one = line.segment
     # Word times need a segment to be cut from, even where it is the whole file.
-    whole = line.whole and not first.words
-    return Recording(
-        path=listed_name(line.path, line.written, root),
-        source_path=display_path(line.path),
-        locator=Locator(line.path),
-        size=found.size,
-        guard=found.guard,
-        source_id=first.source_id if whole else None,
-        text=first.text if whole else None,
-        speaker=first.speaker if whole else None,
-        language=first.language if whole else None,
-        segments=None if whole else tuple(group.segments),
-        error=found.error,
+    if not line.whole or one.words:
+        return replace(found, segments=tuple(group.segments))
+    return replace(
+        found,
+        source_id=one.source_id,
+        text=one.text,
+        speaker=one.speaker,
+        language=one.language,
     )

@@ -44,27 +44,24 @@ class Member:
     size: int
 
 
-def compression(path: str) -> str | None:
-    """Name of the compression by a file's first bytes, or None."""
+def head(path: str) -> bytes:
+    """The first block of a file."""
     with urls.streamed(path) as file:
-        head = file.read(6)
+        return file.read(BLOCK)
+
+
+def compression(head: bytes) -> str | None:
+    """Name of the compression by a file's first bytes, or None."""
     return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
 
 
-def is_tar(path: str) -> bool:
-    """Whether the first header block is a tar's."""
-    with urls.streamed(path) as file:
-        try:
-            _header(file.read(BLOCK))
-        except tarfile.HeaderError:
-            return False
+def is_tar(head: bytes) -> bool:
+    """Whether the first block is the header of a tar."""
+    try:
+        _header(head)
+    except tarfile.HeaderError:
+        return False
     return True
-
-
-def is_binary(path: str) -> bool:
-    """Whether the first 512 bytes contain a null byte, which no text file does."""
-    with urls.streamed(path) as file:
-        return b"\0" in file.read(BLOCK)
 
 
 def _header(block: bytes) -> tarfile.TarInfo:

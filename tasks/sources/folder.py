@@ -16,13 +16,12 @@ from tasks import storage
 from tasks.errors import ConfigError
 from tasks.recording import Ignored, Locator, Recording
 from tasks.recording.extensions import known
-from tasks.recording.guard import file_state, stat_error
+from tasks.recording.guard import stat_error
 from tasks.recording.names import display_text, recording_name, safe_name
 from tasks.settings import SourceSettings
-from tasks.sources import _outs
-from tasks.sources._lists import failed
+from tasks.sources._lists import failed, of_file
 from tasks.sources._objects import walk
-from tasks.sources._paths import skip_reason, source_root
+from tasks.sources._paths import RESULTS, is_results, results_above, skip_reason, source_root
 from tasks.storage.local import stat_guard
 
 MOST_LOOKED = 50_000  # entries that are looked at to find parts
@@ -39,7 +38,7 @@ def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
     root, status = source_root(settings.path)
     if storage.is_url(root):
         return _objects(root) if stat.S_ISDIR(status.st_mode) else _object(root, settings)
-    if results := _outs.above(root):
+    if results := results_above(root):
         raise ConfigError(
             f"source {display_text(settings.path)!r} lies in {display_text(results)}, which holds "
             "results of uttermill; name the folder of the recordings they were made from"
@@ -136,7 +135,7 @@ def _objects(root: str) -> Iterator[Recording | Ignored]:
         elif known(found.relative):
             name = safe_name(found.relative)
             yield Recording(
-                name, display_text(found.url), Locator(found.url), found.size, found.mark
+                name, display_text(found.url), Locator(found.url), found.size, found.guard
             )
         else:
             yield Ignored(recording_name(found.relative), "extension")
@@ -146,10 +145,7 @@ def _object(url: str, settings: Settings) -> Iterator[Recording | Ignored]:
     name = os.path.basename(url)
     if not known(name):
         raise ConfigError(f"source {display_text(settings.path)!r} is not an audio file")
-    found = file_state(url)
-    return iter(
-        [Recording(recording_name(name), display_text(url), Locator(url), found.size, found.guard)]
-    )
+    return iter([of_file(recording_name(name), url)])
 
 
 def _recording(relative: str, path: str, status: os.stat_result) -> Recording:
@@ -209,8 +205,8 @@ def _walk(root: str, status: os.stat_result) -> Iterator[Recording | Ignored]:
             if not _is_folder(entry):
                 yield _file(relative, entry)
                 continue
-            if _outs.above(entry.path) if entry.is_symlink() else _outs.is_results(entry.path):
-                yield Ignored(recording_name(relative), _outs.REASON)
+            if results_above(entry.path) if entry.is_symlink() else is_results(entry.path):
+                yield Ignored(recording_name(relative), RESULTS)
                 continue
             if entry.is_symlink() and _reached_anyway(entry.path, real_root):
                 yield Ignored(recording_name(relative), "duplicate_folder")
@@ -242,6 +238,6 @@ def _file(relative: str, entry: os.DirEntry[str]) -> Recording | Ignored:
         return Ignored(recording_name(relative), "extension")
     if not stat.S_ISREG(status.st_mode):
         return Ignored(recording_name(relative), "not_a_file")
-    if is_link and _outs.above(entry.path):
-        return Ignored(recording_name(relative), _outs.REASON)
+    if is_link and results_above(entry.path):
+        return Ignored(recording_name(relative), RESULTS)
     return _recording(relative, entry.path, status)

@@ -21,15 +21,13 @@ from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, safe_name
 from tasks.settings import SourceSettings
 from tasks.sources._containers import containers
-from tasks.sources._lists import failed, text_field
+from tasks.sources._lists import Entries, failed, text_field
 from tasks.sources._parquet_columns import DEFAULTS, Columns, find_columns
 from tasks.sources._paths import display_path, resolve, source_root
 from tasks.storage import urls
 
 #: Rows per batch: of the small columns, and of audio.
 ROWS, AUDIO_ROWS = 1024, 8
-
-Entries = Iterator[Recording | Ignored]
 
 
 class Settings(SourceSettings):
@@ -96,18 +94,13 @@ def _short(error: BaseException) -> str:
 
 
 def _columns(file: pq.ParquetFile, settings: Settings) -> Columns:
-    named = {
-        "text": settings.text_column,
-        "id": settings.id_column,
-        "speaker": settings.speaker_column,
-        "language": settings.language_column,
-    }
+    named = {role: getattr(settings, f"{role}_column") for role in DEFAULTS}
     return find_columns(file.schema_arrow, settings.audio_column, named)
 
 
 def _file(name: str, path: str, settings: Settings, root: str) -> Entries:
     with _open(path) as file:
-        mark = file_state(path).guard
+        guard = file_state(path).guard
         columns = _columns(file, settings)
         row = 0
         for group in range(file.metadata.num_row_groups):
@@ -115,7 +108,7 @@ def _file(name: str, path: str, settings: Settings, root: str) -> Entries:
             held = _has_bytes(file, group, columns.audio, nulls)
             for values in _rows(file, group, columns):
                 yield _recording(
-                    name, path, root, columns, row, values, next(held, False), size, mark
+                    name, path, root, columns, row, values, next(held, False), size, guard
                 )
                 row += 1
 
@@ -183,7 +176,7 @@ def _recording(
     values: dict[str, object],
     held: bool,
     size: int,
-    mark: str,
+    guard: str,
 ) -> Recording:
     error: tuple[str, str] | None = None
     locator = Locator(path, row=row, column=columns.audio)
@@ -191,7 +184,7 @@ def _recording(
         try:
             locator = Locator(resolve(root, values.get("path")))
             found = file_state(locator.path)
-            size, mark, error = found.size, found.guard, found.error
+            size, guard, error = found.size, found.guard, found.error
         except ValueError:
             size, error = 0, ("missing", "the cell holds neither audio nor a path")
         except ItemError as refusal:
@@ -207,7 +200,7 @@ def _recording(
         source_path=f"{display_path(path)}!{row}",
         locator=locator,
         size=size,
-        guard=mark,
+        guard=guard,
         source_id=texts.get("id") or text_field(values.get("path")),
         text=texts.get("text"),
         speaker=texts.get("speaker"),

@@ -14,10 +14,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from tasks.errors import ItemError
-from tasks.recording import Ignored, Recording, Segment
-from tasks.settings import SourceSettings, StageSettings
+from tasks.recording import Segment
+from tasks.settings import StageSettings
 from tasks.sources._lists import (
+    Entries,
+    ListSettings,
     checked_span,
     json_object,
     read_lines,
@@ -26,7 +27,7 @@ from tasks.sources._lists import (
     timed_words,
 )
 from tasks.sources._paths import list_file, list_root, resolve
-from tasks.sources._spans import Line, ParsedLine, grouped
+from tasks.sources._spans import Line, grouped
 
 Columns = dict[str, tuple[str, ...]]
 
@@ -66,43 +67,29 @@ class ColumnSettings(StageSettings):
     )
 
 
-class Settings(SourceSettings):
+class Settings(ListSettings):
     kind: Literal["jsonl"] = "jsonl"
-    root: str | None = Field(
-        None, description="Folder that relative paths start from; default: the list's folder."
-    )
     columns: ColumnSettings | None = Field(
         None, description="Names of columns, where the list is neither WeNet's nor NeMo's."
     )
 
 
-def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
+def recordings(settings: Settings) -> Entries:
     """Reads the list lazily. ConfigError at once if it cannot be read.
 
     Bad lines come first, then the recordings: a file's lines may be anywhere in the list.
     """
     path = list_file(settings.path)
     root = list_root(path, settings.root)
-    return grouped(path, root, _parsed(path, root, _given(settings.columns)))
+    given: Columns | None = None
+    if settings.columns is not None:
+        named = settings.columns.model_dump().items()
+        given = {role: (name,) for role, name in named if name is not None}
+    return grouped(path, root, read_lines(path), lambda line: _parse(line, root, given))
 
 
-def _given(columns: ColumnSettings | None) -> Columns | None:
-    if columns is None:
-        return None
-    return {role: (name,) for role, name in columns.model_dump().items() if name is not None}
-
-
-def _parsed(path: str, root: str, given: Columns | None) -> Iterator[tuple[int, ParsedLine]]:
-    for number, line in read_lines(path):
-        try:
-            if line is None:
-                raise ValueError("the line is too long")
-            yield number, _parse(json_object(line), root, given)
-        except (ItemError, ValueError) as error:
-            yield number, error
-
-
-def _parse(value: dict[str, object], root: str, given: Columns | None) -> Line:
+def _parse(line: str | None, root: str, given: Columns | None) -> Iterator[Line]:
+    value = json_object(line)
     columns = given or (_WENET if "wav" in value else _NEMO if "audio_filepath" in value else None)
     if columns is None:
         raise ValueError("neither `wav` nor `audio_filepath`; name the columns in the settings")
@@ -126,4 +113,4 @@ def _parse(value: dict[str, object], root: str, given: Columns | None) -> Line:
         language=text_field(get("language")),
         words=timed_words(get("words")),
     )
-    return Line(path, str(get("audio")), start is None and end is None, segment)
+    yield Line(path, str(get("audio")), start is None and end is None, segment)

@@ -9,22 +9,23 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pydantic import Field
 
 from tasks import storage
 from tasks.errors import ConfigError, ItemError
-from tasks.recording import Ignored, Locator, Recording, Segment
+from tasks.recording import Ignored, Recording, Segment
 from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, recording_name, safe_name
 from tasks.settings import SourceSettings
 from tasks.sources._lists import (
+    Entries,
     bad_line,
     checked_span,
     failed,
+    of_file,
     read_lines,
     seconds_field,
     text_field,
@@ -32,8 +33,6 @@ from tasks.sources._lists import (
 from tasks.sources._paths import display_path, list_file, resolve, source_root
 
 _ARCHIVE_OFFSET = re.compile(r":\d+\Z")
-
-Entries = Iterator[Recording | Ignored]
 
 
 class Settings(SourceSettings):
@@ -164,21 +163,17 @@ def _recording(scp: str, root: str, tables: _Tables, key: str, written: str) -> 
         file = resolve(root, written)
     except ItemError as refusal:
         return failed(path, here, scp, refusal.code, refusal.detail)
-    found = file_state(file)
+    found = of_file(path, file)
     error = found.error
     if error and error[0] == "missing" and _ARCHIVE_OFFSET.search(written):
         error = ("unsupported", "an offset into a Kaldi archive is not read")
-    whole = tables.segments is None
-    return Recording(
-        path=path,
-        source_path=display_path(file),
-        locator=Locator(file),
-        size=found.size,
-        guard=found.guard,
+    segments = None if tables.segments is None else tuple(tables.segments.get(key, ()))
+    return replace(
+        found,
         source_id=display_text(key),
-        text=tables.text.get(key) if whole else None,
+        text=tables.text.get(key) if segments is None else None,
         speaker=tables.speaker.get(key),
-        segments=None if tables.segments is None else tuple(tables.segments.get(key, ())),
+        segments=segments,
         error=error,
     )
 

@@ -18,12 +18,11 @@ import zlib
 from collections.abc import Iterator
 from typing import Literal
 
-from pydantic import Field
-
 from tasks.errors import ItemError
-from tasks.recording import Ignored, Recording, Segment, TimedWord
-from tasks.settings import SourceSettings
+from tasks.recording import Segment, TimedWord
 from tasks.sources._lists import (
+    Entries,
+    ListSettings,
     checked_span,
     json_object,
     read_lines,
@@ -32,36 +31,22 @@ from tasks.sources._lists import (
     timed_words,
 )
 from tasks.sources._paths import list_file, list_root, resolve
-from tasks.sources._spans import Line, ParsedLine, grouped
+from tasks.sources._spans import Line, grouped
 from tasks.storage import urls
 
 ALIGNMENT = "word"
 SLACK = 0.5  # s; words may reach a little beyond their supervision
 
 
-class Settings(SourceSettings):
+class Settings(ListSettings):
     kind: Literal["lhotse"] = "lhotse"
-    root: str | None = Field(
-        None, description="Folder that relative paths start from; default: the list's folder."
-    )
 
 
-def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
+def recordings(settings: Settings) -> Entries:
     """Reads the list lazily. ConfigError at once if it cannot be read."""
     path = list_file(settings.path)
     root = list_root(path, settings.root)
-    return grouped(path, root, _lines(path, root))
-
-
-def _lines(path: str, root: str) -> Iterator[tuple[int, ParsedLine]]:
-    for number, line in _text(path):
-        try:
-            if line is None:
-                raise ValueError("the line is too long, or the compressed list breaks off here")
-            for found in _cut(json_object(line), root):
-                yield number, found
-        except (ItemError, ValueError) as error:
-            yield number, error
+    return grouped(path, root, _text(path), lambda line: _cut(line, root))
 
 
 def _text(path: str) -> Iterator[tuple[int, str | None]]:
@@ -81,8 +66,11 @@ def _text(path: str) -> Iterator[tuple[int, str | None]]:
             yield number + 1, None
 
 
-def _cut(cut: dict[str, object], root: str) -> Iterator[Line]:
+def _cut(line: str | None, root: str) -> Iterator[Line]:
     """A line for each supervision of a cut."""
+    if line is None:
+        raise ValueError("the line is too long, or the compressed list breaks off here")
+    cut = json_object(line)
     written = _source(cut.get("recording"))
     path = resolve(root, written)
     start, length = _number(cut, "start"), _number(cut, "duration")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import posixpath
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO, Literal
 
@@ -23,17 +22,15 @@ from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, safe_name
 from tasks.settings import SourceSettings
 from tasks.sources._containers import containers
-from tasks.sources._lists import bad_line, failed, line_name, read_lines, text_field
+from tasks.sources._lists import Entries, bad_line, failed, line_name, read_lines, text_field
 from tasks.sources._paths import display_path, list_file, list_root, listed_name, resolve
-from tasks.sources._tarwalk import Member, compression, is_binary, is_tar, members
+from tasks.sources._tarwalk import Member, compression, head, is_tar, members
 from tasks.storage import urls
 
 MAX_TEXT_BYTES = 1_000_000
 
 _ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _COMPRESSED = "a {}-compressed tar cannot be read in parts; decompress it first"
-
-Entries = Iterator[Recording | Ignored]
 
 
 class Settings(SourceSettings):
@@ -48,10 +45,11 @@ def recordings(settings: Settings) -> Entries:
     found = containers(settings.path, lambda name: name.lower().endswith(_ENDINGS), "tar")
     if len(found.files) == 1 and stat.S_ISREG(_mode(settings.path)):
         path = list_file(settings.path)
-        if packed := compression(path):
+        begin = head(path)
+        if packed := compression(begin):
             raise ConfigError(f"source {display_text(path)!r}: {_COMPRESSED.format(packed)}")
-        if not path.lower().endswith(".tar") and not is_tar(path):
-            if is_binary(path):
+        if not path.lower().endswith(".tar") and not is_tar(begin):
+            if b"\0" in begin:  # as in no text file
                 raise ConfigError(
                     f"source {display_text(path)!r} is neither a tar nor a list of tars"
                 )
@@ -99,7 +97,7 @@ def _archive(name: str, path: str) -> Entries:
         yield failed(name, here, path, *wrong)
         return
     try:
-        if packed := compression(path):
+        if packed := compression(head(path)):
             yield failed(name, here, path, "unsupported", _COMPRESSED.format(packed))
             return
         with urls.streamed(path) as file:
@@ -120,8 +118,7 @@ class _Sample:
 
 
 def _samples(name: str, path: str, file: BinaryIO) -> Entries:
-    mark = urls.guard(path, file)
-    archive = _Archive(name, path, file, mark)
+    archive = _Archive(name, path, file, urls.guard(path, file))
     sample = _Sample("")
     seen: set[str] = set()
     try:

@@ -1,7 +1,7 @@
 """Storage: folders and object stores behind one `Store`, which `of` gives for a place.
 
-    places      a place: a path or a URL        store, local, objects   `Store` and its two kinds
-    atomic      temp file, fsync, rename        answers, copies, urls   talking to object stores
+    urls        a place: a path or a URL        store, local, objects   `Store` and its two kinds
+    atomic      temp file, fsync, rename        answers, copies         talking to object stores
     lock        one run at a time in an OUT     tables                  Parquet and Arrow files
 
 A `Store` is asked with full places; the functions here do the same for a single place.
@@ -17,8 +17,8 @@ from tasks.errors import ConfigError, RunError
 from tasks.storage.answers import Archived, ObjectState
 from tasks.storage.local import Local
 from tasks.storage.objects import Objects
-from tasks.storage.places import is_url, normal, place
 from tasks.storage.store import File, Span, Store
+from tasks.storage.urls import is_url, normal, place
 
 __all__ = [
     "Archived",
@@ -34,7 +34,7 @@ __all__ = [
     "normal",
     "of",
     "place",
-    "reach",
+    "query",
     "read",
     "remove",
     "write_atomic",

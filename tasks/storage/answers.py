@@ -7,10 +7,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple
 
 from tasks.errors import RunError
-from tasks.storage.filesystem import Entry, FileSystem
+from tasks.storage.filesystem import Entry, FileSystem, files_in
 
 #: Answers of S3 to a condition that does not hold, or to two conditional puts at the same time.
 _CONDITION = {"PreconditionFailed", "ConditionalRequestConflict"}
@@ -28,10 +29,10 @@ class Archived(RunError):
 
 
 class ObjectState(NamedTuple):
-    """The state of an object by a listing; `mark` changes whenever its bytes may have changed."""
+    """The state of an object by a listing; `guard` changes whenever its bytes may have changed."""
 
     size: int
-    mark: str
+    guard: str
 
 
 @contextmanager
@@ -61,6 +62,13 @@ def store_errors(what: object) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def asking(place: Path) -> Iterator[tuple[FileSystem, str]]:
+    """The file system of a remote place, and the key in it; raises errors of requests as ours."""
+    with store_errors(place):
+        yield files_in(place)
+
+
 def _codes(error: BaseException | None) -> Iterator[str]:
     """S3's error codes of an error and of its causes."""
     while error is not None:
@@ -75,7 +83,7 @@ def _short(error: Exception) -> str:
 
 
 def state_of(entry: Entry) -> ObjectState:
-    """Size and mark from fsspec's entry of an object; no mark if the store offers nothing that
+    """Size and guard from fsspec's entry of an object; no guard if the store offers nothing that
     distinguishes versions."""
     when = _first(entry, "LastModified", "last_modified", "Last-Modified", "mtime", "updated")
     tag = _first(entry, "ETag", "etag", "md5Hash", "Content-MD5", "content_md5")

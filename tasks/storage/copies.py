@@ -1,7 +1,7 @@
 """Local copies of remote objects, for libraries that read files. Unnamed, so a kill leaves none.
 
-A process caches the newest few, up to a bound. The mark of the object (size, time and ETag) is part
-of a copy's key, so an object that was overwritten is fetched again.
+A process caches the newest few, up to a bound. The guard of the object (size, time and ETag) is
+part of a copy's key, so an object that was overwritten is fetched again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def close_all() -> None:
 def cached(
     files: FileSystem,
     key: str,
-    mark: str,
+    guard: str,
     offset: int | None = None,
     length: int | None = None,
     size: int | None = None,
@@ -66,13 +66,13 @@ def cached(
 
     `size`: bytes of the whole object, for a range without `length`.
     """
-    name = (f"{protocols(files)[0]}://{key}", mark, offset, length)
+    name = (f"{protocols(files)[0]}://{key}", guard, offset, length)
     with _lock:
         if found := _cached.get(name):
             _cached.move_to_end(name)
             return found.opened()
     copy = _fetch(files, key, offset, length, size)
-    if not mark:  # nothing would tell whether the object has changed
+    if not guard:  # nothing would tell whether the object has changed
         try:
             return copy.opened()
         finally:
@@ -90,9 +90,9 @@ def cached(
         return copy.opened()
 
 
-def kept(files: FileSystem, key: str, mark: str) -> Path:
+def kept(files: FileSystem, key: str, guard: str) -> Path:
     """A path to a copy that lasts as long as the process, for libraries that want a path."""
-    name = (f"{protocols(files)[0]}://{key}", mark, None, None)
+    name = (f"{protocols(files)[0]}://{key}", guard, None, None)
     with _lock:
         if name not in _kept:
             _kept[name] = _fetch(files, key, None, None, None)

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from tasks.errors import ConfigError, RunError
 from tasks.storage import copies, object_spans
-from tasks.storage.answers import state_of, store_errors, under
+from tasks.storage.answers import asking, state_of, under
 from tasks.storage.atomic import HashedFile
 from tasks.storage.filesystem import Entry, files_in, protocols
 from tasks.storage.store import File, Publish, ReadSpan, Span
@@ -37,14 +37,12 @@ class Objects(Uploads):
     # Whole objects
 
     def read(self, path: Path) -> bytes:
-        files, key = files_in(path)
-        with store_errors(path):
+        with asking(path) as (files, key):
             return files.cat_file(key)
 
     def read_all(self, folder: Path) -> dict[str, bytes]:
-        files, key = files_in(folder)
-        wanted = [f"{key}/{path.name}" for path in self.names(folder)]
-        with store_errors(folder):
+        with asking(folder) as (files, key):
+            wanted = [f"{key}/{path.name}" for path in self.names(folder)]
             found = files.cat(wanted) if wanted else {}
         return {posixpath.basename(name): data for name, data in found.items()}
 
@@ -71,15 +69,13 @@ class Objects(Uploads):
         """Does nothing: an existing object is complete, and objects never share bytes."""
 
     def remove(self, path: Path) -> None:
-        files, key = files_in(path)
-        with store_errors(path), suppress(FileNotFoundError):
+        with asking(path) as (files, key), suppress(FileNotFoundError):
             files.rm_file(key)
 
     def remove_tree(self, folder: Path) -> None:
-        files, key = files_in(folder)
-        names = [f"{key}/{name}" for name in self.tree(folder)]
-        plain = [name for name in names if not glob.has_magic(name)]  # fsspec expands the others
-        with store_errors(folder):
+        with asking(folder) as (files, key):
+            names = [f"{key}/{name}" for name in self.tree(folder)]
+            plain = [name for name in names if not glob.has_magic(name)]  # fsspec expands others
             if plain:
                 files.rm(plain)
             for name in sorted({*names} - {*plain}):
@@ -97,8 +93,7 @@ class Objects(Uploads):
         return bool(_ls(path))
 
     def size(self, path: Path) -> int:
-        files, key = files_in(path)
-        with store_errors(path):
+        with asking(path) as (files, key):
             return int(files.info(key)["size"] or 0)
 
     def sizes(self, folder: Path) -> Callable[[str], int]:
@@ -129,7 +124,7 @@ class Objects(Uploads):
 
     def guards(self, folder: Path) -> Iterator[tuple[str, str]]:
         for name, entry in under(*files_in(folder)).items():
-            yield name, entry.mark
+            yield name, entry.guard
 
     def temporaries(self, folder: Path) -> Iterator[Path]:
         return iter(())
@@ -141,16 +136,14 @@ class Objects(Uploads):
 
     @contextmanager
     def arrow(self, path: Path) -> Iterator[pa.NativeFile]:
-        files, key = files_in(path)
-        with store_errors(path):
-            copy = copies.cached(files, key, state_of(files.info(key)).mark)
+        with asking(path) as (files, key):
+            copy = copies.cached(files, key, state_of(files.info(key)).guard)
         with copy, pa.PythonFile(copy, "r") as file:
             yield file
 
     def local(self, path: Path) -> Path:
-        files, key = files_in(path)
-        with store_errors(path):
-            return copies.kept(files, key, state_of(files.info(key)).mark)
+        with asking(path) as (files, key):
+            return copies.kept(files, key, state_of(files.info(key)).guard)
 
     @contextmanager
     def reading(
@@ -170,8 +163,7 @@ class Objects(Uploads):
             self.upload_all(home, folder)
 
     def fetch(self, path: Path, target: Path) -> None:
-        files, key = files_in(path)
-        with store_errors(path):
+        with asking(path) as (files, key):
             files.get_file(key, str(target))
 
     # Before a run
@@ -197,8 +189,7 @@ class Objects(Uploads):
 
 def _ls(folder: Path, kind: str | None = None) -> list[Entry]:
     """fsspec's entries right in a folder: all, or those of kind `file` or `directory`."""
-    files, key = files_in(folder)
-    with store_errors(folder):
+    with asking(folder) as (files, key):
         try:
             found = files.ls(key, detail=True)
         except FileNotFoundError:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from tasks.errors import RunError
 from tasks.storage import copies
-from tasks.storage.answers import store_errors
+from tasks.storage.answers import asking, store_errors
 from tasks.storage.filesystem import files_in, protocols
+from tasks.storage.local import Local
 
 SHA256 = "uttermill-sha256"  # name of the hash among an object's metadata
 
@@ -18,8 +19,7 @@ class Uploads:
     """The part of the object store that puts objects."""
 
     def exists(self, path: Path) -> bool:
-        files, key = files_in(path)
-        with store_errors(path):
+        with asking(path) as (files, key):
             try:
                 return bool(files.info(key)["type"] == "file")
             except FileNotFoundError:
@@ -32,21 +32,19 @@ class Uploads:
 
     def put(self, path: Path, data: bytes, exclusive: bool = False) -> None:
         """One atomic PUT; `exclusive`: FileExistsError if the object exists."""
-        files, key = files_in(path)
-        with store_errors(path):
+        with asking(path) as (files, key):
             files.pipe_file(key, data, mode="create" if exclusive else "overwrite")
 
     def put_file(self, source: Path, path: Path) -> None:
         """A local file, which appears at once, as by `put`; it is not held in memory."""
-        files, key = files_in(path)
-        with store_errors(path):
+        with asking(path) as (files, key):
             files.put_file(str(source), key, mode="overwrite")
 
     def upload(self, source: Path, path: Path) -> None:
         """Put a local file exclusively; FileExistsError if another object exists. An object with
         the same bytes is accepted: a worker that was thought dead may have put it.
         """
-        sha256 = _hash_of(source)
+        sha256, _ = Local().hashed(source)
         files, key = files_in(path)
         about = {"Metadata": {SHA256: sha256}} if "s3" in protocols(files) else {}
         try:
@@ -91,8 +89,3 @@ class Uploads:
         except FileNotFoundError:
             return False
         return True
-
-
-def _hash_of(source: Path) -> str:
-    with source.open("rb", buffering=0) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

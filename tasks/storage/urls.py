@@ -1,18 +1,76 @@
-"""Files named by sources, by URL or by path: status, listing, reading."""
+"""Places and files by path or by URL (`s3://bucket/key`).
+
+A place is a `pathlib.Path`, or for a URL universal-pathlib's `UPath`. Both take the same steps
+(`/`, `name`, `parent`). Whoever reads or writes asks the store of a place, see `tasks.storage.of`.
+Files that sources name are texts, because a path need not be UTF-8: the rest of this module.
+Nothing remote is imported before a URL is named.
+"""
 
 from __future__ import annotations
 
 import io
 import os
+import posixpath
+import re
 import stat
+from pathlib import Path
 from typing import BinaryIO, cast
 
+from tasks import masking
 from tasks.errors import ConfigError
 from tasks.storage import copies
 from tasks.storage.answers import ObjectState, state_of, store_errors
 from tasks.storage.filesystem import FileSystem
 from tasks.storage.local import stat_guard
-from tasks.storage.places import is_url, no_library, normal
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+def is_url(text: str) -> bool:
+    return _SCHEME.match(text) is not None
+
+
+def place(text: str) -> Path:
+    """An absolute place, without asking the network.
+
+    ConfigError if a URL is malformed, holds credentials, or needs a library that is missing.
+    """
+    if not is_url(text):
+        return Path(os.path.abspath(text))
+    if text.startswith("file://"):
+        return Path(os.path.abspath(text.removeprefix("file://")))
+    text = normal(text)
+    try:
+        import fsspec
+        from upath import UPath
+
+        fsspec.get_filesystem_class(text.split("://")[0])
+        # fsspec's listings cache would show a store as it was.
+        path = UPath(text, use_listings_cache=False)
+    except (ImportError, ValueError) as error:
+        raise ConfigError(_no_library(text, error)) from None
+    return cast(Path, path)  # no Path, but it has the same steps; stores do the rest
+
+
+def _no_library(text: str, error: Exception) -> str:
+    scheme = text.split("://")[0]
+    what = f"{scheme}:// needs a library that is not installed ({error})"
+    return f"{what}; pip install 'uttermill[s3]' brings s3fs" if scheme == "s3" else what
+
+
+def normal(url: str) -> str:
+    """A URL without a trailing slash, `.` or `..`; ConfigError with credentials or no bucket."""
+    if masking.text(url) != url:
+        raise ConfigError(
+            f"the URL {masking.text(url)} holds credentials, which would be kept with the results; "
+            "give them by the environment (AWS_ACCESS_KEY_ID, say)"
+        )
+    scheme, _, rest = url.partition("://")
+    host, slash, key = rest.partition("/")
+    if not host:
+        raise ConfigError(f"the URL {url} names no bucket")
+    key = posixpath.normpath(f"/{key}").lstrip("/") if slash else ""
+    return f"{scheme}://{host}/{key}".rstrip("/")
 
 
 def files_of(url: str) -> tuple[FileSystem, str]:
@@ -23,11 +81,11 @@ def files_of(url: str) -> tuple[FileSystem, str]:
         found: tuple[FileSystem, str] = fsspec.core.url_to_fs(url, use_listings_cache=False)
         return found
     except (ImportError, ValueError) as error:
-        raise ConfigError(no_library(url, error)) from None
+        raise ConfigError(_no_library(url, error)) from None
 
 
 def absolute(text: str) -> str:
-    """An absolute path, links kept, or a normal URL. ConfigError as `places.normal`."""
+    """An absolute path, links kept, or a normal URL. ConfigError as `normal`."""
     return normal(text) if is_url(text) else os.path.abspath(text)
 
 
@@ -35,7 +93,7 @@ def guard(text: str, file: BinaryIO | None = None) -> str:
     """A short text that changes whenever the bytes of a file or object may have changed; `file`: it
     is open. OSError if it cannot be reached."""
     if is_url(text):
-        return object_state(text).mark
+        return object_state(text).guard
     return stat_guard(os.fstat(file.fileno()) if file else os.stat(text))
 
 
@@ -79,7 +137,7 @@ def fetched(url: str, offset: int | None = None, length: int | None = None) -> B
     files, key = files_of(url)
     with store_errors(url):
         entry = state_of(files.info(key))
-        return copies.cached(files, key, entry.mark, offset, length, entry.size)
+        return copies.cached(files, key, entry.guard, offset, length, entry.size)
 
 
 def streamed(text: str) -> BinaryIO:

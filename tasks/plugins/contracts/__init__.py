@@ -1,22 +1,10 @@
 """The contracts of plug-ins, shelf by shelf, as types.
 
-A file on a shelf, or your own module, is a plug-in when it has every member of its `...Module`:
-
-    shelf        a module has          callers get
-    sources      SourceModule          Source
-    diarizers    DiarizerModule        DiarizerPlugin
-    segmenters   SegmenterModule       SegmenterPlugin
-    filters      FilterModule          Filter
-    enhance      EnhancerModule        EnhancerPlugin
-    resamplers   ResamplerModule       Resampler
-    levels       LevelModule           Level
-    asr          RecogniserModule      Recogniser
-    text         TextVerdictModule     TextVerdict
-    formats      FormatModule          Format
-
-What callers get has more members, each with a default: those a module may leave out. They are
-filled in once, by `tasks.plugins.load`. `settings` is always an instance of the module's own
-`Settings`. Modules import heavy libraries inside functions only, so that naming a plug-in is cheap.
+A file on a shelf, or your own module, is a plug-in when it has every member of its `...Module`.
+What callers get (see `CONTRACTS`) has more members, each with a default: those a module may leave
+out. They are filled in once, by `tasks.plugins.load`. `settings` is always an instance of the
+module's own `Settings`. Modules import heavy libraries inside functions only, so that naming a
+plug-in is cheap.
 """
 
 from __future__ import annotations

@@ -137,6 +137,7 @@ def test_usage(bare: Site, capfd: pytest.CaptureFixture[str]) -> None:
     says(here(capfd, bare, "run", "--source", bare.source), 2, "--out")
     says(here(capfd, bare, "run", bare.home / "nowhere.yaml"), 2, "nowhere.yaml")
     says(here(capfd, bare, "status", bare.home), 2, "holds no runs/")
+    says(here(capfd, bare, "status", bare.home / "nowhere"), 2, "there is no such folder")
 
 
 @pytest.mark.cluster

@@ -122,7 +122,8 @@ def _out(text: str) -> Path:
 
     out = storage.place(text)
     if not storage.query(out / "runs", storage.is_folder):
-        why = "it holds no runs/" if storage.exists(out) else "it does not exist"
+        there = storage.query(out, storage.is_folder)
+        why = "it holds no runs/" if there else "there is no such folder"
         raise ConfigError(f"{out} is not the OUT of a run: {why}")
     return out
 

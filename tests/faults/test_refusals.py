@@ -122,6 +122,7 @@ def test_usage(bare: Site) -> None:
     says(bare.command("run", "--source", bare.source), 2, "--out")
     says(bare.command("run", bare.home / "nowhere.yaml"), 2, "nowhere.yaml")
     says(bare.command("status", bare.home), 2, "holds no runs/")
+    says(bare.command("status", bare.home / "nowhere"), 2, "there is no such folder")
 
 
 @pytest.mark.cluster

@@ -21,7 +21,6 @@ from prefect.client.schemas.objects import FlowRun
 
 from flows.cli.command_line import main
 from flows.serve import schedule_of, without_secrets
-from flows.server.server import using
 from flows.settings import parse
 from tasks.errors import ConfigError
 from tests import corpus, prefect_database
@@ -104,7 +103,7 @@ def serving(tmp_path: Path, empty_database: Path) -> Iterator[Serving]:
     with site.start("serve", chosen, *schedule, "--json") as started:
         assert soon(started.stdout, 90, every=0.1), started.stderr()
         told = json.loads(started.stdout())
-        with using(f"{told['ui']}/api"):
+        with service.asked(f"{told['ui']}/api"):
             yield Serving(site, started, told, home)
 
 

@@ -1,5 +1,5 @@
 """Prefect as a service runs it: a worker or `serve` in a process of its own, and what the UI's
-buttons send to the API and its pages show. Use it within `flows.server.using(url)`."""
+buttons send to the API and its pages show. Use it within `asked(url)`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ from uuid import UUID, uuid4
 
 import psutil
 import yaml
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, State, StateType, TaskRun
 
 from flows.server import run_notes
+from flows.server.server import using
 from tests.faults.command import ROOT, TOKEN, Site, soon
 from tests.plugins import gate
 
@@ -96,19 +98,32 @@ def service(site: Site, *arguments: str) -> Iterator[Service]:
         started.end()
 
 
+_client: ContextVar[SyncPrefectClient] = ContextVar("client")
+
+
+@contextmanager
+def asked(url: str) -> Iterator[None]:
+    """Within, flows use the API at `url`, and so do the questions of here, with one client: to make
+    one takes 30 ms of CPU, an answer 8, and most questions here are asked again and again."""
+    with using(url), get_client(sync_client=True) as client:
+        token = _client.set(client)
+        try:
+            yield
+        finally:
+            _client.reset(token)
+
+
 # The buttons
 
 
 def deployed(name: str) -> UUID:
-    with get_client(sync_client=True) as client:
-        return client.read_deployment_by_name(f"prepare/{name}").id
+    return _client.get().read_deployment_by_name(f"prepare/{name}").id
 
 
 def start(deployment: UUID, settings: Path) -> UUID:
     """Quick run, with parameters."""
     parameters = yaml.safe_load(settings.read_text())
-    with get_client(sync_client=True) as client:
-        return client.create_flow_run_from_deployment(deployment, parameters=parameters).id
+    return _client.get().create_flow_run_from_deployment(deployment, parameters=parameters).id
 
 
 @contextmanager
@@ -132,13 +147,11 @@ def schedule(deployment: UUID, settings: Path) -> Iterator[UUID]:
         assert run["auto_scheduled"]
         yield UUID(run["id"])
     finally:
-        with get_client(sync_client=True) as client:
-            client.delete_deployment_schedule(deployment, UUID(one["id"]))
+        _client.get().delete_deployment_schedule(deployment, UUID(one["id"]))
 
 
 def _post(path: Any, body: Any) -> Any:
-    with get_client(sync_client=True) as client:
-        reply = client.request("POST", path, json=body)
+    reply = _client.get().request("POST", path, json=body)
     return reply.json() if reply.content else None
 
 
@@ -151,16 +164,14 @@ def cancel(run: UUID) -> None:
 
 
 def _set(run: UUID, state: State[Any]) -> None:
-    with get_client(sync_client=True) as client:
-        client.set_flow_run_state(run, state, force=True)
+    _client.get().set_flow_run_state(run, state, force=True)
 
 
 # The pages
 
 
 def flow_run(run: UUID) -> FlowRun:
-    with get_client(sync_client=True) as client:
-        return client.read_flow_run(run)
+    return _client.get().read_flow_run(run)
 
 
 def newest(out: str) -> UUID:
@@ -188,8 +199,7 @@ def owner(run: UUID) -> psutil.Process:
 
 def task_runs(*runs: UUID) -> dict[UUID, TaskRun]:
     which = FlowRunFilter.model_validate({"id": {"any_": runs}})
-    with get_client(sync_client=True) as client:
-        return {task.id: task for task in client.read_task_runs(flow_run_filter=which)}
+    return {task.id: task for task in _client.get().read_task_runs(flow_run_filter=which)}
 
 
 def still_open(*runs: UUID) -> list[str]:
@@ -205,8 +215,7 @@ def artifact(run: UUID) -> str:
     which = ArtifactFilter.model_validate(
         {"flow_run_id": {"any_": [run]}, "key": {"any_": ["uttermill-progress"]}}
     )
-    with get_client(sync_client=True) as client:
-        found = client.read_artifacts(artifact_filter=which)
+    found = _client.get().read_artifacts(artifact_filter=which)
     assert len(found) <= 1, found
     return str(found[0].data) if found else ""
 

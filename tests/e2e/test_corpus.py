@@ -43,10 +43,17 @@ def prepared(cluster: dict[str, Any], out: Path, *words: str) -> dict[str, Any]:
     return answer
 
 
-def test_the_whole_corpus_is_accounted_for(tmp_path: Path, run: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("long", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_the_whole_corpus_is_accounted_for(
+    tmp_path: Path, run: Callable[..., Any], long: bool
+) -> None:
+    """By night with its folder of long recordings, which is half of its audio."""
     assert CORPUS
+    folders = [p for p in sorted(Path(CORPUS).iterdir()) if p.is_dir() and p.name != "long"]
+    sources = [CORPUS] if long else [str(path) for path in folders]
+    chosen = [word for source in sources for word in ("--source", source)]
     fake = ("--set", "transcribe.backend.use=fake")
-    result = run(tmp_path / "out", "--source", CORPUS, *fake)
+    result = run(tmp_path / "out", *chosen, *fake)
     version = Path(result["dataset"])
     assert verify(version) == []
     ledger = pq.read_table(version / "ledger.parquet")
@@ -61,7 +68,7 @@ def test_the_whole_corpus_is_accounted_for(tmp_path: Path, run: Callable[..., An
         if "/en/librispeech/" in row["source_path"] and row["stage"] == "filter"
     ]
     assert clean == [], "no LibriSpeech clip falls to the default filters"
-    again = run(tmp_path / "out", "--source", CORPUS, *fake)
+    again = run(tmp_path / "out", *chosen, *fake)
     assert all(entry["items_computed"] == 0 for entry in again["stages"].values())
 
 

@@ -15,10 +15,7 @@ import yaml
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.schedules import CronSchedule
 
-from flows.checks import check
-from flows.server.server import LocalServer, using
-from flows.settings import parse
-from tasks import pipeline
+from flows.server.server import LocalServer
 from tasks.errors import OutLocked
 from tasks.storage import lock
 from tests import corpus
@@ -31,7 +28,7 @@ pytestmark = [pytest.mark.server, pytest.mark.cluster]
 
 COUNT = 6
 SHARDS = 3
-POLL = 0.25  # s between two questions to the server, each of which costs 50 ms of CPU
+POLL = 0.25  # s between two questions: to the server 10 ms of CPU, after processes as much
 #: Where runs are held or fail: the longest recording, whose shard is the last one to end.
 LAST = gate.name("transcribe", corpus.seconds_of(COUNT - 1))
 STAGES = ("filter", "resample", "transcribe")
@@ -41,7 +38,7 @@ STAGES = ("filter", "resample", "transcribe")
 def site(tmp_path_factory: pytest.TempPathFactory, prefect_server: LocalServer) -> Iterator[Site]:
     made = Site(tmp_path_factory.mktemp("paths"), prefect_server.url)
     corpus.make(made.source, COUNT)
-    with using(prefect_server.url):
+    with service.asked(prefect_server.url):
         yield made
 
 
@@ -76,18 +73,14 @@ def settings(site: Site, out: str) -> Path:
         out,
         shard={"settle_seconds": 0, "hours": 1.8 / 3600},
         transcribe={"backend": {"use": "tests.plugins.mendable_asr"}},
-        cluster={"workers": 2},
+        cluster={"workers": 2},  # one of them may be held
     )
 
 
 @pytest.fixture(scope="module")
 def reference(site: Site) -> Path:
     """What a quiet run gives, without Prefect or a cluster."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(gate.VARIABLE, str(site.gate))
-        job = check(parse(yaml.safe_load(settings(site, "reference").read_text())))
-        pipeline.run_here(job)
-    return job.out
+    return site.undisturbed(settings(site, "reference"))
 
 
 def held(site: Site, run: UUID) -> None:
@@ -218,7 +211,7 @@ def test_retry_of_a_killed_run_through_serve(site: Site, reference: Path) -> Non
         held(site, run)
         service.owner(run).kill()
         assert service.end_of(run).is_crashed()
-        assert soon(lambda: not serving.runs(), 30), serving.runs()
+        assert soon(lambda: not serving.runs(), 30, every=POLL), serving.runs()
         assert len(service.still_open(run)) == 1
         hold.unlink()
         retried(site, run, reference)
@@ -240,7 +233,7 @@ def test_cancel(site: Site, worker: Service, reference: Path) -> None:
     service.cancel(run)
     ended = service.end_of(run)
     assert ended.is_cancelled(), ended
-    assert soon(lambda: not worker.runs(), 30), worker.runs()
+    assert soon(lambda: not worker.runs(), 30, every=POLL), worker.runs()
     assert not any(site.temp.glob("uttermill-run-*"))
     with lock.hold(out):
         pass
@@ -313,7 +306,7 @@ def test_a_killed_flow_process(site: Site, worker: Service, reference: Path) -> 
     held(site, run)
     service.owner(run).kill()
     assert service.end_of(run).is_crashed()
-    assert soon(lambda: not worker.runs(), 30), worker.runs()
+    assert soon(lambda: not worker.runs(), 30, every=POLL), worker.runs()
     (left,) = service.still_open(run)
     assert left.startswith("transcribe")
     assert left.endswith("Running")

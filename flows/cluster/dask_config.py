@@ -31,8 +31,9 @@ DASK_CONFIG: dict[str, Any] = {
                 "VECLIB_MAXIMUM_THREADS": "1",
                 "TOKENIZERS_PARALLELISM": "false",
                 "PYTHONHASHSEED": "6640",
-                "MALLOC_TRIM_THRESHOLD_": "67108864",
-                "MALLOC_MMAP_THRESHOLD_": "33554432",
+                "MALLOC_ARENA_MAX": "1",
+                "MALLOC_TRIM_THRESHOLD_": "134217728",
+                "MALLOC_MMAP_THRESHOLD_": "100663296",
             }
         },
         "scheduler": {

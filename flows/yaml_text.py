@@ -20,7 +20,7 @@ def load(text: str, what: str) -> Any:
     if len(text) > MOST_BYTES:
         raise ConfigError(f"{what} is longer than {MOST_BYTES >> 10} KiB; is it a settings file?")
     try:
-        value = yaml.load(text, _UniqueKeys)  # a safe loader
+        value = _UniqueKeys(text).get_single_data()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""

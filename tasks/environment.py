@@ -17,7 +17,7 @@ from pathlib import Path
 #: Set by the client that spawns workers; absent where workers are started by hand.
 VERSION_VARIABLE = "UTTERMILL_VERSION"
 #: Set by a client that spawns workers for one run: what its settings reach, as JSON (see
-#: `tasks.plugins.engines`). Absent where workers are started by hand and may serve any run.
+#: `tasks.plugins.engines`). Empty or absent where workers may serve any run.
 ENGINES_VARIABLE = "UTTERMILL_ENGINES"
 
 
@@ -42,7 +42,7 @@ def engines() -> dict[str, str] | None:
     """Modules that this worker loads before its first task, each with an attribute whose reading
     loads it; None: all that any run may reach."""
     told = os.environ.get(ENGINES_VARIABLE)
-    return None if told is None else json.loads(told)
+    return json.loads(told) if told else None
 
 
 def secret(name: str) -> str:

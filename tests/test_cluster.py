@@ -25,6 +25,7 @@ from pydantic import ValidationError
 from flows.cli import proofs
 from flows.cluster import dask_config, facts, fleet, spawning
 from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.fleet import CPU
 from tasks.errors import ConfigError, RunError
 from tasks.settings import TRANSIENT
@@ -186,6 +187,20 @@ def test_workers_are_capped_whatever_the_parent_has(
     assert not seen["prefect"]
     assert gone(seen["pid"])
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.cluster
+def test_a_nanny_that_replaces_a_worker_leaves_no_variables_behind(tmp_path: Path) -> None:
+    """The next cluster's workers would load what this one's were told to."""
+    before = dict(os.environ)
+    with Cluster(ClusterSettings(workers=1), tmp_path / "s", engines=NONE) as one:
+        pid = one.submit(os.getpid).result()
+        os.kill(pid, signal.SIGKILL)
+        dispatcher = Dispatcher(one, lambda audio, isolated: 120.0)
+        seen = dispatcher.run(look, seconds_of_audio=1, isolate_kw=None)
+        assert seen["pid"] != pid, "control: it was replaced"
+        assert dict(os.environ) != before, "control: the nanny set them again"
+    assert dict(os.environ) == before
 
 
 @pytest.mark.cluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -20,9 +20,11 @@ from prefect.settings import (
 )
 
 from flows import prepare
-from flows.cluster.dispatcher import Dispatcher, NotBegun
+from flows.cluster.cluster import Cluster, ClusterSettings
+from flows.cluster.dispatcher import NotBegun
 from flows.progress import Progress
 from flows.run import group_runs, grouping
+from flows.run.caller import ClusterCaller
 from flows.server import board_posting, history, pace
 from flows.server.server import LocalServer
 from tasks.callers import Step
@@ -89,9 +91,8 @@ class Work:
 
 def run(work: Work, width: int = 4) -> tuple[UUID, int, BaseException | None]:
     """Run the chains of 40 shards of a minute: the flow run, its task runs, its error."""
-    caller: Any = SimpleNamespace(
-        width=lambda: width, dispatcher=Dispatcher(SimpleNamespace(), lambda a, i: 1.0)
-    )
+    caller = ClusterCaller(cast(Cluster, SimpleNamespace(size=width)), ClusterSettings())
+    caller.width = lambda: width  # type: ignore[method-assign]
     seen: list[Any] = []
 
     @flow(persist_result=False)

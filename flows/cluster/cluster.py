@@ -176,10 +176,12 @@ class Cluster:
         config = dask_config.flat(variables, self.settings.performance_report)
         if self.settings.kind == "class":
             config["distributed.scheduler.no-workers-timeout"] = None  # a queue may be long
-        # Both hold until the end: a nanny reads them again when it replaces a worker.
+        environment = dask_config.environment(variables)
+        # All hold until the end: a nanny uses them again when it replaces a worker.
         self._open.enter_context(spawning.without_main())
         self._open.enter_context(dask.config.set(config))
-        with spawning.environment(dask_config.environment(variables)):
+        self._open.enter_context(spawning.restored(environment))
+        with spawning.environment(environment):
             try:
                 target = self._address_or_cluster()
                 client_class: Any = distributed.Client  # untyped

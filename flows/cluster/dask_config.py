@@ -54,9 +54,9 @@ DASK_CONFIG: dict[str, Any] = {
 
 def variables(engines: Mapping[str, str] | None = None) -> dict[str, str]:
     """Variables for `tasks.preload`: the version that workers must have, and what to load (None:
-    everything)."""
-    told = {VERSION_VARIABLE: version("uttermill")}
-    return told if engines is None else {**told, ENGINES_VARIABLE: json.dumps(dict(engines))}
+    everything). Both are always set, because workers inherit what is set in this process."""
+    reached = "" if engines is None else json.dumps(dict(engines))
+    return {VERSION_VARIABLE: version("uttermill"), ENGINES_VARIABLE: reached}
 
 
 def flat(told: Mapping[str, str], profiled: bool = False) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -21,13 +21,18 @@ WORKERS_MAIN = "flows.cluster.spawned"
 
 @contextmanager
 def environment(values: dict[str, str]) -> Iterator[None]:
-    """Set variables while workers are spawned, then restore them.
+    """Set variables while workers are spawned, then restore them: Dask prefers the parent's
+    variables to its configuration."""
+    with restored(values):
+        os.environ.update(values)
+        yield
 
-    Dask prefers the parent's variables to its configuration, and its nannies leave theirs behind
-    in the parent.
-    """
-    before = {name: os.environ.get(name) for name in (*values, "__DASK_PARENT_PID")}
-    os.environ.update(values)
+
+@contextmanager
+def restored(names: Iterable[str]) -> Iterator[None]:
+    """Restore these variables at the end: a nanny that replaces a worker leaves its own behind in
+    the parent, where the next cluster would find them."""
+    before = {name: os.environ.get(name) for name in (*names, "__DASK_PARENT_PID")}
     try:
         yield
     finally:

@@ -50,7 +50,7 @@ __all__ = [
     "weights",
 ]
 
-VERSION = 5
+VERSION = 6
 #: Most audio that utterances share a window with: 30 s less the silence that follows it.
 WINDOW_SECONDS = 29.0
 SCORES = (

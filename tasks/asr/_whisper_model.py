@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("uttermill")
 
-#: Hypotheses of beam search with the bundled model. 3 take a sixth less CPU than 5 in all, and make
-#: as many errors (tests/bench/README.md).
+#: Hypotheses of beam search with the bundled model. The search takes a sixth less CPU with 3 than
+#: with 5, and makes as many errors (tests/bench/README.md).
 BASE_BEAM = 3
 
 

@@ -1,7 +1,7 @@
 """Ours beside the peers: the same inputs, CPU of all processes, wall time, memory, what is kept.
 
     python -m tests.bench.peers [FOLDER] [--json] [--only ROW …] [--rounds N] [--python PEERS]
-                                [--wenet DIR] [--applio DIR] [--juicer COMMAND]
+                                [--wenet DIR] [--applio DIR] [--juicer COMMAND] [--minutes M]
 
 Inputs are made once in FOLDER from the corpus that `UTTERMILL_CORPUS` names. Each row runs ours and
 its peers in turn, with two processes each, `--rounds` times; the medians count. Ours is the command
@@ -9,7 +9,8 @@ its peers in turn, with two processes each, `--rounds` times; the medians count.
 lhotse, HF datasets and FFmpeg (through PyAV) run in the interpreter PEERS (this one). WeNet's
 `tools/make_shard_list.py` and Applio's preprocessing are run from checkouts that the user names, in
 PEERS, which then needs their packages: torch and torchaudio (see `_peer_wenet`); noisereduce, wget
-and transformers. COMMAND is Data-Juicer's `dj-process` (see `_peer_juicer`).
+and transformers. COMMAND is Data-Juicer's `dj-process` (see `_peer_juicer`). The rows with `asr`
+hear with Whisper base beside faster-whisper's own ways (see `_peer_asr`); M: of a long file.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import soundfile as sf
 
+from tests.bench import _peer_asr, _peer_juicer
 from tests.bench import _peer_inputs as inputs
-from tests.bench import _peer_juicer
 from tests.bench._peer_measure import Cost, measured
 
 #: No recogniser, no waiting for files to settle, two workers.
@@ -42,6 +43,7 @@ PLAIN = (
     "cluster.workers=2",
 )
 UNLIMITED = "filter.filters=[{use: silence}, {use: clipping}]"
+ASR_PEERS = ("batched", "vad", "loop")
 THRESHOLD = (
     "filter.filters=[{use: duration, max: 30}, {use: silence, max_fraction: 0.4}, "
     "{use: clipping}, {use: decode_faults}]"
@@ -64,10 +66,12 @@ class Result:
     cost: Cost
     kept: int | None
     seconds: float | None
+    wrong: float | None = None  # % of words, where texts were compared
 
     def told(self) -> dict[str, Any]:
         cost = {name: value for name, value in asdict(self.cost).items() if name != "said"}
-        return {"row": self.row, "who": self.who, **cost, "kept": self.kept, "kept_s": self.seconds}
+        kept = {"kept": self.kept, "kept_s": self.seconds}
+        return {"row": self.row, "who": self.who, **cost, **kept, "wrong_percent": self.wrong}
 
 
 class Bench:
@@ -108,7 +112,8 @@ class Bench:
             return self._applio(row, source, out, **more)
         if who == "Data-Juicer":
             return self._juicer(row, source, out, **more)
-        loop = [self.args.python, "-m", "tests.bench._peer_loops", who, str(source), str(out)]
+        module = "_peer_asr" if who in ASR_PEERS else "_peer_loops"
+        loop = [self.args.python, "-m", f"tests.bench.{module}", who, str(source), str(out)]
         cost = measured(loop, {"HF_DATASETS_CACHE": str(out.parent / "hf-cache")}, **more)
         told = _last_json(cost.said)
         return Result(row, who, cost, told.get("kept"), told.get("seconds"))
@@ -269,6 +274,34 @@ def killed(bench: Bench, scratch: Path) -> None:
         bench.peer("again after kill -9", who, source, scratch / who)
 
 
+def asr_long(bench: Bench, scratch: Path) -> None:
+    """Two long files: the whole line with its default cutting, faster-whisper's batched pipeline
+    and its loop with VAD."""
+    minutes = bench.args.minutes
+    home = inputs.made(bench.home, f"asr-long-{minutes:g}", _peer_asr.long_files(minutes))
+    _heard(bench, scratch, "asr-long", home, _peer_asr.OURS, ("batched", "vad"))
+
+
+def asr_clips(bench: Bench, scratch: Path) -> None:
+    """60 clips, each one utterance, beside faster-whisper's loop."""
+    home = inputs.made(bench.home, "asr-clips", _peer_asr.clips)
+    _heard(bench, scratch, "asr-clips", home, _peer_asr.WHOLE, ("loop",))
+
+
+def _heard(
+    bench: Bench, scratch: Path, row: str, home: Path, sets: Sequence[str], peers: Sequence[str]
+) -> None:
+    def add(result: Result, texts: Callable[[Path], dict[str, str]], out: Path) -> None:
+        heard = texts(out) if not result.cost.exit else {}
+        bench.results[-1] = replace(result, wrong=_peer_asr.wrong_percent(home, heard))
+
+    source, out = home / "audio", scratch / "ours"
+    add(bench.ours(row, "ours, no history", source, out, sets), _peer_asr.heard_by_ours, out)
+    for who in peers:
+        out = scratch / who
+        add(bench.peer(row, who, source, out), _peer_asr.heard_by_peer, out)
+
+
 ROWS: Mapping[str, Callable[[Bench, Path], None]] = {
     "hour": hour,
     "without-m4a": without_m4a,
@@ -278,12 +311,24 @@ ROWS: Mapping[str, Callable[[Bench, Path], None]] = {
     "juicer": juicer,
     "broken": broken,
     "killed": killed,
+    "asr-long": asr_long,
+    "asr-clips": asr_clips,
 }
 
 
 def table(results: Sequence[Result]) -> str:
     """Markdown; medians over rounds, with the range of CPU where there were several."""
-    heads = ("row", "who", "CPU s", "wall s", "MB at once", "MB in one process", "kept", "exit")
+    heads = (
+        "row",
+        "who",
+        "CPU s",
+        "wall s",
+        "MB at once",
+        "MB in one process",
+        "kept",
+        "exit",
+        "wrong %",
+    )
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     groups: dict[tuple[str, str], list[Result]] = {}
     for each in results:
@@ -296,8 +341,9 @@ def table(results: Sequence[Result]) -> str:
             for name in ("wall", "peak_mb", "most_mb")
         )
         last = some[-1]
+        wrong = "" if last.wrong is None else last.wrong
         cells = (row, who, f"{statistics.median(cpus):.1f}{spread}", f"{wall:.1f}", f"{peak:.0f}",
-                 f"{most:.0f}", last.kept, last.cost.exit)  # fmt: skip
+                 f"{most:.0f}", last.kept, last.cost.exit, wrong)  # fmt: skip
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
@@ -312,6 +358,7 @@ def main() -> None:
     parser.add_argument("--wenet")
     parser.add_argument("--applio")
     parser.add_argument("--juicer")
+    parser.add_argument("--minutes", type=float, default=10.7, help="of each long file")
     bench = Bench(parser.parse_args())
     with tempfile.TemporaryDirectory(dir=bench.home) as warm:
         few = inputs.made(bench.home, "few", inputs.hour(5))

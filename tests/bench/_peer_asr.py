@@ -1,0 +1,119 @@
+"""Whisper base in `tests.bench.peers`: the audio, faster-whisper's own two ways, the errors.
+
+    python -m tests.bench._peer_asr batched|vad|loop SOURCE OUT
+
+`vad`: the loop with its VAD filter; `loop`: without it. Two processes of one thread share the files
+and load the model that ours has, int8. Texts go to OUT/texts.json, by the names of the files.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import soundfile as sf
+
+from tests.bench import long_clips, long_recordings, speech_mixtures
+from tests.bench.corpus_speech import RATE, read
+from tests.bench.speech_mixtures import Mixture
+
+TALK = "talk en"
+CLIPS = 60
+PROCESSES = 2
+#: Nothing is dropped for its text: the peers drop nothing either.
+OURS = ("history=none", "transcribe.backend.use=faster_whisper", "transcribe.backend.device=cpu")
+WHOLE = (*OURS, "filter.segmenter.use=whole")
+SAID = "said.json"
+
+
+def long_files(minutes: float) -> Callable[[Path], None]:
+    """Two files of up to `minutes`: commands in Mandarin, which are one of the corpus's own long
+    files, and a talk in English, made of its sentences."""
+
+    def make(home: Path) -> None:
+        corpus = _corpus()
+        made = {m.name: m for m in long_recordings.made(corpus, minutes)}
+        _write(home, [long_recordings.real(corpus, minutes)[0], made[TALK]])
+
+    return make
+
+
+def clips(home: Path) -> None:
+    """60 clean clips of 1 to 16 s, evenly from the corpus's list, in all its languages."""
+    every = speech_mixtures.sentences(_corpus())
+    chosen = [every[number * len(every) // CLIPS] for number in range(CLIPS)]
+    _write(home, [Mixture(f"clip{n:02d}", s.samples, (s,), ()) for n, s in enumerate(chosen)])
+
+
+def _corpus() -> Path:
+    return Path(os.environ["UTTERMILL_CORPUS"])
+
+
+def _write(home: Path, mixtures: Iterable[Mixture]) -> None:
+    audio, said = home / "audio", {}
+    audio.mkdir()
+    for mixture in mixtures:
+        name = Path(mixture.name).stem.replace(" ", "-")
+        sf.write(audio / f"{name}.flac", mixture.samples, RATE, "PCM_16")
+        said[name] = [mixture.text, mixture.language]
+    (home / SAID).write_text(json.dumps(said))
+
+
+def wrong_percent(home: Path, heard: Mapping[str, str]) -> float:
+    """Word errors (characters of Mandarin) in % of what was said; a text that is missing counts
+    as empty."""
+    said: dict[str, tuple[str, str]] = json.loads((home / SAID).read_text())
+    counts = [
+        long_clips.counted(text, heard.get(name, ""), language)
+        for name, (text, language) in said.items()
+    ]
+    return round(100 * sum(c.errors for c in counts) / sum(c.words for c in counts), 2)
+
+
+def heard_by_ours(out: Path) -> dict[str, str]:
+    """The texts of each file's utterances, in order, as one."""
+    columns = ["source_path", "start", "hypothesis"]
+    rows = pq.read_table(out / "datasets/latest/utterances.parquet", columns=columns).to_pylist()
+    found: dict[str, str] = {}
+    for row in sorted(rows, key=lambda row: float(row["start"])):
+        name = Path(row["source_path"]).stem
+        found[name] = f"{found.get(name, '')} {row['hypothesis'] or ''}"
+    return found
+
+
+def heard_by_peer(out: Path) -> dict[str, str]:
+    found: dict[str, str] = json.loads((out / "texts.json").read_text())
+    return found
+
+
+def _hear(way: str, paths: list[str]) -> dict[str, str]:
+    from tasks.asr import _whisper_model, faster_whisper
+
+    model = _whisper_model.load(faster_whisper.Settings(device="cpu", threads=1))
+    hear = {
+        "batched": lambda: long_clips.batched(model),
+        "vad": lambda: long_clips.loop(model, vad_filter=True),
+        "loop": lambda: long_clips.loop(model),
+    }[way]()
+    return {Path(path).stem: hear([Mixture(path, read(Path(path)), (), ())])[0] for path in paths}
+
+
+def main(way: str, source: Path, out: Path) -> None:
+    paths = sorted(map(str, source.iterdir()))
+    parts = [(way, paths[part::PROCESSES]) for part in range(PROCESSES)]
+    with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+        found = pool.starmap(_hear, parts, chunksize=1)
+    texts = {name: text for some in found for name, text in some.items()}
+    out.mkdir()
+    (out / "texts.json").write_text(json.dumps(texts))
+    seconds = sum(sf.info(path).duration for path in paths)
+    print(json.dumps({"kept": len(texts), "seconds": round(seconds, 1)}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))

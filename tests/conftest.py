@@ -133,11 +133,12 @@ def no_recipe_kept() -> Iterator[None]:
     and again after it: for tests that change what recipes follow from. The last of their fixtures:
     others keep recipes, too."""
     from tasks import recipe
+    from tasks.checkpoints import stored
     from tasks.stages import stage
 
     kept = (
         recipe.of_plugin,
-        recipe.of_cut,
+        stored.cut_recipes,
         recipe._audio_head,
         recipe._transcript_head,
         stage._weights,

@@ -254,3 +254,43 @@ def test_stop_may_come_from_another_thread_and_twice() -> None:
     thread.start()
     thread.join(20)
     own.stop()
+
+
+#: Which of the server's routers takes each of its paths, before and after `look_by_prefix`, and how
+#: many routes it prepared for the first request.
+ROUTED = """
+import re
+from uuid import UUID
+from prefect.server.api.server import create_api_app
+from prefect.server.utilities.server import method_paths_from_routes
+from starlette.routing import Match
+from flows.server._route_prefixes import look_by_prefix
+
+def taken(app, method, path):
+    scope = {"type": "http", "method": method, "path": "/api" + path, "root_path": "/api",
+             "headers": []}
+    return [n for n, route in enumerate(app.routes) if route.matches(scope)[0] == Match.FULL]
+
+plain, lean = (create_api_app(ignore_cache=True) for _ in range(2))
+asked = sorted(each.split() for each in method_paths_from_routes(plain.routes))
+asked = [(method, re.sub(r"{[^}]*}", str(UUID(int=1)), path)) for method, path in asked]
+asked += [("GET", "/nonesuch"), ("GET", "/flows/nonesuch/x"), ("GET", "/healthy")]
+before = [taken(plain, *each) for each in asked]
+look_by_prefix()
+taken(lean, "POST", "/flow_runs/filter")
+prepared = sum(len(getattr(route, "_effective_candidates", ())) for route in lean.routes)
+assert before == [taken(lean, *each) for each in asked]
+print(len(asked), sum(map(bool, before)), prepared)
+"""
+
+
+def test_a_server_finds_all_routes_and_prepares_those_that_are_asked_for() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ROUTED], capture_output=True, text=True,
+        cwd=Path(__file__).parents[1], check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    asked, taken, prepared = map(int, done.stdout.split()[-3:])
+    assert asked - 3 <= taken < asked
+    assert asked > 150
+    assert 0 < prepared < 50

@@ -31,6 +31,9 @@ ENVIRONMENT = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "50",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "50",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+    # Of a library that Prefect's docket keeps results in: without checks of the types of its own
+    # arguments, for which it would compile all its modules again at each start.
+    "PY_KEY_VALUE_DISABLE_BEARTYPE": "true",
 }
 
 #: Of a server that lives as long as a schedule.

@@ -6,7 +6,7 @@ Nothing here computes more than a hash.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from tasks import recipe
 from tasks.checkpoints import blobs, cuts, hypotheses, manifest
@@ -14,7 +14,29 @@ from tasks.checkpoints.cuts import Cut, segments_of, speakers_of
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.job import Job
+from tasks.recording import Segment
 from tasks.recording.turns import Turn
+from tasks.settings import Plugin
+
+KEPT = 4096  # recipes of cuts: more than a shard has recordings, and each stage asks for each
+
+
+@lru_cache(maxsize=16)
+def cut_recipes(segmenter: Plugin, speakers: Plugin) -> Callable[..., str]:
+    """`recipe.of_cut` with these plug-ins: (content, given, turns, text, language). It keeps what
+    it has worked out; plug-ins take longer to compare than all the rest together."""
+
+    @lru_cache(maxsize=KEPT)
+    def of(
+        content: str,
+        given: tuple[Segment, ...] | None,
+        turns: str | None,
+        text: str | None,
+        language: str | None,
+    ) -> str:
+        return recipe.of_cut(segmenter, content, given, turns, speakers, text, language)
+
+    return of
 
 
 class StoredShard:
@@ -56,10 +78,12 @@ class StoredShard:
 
     def cut_recipe(self, recording: Row) -> str:
         given, content = segments_of(recording), recording["content"]
-        turns = self._of_turns(recording)
-        text, language = recording["text"], recording["language"]
-        chosen = self.job.filter.segmenter, content, given, turns, self.job.speakers
-        return recipe.of_cut(*chosen, text, language)
+        turns = None if self.job.speakers.use == "none" else self._of_turns(recording)
+        return self._cut_recipes(content, given, turns, recording["text"], recording["language"])
+
+    @cached_property
+    def _cut_recipes(self) -> Callable[..., str]:
+        return cut_recipes(self.job.filter.segmenter, self.job.speakers)
 
     def _of_turns(self, recording: Row) -> str | None:
         told, fault = speakers_of(recording), recording.get("rttm_error")

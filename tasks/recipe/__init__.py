@@ -64,9 +64,6 @@ def _head(*parts: object) -> str:
     return _canonical(parts)[:-1]
 
 
-KEPT = 4096  # recipes of cuts: more than a shard has recordings, and each is asked for twice
-
-
 @lru_cache(maxsize=256)  # asked for with each utterance
 def of_plugin(shelf: str, plugin: Plugin) -> str:
     """Recipe of a plug-in: its name, VERSION, output-affecting settings and model identity."""
@@ -108,7 +105,6 @@ def across_recordings(job: Job) -> float | None:
     return float(told["threshold"]) if told.get("across_recordings") else None
 
 
-@lru_cache(maxsize=KEPT)
 def of_cut(
     segmenter: Plugin,
     content: str,

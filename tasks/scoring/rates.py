@@ -114,7 +114,7 @@ def scored(row: Row, reference: str | None, stated: str | None) -> Row:
         return row
     raw = row["raw_text"]
     language = language_of(stated, reference, row["language"])
-    said, heard = _both(reference or "", raw or "", language)
+    said, heard = _both(reference or "", raw or "", language) if reference or raw else ("", "")
     s = _counts(said, heard) if reference and raw is not None else None
     return {
         **row,

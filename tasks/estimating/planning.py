@@ -23,6 +23,7 @@ from tasks.estimating.expected import Expected, lengths
 from tasks.filter import todo as cuts_lacking
 from tasks.job import Job
 from tasks.listing.as_listed import AsListed
+from tasks.listing.shared import Shared
 from tasks.packaging import contents, weights
 from tasks.recipe import whole_job
 from tasks.stages import contract, stage
@@ -65,6 +66,7 @@ class Plan:
     clips: tuple[int, int]
     other_settings: bool  # settings differ from the newest version's, or there is no version
     unread: int
+    shared: list[Shared]  # recordings in two sources
 
     @property
     def again(self) -> float:
@@ -122,7 +124,8 @@ def plan(job: Job, before: Job | None, headers: bool = True) -> Plan:
     removed = len(gone - set(listed.moved.values()))
     other = described is None or described["settings"] != whole_job.settings_of(job)
     size = 0 if headers else sum(row["size"] for row in new)
-    return Plan(scan.stages, causes.all, removed, found.ignored, len(shards), clips, other, size)
+    made = (scan.stages, causes.all, removed, found.ignored, len(shards), clips, other, size)
+    return Plan(*made, found.shared)
 
 
 class _Scan:

@@ -31,6 +31,8 @@ def plan(result: JsonObject, console: Console) -> None:
         say(console, line)
     if result["removed"]:
         say(console, f"{_removed(result)}.")
+    for each in result.get("shared", ()):
+        say(console, f"{each['says']}.")
     for line in (_version(result), _unknown(result)):
         if line:
             say(console, line)

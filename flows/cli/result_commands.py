@@ -92,6 +92,8 @@ def verify(args: argparse.Namespace) -> Exit:
         faults += found.faults
         read = {"parts": found.parts, "blobs": found.blobs, "bytes": found.bytes}
         result = {"ok": not faults, "faults": faults, "checkpoints": read}
+        if remedy := checkpoints.remedy(found, out):
+            result["remedy"] = remedy
     if not faults and (beside := verifying.side_files(dataset)):
         result["side_files"] = beside
     print_answer(args, result, results.verify)

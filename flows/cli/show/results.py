@@ -100,6 +100,8 @@ def verify(result: JsonObject, console: Console) -> None:
         say(console, f"Also read: {read['parts']} checkpoints, {read['blobs']} blobs.")
     for fault in result["faults"]:
         say(console, f"fault: {fault}")
+    if "remedy" in result:
+        say(console, f"Remedy: {result['remedy']}.")
 
 
 def prune(result: JsonObject, console: Console) -> None:

@@ -64,6 +64,7 @@ def of(settings: PrepareSettings, brief: bool = False) -> JsonObject:
         "ignored": plan.ignored,
         "shards": plan.shards,
         **({"unread_bytes": plan.unread} if plan.unread else {}),
+        **({"refusal": plan.refusal} if plan.refusal else {}),
         **({"shared": [_shared(job, each) for each in plan.shared]} if plan.shared else {}),
     }
 

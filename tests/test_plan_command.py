@@ -222,3 +222,22 @@ def test_a_refusal_is_told_before_the_run(
     assert cli.main(["plan", str(file)]) == 0
     shown = " ".join(said.getvalue().split())
     assert "unless new recordings are the same files under other names: 2 of the 10" in shown
+
+
+def test_an_unknown_reason_is_answered_with_those_that_exist(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(file.parent / "out")
+    prepared(file, "filter.filters.duration.min=1.0")
+    assert told(capsys, "ledger", out, "--reason", "too_short")["items"]
+    capsys.readouterr()
+    for flags in (["--json"], ["--csv"], []):
+        assert cli.main(["ledger", out, "--reason", "foo", *flags]) == 0
+        shown = capsys.readouterr()
+        assert (
+            "No item has the reason 'foo'; the reasons here are filter.too_short, "
+            "package.packaged.\n"
+        ) in shown.err
+        assert "foo" not in shown.out
+    assert cli.main(["ledger", out, "--reason", "too_short"]) == 0
+    assert "No item" not in capsys.readouterr().err

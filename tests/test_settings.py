@@ -12,6 +12,7 @@ from flows import checks, settings
 from flows.run import runs
 from tasks import plugins
 from tasks.errors import ConfigError
+from tasks.plugins import explaining
 from tasks.settings import FilterSettings, Plugin
 from tests import corpus
 
@@ -202,6 +203,8 @@ def test_messages_name_settings_and_no_types(tmp_path: Path, yaml: str, sentence
         ("[{path: small, name: yes}]",
          'sources.folder.name must be text (put it in quotes: "yes", say, since YAML reads a bare '
          "yes, on or true as true)"),
+        ("[{path: small, name: a b}]",
+         "sources.folder.name must be at most 40 characters: letters A to Z, digits, _ and -"),
         ("[{path: small, name: 2024}]", "sources.folder.name must be text (put it in quotes)"),
     ],
 )  # fmt: skip
@@ -225,6 +228,13 @@ def test_sources_say_what_to_write(tmp_path: Path, sources: str, sentence: str) 
 def test_limits_that_nothing_can_pass(tmp_path: Path, yaml: str, sentence: str) -> None:
     head = f"sources: [{{kind: folder, path: {tmp_path}}}]\nout: {tmp_path}/o\n"
     assert refused(tmp_path, head + yaml).startswith(sentence)
+
+
+def test_every_pattern_is_told_in_words() -> None:
+    root = Path(settings.__file__).parents[1]
+    code = [p.read_text("utf-8") for top in ("tasks", "flows") for p in (root / top).rglob("*.py")]
+    used = {each for text in code for each in re.findall(r'pattern=r?"([^"]*)"', text)}
+    assert used == explaining.PATTERNS.keys()
 
 
 def test_the_home_folder_in_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,12 @@ from pydantic_core import ErrorDetails
 
 MOST_FAULTS = 8  # that one message tells
 
+#: What a text must be, by the pattern of its setting.
+PATTERNS = {
+    r"^[A-Za-z0-9_-]{0,40}$": "be at most 40 characters: letters A to Z, digits, _ and -",
+    r"^[A-Za-z0-9_-]+$": "be letters A to Z, digits, _ and - only",
+    r"^[0-9a-f]{64}$": "be 64 hexadecimal digits in small letters",
+}
 #: Words that YAML reads as true and false, of which a person meant one.
 _READ_AS = {
     False: '"no", say, since YAML reads a bare no, off or false as false',
@@ -27,7 +33,6 @@ _WORDS = {
     "decimal": "must be a number",
     "finite_number": "must be a finite number",
     "bool": "must be true or false",
-    "string_pattern_mismatch": "must match {pattern}",
     "string_too_short": "must not be empty",
     "string": "must be text",
     "literal_error": "must be {expected}",
@@ -147,6 +152,9 @@ def _steps(fault: ErrorDetails, data: Any) -> Iterator[int | str]:
 def _words(fault: ErrorDetails) -> str:
     if fault["type"] in ("value_error", "assertion_error"):
         return f": {fault['msg'].removeprefix('Value error, ').removeprefix('Assertion failed, ')}"
+    if fault["type"] == "string_pattern_mismatch":
+        pattern = str(fault.get("ctx", {}).get("pattern"))
+        return f" must {PATTERNS.get(pattern, f'match {pattern}')}"
     for kind, words in _WORDS.items():
         if fault["type"].startswith(kind):
             return f" {words.format(**fault.get('ctx', {}))}"

@@ -89,8 +89,8 @@ def test_other_results_of_names_that_look_like_markup() -> None:
 
 def test_a_newline_in_a_name_breaks_no_line() -> None:
     row = dict.fromkeys(COLUMNS) | {
-        "source_path": "/in/new\nline\u2028é\x1b.xyz", "outcome": "left_aside", "reason": "extension",
-        "stage": "shard", "detail": "two\r\nlines",
+        "source_path": "/in/new\nline\u2028é\x1b.xyz", "outcome": "left_aside", "stage": "shard",
+        "reason": "extension", "detail": "two\r\nlines",
     }  # fmt: skip
     told = said(results.items, {"items": [row]})
     assert told.split("\n") == [

@@ -56,7 +56,10 @@ def fault(language: str) -> str | None:
     """Why it is no code, with what to write; None if it looks like one."""
     if _CODE.fullmatch(language.strip()):
         return None
-    return f"{language!r} is not a language code; write {suggestion(language) or 'en, es or yue'}"
+    found = suggestion(language)
+    # In quotes, because YAML reads a bare `no` as false.
+    instead = f'"{found}"' if found else '"en", "es" or "yue"'
+    return f"{language!r} is not a language code; write {instead}"
 
 
 def suggestion(language: str) -> str | None:
@@ -70,7 +73,6 @@ def suggestion(language: str) -> str | None:
 
 def unknown(language: str) -> str:
     """The complaint of a recogniser that does not know it."""
-    instead = suggestion(language)
-    return f"the model does not know the language {language!r}" + (
-        f"; write {instead}" if instead else ""
-    )
+    found = suggestion(language)
+    instead = f'; write "{found}"' if found else ""
+    return f"the model does not know the language {language!r}{instead}"

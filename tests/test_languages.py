@@ -37,13 +37,13 @@ def refused(tmp: Path, language: str | None, *backends: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("stated", "written"),
     [
-        ("english", "write en"),
-        ("English", "write en"),
-        ("Norwegian", "write no"),
-        ("javanese", "write jv"),
-        ("Chinese (Taiwan)", "write zh"),
-        ("klingonese", "write en, es or yue"),
-        ("e", "write en, es or yue"),
+        ("english", 'write "en"'),
+        ("English", 'write "en"'),
+        ("Norwegian", 'write "no"'),
+        ("javanese", 'write "jv"'),
+        ("Chinese (Taiwan)", 'write "zh"'),
+        ("klingonese", 'write "en", "es" or "yue"'),
+        ("e", 'write "en", "es" or "yue"'),
     ],
 )
 def test_a_name_is_no_code(tmp_path: Path, stated: str, written: str) -> None:
@@ -70,7 +70,7 @@ def test_a_code_that_the_recogniser_does_not_know(tmp_path: Path) -> None:
     assert "language of the source 'small'" in said
     assert "the recogniser faster_whisper refuses 'tlh'" in said
     assert "uttermill plugins asr.faster_whisper" in said
-    assert "the language 'eng'; write en)" in refused(tmp_path, "eng", WHISPER)
+    assert "the language 'eng'; write \"en\")" in refused(tmp_path, "eng", WHISPER)
     assert "'tlh'" in refused(tmp_path, None, {**WHISPER, "language": "tlh"})
     asked(tmp_path, "tlh")  # another recogniser may hear it
     # A further recogniser that refuses a clip leaves it to the others.
@@ -107,5 +107,5 @@ def test_a_line_of_a_list_in_an_unknown_language_fails_alone(tmp_path: Path) -> 
     (tmp_path / "in/list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     asked(tmp_path, None, WHISPER, kind="jsonl", path=str(tmp_path / "in/list.jsonl"))
     assert language_codes.unknown("english") == (
-        "the model does not know the language 'english'; write en"
+        "the model does not know the language 'english'; write \"en\""
     )

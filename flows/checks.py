@@ -7,7 +7,7 @@ from flows.settings import PrepareSettings
 from tasks import plugins, storage
 from tasks.errors import ConfigError
 from tasks.job import Job
-from tasks.plugins import engines
+from tasks.plugins import engines, languages
 from tasks.recording.names import display_text, is_utf8
 
 
@@ -34,6 +34,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
     names = [p.use for p in settings.filter.filters]
     if len(set(names)) != len(names):
         raise ConfigError("filter.filters names a filter twice; give each its limits in one entry")
+    languages.check(job)
     for shelf, plugin in engines.chosen(job):
         recipe.of_plugin(shelf, plugin)  # also looks for its model
         module, own = plugins.resolve(shelf, plugin)

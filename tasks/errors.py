@@ -120,7 +120,7 @@ CODES = {
     "missing": "the list names a file that is not there",
     "unsupported": "the list asks for something that is not run (a Kaldi pipe, say)",
     "bad_rttm": "its RTTM file, which says who speaks when, cannot be understood",
-    "segment_outside_audio": "the segment lies beyond the end of the recording",
+    "segment_outside_audio": "the segment lies or ends beyond the end of the recording",
     "duplicate_segment": "the list gives this span before, with the same key and another text",
     "crashed": "a native library crashed on it, in a process of its own",
     "out_of_memory": "it needs more memory than a worker may have",

@@ -20,6 +20,7 @@ from tasks.checkpoints.index import Index
 from tasks.errors import CorruptManifest, NothingLeft
 from tasks.job import Done, Job
 from tasks.json_types import JsonObject
+from tasks.listing import shared
 from tasks.packaging import safeguards
 from tasks.results import Published, Sharded, Totals
 from tasks.reviews import applied
@@ -207,4 +208,7 @@ def _listed(job: Job, scratch: Path, caller: Caller) -> Listing:
     index = Index(job.out)
     sweeping.sweep(job.out, index)
     index.warn_of_gone()
-    return Listing(scratch, index, shard.survey(job, index, scratch, caller.map))
+    found = shard.survey(job, index, scratch, caller.map)
+    for each in found.shared:
+        log.warning("%s: %s", each, shared.outcome(job))
+    return Listing(scratch, index, found)

@@ -3,6 +3,7 @@ that is apart from them."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from pathlib import Path
@@ -20,6 +21,8 @@ log = logging.getLogger("uttermill")
 
 #: The demo keeps its recordings in its OUT, beside the results; no run writes there.
 DEMO = "corpus"
+#: Settings of a source that say something about its recordings, but not which ones it has.
+DESCRIBING = {"name", "licence", "language", "rttm", "expect_broken"}
 USUAL = ("wav", "flac", "mp3", "m4a", "ogg", "opus", "mp4")  # named first
 
 
@@ -29,6 +32,7 @@ def check(job: Job) -> None:
     found = plugins.datasets(job.sources)
     for dataset in found:
         _check_apart(job.out, dataset)
+    _check_distinct(found)
     empty = [dataset for dataset in found if not _holds_recordings(dataset)]
     sentences = [_nothing_in(dataset) for dataset in empty]
     # Recordings that a former run knew and are gone are left to package.max_removed_fraction.
@@ -55,6 +59,22 @@ def _check_apart(out: Path, dataset: Dataset) -> None:
             f"out, {display_text(home)}, lies in the source {display_text(place)!r}, so its audio "
             "would be taken for recordings; give out a folder outside it"
         )
+
+
+def _check_distinct(found: list[Dataset]) -> None:
+    """ConfigError if two sources are the same: each recording would be packaged twice. Two sources
+    that share some of their recordings are warned of when they are listed."""
+    known: dict[str, Dataset] = {}
+    for dataset in found:
+        what = dataset.settings.model_dump(mode="json", exclude=DESCRIBING)
+        places = {name: _real(what[name]) for name in ("path", "root") if what.get(name)}
+        first = known.setdefault(json.dumps({**what, **places}, sort_keys=True), dataset)
+        if first is not dataset:
+            raise ConfigError(
+                f"the sources {first.name!r} and {dataset.name!r} are the same, "
+                f"{display_text(_real(dataset.settings.path))}: each of its recordings would be "
+                "packaged twice; name it once"
+            )
 
 
 def _real(place: str) -> str:

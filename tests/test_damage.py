@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tasks import audio
+from tasks.audio import packets
 from tasks.errors import ItemError
 from tasks.recording import Locator
 from tasks.recording.faults import Fault, merged, touching
@@ -461,3 +462,14 @@ def test_a_flac_whose_header_is_wrong_about_its_blocks_is_whole(tmp_path: Path) 
     samples, faults = heard(bytes(data), tmp_path)
     assert faults == []
     assert np.array_equal(samples, good)
+
+
+def test_a_time_that_ffmpeg_does_not_know_is_no_number() -> None:
+    """It printed the smallest integer as a time: `CRC error at PTS -9223372036854775808`."""
+    told = [
+        (16, "flac", "CRC error at PTS -9223372036854775808\n"),
+        (16, "flac", "CRC error at PTS 4096\n"),
+        (16, "ogg", "bad packet pts=-9223372036854775808, skipped"),
+    ]
+    expected = ["flac: CRC error", "flac: CRC error at PTS 4096", "ogg: bad packet, skipped"]
+    assert packets.in_words(told) == expected

@@ -128,12 +128,16 @@ def test_only_shards_that_changed_are_decided_again(
     assert counted.names.count("decide") == 1, "weights are drawn after it"
 
 
+@pytest.mark.parametrize("gone", [False, True])
 @pytest.mark.parametrize("name", ["rows.arrow", "ledger.bin", "digests.arrow", "facts.json"])
 def test_damaged_decisions_are_made_again(
-    job: Job, undamaged: dict[str, bytes], name: str, monkeypatch: pytest.MonkeyPatch
+    job: Job, undamaged: dict[str, bytes], name: str, gone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = next(decided.home(job.out).rglob(name))
-    corpus.flip(path, path.stat().st_size // 2)
+    if gone:
+        path.unlink()
+    else:
+        corpus.flip(path, path.stat().st_size // 2)
     counted = Counted()
     monkeypatch.setattr(pipeline, "Here", lambda: counted)
     assert corpus.content(corpus.run(retarred(job))[0].path) == undamaged

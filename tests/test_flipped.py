@@ -130,3 +130,49 @@ def test_what_runs_and_prunes_take_away_is_no_fault(
     assert plan.goes["audio"]
     prune.carry_out(plan, job)
     assert said(capsys, out / "datasets/latest", "--deep", code=0) == ""
+
+
+def test_what_is_removed_as_the_remedy_says_is_made_again(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`verify --deep` named a damaged blob, and left its reader to guess what to do."""
+    kept = corpus.parts(whole, "audio", *(f"manifests/{stage}" for stage in corpus.STAGES[:4]))
+    decided = sorted(whole.glob("manifests/package/decided/*/*.[ap]*"))
+    assert {path.suffix for path in (*kept, *decided)} == {".pcm", ".parquet", ".arrow"}
+    published = corpus.content(whole / "datasets/v0001")
+    for number, path in enumerate((*kept, *decided)):
+        out = tmp_path / str(number)
+        shutil.copytree(whole, out, symlinks=True)
+        victim = out / path.relative_to(whole)
+        corpus.flip(victim, victim.stat().st_size // 2)
+        name, place = REMEDY.fullmatch(remedy_of(out, capsys)).groups()  # type: ignore[union-attr]
+        assert place == str(out)
+        assert victim.is_relative_to(out / name)
+        if (out / name).is_dir():
+            shutil.rmtree(out / name)
+        else:
+            (out / name).unlink()
+        job = corpus.job(whole.parent, out=out, package={"formats": shelves.names("formats")})
+        again, _ = corpus.run(job)
+        assert said(capsys, again.path, "--deep", code=0) == ""
+        assert again.path == out / "datasets/v0001"
+        assert corpus.content(again.path) == published
+        if path.suffix == ".pcm":
+            assert victim.read_bytes() == path.read_bytes()
+            victim.unlink()
+            assert remedy_of(out, capsys).startswith("the next run makes again what is gone")
+
+
+REMEDY = re.compile(r"remove (\S+) in (\S+); the next run makes it again from the sources, .*")
+
+
+def remedy_of(out: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """The remedy that `verify --deep` names, the same for people as in JSON."""
+    command = ["verify", str(out / "datasets/v0001"), "--deep"]
+    capsys.readouterr()
+    assert cli.main([*command, "--json"]) == 3
+    found: str = json.loads(capsys.readouterr().out)["remedy"]
+    assert cli.main(command) == 3
+    shown = "".join(capsys.readouterr().err.split())
+    assert shown.endswith(f"Remedy:{found}.".replace(" ", ""))
+    return found

@@ -65,6 +65,34 @@ def test_shards_of_a_very_large_corpus_are_longer(hours: int, known: int, count:
     assert balance.assigned(lengths, names, None, known=known * 3600.0)[1] == count
 
 
+@pytest.mark.parametrize(
+    ("lengths", "hours", "groups"),
+    [
+        # One of an hour made fifty groups of one recording each.
+        ([3600.0] + [10.0] * 49, None, 1 + 8),
+        ([3600.0] * 3 + [10.0] * 600, None, 3 + 23),
+        ([7200.0, 20.0, 20.0], None, 1),  # too little for a group of its own
+        ([90.0] * 10 + [10.0] * 12, None, 10 + 2),
+        ([10.0] * 60, None, 10),
+        ([36_000.0] + [600.0] * 12, 1.0, 1 + 2),
+        ([5.0], None, 1),
+        ([], None, 0),
+    ],
+)
+def test_a_long_recording_fills_one_group(
+    lengths: list[float], hours: float | None, groups: int
+) -> None:
+    names = pa.array([f"{number:03d}" for number in range(len(lengths))], pa.string())
+    group, count = balance.assigned(np.array(lengths), names, hours)
+    assert count == groups
+    assert set(group.tolist()) == set(range(groups))
+    loads = np.bincount(group, np.array(lengths), groups)
+    alone = max(lengths, default=0.0)
+    if alone >= 3600 and groups > 1:
+        assert np.bincount(group[np.array(lengths) == alone], minlength=groups).max() == 1
+        assert loads.max() == alone, "nothing short lies beside it"
+
+
 def test_names_that_were_seen() -> None:
     seen = fingerprints.Seen()
     chance = np.random.default_rng(3)

@@ -214,3 +214,28 @@ def test_control_a_plan_with_a_wrong_recipe_is_seen(
     monkeypatch.setattr("tasks.recipe.RESAMPLE_VERSION", 99)
     told, _ = planned(dataclasses.replace(asked(home)), asked(home))
     assert told["resample"] == (10, 0)
+
+
+def test_a_removal_that_the_run_will_refuse_is_foreseen(home: Path) -> None:
+    for path in sorted((home / "in").glob("*.wav"))[:2]:
+        path.unlink()
+    foreseen = planned(asked(home), asked(home))[1].refusal
+    with pytest.raises(RunError) as caught:
+        corpus.run(asked(home))
+    assert foreseen == str(caught.value)
+    plan = planned(asked(home), asked(home))[1]
+    assert plan.removed == 0, "the refused run has noted it"
+    assert plan.refusal == foreseen
+    assert planned(asked(home, package={"max_removed_fraction": 0.2}), None)[1].refusal is None
+    corpus.run(asked(home, package={"max_removed_fraction": 0.2}))
+    assert planned(asked(home), asked(home))[1].refusal is None, "the newest version lacks them"
+    (home / "in/r05.wav").unlink()
+    assert "1 of the 8 recordings of v0002" in str(planned(asked(home), asked(home))[1].refusal)
+
+
+def test_moved_recordings_are_not_taken_for_removed_ones(home: Path) -> None:
+    (home / "in").rename(home / "there")
+    (home / "in").mkdir()
+    (home / "there").rename(home / "in/deep")
+    assert planned(asked(home), asked(home))[1].refusal is None
+    corpus.run(asked(home))

@@ -205,3 +205,39 @@ def test_settings_that_came_and_went_are_told_so() -> None:
     assert "filter.filters.peak added; 2 recordings have left their sources" in said
     shown.before_run({**result, "removed": 1}, console)
     assert "1 recording has left its source." in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_refusal_is_told_before_the_run(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in sorted((file.parent / "in").glob("*.wav"))[:2]:
+        path.unlink()
+    refusal = told(capsys, "plan", str(file))["refusal"]
+    assert "2 of the 10 recordings of v0001 are gone from the sources" in refusal
+    assert "raise the setting if they were removed on purpose" in refusal
+    monkeypatch.setattr(sys, "stderr", said := io.StringIO())
+    assert asking.agreed(settings.read(str(file), [], None, []), False)
+    assert said.getvalue().splitlines()[3:] == [f"A run will refuse to publish: {refusal}."]
+    corpus.add(file.parent / "in", 12)
+    assert cli.main(["plan", str(file)]) == 0
+    shown = " ".join(said.getvalue().split())
+    assert "unless new recordings are the same files under other names: 2 of the 10" in shown
+
+
+def test_an_unknown_reason_is_answered_with_those_that_exist(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(file.parent / "out")
+    prepared(file, "filter.filters.duration.min=1.0")
+    assert told(capsys, "ledger", out, "--reason", "too_short")["items"]
+    capsys.readouterr()
+    for flags in (["--json"], ["--csv"], []):
+        assert cli.main(["ledger", out, "--reason", "foo", *flags]) == 0
+        shown = capsys.readouterr()
+        assert (
+            "No item has the reason 'foo'; the reasons here are filter.too_short, "
+            "package.packaged.\n"
+        ) in shown.err
+        assert "foo" not in shown.out
+    assert cli.main(["ledger", out, "--reason", "too_short"]) == 0
+    assert "No item" not in capsys.readouterr().err

@@ -329,6 +329,10 @@ def test_import_and_export(tmp: Path, capsys: pytest.CaptureFixture[str]) -> Non
     job = strict(tmp)
     corpus.run(job)
     (job.out / "runs").mkdir(exist_ok=True)
+    assert cli.main(["review", "export", str(job.out)]) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == f"There are no decisions by people in {job.out}.\n"
     key = ledger(job)["r00"]["utterance"]
     fixes = tmp / "fixes.jsonl"
     fixes.write_text(

@@ -12,6 +12,7 @@ from flows import checks, settings
 from flows.run import runs
 from tasks import plugins
 from tasks.errors import ConfigError
+from tasks.plugins import explaining
 from tasks.settings import FilterSettings, Plugin
 from tests import corpus
 
@@ -162,7 +163,13 @@ def test_all_typos_are_named_at_once(tmp_path: Path) -> None:
         ("resample: {rate: 100}", "resample.rate must be at least 4000"),
         ("resample: 16000", "resample must be a mapping of settings"),
         ("filter: {filters: 3}", "filter.filters must be a list"),
-        ("filter: {filters: [silence]}", "filter.filters.0 must be a mapping of settings"),
+        ("filter: {filters: [silence]}",
+         "filter.filters.0 must be a mapping of settings, such as {use: silence}"),
+        ("transcribe: {backend: {use: fake, language: no}}",
+         'transcribe.backend.language must be text (put it in quotes: "no", say, since YAML reads '
+         "a bare no, off or false as false)"),
+        ("transcribe: {backend: {use: faster_whisper, model: 3}}",
+         "transcribe.backend.model must be text (put it in quotes)"),
         ("filter: {filters: [{min: 3}]}", "filter.filters.0.use is required"),
         ("filter: {segmenter: {use: [a]}}", "filter.segmenter.use must be text"),
         ("package: {formats: []}", "package.formats needs at least 1 entry"),
@@ -184,6 +191,28 @@ def test_messages_name_settings_and_no_types(tmp_path: Path, yaml: str, sentence
 
 
 @pytest.mark.parametrize(
+    ("sources", "sentence"),
+    [
+        ("[small]",
+         "sources.0 must be a mapping of settings, such as {kind: folder, path: small}"),
+        ("small", "sources must be a list, such as [{kind: folder, path: small}]"),
+        ("[]", "sources needs at least 1 entry"),
+        ("[{path: small, language: no}]",
+         'sources.folder.language must be text (put it in quotes: "no", say, since YAML reads a '
+         "bare no, off or false as false)"),
+        ("[{path: small, name: yes}]",
+         'sources.folder.name must be text (put it in quotes: "yes", say, since YAML reads a bare '
+         "yes, on or true as true)"),
+        ("[{path: small, name: a b}]",
+         "sources.folder.name must be at most 40 characters: letters A to Z, digits, _ and -"),
+        ("[{path: small, name: 2024}]", "sources.folder.name must be text (put it in quotes)"),
+    ],
+)  # fmt: skip
+def test_sources_say_what_to_write(tmp_path: Path, sources: str, sentence: str) -> None:
+    assert refused(tmp_path, f"sources: {sources}\nout: {tmp_path}/o\n") == sentence
+
+
+@pytest.mark.parametrize(
     ("yaml", "sentence"),
     [
         ("filter: {filters: [{use: duration, min: 5, max: 2}]}",
@@ -199,6 +228,13 @@ def test_messages_name_settings_and_no_types(tmp_path: Path, yaml: str, sentence
 def test_limits_that_nothing_can_pass(tmp_path: Path, yaml: str, sentence: str) -> None:
     head = f"sources: [{{kind: folder, path: {tmp_path}}}]\nout: {tmp_path}/o\n"
     assert refused(tmp_path, head + yaml).startswith(sentence)
+
+
+def test_every_pattern_is_told_in_words() -> None:
+    root = Path(settings.__file__).parents[1]
+    code = [p.read_text("utf-8") for top in ("tasks", "flows") for p in (root / top).rglob("*.py")]
+    used = {each for text in code for each in re.findall(r'pattern=r?"([^"]*)"', text)}
+    assert used == explaining.PATTERNS.keys()
 
 
 def test_the_home_folder_in_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

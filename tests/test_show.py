@@ -87,6 +87,17 @@ def test_other_results_of_names_that_look_like_markup() -> None:
     assert said(doctor.show, findings).count(MARKUP) == 3
 
 
+def test_a_newline_in_a_name_breaks_no_line() -> None:
+    row = dict.fromkeys(COLUMNS) | {
+        "source_path": "/in/new\nline\u2028é\x1b.xyz", "outcome": "left_aside", "stage": "shard",
+        "reason": "extension", "detail": "two\r\nlines",
+    }  # fmt: skip
+    told = said(results.items, {"items": [row]})
+    assert told.split("\n") == [
+        r"/in/new\nline\u2028é\x1b.xyz  left_aside shard.extension: two\r\nlines", "1 item.", "",
+    ]  # fmt: skip
+
+
 def test_a_log_line_that_looks_like_markup_passes_the_bars() -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:

@@ -71,6 +71,15 @@ def items(out: Path, reason: str | None, dataset: str | None) -> Iterator[JsonOb
     return chain(chain.from_iterable(spans), aside)
 
 
+def reasons(out: Path) -> list[str]:
+    """Every `<stage>.<reason>` that an item has, as `items` takes them, sorted."""
+    found = {f"shard.{each.reason}" for each in naming.read_left_aside(out)}
+    for part in _ledger(out)[0]:
+        pairs = part.select(["stage", "reason"]).group_by(["stage", "reason"]).aggregate([])
+        found |= {f"{row['stage']}.{row['reason']}" for row in pairs.to_pylist()}
+    return sorted(found)
+
+
 def _ledger(out: Path) -> tuple[Iterator[pa.Table], Path | None]:
     """(ledger in portions of whole recordings, its version); the version is None for a ledger of
     the work done so far."""

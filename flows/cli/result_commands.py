@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,15 @@ def ledger(args: argparse.Namespace) -> Exit:
     if args.csv and args.json:
         raise ConfigError("give --csv or --json, not both")
     rows = queries.items(_out(args.out), args.reason, args.dataset)
+    first = next(rows, None)
+    if first is None and args.reason:
+        known = ", ".join(queries.reasons(_out(args.out))) or "none yet"
+        where = f" in the dataset {args.dataset}" if args.dataset else ""
+        print(
+            f"No item{where} has the reason {args.reason!r}; the reasons here are {known}.",
+            file=sys.stderr,
+        )
+    rows = chain(() if first is None else (first,), rows)
     if args.csv:
         items.write_csv(rows, sys.stdout)
         return Exit.DONE
@@ -67,6 +77,8 @@ def review(args: argparse.Namespace) -> Exit:
     if file is not None:
         return print_answer(args, reviews.take(_out(out), file), results.imported)
     found = reviews.told(_out(out), args.all)
+    if not found:
+        print(f"There are no decisions by people in {out}.", file=sys.stderr)
     lines = (json.dumps(each, ensure_ascii=False) for each in found)
     return print_lines(args, {"decisions": found}, lines)
 
@@ -92,6 +104,8 @@ def verify(args: argparse.Namespace) -> Exit:
         faults += found.faults
         read = {"parts": found.parts, "blobs": found.blobs, "bytes": found.bytes}
         result = {"ok": not faults, "faults": faults, "checkpoints": read}
+        if remedy := checkpoints.remedy(found, out):
+            result["remedy"] = remedy
     if not faults and (beside := verifying.side_files(dataset)):
         result["side_files"] = beside
     print_answer(args, result, results.verify)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,8 @@ from tasks.estimating import planning
 from tasks.estimating.planning import Amount
 from tasks.job import Job
 from tasks.json_types import JsonObject
+from tasks.listing import shared
+from tasks.listing.shared import Shared
 from tasks.stages.stage import PER_SHARD
 from tasks.storage import tables
 
@@ -61,6 +64,8 @@ def of(settings: PrepareSettings, brief: bool = False) -> JsonObject:
         "ignored": plan.ignored,
         "shards": plan.shards,
         **({"unread_bytes": plan.unread} if plan.unread else {}),
+        **({"refusal": plan.refusal} if plan.refusal else {}),
+        **({"shared": [_shared(job, each) for each in plan.shared]} if plan.shared else {}),
     }
 
 
@@ -70,6 +75,11 @@ def newest(out: Path) -> PrepareSettings | None:
         return runs.settings_of(out)
     except ConfigError:
         return None
+
+
+def _shared(job: Job, found: Shared) -> JsonObject:
+    """Recordings that two sources list, and what a run does with them, in words."""
+    return {**asdict(found), "says": f"{found}: {shared.outcome(job)}"}
 
 
 def _stage(name: str, amount: Amount, rates: _Rates) -> JsonObject:

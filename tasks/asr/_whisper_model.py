@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasks import environment
+from tasks import environment, language_codes
 from tasks.asr import _bundled
 from tasks.asr._whisper_settings import Settings, code
 from tasks.errors import ConfigError
@@ -30,9 +30,7 @@ def weights(settings: Settings) -> str:
     """sha256 of model.bin. ConfigError when the model is missing or not the expected one, or when
     a setting names a language that Whisper does not know."""
     if settings.languages():
-        from faster_whisper.tokenizer import _LANGUAGE_CODES
-
-        check_languages(settings, _LANGUAGE_CODES)
+        check_languages(settings, language_codes.WHISPER)
     folder = locate(settings)
     found = _bundled.SHA256 if settings.model == "base" else finding.sha256(folder / "model.bin")
     if settings.sha256 not in (None, found):
@@ -103,11 +101,7 @@ def check_languages(settings: Settings, known: Iterable[str]) -> None:
     codes = set(known)
     for name, language in settings.languages().items():
         if code(language) not in codes:
-            raise ConfigError(f"transcribe.backend.{name}: {unknown(language)}")
-
-
-def unknown(language: str) -> str:
-    return f"the model does not know the language {language!r}"
+            raise ConfigError(f"transcribe.backend.{name}: {language_codes.unknown(language)}")
 
 
 def load(settings: Settings) -> WhisperModel:

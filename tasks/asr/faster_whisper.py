@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
+from tasks import language_codes
 from tasks.asr import (
     Abilities,
     SpeechClip,
@@ -22,7 +23,6 @@ from tasks.asr import (
     _batching,
     _chinese,
     _model_folder,
-    _openai_answer,
     _pieces,
     _whisper_model,
 )
@@ -45,6 +45,7 @@ __all__ = [
     "Settings",
     "abilities",
     "gpu_fault",
+    "language_fault",
     "shared_seconds",
     "wants_gpu",
     "weights",
@@ -78,8 +79,11 @@ def abilities(settings: Settings) -> Abilities:
     others the model card in their folder tells."""
     bundled = settings.model == "base"
     licence, languages = ("MIT", None) if bundled else _model_folder.card(settings.model)
-    known = languages or tuple(sorted(set(_openai_answer.CODES.values())))
-    return Abilities(known, None, SCORES, licence)
+    return Abilities(languages or language_codes.WHISPER, None, SCORES, licence)
+
+
+def language_fault(settings: Settings, language: str) -> str | None:
+    return None if code(language) in language_codes.WHISPER else language_codes.unknown(language)
 
 
 def shared_seconds(settings: Settings) -> float:
@@ -171,7 +175,7 @@ class Backend:
         if not self._model.model.is_multilingual:
             language = "en"
         elif language is not None and language not in self._codes:
-            return Transcript("", error=_whisper_model.unknown(str(stated)))
+            return Transcript("", error=language_codes.unknown(str(stated)))
         if not len(clip.samples):
             words = () if self._settings.word_timestamps else None
             return Transcript("", language, no_speech_probability=1.0, words=words)

@@ -66,6 +66,10 @@ def abilities(settings: Settings) -> Abilities:
     return Abilities(("en",), LONGEST / RATE, (), "MIT")
 
 
+def language_fault(settings: Settings, language: str) -> str | None:
+    return _refusal(language)
+
+
 def locate() -> Path:
     """The model's folder in the wheel, which is not imported. ConfigError when it is missing."""
     folder = finding.home(registry.MOONSHINE)
@@ -103,9 +107,12 @@ class Backend:
 
 
 def _fault(clip: SpeechClip) -> str:
-    if clip.language and not english(clip.language):
-        return f"moonshine hears English only, not {clip.language!r}"
-    return _pieces.fault(clip)
+    refused = clip.language and _refusal(clip.language)
+    return refused or _pieces.fault(clip)
+
+
+def _refusal(language: str) -> str | None:
+    return None if english(language) else f"moonshine hears English only, not {language!r}"
 
 
 class Engine:

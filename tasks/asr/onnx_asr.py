@@ -8,12 +8,13 @@ give neither. Clips longer than a model hears at once are cut where it is quiete
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks import environment
+from tasks import environment, language_codes
 from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
 from tasks.asr._onnx_settings import KINDS, Kind
 from tasks.asr._onnx_settings import Settings as Settings
@@ -30,6 +31,7 @@ VERSION = 1
 SHORTEST = RATE // 2  # samples; features of a shorter clip may have no frame, so it is padded
 ENGINES = {"onnx_asr": "load_model", "onnxruntime": "InferenceSession"}
 EXAMPLE = "istupakov/parakeet-tdt-0.6b-v3-onnx"
+_TOKEN = re.compile(r"<\|([a-z]{2,3})\|>")
 _PROVIDERS = {"cpu": ["CPUExecutionProvider"], "cuda": ["CUDAExecutionProvider"]}
 
 
@@ -56,6 +58,17 @@ def abilities(settings: Settings) -> Abilities:
 def weights(settings: Settings) -> str:
     """sha256 over the files that are used. ConfigError when one is missing."""
     return _model_folder.identity(_files(settings).values())
+
+
+def language_fault(settings: Settings, language: str) -> str | None:
+    """Only models that are told the language refuse one: those without a token for it."""
+    if not KINDS[family(settings)].asked:
+        return None
+    lists = [path for path in _files(settings).values() if path.suffix in (".json", ".txt")]
+    known = {code for path in lists for code in _TOKEN.findall(path.read_text("utf-8"))}
+    if not known or language_codes.base(language) in known:
+        return None
+    return language_codes.unknown(language)
 
 
 def _stated(settings: Settings) -> str | None:
@@ -121,7 +134,8 @@ class Backend:
 
     def _hear(self, pieces: list[Piece]) -> list[EngineResult]:
         language = pieces[0][1]
-        options = {"language": language} if self._kind.asked and language else {}
+        asked = language if self._kind.asked else None
+        options = {"language": language_codes.base(asked)} if asked else {}
         padded = [_pieces.padded(samples, SHORTEST) for samples, _ in pieces]
         try:
             results = self._model.recognize(padded, sample_rate=RATE, **options)

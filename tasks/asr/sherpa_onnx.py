@@ -76,6 +76,10 @@ def abilities(settings: Settings) -> Abilities:
     return Abilities(LANGUAGES[settings.family], settings.max_seconds, ("word_times",), licence)
 
 
+def language_fault(settings: Settings, language: str) -> str | None:
+    return _refusal(settings, _base(language))
+
+
 def weights(settings: Settings) -> str:
     """sha256 over graph and tokens. ConfigError when one is missing."""
     return _model_folder.identity(_files(settings))
@@ -129,10 +133,7 @@ class Backend:
         return self._loaded[told]
 
     def _fault(self, clip: SpeechClip, language: str | None) -> str:
-        family = self._settings.family
-        if language and language not in LANGUAGES[family]:
-            return f"{family} hears {', '.join(LANGUAGES[family])} only, not {language!r}"
-        return _pieces.fault(clip)
+        return _refusal(self._settings, language) or _pieces.fault(clip)
 
     def _hear(self, pieces: list[Piece]) -> list[EngineResult]:
         model = self._model(pieces[0][1])
@@ -159,6 +160,13 @@ class Backend:
         found = _LANGUAGE.fullmatch(result.lang)
         detected = found[1] if found and found[1] in LANGUAGES[self._settings.family] else None
         return EngineResult(text, timed, tuple(sure), detected)
+
+
+def _refusal(settings: Settings, language: str | None) -> str | None:
+    known = LANGUAGES[settings.family]
+    if not language or language in known:
+        return None
+    return f"{settings.family} hears {', '.join(known)} only, not {language!r}"
 
 
 def _base(language: str | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ _TAGS = (b"TAG", b"ID3", b"APETAGEX", b"LYRICSBEGIN")
 _BARE = {"mp3", "ac3", "eac3"}
 #: Length of a frame in bytes by its own header, for containers that are nothing but frames.
 _FRAME_BYTES = {"mp3": frame_bytes, "aac": adts.frame_bytes}
+#: FFmpeg's number for a time that it does not know (AV_NOPTS_VALUE), as it stands in a message.
+_NO_TIME = re.compile(r"(?: at)?(?: [PD]TS)?[ =:]*-9223372036854775808\b", re.IGNORECASE)
 #: Packets that are decoded at a time, and their bytes: a second of speech or less.
 _BATCH, _BATCH_BYTES = 32, 1 << 16
 
@@ -122,7 +125,7 @@ class Packets:
                         except av.FFmpegError as error:
                             each.failed = error
                     if heard:
-                        each.said = _words(heard)
+                        each.said = in_words(heard)
                         heard.clear()
                     batch.append(each)
             yield from batch
@@ -162,6 +165,8 @@ def _heard() -> Iterator[list[tuple[int, str, str]]]:
         av.logging.set_level(None)
 
 
-def _words(heard: list[tuple[int, str, str]]) -> list[str]:
-    """FFmpeg's messages in its own words."""
-    return [f"{name}: {' '.join(words.split())}"[:100] for _, name, words in heard]
+def in_words(heard: list[tuple[int, str, str]]) -> list[str]:
+    """FFmpeg's messages in its own words, without the times that it prints where it knows none."""
+    return [
+        f"{name}: {' '.join(_NO_TIME.sub('', words).split())}"[:100] for _, name, words in heard
+    ]

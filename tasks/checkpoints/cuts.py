@@ -18,6 +18,10 @@ from tasks.recording.faults import Fault
 from tasks.recording.turns import Turn
 from tasks.settings import Plugin
 
+#: Most that a source's segment may end beyond its recording, s: its times are rounded, and an AAC
+#: header counts up to 132 ms of padding. No word is so short. Kaldi's `extract-segments` allows
+#: 0.5 s, Lhotse 0.025 s.
+MOST_BEYOND = 0.15
 TURNS = "turns"  # kind of the row of a recording's turns
 
 Key = tuple[int, int, int | None]  # start, end, index of the source's segment
@@ -74,6 +78,13 @@ class Cut:
         ):
             return tuple(missing)
         return tuple(plugin for plugin in missing if not costly(plugin))
+
+
+def seconds_beyond(segment: Segment, cut: Cut) -> float:
+    """How far a source's segment ends beyond the decoded audio, s; 0: it does not."""
+    if segment.end is None or not cut.rate:
+        return 0.0
+    return max(segment.end - cut.decoded / cut.rate, 0.0)
 
 
 def segments_of(recording: Row) -> tuple[Segment, ...] | None:

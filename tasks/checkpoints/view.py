@@ -12,7 +12,7 @@ from itertools import groupby
 
 from tasks import plugins, recipe
 from tasks.checkpoints import cuts, enhanced, hypotheses, sharing, written
-from tasks.checkpoints.cuts import Cut, segments_of
+from tasks.checkpoints.cuts import MOST_BEYOND, Cut, seconds_beyond, segments_of
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.sharing import Company
 from tasks.checkpoints.stored import StoredShard
@@ -25,6 +25,7 @@ from tasks.recording.said import PartTexts
 from tasks.reviews import applied
 from tasks.reviews.log import Decision
 
+OUTSIDE = "segment_outside_audio"  # reason of segments that the recording does not hold
 PERSON = "person"  # reason of utterances that a person dropped
 MOST_DETAIL = 500  # characters of a text that was not said
 
@@ -136,7 +137,12 @@ class ShardView(StoredShard):
             lost = utterance.segment.text if utterance.segment else None
             return Outcome("dropped", "filter", "not_in_audio", detail=(lost or "")[:MOST_DETAIL])
         if start >= end:
-            return Outcome("failed", "filter", "segment_outside_audio")
+            return Outcome("failed", "filter", OUTSIDE)
+        if utterance.given is not None and utterance.segment is not None and not utterance.spared:
+            beyond = seconds_beyond(utterance.segment, cut)
+            if beyond > MOST_BEYOND:  # its text says what the audio lacks
+                detail = f"it ends {beyond:.2f} s beyond the end of the recording"
+                return Outcome("failed", "filter", OUTSIDE, beyond, MOST_BEYOND, detail)
         if not utterance.spared and (no := judge(utterance.measures, rules)):
             detail = no.detail
             if no.reason == "damaged":

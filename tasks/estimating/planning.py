@@ -16,13 +16,14 @@ from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.utterance import Utterance
 from tasks.checkpoints.view import ShardView
 from tasks.dataset import versions
-from tasks.estimating import rewriting
+from tasks.estimating import removals, rewriting
 from tasks.estimating.capped import PassingClips
 from tasks.estimating.changes import Causes, Change, found_since
 from tasks.estimating.expected import Expected, lengths
 from tasks.filter import todo as cuts_lacking
 from tasks.job import Job
 from tasks.listing.as_listed import AsListed
+from tasks.listing.shared import Shared
 from tasks.packaging import contents, weights
 from tasks.recipe import whole_job
 from tasks.stages import contract, stage
@@ -54,8 +55,7 @@ class Amount:
 @dataclass(slots=True)
 class Plan:
     """`clips`: packaged in the newest version, and by a run, as far as known. `unread`: bytes of
-    new recordings whose headers were not read; only the first two stages count those.
-    """
+    new recordings whose headers were not read; only the first two stages count those."""
 
     stages: dict[str, Amount]
     changes: list[Change]
@@ -65,6 +65,8 @@ class Plan:
     clips: tuple[int, int]
     other_settings: bool  # settings differ from the newest version's, or there is no version
     unread: int
+    shared: list[Shared]  # recordings in two sources
+    refusal: str | None  # why the run will publish nothing, as far as it is known now
 
     @property
     def again(self) -> float:
@@ -106,8 +108,7 @@ def plan(job: Job, before: Job | None, headers: bool = True) -> Plan:
     probe.add(len(listed.fresh), sum(header.values()), [SOURCES], again=False)
     new = [row for row in listed.fresh if row["recording"] not in listed.moved]
     for row in new:
-        if row["recording"] in header:
-            seconds = header[row["recording"]]
+        if (seconds := header.get(row["recording"])) is not None:
             scan.stages["filter"].add(1, seconds, [SOURCES], again=False)
             scan.expected.add(row, seconds, (SOURCES,), again=False)
         elif not headers:
@@ -119,10 +120,11 @@ def plan(job: Job, before: Job | None, headers: bool = True) -> Plan:
     scan.leave_out_over_hours()
     gone = listed.removed()
     clips = _package(scan, {*gone, *fresh})
-    removed = len(gone - set(listed.moved.values()))
+    removed = len(gone - {*listed.moved.values()})
     other = described is None or described["settings"] != whole_job.settings_of(job)
     size = 0 if headers else sum(row["size"] for row in new)
-    return Plan(scan.stages, causes.all, removed, found.ignored, len(shards), clips, other, size)
+    made = (scan.stages, causes.all, removed, found.ignored, len(shards), clips, other, size)
+    return Plan(*made, found.shared, removals.refusal(job, listed, newest))
 
 
 class _Scan:

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from tasks.checkpoints import manifest
 from tasks.checkpoints.manifest import Row
 from tasks.listing import fingerprints
+from tasks.listing.known import PRESENT
 from tasks.listing.merging import merged
 from tasks.listing.parts import LISTED, PLACE
 from tasks.listing.survey import Survey
@@ -71,10 +73,26 @@ class AsListed:
 
     def removed(self) -> set[str]:
         """Names of recordings that have left their sources since the last listing."""
+        return self._names(self._leaving, self._gone)
+
+    @property
+    def absent_count(self) -> int:
+        """Recordings that OUT knows, and that no source lists now, whenever they left."""
+        return int((self._had.columns.flags & PRESENT == 0).sum()) + len(self._gone)
+
+    def absent(self) -> set[str]:
+        """Their names."""
+        columns = self._had.columns
+        away = columns.flags & PRESENT == 0
+        away |= fingerprints.index_in(self._gone, columns.keys) >= 0
+        return self._names(np.unique(columns.shard[away]), columns.keys[away])
+
+    def _names(self, shards: NDArray[np.int32], keys: NDArray[np.bytes_]) -> set[str]:
+        """Names of the recordings with these keys, sorted, in some shards."""
         found: set[str] = set()
-        for number in self._leaving:
+        for number in shards:
             for part in manifest.read(self._out, "shard", self._had.shards[number])[-1:]:
                 names = part.table["recording"].to_pylist()
-                left = fingerprints.index_in(self._gone, fingerprints.keys(names)) >= 0
+                left = fingerprints.index_in(keys, fingerprints.keys(names)) >= 0
                 found |= {name for name, gone in zip(names, left, strict=True) if gone}
         return found

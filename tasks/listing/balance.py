@@ -39,11 +39,17 @@ def assigned(
 ) -> tuple[Numbers, int]:
     """Distributes recordings over groups of about equal duration by header: longest first, each to
     the lightest group. Returns the group of each, and the number of groups. `known`: audio that the
-    corpus already has, s."""
+    corpus already has, s.
+
+    A recording that fills a group by itself counts for one, however long it is: otherwise one of an
+    hour among fifty short ones would scatter these over as many groups as minutes it has.
+    """
     total = float(seconds.sum())
     largest = max(HOUR, (known + total) / MOST_OF_AN_HOUR)
     size = hours * HOUR if hours else min(max(total / 64, smallest), largest)
-    count = min(max(1, round(total / size)), max(len(seconds), 1)) if len(seconds) else 0
+    long = seconds >= size
+    shared = round(float(seconds[~long].sum()) / size)
+    count = min(max(1, int(long.sum()) + shared), len(seconds))
     found = np.zeros(len(seconds), np.int64)
     heap = [(0.0, 0, index) for index in range(count)]
     heapify(heap)

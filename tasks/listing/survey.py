@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,10 +20,9 @@ from tasks.listing.entries import Batch
 from tasks.listing.known import MAY_BE_TRIED, PRESENT, KnownRecordings
 from tasks.listing.left_aside import LeftAsides
 from tasks.listing.parts import RowFiles
+from tasks.listing.shared import LOCAL_GUARD, Shared, SharedRecordings
 from tasks.recording import Locator
 from tasks.storage import urls
-
-_LOCAL_GUARD = re.compile(r"\d+-(-?\d+)-\d+")  # see `tasks.storage.local.stat_guard`
 
 #: Why a recording that changed while it was read is left aside; the next run takes it.
 STILL_WRITTEN = "still_written"
@@ -42,6 +40,7 @@ class Survey:
     left: LeftAsides = field(default_factory=LeftAsides)
     used_scratch: bool = False
     reused: int = 0
+    shared: list[Shared] = field(default_factory=list)  # recordings in two sources
     gone: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))  # rows of `known`
     failed: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))  # still being written
 
@@ -60,9 +59,13 @@ def survey(
     had = known.of(job.out, index or Index(job.out))
     found = Survey(had, RowFiles(home, "listing"), RowFiles(home, "told"))
     looking = _Looking(job, found)
-    for number, dataset in enumerate(plugins.datasets(job.sources)):
+    datasets = plugins.datasets(job.sources)
+    shared = SharedRecordings([dataset.name for dataset in datasets])
+    for number, dataset in enumerate(datasets):
         for batch in _listed(job, number, dataset, found, home, run):
+            shared.at(batch.rows, number)
             looking.at(batch)
+    found.shared = shared.found()
     looking.at_young()
     found.fresh.close()
     found.told.close()
@@ -157,7 +160,7 @@ class _Looking:
     def _is_young(self, guard: str, now: float) -> bool:
         """Whether a local file changed so recently that it may still be written. Objects in a store
         are always complete."""
-        told = _LOCAL_GUARD.fullmatch(guard)
+        told = LOCAL_GUARD.fullmatch(guard)
         changed = int(told[1]) / 1e9 if told else 0.0
         if not told or not 0 <= now - changed < self._settle:
             return False

@@ -90,7 +90,10 @@ class ShardGroup:
 
     def data(self, name: str) -> bytes:
         """The bytes of a file; CorruptManifest if they are not as written."""
-        data = storage.read(self.home / name)
+        try:
+            data = storage.read(self.home / name)
+        except FileNotFoundError as error:
+            raise self._damaged(name) from error
         if hashlib.sha256(data).hexdigest()[:16] != self.facts["files"].get(name):
             raise self._damaged(name)
         return data

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from heapq import nsmallest
 from pathlib import Path
 
@@ -45,19 +45,26 @@ def _remedy(job: Job) -> str:
 
 def _check_removed(job: Job, portions: Sequence[Portion], newest: Path) -> None:
     before: int = versions.described(newest)["recordings"]["in"]
-    gone = sum(len(portion.gone) for portion in portions)
-    limit = job.package.max_removed_fraction
-    if before and gone / before > limit:
+    if too_many_removed(job, sum(len(portion.gone) for portion in portions), before):
         names = {name for portion in portions for name in portion.gone}
         names -= _moved(job, names)
-        gone = len(names)
-    if before and gone / before > limit:
-        verb = "is" if gone == 1 else "are"
-        raise RunError(
-            f"{gone} of the {before} recordings of {newest.name} {verb} gone from the sources, "
-            f"such as {min(names)}: more than package.max_removed_fraction ({limit:g}) allows; "
-            "is a source not mounted? raise the setting if they were removed on purpose"
-        )
+        if too_many_removed(job, len(names), before):
+            raise RunError(removed_in_words(job, names, before, newest))
+
+
+def too_many_removed(job: Job, gone: int, before: int) -> bool:
+    """Whether so many of the newest version's recordings may not be gone from the sources."""
+    return bool(before) and gone / before > job.package.max_removed_fraction
+
+
+def removed_in_words(job: Job, gone: Collection[str], before: int, newest: Path) -> str:
+    """Why a version without the recordings `gone` is refused, and the remedy."""
+    limit, verb = job.package.max_removed_fraction, "is" if len(gone) == 1 else "are"
+    return (
+        f"{len(gone)} of the {before} recordings of {newest.name} {verb} gone from the sources, "
+        f"such as {min(gone)}: more than package.max_removed_fraction ({limit:g}) allows; "
+        "is a source not mounted? raise the setting if they were removed on purpose"
+    )
 
 
 def _moved(job: Job, gone: set[str]) -> set[str]:

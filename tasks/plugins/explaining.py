@@ -11,6 +11,20 @@ from pydantic_core import ErrorDetails
 
 MOST_FAULTS = 8  # that one message tells
 
+#: What a text must be, by the pattern of its setting.
+PATTERNS = {
+    r"^[A-Za-z0-9_-]{0,40}$": "be at most 40 characters: letters A to Z, digits, _ and -",
+    r"^[A-Za-z0-9_-]+$": "be letters A to Z, digits, _ and - only",
+    r"^[0-9a-f]{64}$": "be 64 hexadecimal digits in small letters",
+}
+#: Words that YAML reads as true and false, of which a person meant one.
+_READ_AS = {
+    False: '"no", say, since YAML reads a bare no, off or false as false',
+    True: '"yes", say, since YAML reads a bare yes, on or true as true',
+}
+#: Models whose short form a person may have tried, by class.
+_EXAMPLES = {"Source": "{{kind: folder, path: {}}}", "Plugin": "{{use: {}}}"}
+LONGEST_EXAMPLE = 100  # characters
 #: What a value must be, by the kind of fault; the fault's own context is filled in.
 _WORDS = {
     "missing": "is required",
@@ -19,7 +33,6 @@ _WORDS = {
     "decimal": "must be a number",
     "finite_number": "must be a finite number",
     "bool": "must be true or false",
-    "string_pattern_mismatch": "must match {pattern}",
     "string_too_short": "must not be empty",
     "string": "must be text",
     "literal_error": "must be {expected}",
@@ -53,9 +66,14 @@ def joined(found: Sequence[str]) -> str:
 def faults(error: ValidationError, model: type[BaseModel], where: str, data: Any) -> list[str]:
     """A phrase for each fault; of a value that may be of several kinds, one for all of them."""
     told: dict[str, list[str]] = {}
+    hints: dict[str, str] = {}
     for fault in error.errors(include_url=False, include_input=False):
         steps = [*_steps(fault, data)]
         place = ".".join([where, *map(str, steps)]).strip(".")
+        given = _given(steps, data)
+        if fault["type"] == "too_short" and given:  # its entries are at fault, and told so
+            continue
+        hints.setdefault(place, _hint(fault, place, given))
         if fault["type"] == "extra_forbidden":
             owner = model
             for step in steps[:-1]:
@@ -66,7 +84,36 @@ def faults(error: ValidationError, model: type[BaseModel], where: str, data: Any
         known = told.setdefault(place, [])
         if words not in known:
             known.append(words)
-    return [f"{place or 'settings'}{_either(words)}" for place, words in told.items()]
+    return [f"{place or 'settings'}{_either(words)}{hints[place]}" for place, words in told.items()]
+
+
+def _given(steps: Sequence[int | str], data: Any) -> Any:
+    """The value at a place of `data`; None if there is none."""
+    for step in steps:
+        if isinstance(data, BaseModel):
+            data = {**dict(data), **(data.model_extra or {})}
+        try:
+            data = data[step]
+        except (LookupError, TypeError):
+            return None
+    return data
+
+
+def _hint(fault: ErrorDetails, place: str, given: Any) -> str:
+    """What to write instead of a value that YAML takes for something else, or that is too short a
+    form. A number is not repeated, since it may be a key or password."""
+    if fault["type"].startswith("string_type"):
+        if isinstance(given, bool):
+            return f" (put it in quotes: {_READ_AS[given]})"
+        return " (put it in quotes)" if isinstance(given, int | float) else ""
+    if not isinstance(given, str) or len(given) > LONGEST_EXAMPLE:
+        return ""
+    example = _EXAMPLES.get(str(fault.get("ctx", {}).get("class_name")))
+    if fault["type"].startswith("model") and example:
+        return f", such as {example.format(given)}"
+    if place == "sources":
+        return f", such as [{_EXAMPLES['Source'].format(given)}]"
+    return ""
 
 
 def unknown(name: str, known: Sequence[str]) -> str:
@@ -105,6 +152,9 @@ def _steps(fault: ErrorDetails, data: Any) -> Iterator[int | str]:
 def _words(fault: ErrorDetails) -> str:
     if fault["type"] in ("value_error", "assertion_error"):
         return f": {fault['msg'].removeprefix('Value error, ').removeprefix('Assertion failed, ')}"
+    if fault["type"] == "string_pattern_mismatch":
+        pattern = str(fault.get("ctx", {}).get("pattern"))
+        return f" must {PATTERNS.get(pattern, f'match {pattern}')}"
     for kind, words in _WORDS.items():
         if fault["type"].startswith(kind):
             return f" {words.format(**fault.get('ctx', {}))}"

@@ -38,8 +38,9 @@ class Settings(StageSettings):
 class Given:
     """Gives each utterance as soon as its end is decoded, and the gaps at the end.
 
-    Segments may overlap and come in any order. One beyond the end of the recording becomes an
-    utterance of no samples, which the caller fails as `segment_outside_audio`.
+    Segments may overlap and come in any order. One that ends beyond the end of the recording ends
+    with it, and one that begins there has no samples. `tasks/checkpoints/view.py` fails both as
+    `segment_outside_audio`, but for a small excess.
     """
 
     def __init__(self, settings: Settings, rate: int, given: Sequence[Segment]) -> None:

@@ -1,7 +1,8 @@
 """`verify --deep`: compare every checkpoint of an OUT with the hash in its name.
 
-Nothing is decoded or changed: the next run removes damaged files and makes them again. A run that
-works meanwhile may replace snapshots of shards; those are not faults.
+Nothing is decoded or changed. The next run makes again what is gone; it removes a damaged file only
+if it reads it, so the remedy is to remove it. A run that works meanwhile may replace snapshots of
+shards; those are not faults.
 """
 
 from __future__ import annotations
@@ -18,17 +19,37 @@ from tasks.checkpoints.manifest import Part
 from tasks.errors import ConfigError, CorruptManifest
 from tasks.listing import known
 from tasks.packaging import decided, published
+from tasks.recording.names import display_text
 from tasks.stages import stage
+
+NAMED = 5  # damaged files that a remedy names
 
 
 @dataclass(slots=True)
 class Checked:
-    """Faults in words, and how much was read."""
+    """Faults in words, and how much was read. `damaged`: files and folders of OUT that the next
+    run makes again once they are removed."""
 
     faults: list[str] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
     parts: int = 0
     blobs: int = 0
     bytes: int = 0
+
+
+def remedy(found: Checked, out: Path) -> str | None:
+    """What makes good the faults; None if there are none."""
+    if not found.faults:
+        return None
+    if not found.damaged:
+        return "the next run makes again what is gone, from the sources; no published file changes"
+    names = [*dict.fromkeys(found.damaged)]
+    it = "it" if len(names) == 1 else "them"
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return (
+        f"remove {', '.join(names[:NAMED])}{more} in {display_text(str(out))}; the next run makes "
+        f"{it} again from the sources, and no published file changes"
+    )
 
 
 def out_of(version: Path) -> Path:
@@ -74,6 +95,7 @@ def _parts(out: Path, name: str, shard: str, found: Checked) -> Iterator[Part]:
             continue
         except Exception as error:  # intact bytes that are not part: any failure is a fault
             found.faults.append(f"{_name(out, path)} cannot be read: {error}")
+            found.damaged.append(_name(out, path))
 
 
 def _decisions(out: Path, found: Checked) -> None:
@@ -85,13 +107,15 @@ def _decisions(out: Path, found: Checked) -> None:
             for file, digest in group.facts["files"].items():
                 path = group.home / file
                 if storage.exists(path):
-                    _hashed(out, path, digest, found)
+                    _hashed(out, path, digest, found, group.home)
                 else:
                     found.faults.append(f"{_name(out, path)} is gone")
+                    found.damaged.append(_name(out, group.home))
 
 
-def _hashed(out: Path, path: Path, named: str, found: Checked) -> bool:
-    """Whether a file has the hash in its name or in its seal; records a fault if not."""
+def _hashed(out: Path, path: Path, named: str, found: Checked, whole: Path | None = None) -> bool:
+    """Whether a file has the hash in its name or in its seal; records a fault if not. `whole`: what
+    is removed with it."""
     try:
         digest, size = storage.hashed(path)
     except FileNotFoundError:  # removed meanwhile
@@ -102,6 +126,7 @@ def _hashed(out: Path, path: Path, named: str, found: Checked) -> bool:
     found.bytes += size
     if digest[:16] != named:
         found.faults.append(f"{_name(out, path)} does not match its hash")
+        found.damaged.append(_name(out, whole or path))
         return False
     return True
 

@@ -31,18 +31,24 @@ def plan(result: JsonObject, console: Console) -> None:
         say(console, line)
     if result["removed"]:
         say(console, f"{_removed(result)}.")
+    if "refusal" in result:
+        say(console, _refusal(result))
+    for each in result.get("shared", ()):
+        say(console, f"{each['says']}.")
     for line in (_version(result), _unknown(result)):
         if line:
             say(console, line)
 
 
 def before_run(result: JsonObject, console: Console) -> None:
-    """Three lines: how much, why, and what comes of it."""
+    """Three lines: how much, why, and what comes of it; a fourth if it will be refused."""
     say(console, f"Plan: {_amounts(result)}.")
     say(console, f"Because: {'; '.join(_reasons(result))}.")
     time = result["seconds"]
     about = "Time unknown" if time is None else f"About {_minutes(time)}"
     say(console, f"{about}; {_version(result)}")
+    if "refusal" in result:
+        say(console, _refusal(result))
 
 
 def causes(result: JsonObject) -> list[str]:
@@ -123,6 +129,13 @@ def _version(result: JsonObject) -> str:
     if version["newest"] is None:
         return f"the first version will hold {then}."
     return f"a new version will hold {then}; {version['newest']} has {version['clips']:,}."
+
+
+def _refusal(result: JsonObject) -> str:
+    """New files may hold the audio of those that are gone, which only a run finds out."""
+    new = result["stages"]["shard"]["compute"]
+    unless = " unless new recordings are the same files under other names" if new else ""
+    return f"A run will refuse to publish{unless}: {result['refusal']}."
 
 
 def _removed(result: JsonObject) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from flows.cli.show import plans
-from flows.cli.show.tables import counted, funnel, say, table
+from flows.cli.show.tables import counted, funnel, one_line, say, table
 from flows.progress import clock
 from tasks.json_types import JsonObject
 
@@ -42,7 +42,7 @@ def items(result: JsonObject, console: Console) -> None:
         value = "" if row["value"] is None else f" ({row['value']:g}, limit {row['threshold']:g})"
         detail = f": {row['detail']}" if row["detail"] else ""
         line = f"{row['outcome']} {row['stage']}.{row['reason']}{value}{detail}"
-        say(console, f"{row['source_path']}{span}  {line}")
+        say(console, one_line(f"{row['source_path']}{span}  {line}"))
     say(console, f"{counted(len(result['items']), 'item')}.")
 
 
@@ -100,6 +100,8 @@ def verify(result: JsonObject, console: Console) -> None:
         say(console, f"Also read: {read['parts']} checkpoints, {read['blobs']} blobs.")
     for fault in result["faults"]:
         say(console, f"fault: {fault}")
+    if "remedy" in result:
+        say(console, f"Remedy: {result['remedy']}.")
 
 
 def prune(result: JsonObject, console: Console) -> None:

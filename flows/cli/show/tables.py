@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,9 @@ from rich.text import Text
 
 from flows.progress import clock
 from tasks.json_types import JsonObject
+
+#: Control characters, and Unicode's ends of lines and paragraphs.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class PlainTable(Table):
@@ -33,6 +37,11 @@ def table(title: str, *columns: str) -> PlainTable:
 def say(console: Console, words: str, style: str | None = None) -> None:
     """Print a sentence as it is, on one line however long."""
     console.print(words, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def one_line(name: str) -> str:
+    """A name without what would break its line or move the cursor: `\\n` for a newline."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), name)
 
 
 def counted(count: int, noun: str) -> str:

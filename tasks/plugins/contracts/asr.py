@@ -169,6 +169,11 @@ class Recogniser(RecogniserModule, LoadedPlugin, Protocol):
         heard by itself."""
         return 0.0
 
+    def language_fault(self, settings: PluginSettings, language: str) -> str | None:
+        """Why it refuses every clip whose source states this language, known without loading a
+        model; None if it takes them. Asked before a worker starts."""
+        return None
+
     def abilities(self, settings: PluginSettings) -> Abilities:
         """Its abilities, without loading a model: for `uttermill plugins asr.NAME` and, the
         licence, for the data card."""

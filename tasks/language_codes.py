@@ -1,0 +1,78 @@
+"""Codes of languages, as settings and lists give them, and what to write for a name.
+
+A code is ISO 639-1, or 639-3 where there is none, with or without script and region: `en`, `yue`,
+`zh-Hant-TW`, `en_us`.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: Whisper's names of languages (openai/whisper, tokenizer.py), and its codes. Name, code, name,
+#: code.
+_NAMES = """
+afrikaans af albanian sq amharic am arabic ar armenian hy assamese as azerbaijani az bashkir ba
+basque eu belarusian be bengali bn bosnian bs breton br bulgarian bg burmese my cantonese yue
+castilian es catalan ca chinese zh croatian hr czech cs danish da dutch nl english en estonian et
+faroese fo finnish fi flemish nl french fr galician gl georgian ka german de greek el gujarati gu
+haitian ht hausa ha hawaiian haw hebrew he hindi hi hungarian hu icelandic is indonesian id
+italian it japanese ja javanese jw kannada kn kazakh kk khmer km korean ko lao lo latin la
+latvian lv letzeburgesch lb lingala ln lithuanian lt luxembourgish lb macedonian mk malagasy mg
+malay ms malayalam ml maltese mt mandarin zh maori mi marathi mr moldavian ro mongolian mn
+myanmar my nepali ne norwegian no nynorsk nn occitan oc panjabi pa pashto ps persian fa polish pl
+portuguese pt punjabi pa pushto ps romanian ro russian ru sanskrit sa serbian sr shona sn sindhi sd
+sinhala si sinhalese si slovak sk slovenian sl somali so spanish es sundanese su swahili sw
+swedish sv tagalog tl tajik tg tamil ta tatar tt telugu te thai th tibetan bo turkish tr turkmen tk
+ukrainian uk urdu ur uzbek uz valencian ca vietnamese vi welsh cy yiddish yi yoruba yo
+"""
+#: The three letters of ISO 639-2 and 639-3 for the same languages, and the two that recognisers
+#: know them by.
+_THREE_LETTERS = """
+afr af alb sq amh am ara ar arm hy asm as aze az bak ba baq eu bel be ben bn bod bo bos bs bre br
+bul bg bur my cat ca ces cs chi zh cmn zh cym cy cze cs dan da deu de dut nl ell el eng en est et
+eus eu fao fo fas fa fin fi fra fr fre fr geo ka ger de glg gl gre el guj gu hat ht hau ha heb he
+hin hi hrv hr hun hu hye hy ice is ind id isl is ita it jav jv jpn ja kan kn kat ka kaz kk khm km
+kor ko lao lo lat la lav lv lin ln lit lt ltz lb mac mk mal ml mao mi mar mr may ms mkd mk mlg mg
+mlt mt mon mn mri mi msa ms mya my nep ne nld nl nno nn nob nb nor no oci oc pan pa per fa pol pl
+por pt pus ps ron ro rum ro rus ru san sa sin si slk sk slo sk slv sl sna sn snd sd som so spa es
+sqi sq srp sr sun su swa sw swe sv swh sw tam ta tat tt tel te tgk tg tgl tl tha th tib bo tuk tk
+tur tr ukr uk urd ur uzb uz vie vi wel cy yid yi yor yo zho zh
+"""
+_PAIR = re.compile(r"(\w+)\s+(\w+)")
+_CODE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{1,8})*")
+OF_NAMES: dict[str, str] = dict(_PAIR.findall(_NAMES))
+_SHORTER: dict[str, str] = dict(_PAIR.findall(_THREE_LETTERS))
+WHISPER = tuple(sorted({*OF_NAMES.values()}))
+#: Whisper's only code that is not ISO 639's.
+_ISO = {"jw": "jv"}
+
+
+def base(language: str) -> str:
+    """The code without script and region, in lower case: `zh-Hant` -> `zh`."""
+    return re.split("[-_]", language.strip().lower())[0]
+
+
+def fault(language: str) -> str | None:
+    """Why it is no code, with what to write; None if it looks like one."""
+    if _CODE.fullmatch(language.strip()):
+        return None
+    found = suggestion(language)
+    # In quotes, because YAML reads a bare `no` as false.
+    instead = f'"{found}"' if found else '"en", "es" or "yue"'
+    return f"{language!r} is not a language code; write {instead}"
+
+
+def suggestion(language: str) -> str | None:
+    """The code of a language that is given by its English name (`English`, `Chinese (Taiwan)`) or
+    by three letters instead of two; None if it is neither."""
+    words = re.findall(r"[^\W\d_]+", language.lower())
+    named = next((OF_NAMES[word] for word in words if word in OF_NAMES), None)
+    found = named or _SHORTER.get(base(language))
+    return None if found is None else _ISO.get(found, found)
+
+
+def unknown(language: str) -> str:
+    """The complaint of a recogniser that does not know it."""
+    found = suggestion(language)
+    instead = f'; write "{found}"' if found else ""
+    return f"the model does not know the language {language!r}{instead}"

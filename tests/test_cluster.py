@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -30,13 +29,9 @@ from flows.cluster.fleet import CPU
 from tasks.errors import ConfigError, RunError
 from tasks.settings import TRANSIENT
 from tests import signals
+from tests.on_worker import hold_the_gil
 
 ROOT = Path(__file__).parent.parent
-
-
-def hold_the_gil(*_: object) -> None:
-    """Hours in C code without ever letting another thread run."""
-    re.match(r"(a+)+$", "a" * 60 + "b")
 
 
 def kill_me() -> None:
@@ -156,9 +151,12 @@ def test_preload_refuses_a_process_that_is_no_worker() -> None:
 
 def test_preload_names_what_is_missing() -> None:
     code = "from tasks.preload import warm; warm({'nonesuch': 'x'})"
-    # The last word makes the command line that of a spawned process.
+    # The last word makes the command line that of a spawned process; it loads no other engines.
     script = [sys.executable, "-c", code, "multiprocessing.spawn import spawn_main"]
-    result = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        script, cwd=ROOT, capture_output=True, text=True, check=False,
+        env={**os.environ, **dask_config.variables(NONE)},
+    )  # fmt: skip
     assert "RunError: this worker lacks nonesuch" in result.stderr
     assert "install uttermill" in result.stderr
 
@@ -342,7 +340,8 @@ import prefect
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 sys.path.insert(0, {root!r})
-from tests.test_cluster import hold_the_gil, look
+from tests.on_worker import hold_the_gil
+from tests.test_cluster import look
 with Cluster(ClusterSettings(workers=1), Path({scratch!r}), engines={{}}) as cluster:
     workers = cluster.client.run(look)
     for fact in workers.values():

@@ -53,8 +53,10 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def cluster(notes: Path) -> Iterator[Cluster]:
-    """Two workers with a GPU each, and one without."""
-    with Cluster(ClusterSettings.model_validate(CLUSTER), notes.parent / "s", gpu=True) as made:
+    """Two workers with a GPU each, and one without. They need no engines, whose loading would take
+    each of them, and each successor, a second of CPU."""
+    chosen, scratch = ClusterSettings.model_validate(CLUSTER), notes.parent / "s"
+    with Cluster(chosen, scratch, gpu=True, engines={}) as made:
         yield made
 
 
@@ -65,9 +67,11 @@ def test_each_worker_sees_its_gpu_and_no_other(cluster: Cluster) -> None:
     assert {w["name"]: (w["visible"], w["resources"]) for w in workers.values()} == {
         "gpu-0": ("0", {GPU: 1}), "gpu-1": ("GPU-8f1c", {GPU: 1}), "cpu-0": ("", {CPU: 1}),
     }  # fmt: skip
-    # No GPU is here, which only the proof of CUDA may mind; and pins were there before all else.
+    # Only the proof of CUDA may mind that no GPU is here; and pins were there before all else. The
+    # preload came in time, though it left the engines out.
     faults = [proof.__name__ for proof in proofs.PROOFS if not proof(workers).ok]
-    assert set(faults) <= {"cuda_devices"}
+    assert set(faults) <= {"cuda_devices", "modules_loaded"}
+    assert "no preload" not in proofs.modules_loaded(workers).detail
     assert proofs.pinned(workers).detail == "2 workers on 2 GPUs"
     assert {cluster.submit(on_worker.visible).result() for _ in range(4)} == {""}
     assert (cluster.live(GPU), cluster.live(CPU)) == (2, 1)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import chain
 
-from tasks import plugins, recipe
+from tasks import recipe
 from tasks.accounting import ledger
 from tasks.audio import Clip
 from tasks.checkpoints import cuts, verdicts, view
@@ -29,6 +29,7 @@ from tasks.segmenters import Segmenter, Span
 from tasks.settings import Plugin
 from tasks.stages import cutting, handover, hearing, measuring, speaking
 from tasks.stages.arriving import Readers
+from tasks.stages.chosen import Chosen
 from tasks.stages.contract import OfRecording
 
 SCHEMA = CUTS
@@ -109,10 +110,12 @@ def _lacking(cut: cuts.Cut, shard: view.ShardView) -> tuple[tuple[Span, tuple[Pl
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
     """Rows of each unit, in order. A bad recording gives the row of its failure."""
+    chosen = Chosen.of(job)
     for unit in units:
+        locator = Locator.loads(unit.recording["locator"])
         writer = handover.Writer(job, str(unit.recording["content"]), unit.stored)
         try:
-            rows = _cut(unit, job, writer)
+            rows = _cut(unit, locator, chosen, writer)
         except (ItemError, MemoryError) as error:
             writer.discard()
             if isinstance(error, ItemError):
@@ -122,7 +125,6 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[Row]]:
         except BaseException:
             writer.discard()
             raise
-        locator = Locator.loads(unit.recording["locator"])
         # If the file changed meanwhile, the samples do not belong to its digest.
         if cutting.unchanged(locator, unit.recording["guard"]):
             writer.publish()
@@ -151,12 +153,12 @@ def failure(unit: Unit, code: str, detail: str, decoded: int = 0, rate: int = 0)
     ]
 
 
-def _cut(unit: Unit, job: Job, writer: handover.Writer) -> list[Row]:
+def _cut(unit: Unit, locator: Locator, chosen: Chosen, writer: handover.Writer) -> list[Row]:
     """The rows of a unit. If it is cut anew, `writer` gets the clips that pass all filters."""
-    heard = _heard(unit, job)
-    turns, new = speaking.turns_of(unit.turned, unit.turns, unit.recording, job)
-    cutter = _Cutter(unit, job, writer, turns)
-    rows = [cutter.measured(span, clip) for span, clip in cutter.spans(heard)]
+    heard = _heard(unit, locator, chosen)
+    turns, new = speaking.turns_of(unit.turned, unit.turns, unit.recording, chosen.job)
+    cutter = _Cutter(unit, chosen, writer, turns)
+    rows = [cutter.measured(span, clip) for span, clip in cutter.spans(locator, heard)]
     cutter.finish(rows)
     if unit.spans is not None:
         return [*new, *rows]
@@ -165,14 +167,12 @@ def _cut(unit: Unit, job: Job, writer: handover.Writer) -> list[Row]:
     return [*new, _recording_row(unit, facts), *rows]
 
 
-def _heard(unit: Unit, job: Job) -> RecordingTranscript | None:
+def _heard(unit: Unit, locator: Locator, chosen: Chosen) -> RecordingTranscript | None:
     """The transcript of the whole recording, if the segmenter cuts by it."""
-    segmenter, settings = plugins.resolve("segmenters", job.filter.segmenter)
-    recogniser = segmenter.hears(settings) if unit.spans is None else None
+    recogniser = chosen.hears if unit.spans is None else None
     if not recogniser or not unit.recording["text"]:
         return None
-    locator = Locator.loads(unit.recording["locator"])
-    emitting = segmenter.wants_emissions(settings)
+    emitting = chosen.segmenter.wants_emissions(chosen.settings)
     return hearing.heard(locator, recogniser, unit.recording["language"], emitting)
 
 
@@ -180,19 +180,20 @@ class _Cutter:
     """Cuts the recording of a unit into spans and measures these, in one pass over its samples."""
 
     def __init__(
-        self, unit: Unit, job: Job, writer: handover.Writer, turns: tuple[Turn, ...] | None
+        self, unit: Unit, chosen: Chosen, writer: handover.Writer, turns: tuple[Turn, ...] | None
     ) -> None:
-        self._unit, self._job, self._writer, self._turns = unit, job, writer, turns
+        self._unit, self._chosen, self._writer, self._turns = unit, chosen, writer, turns
         self._known = None if unit.spans is None else dict(unit.spans)
-        self._rules = verdicts.filter_rules(job.filter.filters)
         self.facts = cutting.StreamFacts()
 
-    def spans(self, heard: RecordingTranscript | None) -> Iterator[tuple[Span, Clip | None]]:
+    def spans(
+        self, locator: Locator, heard: RecordingTranscript | None
+    ) -> Iterator[tuple[Span, Clip | None]]:
         """Open the recording; its spans, utterances with their samples."""
-        unit, job, known = self._unit, self._job, self._known
-        segmenter, settings = plugins.resolve("segmenters", job.filter.segmenter)
+        unit, known = self._unit, self._known
+        segmenter, settings = self._chosen.segmenter, self._chosen.settings
         given = cuts.segments_of(unit.recording) or ()
-        voices = speaking.voices(self._turns, job)
+        voices = speaking.voices(self._turns, self._chosen.job)
 
         def begin(rate: int, at: int) -> Segmenter:
             if heard is not None:
@@ -202,21 +203,23 @@ class _Cutter:
             return cutting.KnownSpans(list(known), at)
 
         first = min((span.start for span in known or ()), default=0)
-        locator = Locator.loads(unit.recording["locator"])
         return cutting.spans(locator, self.facts, begin, first, self._readers)
 
     def _readers(self, start: int) -> Readers:
         """What reads a long clip while it is decoded."""
         if self._known is None:
-            works = {**measuring.reading(self._job.filter.filters), **self._writer.reading()}
+            works = {**measuring.reading(self._chosen.filters), **self._writer.reading()}
         else:
-            works = measuring.reading(tuple(chain(*self._known.values())))
+            every = tuple(chain(*self._known.values()))
+            works = measuring.reading(measuring.steps(every))
         facts = self.facts
         return Readers(start, facts.rate, facts.channels, self._unit.recording["size"], works)
 
-    def _filters(self, span: Span) -> tuple[Plugin, ...]:
+    def _filters(self, span: Span) -> tuple[measuring.Step, ...]:
         """The filters that are to measure a span."""
-        return self._job.filter.filters if self._known is None else self._known[span]
+        return (
+            self._chosen.filters if self._known is None else self._chosen.lacking(self._known[span])
+        )
 
     def measured(self, span: Span, clip: Clip | None) -> Row:
         """The row of a span, with its measures."""
@@ -227,9 +230,9 @@ class _Cutter:
             long = facts.long if clip.is_lazy else None
             covered = long is not None and (span.start, span.end) == (long.start, facts.decoded)
             read = long.results() if long is not None and covered else {}
-            measure_all = self._job.filter.measure_all
+            measure_all = self._chosen.job.filter.measure_all
             found = measuring.measured(clip, self._filters(span), measure_all, read)
-            if self._known is None and judge(found.measures, self._rules) is None:
+            if self._known is None and judge(found.measures, self._chosen.rules) is None:
                 self._writer.add(span.start, span.end, clip, read)
         return {
             "cut": self._unit.cut,
@@ -261,7 +264,7 @@ class _Cutter:
                 key = Span(start, end, "utterance", row["given"], match=row["match"])
                 found = measuring.after_all(row, unit.recording, whole, self._filters(key))
                 row["measures"].update(found)
-                if self._known is None and judge(row["measures"], self._rules) is not None:
+                if self._known is None and judge(row["measures"], self._chosen.rules) is not None:
                     self._writer.drop(start, end)
             row["measures"] = list(row["measures"].items())
 

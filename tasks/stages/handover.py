@@ -79,18 +79,19 @@ class Writer:
         """Write the PCM of a clip in memory, if there is room; for a long one, use what `reading`
         has written."""
         audio = recipe.of_audio(self.job.resample, self.content, start, end)
-        path = _path(self.job, audio)
-        if path is None or audio in self.stored or audio in self._held:  # a span given twice
+        # Held already: a span given twice.
+        if self.job.scratch is None or audio in self.stored or audio in self._held:
             return
         if (long := read.get(READER)) is not None:
             self._long.remove(long)
-            self._made[path] = long
+            self._made[_path(self.job.scratch, audio)] = long
         if clip.is_lazy:
             return
         length = pcm.resampled_length(clip.num_samples, clip.rate, self.job.resample.rate)
         memory = _memory.get()
         near = memory is not None and 2 * length <= memory.room
-        if not near and not _room.take(
+        path = None if near else _path(self.job.scratch, audio)
+        if path is not None and not _room.take(
             path.parent, DIGEST_BYTES + 2 * length, self.job.cache_bytes
         ):
             return
@@ -98,7 +99,8 @@ class Writer:
             samples = pcm.of_clip(clip, self.job.resample)
         except Exception:  # resample will meet the same error, and report it
             return
-        if memory is not None and near:
+        if path is None:
+            assert memory is not None
             self._held[audio] = samples.astype("<i2", copy=False)
             memory.room -= samples.nbytes
             return
@@ -175,8 +177,9 @@ class Writer:
         if audio in self._held:
             _give_back(self._held.pop(audio))
             return
-        path = _path(self.job, audio)
-        if path is not None and (temp := self._made.pop(path, None)) is not None:
+        if self.job.scratch is None:
+            return
+        if (temp := self._made.pop(_path(self.job.scratch, audio), None)) is not None:
             temp.unlink(missing_ok=True)
 
     def publish(self) -> None:
@@ -205,10 +208,10 @@ class Writer:
 
 def holds(job: Job, audio: str) -> bool:
     """Whether there is an entry under this recipe; it may yet prove damaged."""
-    memory, path = _memory.get(), _path(job, audio)
+    memory = _memory.get()
     if memory is not None and audio in memory.held:
         return True
-    return path is not None and path.exists()
+    return job.scratch is not None and _path(job.scratch, audio).exists()
 
 
 def take(job: Job, audio: str) -> tuple[blobs.Pcm, str] | None:
@@ -217,9 +220,9 @@ def take(job: Job, audio: str) -> tuple[blobs.Pcm, str] | None:
     if memory is not None and (samples := memory.held.pop(audio, None)) is not None:
         _give_back(samples)
         return samples, blobs.sha256(samples)
-    path = _path(job, audio)
-    if path is None:
+    if job.scratch is None:
         return None
+    path = _path(job.scratch, audio)
     try:
         data = path.read_bytes()
         path.unlink()
@@ -237,8 +240,8 @@ def _give_back(samples: blobs.Pcm) -> None:
         memory.room += samples.nbytes
 
 
-def _path(job: Job, audio: str) -> Path | None:
-    return None if job.scratch is None else job.scratch / "handover" / f"{audio}.pcm"
+def _path(scratch: Path, audio: str) -> Path:
+    return scratch / "handover" / f"{audio}.pcm"
 
 
 class _DiskBudget:

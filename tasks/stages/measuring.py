@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tasks import plugins
 from tasks.audio import Clip
 from tasks.checkpoints import verdicts
-from tasks.plugins.contracts import Filter
 from tasks.plugins.rules import judge
 from tasks.recording import turns
 from tasks.recording.faults import Fault, touching
@@ -27,10 +26,35 @@ class WholeRecording(NamedTuple):
     turns: tuple[Turn, ...] | None = None  # None: no diarization
 
 
+class Step(NamedTuple):
+    """A filter as it is applied to one clip after another: its members and settings, looked up
+    once."""
+
+    plugin: Plugin
+    settings: StageSettings
+    measure: Callable[[Clip, Any], Mapping[str, float | None]]
+    fingerprint: Callable[[Clip, Any], bytes] | None
+    costly: bool
+    after_all: bool
+
+
+def steps(filters: Sequence[Plugin]) -> tuple[Step, ...]:
+    """Filters in the order in which they run: cheap ones first."""
+    found = []
+    for plugin in sorted(filters, key=verdicts.costly):
+        module, settings = plugins.resolve("filters", plugin)
+        told = module.measure, module.fingerprint, module.COSTLY, module.AFTER_ALL
+        found.append(Step(plugin, settings, *told))
+    return tuple(found)
+
+
 def after_all(
-    row: Row, recording: Row, whole: WholeRecording, filters: Sequence[Plugin]
+    row: Row, recording: Row, whole: WholeRecording, chosen: Sequence[Step]
 ) -> dict[str, float | None]:
     """Measures of an utterance that need the whole recording, but none of its samples."""
+    late = [step for step in chosen if step.after_all]
+    if not late:
+        return {}
     start, end = row["start"], row["end"]
     clip = Clip(
         row["rate"],
@@ -44,9 +68,8 @@ def after_all(
         turns=None if whole.turns is None else turns.within(whole.turns, start, end),
     )
     found: dict[str, float | None] = {}
-    for _, module, settings in _resolved(tuple(filters)):
-        if module.AFTER_ALL:
-            found.update(module.measure(clip, settings))
+    for step in late:
+        found.update(step.measure(clip, step.settings))
     return found
 
 
@@ -59,7 +82,7 @@ class Measured(NamedTuple):
 
 def measured(
     clip: Clip,
-    filters: Sequence[Plugin],
+    chosen: Sequence[Step],
     measure_all: bool = False,
     read: Mapping[str, Any] = MappingProxyType({}),
 ) -> Measured:
@@ -67,36 +90,31 @@ def measured(
 
     `read`: what `reading` has found of it already."""
     found = Measured({}, {})
-    for plugin, module, settings in _resolved(tuple(filters)):
-        if module.COSTLY and not measure_all:
-            rules = verdicts.cheap_rules(tuple(filters))
+    for step in chosen:
+        if step.costly and not measure_all:
+            rules = verdicts.cheap_rules(tuple(each.plugin for each in chosen))
             if judge(found.measures, rules) is not None:
                 break
-        known = read.get(f"measure {plugin.use}")
-        found.measures.update(module.measure(clip, settings) if known is None else known)
-        if module.fingerprint:
-            known = read.get(f"fingerprint {plugin.use}")
-            made = module.fingerprint(clip, settings) if known is None else known
-            found.fingerprints[plugin.use] = made
+        known = read.get(f"measure {step.plugin.use}") if read else None
+        found.measures.update(step.measure(clip, step.settings) if known is None else known)
+        if step.fingerprint:
+            known = read.get(f"fingerprint {step.plugin.use}")
+            made = step.fingerprint(clip, step.settings) if known is None else known
+            found.fingerprints[step.plugin.use] = made
     return found
 
 
-def reading(filters: Sequence[Plugin]) -> dict[str, Callable[[Clip], Any]]:
+def reading(chosen: Sequence[Step]) -> dict[str, Callable[[Clip], Any]]:
     """What cheap filters do with a clip, for `Readers`."""
     works: dict[str, Callable[[Clip], Any]] = {}
-    for plugin, module, settings in _resolved(tuple(filters)):
-        if not module.COSTLY:
-            works[f"measure {plugin.use}"] = partial(_with, settings, module.measure)
-            if module.fingerprint:
-                works[f"fingerprint {plugin.use}"] = partial(_with, settings, module.fingerprint)
+    for step in chosen:
+        if not step.costly:
+            works[f"measure {step.plugin.use}"] = partial(_with, step.settings, step.measure)
+            if step.fingerprint:
+                works[f"fingerprint {step.plugin.use}"] = partial(
+                    _with, step.settings, step.fingerprint
+                )
     return works
-
-
-@lru_cache(maxsize=64)  # asked for twice a clip
-def _resolved(filters: tuple[Plugin, ...]) -> tuple[tuple[Plugin, Filter, StageSettings], ...]:
-    """Filters with their settings, cheap ones first."""
-    ordered = sorted(filters, key=verdicts.costly)
-    return tuple((plugin, *plugins.resolve("filters", plugin)) for plugin in ordered)
 
 
 def _with(settings: Any, work: Callable[[Clip, Any], Any], clip: Clip) -> Any:

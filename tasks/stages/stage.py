@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tasks import recipe, storage
+from tasks import lean, recipe, storage
 from tasks.checkpoints import blobs, compaction, manifest
 from tasks.checkpoints.manifest import Row
 from tasks.checkpoints.view import ShardView
@@ -93,7 +93,8 @@ def _round(
     """Compute and commit what is missing at this point."""
     began = time.monotonic()
     module = contract.find(stage)
-    units, reused = module.todo(view_of(job, shard))
+    with lean.uncollected():
+        units, reused = module.todo(view_of(job, shard))
     load = _load(module, job) if units and not isolate else 0.0
     results = _results(stage, module, units, job, isolate)
     seconds = 0.0

@@ -2,7 +2,7 @@
 
 An item is a row of the ledger: an utterance that was kept, dropped or failed, or another span.
 Further facts come from `utterances.parquet`; for items that were not packaged, from the last run's
-table of decisions and from the checkpoints.
+table of outcomes and from the checkpoints.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 
 from tasks import plugins, schema, shelves, storage
-from tasks.corpuswide import decisions
+from tasks.corpuswide import outcome_table
 
 #: Columns of every item, in the order in which the page offers them.
 FIRST = (
@@ -79,7 +79,7 @@ def _parquet(
         globs = {n: parquet_glob(home / f"{n}.parquet") for n in ("ledger", "utterances")}
         if not store.remote:  # a bucket's checkpoints would be thousands of requests
             manifests = out / "manifests"
-            globs["decisions"] = parquet_glob(decisions.place(out))
+            globs["outcomes"] = parquet_glob(outcome_table.place(out))
             for stage in ("shard", "resample", "transcribe"):
                 globs[stage] = str(manifests / stage / "*" / "*.parquet")
         for view, pattern in globs.items():
@@ -101,7 +101,7 @@ def parquet_glob(path: Path) -> str:
 
 
 def _select(views: Mapping[str, Mapping[str, str]], ledger: str) -> str:
-    u, d = views.get("utterances", {}), views.get("decisions", {})
+    u, d = views.get("utterances", {}), views.get("outcomes", {})
     joins = [f"FROM ({ledger}) l"]
     known: dict[str, list[str]] = {}
 
@@ -124,7 +124,7 @@ def _select(views: Mapping[str, Mapping[str, str]], ledger: str) -> str:
         for column, kind in d.items():
             if _number(kind) and column not in ("seconds", "heard", "part"):
                 add(column, f'd."{column}"::DOUBLE')
-        joins.append("LEFT JOIN decisions d ON d.id = l.utterance")
+        joins.append("LEFT JOIN outcomes d ON d.id = l.utterance")
     if {"resample", "transcribe"} <= views.keys():
         add("text", "t.text")
         add("hypothesis", "t.text")

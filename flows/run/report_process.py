@@ -48,11 +48,11 @@ def request(job: Job, folder: Path) -> Any:
             measured,
             before(job.out, folder),
         )
-    decided = contents.of_shards(job, manifest.shards(job.out))
-    counts = summary.of_ledger(decided.ledger)
+    judged = contents.of_shards(job, manifest.shards(job.out))
+    counts = summary.of_ledger(judged.ledger)
     return report.Request(
         job,
-        decided.ledger,
+        judged.ledger,
         counts,
         folder.name,
         scores={},

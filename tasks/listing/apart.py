@@ -19,7 +19,7 @@ from tasks.schema import RECORDINGS
 from tasks.storage import tables
 
 CALLS = 256  # in which a source is listed
-LEAST_PARTS = 64  # a source with fewer folders is listed where the run is
+LEAST_BRANCHES = 64  # a source with fewer folders is listed where the run is
 LEAST_KNOWN = 200_000  # recordings: where fewer are known, listing takes seconds
 
 #: `tasks.callers.Caller.map`.
@@ -36,28 +36,28 @@ HASHED = pa.schema(
 
 
 def listed(
-    job: Job, number: int, parts: Sequence[Any], home: Path, run: Map, left: LeftAsides
+    job: Job, number: int, branches: Sequence[Any], home: Path, run: Map, left: LeftAsides
 ) -> Iterator[Batch] | None:
-    """The recordings of the source with this number, listed by parts; None if links between its
+    """The recordings of the source with this number, listed by branches; None if links between its
     folders require listing it as a whole."""
-    step = -(-len(parts) // CALLS)
-    shares = [tuple(parts[i : i + step]) for i in range(0, len(parts), step)]
+    step = -(-len(branches) // CALLS)
+    shares = [tuple(branches[i : i + step]) for i in range(0, len(branches), step)]
     calls = [(job, number, share, home, at) for at, share in enumerate(shares)]
-    found = run(list_parts, calls)
+    found = run(list_branches, calls)
     if not all(found):
         return None
     return _read(home, number, len(shares), left)
 
 
-def list_parts(job: Job, number: int, parts: Sequence[Any], home: Path, at: int) -> bool:
-    """On a worker: list some parts of a source into files; False if they cannot be listed
+def list_branches(job: Job, number: int, branches: Sequence[Any], home: Path, at: int) -> bool:
+    """On a worker: list some branches of a source into files; False if they cannot be listed
     independently."""
     name, source, settings = plugins.datasets(job.sources)[number]
     left, turns = LeftAsides(), rttm.of_job(job, settings)
     written = io.BytesIO()
     with pq.ParquetWriter(written, HASHED, compression="lz4") as writer:
-        for part in parts:
-            found = source.part(settings, part)
+        for branch in branches:
+            found = source.branch(settings, branch)
             if found is None:
                 return False
             for batch in entries.batches(name, settings, found, left, turns):

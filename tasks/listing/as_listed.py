@@ -12,7 +12,7 @@ from tasks.checkpoints import manifest
 from tasks.checkpoints.manifest import Row
 from tasks.listing import fingerprints
 from tasks.listing.merging import merged
-from tasks.listing.parts import LISTED, PLACE
+from tasks.listing.row_files import LISTED, PLACE
 from tasks.listing.survey import Survey
 from tasks.schema import RECORDINGS
 

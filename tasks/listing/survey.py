@@ -20,7 +20,7 @@ from tasks.listing import apart, entries, fingerprints, known, rttm
 from tasks.listing.entries import Batch
 from tasks.listing.known import MAY_BE_TRIED, PRESENT, KnownRecordings
 from tasks.listing.left_aside import LeftAsides
-from tasks.listing.parts import RowFiles
+from tasks.listing.row_files import RowFiles
 from tasks.recording import Locator
 from tasks.storage import urls
 
@@ -84,10 +84,10 @@ def _listed(
     name, source, settings = dataset
     count = len(found.known.columns.keys)
     if home is not None and run is not None and (not count or count >= apart.LEAST_KNOWN):
-        parts = source.parts(settings, apart.LEAST_PARTS)
-        if parts is not None:
+        branches = source.branches(settings, apart.LEAST_BRANCHES)
+        if branches is not None:
             found.used_scratch = True
-            batches = apart.listed(job, number, parts, home, run, found.left)
+            batches = apart.listed(job, number, branches, home, run, found.left)
             if batches is not None:
                 return batches
     turns = rttm.of_job(job, settings)

@@ -18,9 +18,17 @@ from tasks import storage
 from tasks.dataset import versions
 from tasks.job import Job
 from tasks.json_types import JsonObject
-from tasks.packaging import candidates, decided, judgements, selection, speakers, splits, staying
-from tasks.packaging.decided import VOICE, ShardGroup
+from tasks.packaging import (
+    candidates,
+    judgements,
+    selection,
+    shard_groups,
+    speakers,
+    splits,
+    staying,
+)
 from tasks.packaging.selection import Selection
+from tasks.packaging.shard_groups import VOICE, ShardGroup
 from tasks.packaging.speakers import Speakers
 from tasks.packaging.staying import Staying
 from tasks.packaging.whole import BATCH, CHOSEN, CorpusClips, Ints, load
@@ -35,7 +43,7 @@ def choose(job: Job, scratch: Path) -> JsonObject:
     dataset.json, the first id of each split, groups with a verdict by their numbers, and shards
     with recordings that changed during the run.
     """
-    groups = decided.listed(job, scratch)
+    groups = shard_groups.listed(job, scratch)
     newest = versions.newest(job.out)
     linked = speakers.link(
         job,

@@ -43,7 +43,7 @@ class PlannedGroup:
     before: int | None = None  # its number in the previous version, if it was there
     whole: bool = False  # no clip has left it since
     same: bool = False  # and each has the same row
-    fresh: bool = True  # its rows come from the decided groups, else from the previous version
+    fresh: bool = True  # its rows come from the judged groups, else from the previous version
     file: str = ""  # of the previous version with its rows; empty: there is none to compare
     then: int = 0  # its first row there
 

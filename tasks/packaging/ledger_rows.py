@@ -48,7 +48,7 @@ def in_order(table: pa.Table) -> pa.Table:
     order = np.lexsort((end, start, rank))
     columns = [column[order] for column in (rank, start, end)]
     same = np.logical_and.reduce([column[1:] == column[:-1] for column in columns])
-    if same.any():  # then the utterances decide
+    if same.any():  # then by their utterances
         by = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
         return table.take(pc.sort_indices(table, sort_keys=by))
     return table.take(order)

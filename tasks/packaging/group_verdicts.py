@@ -1,4 +1,4 @@
-"""Decides groups of work shards on the workers (`decided.py` reads the results)."""
+"""Gives the verdicts on groups of work shards, on the workers; `shard_groups.py` reads them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from tasks import corpuswide, recipe, storage
 from tasks.job import Job
-from tasks.packaging import accounts, canonical, seeded, shard_decisions, speakers
+from tasks.packaging import accounts, canonical, seeded, shard_outcomes, speakers
 from tasks.packaging.accounts import ACCOUNT, ACCOUNTED, KEY
-from tasks.packaging.decided import (
+from tasks.packaging.shard_groups import (
     DIGESTS,
     FAST,
     KEYED,
@@ -29,9 +29,9 @@ from tasks.packaging.decided import (
 from tasks.storage import tables
 
 
-def decide(job: Job, group: ShardGroup) -> None:
-    """On a worker: decide a group of shards."""
-    parts = [shard_decisions.of_shard(job, shard, strict=True) for shard in group.shards]
+def judge(job: Job, group: ShardGroup) -> None:
+    """On a worker: judge a group of shards."""
+    parts = [shard_outcomes.of_shard(job, shard, strict=True) for shard in group.shards]
     rows = pa.concat_tables([each.rows for each in parts]).combine_chunks()
     ledger = pa.concat_tables([each.ledger for each in parts])
     data = {

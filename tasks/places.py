@@ -4,10 +4,9 @@ that is apart from them."""
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 
-from tasks import plugins, storage
+from tasks import plugins
 from tasks.checkpoints import manifest
 from tasks.errors import ConfigError
 from tasks.job import Job
@@ -15,6 +14,7 @@ from tasks.plugins import Dataset
 from tasks.recording import Recording
 from tasks.recording.extensions import KNOWN_EXTENSIONS
 from tasks.recording.names import display_text
+from tasks.storage import urls
 
 log = logging.getLogger("uttermill")
 
@@ -40,9 +40,7 @@ def check(job: Job) -> None:
 
 def _check_apart(out: Path, dataset: Dataset) -> None:
     place = dataset.settings.path
-    if storage.is_url(place) != storage.of(out).remote:
-        return
-    source, home = _real(place), _real(str(out))
+    source, home = urls.real(place), urls.real(str(out))
     if source == home:
         raise ConfigError(f"source and out are one folder, {display_text(home)}; give out another")
     if _is_in(source, home) and not _is_in(source, f"{home}/{DEMO}"):
@@ -55,12 +53,6 @@ def _check_apart(out: Path, dataset: Dataset) -> None:
             f"out, {display_text(home)}, lies in the source {display_text(place)!r}, so its audio "
             "would be taken for recordings; give out a folder outside it"
         )
-
-
-def _real(place: str) -> str:
-    if storage.is_url(place):
-        return storage.normal(place).rstrip("/")
-    return os.path.realpath(place)
 
 
 def _is_in(place: str, folder: str) -> bool:

@@ -77,8 +77,8 @@ def _parquet(
         wanted = [n for n in store.tree(version) if n.startswith(("ledger.", "utterances."))]
         home = scope.enter_context(store.reading(version, wanted))
         globs = {n: parquet_glob(home / f"{n}.parquet") for n in ("ledger", "utterances")}
-        if not store.remote:  # a bucket's checkpoints would be thousands of requests
-            manifests = out / "manifests"
+        # Fetched from a bucket, checkpoints would be thousands of requests.
+        if (manifests := store.mounted(out / "manifests")) is not None:
             globs["outcomes"] = parquet_glob(outcome_table.place(out))
             for stage in ("shard", "resample", "transcribe"):
                 globs[stage] = str(manifests / stage / "*" / "*.parquet")

@@ -31,7 +31,7 @@ def cluster_of(job: Job, settings: ClusterSettings, folder: Path) -> Cluster:
     """The cluster of a run, not started yet; `folder` is the run's folder."""
     assert job.scratch is not None
     # Workers that others start must see a folder, unless OUT is in a store they have access to.
-    common = None if storage.of(job.out).remote else folder
+    common = storage.of(job.out).mounted(folder)
     reached = engines.of(job)
     return Cluster(settings, job.scratch / "workers", bool(gpu.stages(job)), common, reached)
 

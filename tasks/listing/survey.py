@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import plugins, storage
+from tasks import plugins
 from tasks.checkpoints.index import Index
 from tasks.job import Job
 from tasks.listing import apart, entries, fingerprints, known, rttm
@@ -181,7 +181,7 @@ class _Looking:
 
 def _changed(row: dict[str, Any]) -> bool:
     path = Locator.loads(row["locator"]).path
-    if row["error_code"] or storage.is_url(path):
+    if row["error_code"]:
         return False
     try:
         return bool(urls.guard(path) != row["guard"])

@@ -26,6 +26,9 @@ HIDDEN = ("item", "searched", "spoken")  # columns that the page does not offer
 TEXTS = "VARCHAR"
 SKIPPED = frozenset({"offset", "sha256", "generation", "shard", "blob", "word_times", "heard"})
 
+#: A value that a query is given.
+SqlValue = str | float | bool | None
+
 
 @dataclass(frozen=True, slots=True)
 class Column:

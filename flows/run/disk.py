@@ -68,8 +68,7 @@ def check(job: Job, cluster: ClusterSettings) -> None:
     An estimate no longer counts once a later run has ended well: it did not include what that run
     wrote.
     """
-    limited = cluster.check_disk and storage.of(job.out).free(job.out) is not None
-    found = newest(job) if limited else None
+    found = newest(job) if cluster.check_disk and not storage.of(job.out).remote else None
     short = lacking(found, job.out) if found else None
     if short and found:
         done = next(runs.having(job.out, "summary.json"), None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +14,7 @@ from tasks.job import Job
 from tasks.listing import entries, fingerprints, rttm
 from tasks.listing.entries import Batch
 from tasks.listing.left_aside import LeftAsides
+from tasks.plugins.contracts.sources import SourceBranch
 from tasks.schema import RECORDINGS
 from tasks.storage import tables
 
@@ -23,7 +23,7 @@ LEAST_BRANCHES = 64  # a source with fewer folders is listed where the run is
 LEAST_KNOWN = 200_000  # recordings: where fewer are known, listing takes seconds
 
 #: `tasks.callers.Caller.map`.
-Map = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]]
+Map = Callable[[Callable[..., bool], Sequence[tuple[object, ...]]], list[bool]]
 
 HASHED = pa.schema(
     [
@@ -36,7 +36,7 @@ HASHED = pa.schema(
 
 
 def listed(
-    job: Job, number: int, branches: Sequence[Any], home: Path, run: Map, left: LeftAsides
+    job: Job, number: int, branches: Sequence[SourceBranch], home: Path, run: Map, left: LeftAsides
 ) -> Iterator[Batch] | None:
     """The recordings of the source with this number, listed by branches; None if links between its
     folders require listing it as a whole."""
@@ -49,7 +49,9 @@ def listed(
     return _read(home, number, len(shares), left)
 
 
-def list_branches(job: Job, number: int, branches: Sequence[Any], home: Path, at: int) -> bool:
+def list_branches(
+    job: Job, number: int, branches: Sequence[SourceBranch], home: Path, at: int
+) -> bool:
     """On a worker: list some branches of a source into files; False if they cannot be listed
     independently."""
     name, source, settings = plugins.datasets(job.sources)[number]

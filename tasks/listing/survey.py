@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +21,7 @@ from tasks.listing.known import MAY_BE_TRIED, PRESENT, KnownRecordings
 from tasks.listing.left_aside import LeftAsides
 from tasks.listing.row_files import RowFiles
 from tasks.recording import Locator
+from tasks.schema import Row
 from tasks.storage import urls
 
 _LOCAL_GUARD = re.compile(r"\d+-(-?\d+)-\d+")  # see `tasks.storage.local.stat_guard`
@@ -179,7 +179,7 @@ class _Looking:
             self.found.fresh.add(rows.filter(pa.array(~still)), place[~still])
 
 
-def _changed(row: dict[str, Any]) -> bool:
+def _changed(row: Row) -> bool:
     path = Locator.loads(row["locator"]).path
     if row["error_code"]:
         return False

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -55,7 +54,7 @@ def choose(job: Job, scratch: Path) -> JsonObject:
     firsts = judgements.firsts(groups)
     split = np.zeros(firsts[-1], np.int16)  # of all rows, group by group; -1: not packaged
     split[rejected["at"].to_numpy()] = -1
-    names, lists, first_ids = [REST], dict[str, Any](), dict[str, str]()
+    names, lists, first_ids = [REST], JsonObject(), dict[str, str]()
     if selection.selects(job):
         stay = staying.of(job, groups, newest, split >= 0, linked is not None)
         among = (split >= 0) & (stay.split < 0)

@@ -22,6 +22,7 @@ from tasks.packaging.shard_groups import (
     PLACES,
     SLICES,
     VOICE,
+    GroupFacts,
     ShardGroup,
     arrow_bytes,
     slice_of,
@@ -49,7 +50,7 @@ def judge(job: Job, group: ShardGroup) -> None:
     if corpuswide.takes_part(job):
         data["heard.arrow"] = arrow_bytes(pa.concat_tables([each.heard for each in parts]))
     data["ledger.bin"], slices = _sliced(ledger)
-    facts = {
+    facts: GroupFacts = {
         "files": {name: hashlib.sha256(each).hexdigest()[:16] for name, each in data.items()},
         "slices": slices,
         "rows": rows.num_rows,

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks.accounting import summary
+from tasks.json_types import JsonObject
 from tasks.packaging import balance, seeded
 from tasks.settings import PackageSettings
 from tasks.storage import long_columns
@@ -125,7 +126,7 @@ def lay_out_clips(
     settings: PackageSettings,
     generation: int,
     before: Before | None = None,
-    before_settings: dict[str, Any] | None = None,
+    before_settings: JsonObject | None = None,
 ) -> list[ClipGroup]:
     """Groups of all clips, whose indices are their rows, sorted by split and number; the numbers
     have no gaps.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,7 +10,7 @@ from numpy.typing import NDArray
 from tasks.accounting import ledger
 from tasks.accounting.summary import REMOVED
 from tasks.corpuswide import outcomes
-from tasks.schema import LEDGER
+from tasks.schema import LEDGER, Row
 
 #: Columns that are kept of a recording that has left its source.
 NAMES = ("recording", "source_path", "dataset", "sample_rate")
@@ -31,7 +29,7 @@ def judged(table: pa.Table, verdicts: pa.Table) -> pa.Table:
     if not len(moved):
         return table
     inside = pc.is_in(table["recording"], moved)
-    by_recording: dict[str, list[dict[str, Any]]] = {}
+    by_recording: dict[str, list[Row]] = {}
     for row in table.filter(inside).to_pylist():
         by_recording.setdefault(row["recording"], []).append(row)
     rows = [row for some in by_recording.values() for row in ledger.assigned_again(some)]

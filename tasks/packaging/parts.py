@@ -20,7 +20,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -161,7 +160,7 @@ def save(
                     wanted.append((group.rows, number, at))
                     at += member.clips
             every = np.concatenate([group.rows for group in own])
-            columns: dict[str, Any] = {
+            columns: dict[str, pa.Array | NDArray[np.generic]] = {
                 "high": found.clips.high[every],
                 "low": found.clips.low[every],
                 "content": content[every],

@@ -24,7 +24,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -71,6 +71,16 @@ def slice_of(keys: Codes, count: int) -> NDArray[np.int64]:
     return ((high * np.uint64(count)) >> np.uint64(32)).astype(np.int64)
 
 
+class GroupFacts(TypedDict):
+    """facts.json of a group."""
+
+    files: dict[str, str]  # first 16 hex digits of each file's sha256
+    slices: list[tuple[int, int, int]]  # first byte, bytes and CRC-32 of each portion of the ledger
+    rows: int
+    ledger: int  # rows
+    changed: list[str]  # shards with recordings that changed during the run
+
+
 @dataclass(frozen=True)
 class ShardGroup:
     """Some shards, and where the outcomes of their utterances lie. Small enough to be sent
@@ -80,11 +90,11 @@ class ShardGroup:
     shards: tuple[str, ...]
 
     @cached_property
-    def facts(self) -> Mapping[str, Any]:
+    def facts(self) -> GroupFacts:
         """CorruptManifest if the group has no outcomes, or damaged ones."""
         place = self.home / "facts.json"
         try:
-            found: Mapping[str, Any] = json.loads(storage.read(place))
+            found: GroupFacts = json.loads(storage.read(place))
         except (FileNotFoundError, ValueError) as error:
             raise CorruptManifest(f"{place} is gone or damaged", str(place)) from error
         return found
